@@ -1,0 +1,108 @@
+"""Settings of an engine and of a request. Names follow vLLM where it has one."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from engine.trace.events import Setting
+
+Strategy = Literal["paged", "contiguous", "none"]
+
+
+class ConfigError(ValueError):
+    """A setting that cannot work; the message is one sentence that says which and what would."""
+
+
+class EngineConfig(Struct, frozen=True, kw_only=True):
+    """How the cache is laid out and how steps are scheduled.
+
+    `strategy`: `paged` is the paged KV cache; `contiguous` is the same mechanism with one block of `max_model_len` per
+    sequence; `none` keeps nothing between steps and recomputes every token of a sequence at every step.
+    """
+
+    strategy: Strategy = "paged"
+    block_size: int = 16  # slots a block, tokens
+    num_blocks: int = 64  # blocks in the pool
+    max_model_len: int = 1024  # tokens, prompt and output
+    max_num_seqs: int = 16  # sequences running at once
+    max_num_batched_tokens: int = 512  # token budget of a step
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    num_logprobs: int = 5  # alternatives recorded with each chosen token
+    seed: int = 0
+
+    def resolved(self) -> Self:
+        """Check the settings and derive what the strategy fixes (contiguous: block_size = max_model_len; it and none
+        share no prefixes). Idempotent.
+
+        Raises:
+            ConfigError: a setting that cannot work.
+        """
+        for name in ("block_size", "num_blocks", "max_model_len", "max_num_seqs", "max_num_batched_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.num_logprobs <= 20:
+            raise ConfigError(f"num_logprobs must be between 0 and 20, not {self.num_logprobs}")
+        if self.block_size > self.max_model_len:
+            raise ConfigError(f"block_size {self.block_size} is over max_model_len {self.max_model_len}")
+        config = self
+        if self.strategy == "contiguous":
+            config = replace(config, block_size=self.max_model_len)
+        if self.strategy != "paged":
+            config = replace(config, enable_prefix_caching=False)
+        if not config.enable_chunked_prefill and config.max_num_batched_tokens < config.max_model_len:
+            raise ConfigError(
+                f"without chunked prefill max_num_batched_tokens ({config.max_num_batched_tokens}) must be at least "
+                f"max_model_len ({config.max_model_len}), or a long prompt could never be scheduled"
+            )
+        return config
+
+    def as_map(self) -> dict[str, str | int | float | bool | None]:
+        """Every field by name, for the trace's header."""
+        return asdict(self)
+
+
+class SamplingParams(Struct, frozen=True, kw_only=True):
+    """How the next token is chosen. temperature 0 is greedy.
+
+    The order of operations: repetition penalty, temperature, top-k, top-p, min-p, then one draw.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0  # 0 = off
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0  # CTRL, https://arxiv.org/abs/1909.05858, section 4.1
+    seed: int | None = None  # None: derived from the engine's seed and the sequence id
+    max_tokens: int | None = None  # None: as many as fit the model and the pool
+    stop: list[str] = []
+    stop_token_ids: list[int] = []
+    ignore_eos: bool = False
+
+    def checked(self) -> Self:
+        """Itself, when every value is in range.
+
+        Raises:
+            ConfigError: one is not.
+        """
+        ranges: list[tuple[str, bool, str]] = [
+            ("temperature", 0 <= self.temperature <= 100, "between 0 and 100"),
+            ("top_k", self.top_k >= 0, "0 (off) or more"),
+            ("top_p", 0 < self.top_p <= 1, "over 0 and at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
+            ("repetition_penalty", 0 < self.repetition_penalty <= 100, "over 0 and at most 100"),
+            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
+            ("stop", len(self.stop) <= 16 and all(self.stop), "at most 16 strings, none empty"),
+        ]
+        for name, holds, allowed in ranges:
+            if not holds:
+                raise ConfigError(f"{name} must be {allowed}, not {getattr(self, name)!r}")
+        return self
+
+    def as_map(self) -> dict[str, Setting]:
+        """Every field by name, for the trace."""
+        return asdict(self)

@@ -1,0 +1,127 @@
+"""Bytes of a trace: msgpack by the types of `records`, arrays as one extension type, frames with a checksum.
+
+Frame layout, little endian: kind u8, payload length u32, CRC-32 of the payload u32, payload.
+Array extension (code 1): dtype code u8, number of dimensions u8, each dimension u32, then the elements in C order.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from typing import Any, Literal, NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+MAGIC = b"KVTRACE\x01"
+ARRAY_EXT = 1
+MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a larger frame is taken for damage rather than allocated
+
+_FRAME = struct.Struct("<BII")
+_DTYPES: dict[int, np.dtype[Any]] = {
+    1: np.dtype("<f2"),
+    2: np.dtype("<f4"),
+    3: np.dtype("<i4"),
+    4: np.dtype("<u1"),
+}
+_DTYPE_CODES = {dtype: code for code, dtype in _DTYPES.items()}
+
+FrameKind = Literal["header", "record", "capture", "keyframe"]
+_KIND_CODES: dict[FrameKind, int] = {"header": 1, "record": 2, "capture": 3, "keyframe": 4}
+_KINDS: dict[int, FrameKind] = {code: kind for kind, code in _KIND_CODES.items()}
+FRAME_OVERHEAD = _FRAME.size
+
+T = TypeVar("T")
+
+
+class TraceFormatError(ValueError):
+    """Bytes that are not a trace, or a trace of another version, or damaged."""
+
+
+class Frame(NamedTuple):
+    """Where a frame's payload lies in its file."""
+
+    kind: FrameKind
+    offset: int  # of the payload, bytes from the start of the file
+    length: int
+    checksum: int
+
+
+def encode(value: Any) -> bytes:
+    """One header, record, capture or state as msgpack."""
+    return msgspec.msgpack.encode(value, enc_hook=_encode_array)
+
+
+def decode(payload: bytes, kind: type[T]) -> T:
+    """The inverse of `encode`; checks every field's type.
+
+    Raises:
+        TraceFormatError: says which field is wrong.
+    """
+    try:
+        return msgspec.msgpack.decode(payload, type=kind, dec_hook=_check_array, ext_hook=_decode_array)
+    except (msgspec.MsgspecError, TraceFormatError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceFormatError(f"not a valid {kind.__name__}: {error}") from error
+
+
+def frame(kind: FrameKind, payload: bytes) -> bytes:
+    """The payload with its frame in front."""
+    if len(payload) > MAX_PAYLOAD:
+        raise TraceFormatError(f"a {kind} of {len(payload)} bytes is over the limit of {MAX_PAYLOAD} bytes")
+    return _FRAME.pack(_KIND_CODES[kind], len(payload), zlib.crc32(payload)) + payload
+
+
+def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
+    """Read the frame head found at byte `offset` of a file of `file_size` bytes.
+
+    Raises:
+        TraceFormatError: unknown kind, or the payload would end past the file's end.
+    """
+    if len(head) < FRAME_OVERHEAD:
+        raise TraceFormatError(f"the file ends inside a frame head at byte {offset}")
+    code, length, checksum = _FRAME.unpack(head)
+    kind = _KINDS.get(code)
+    if kind is None or length > MAX_PAYLOAD:
+        raise TraceFormatError(f"no valid frame at byte {offset}")
+    start = offset + FRAME_OVERHEAD
+    if start + length > file_size:
+        raise TraceFormatError(f"the file ends inside the {kind} that starts at byte {offset}")
+    return Frame(kind, start, length, checksum)
+
+
+def check_payload(found: Frame, payload: bytes) -> bytes:
+    """`payload` itself when its checksum holds.
+
+    Raises:
+        TraceFormatError: it does not.
+    """
+    if zlib.crc32(payload) != found.checksum:
+        raise TraceFormatError(f"the {found.kind} at byte {found.offset - FRAME_OVERHEAD} fails its checksum")
+    return payload
+
+
+def _encode_array(value: Any) -> msgspec.msgpack.Ext:
+    if not isinstance(value, np.ndarray) or value.dtype not in _DTYPE_CODES:
+        raise TypeError(f"a trace cannot hold {type(value).__name__} {getattr(value, 'dtype', '')}".rstrip())
+    head = struct.pack(f"<BB{value.ndim}I", _DTYPE_CODES[value.dtype], value.ndim, *value.shape)
+    return msgspec.msgpack.Ext(ARRAY_EXT, head + np.ascontiguousarray(value).tobytes())
+
+
+def _decode_array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
+    if code != ARRAY_EXT or len(data) < 2 or data[0] not in _DTYPES:
+        raise TraceFormatError("an unknown extension type or array type")
+    dtype, ndim = _DTYPES[data[0]], data[1]
+    start = 2 + 4 * ndim
+    if ndim > 8 or len(data) < start:
+        raise TraceFormatError("an array whose shape is cut off")
+    shape = struct.unpack_from(f"<{ndim}I", data, 2)
+    if len(data) - start != math.prod(shape) * dtype.itemsize:
+        raise TraceFormatError(f"an array of shape {shape} with {len(data) - start} bytes")
+    return np.frombuffer(bytes(data[start:]), dtype).reshape(shape)
+
+
+def _check_array(kind: Any, value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value
+    raise TraceFormatError("a number or text where an array belongs")

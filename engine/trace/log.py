@@ -1,0 +1,209 @@
+"""A trace as a file: `TraceReader` indexes and reads it, `TraceWriter` appends to it and is its own reader.
+
+Reading is by position (pread), so any number of threads may read while one appends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from engine.trace import codec
+from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
+from engine.trace.state import State, TraceStateError, apply, copy_state, initial_state
+
+KEYFRAME_INTERVAL = 64  # records; seeking decodes and folds at most this many
+
+Subscriber = Callable[[int], None]
+
+
+class TraceReader:
+    """A `.kvtrace` file, opened for reading.
+
+    A damaged or cut-off file opens all the same: what came before the damage is readable, `damage` says where it starts
+    (None: the file is sound).
+
+    Raises:
+        TraceFormatError: not a trace, another version, or the header itself is damaged.
+        OSError: the file cannot be opened.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path: Path | None = Path(path)
+        self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115 - closed by close()
+        self._records: list[Frame] = []
+        self._captures: dict[int, Frame] = {}
+        self._keyframes: dict[int, Frame] = {}  # by record index
+        self.damage: str | None = None
+        try:
+            self.header = self._read_index()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self._records)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; reading afterwards fails."""
+        self._file.close()
+
+    @property
+    def header_bytes(self) -> bytes:
+        """The header, encoded."""
+        return self._read(self._header_frame)
+
+    def record_bytes(self, index: int) -> bytes:
+        """Record `index`, encoded: the same bytes that the file holds.
+
+        Raises:
+            IndexError: no such record (yet).
+        """
+        if not 0 <= index < len(self._records):
+            raise IndexError(f"record {index} of {len(self._records)}")
+        return self._read(self._records[index])
+
+    def record(self, index: int) -> StepRecord:
+        """Record `index`."""
+        return codec.decode(self.record_bytes(index), StepRecord)
+
+    def capture_bytes(self, index: int) -> bytes | None:
+        """The arrays of record `index`, encoded; None when it has none."""
+        found = self._captures.get(index)
+        return self._read(found) if found else None
+
+    def capture(self, index: int) -> Capture | None:
+        """The arrays of record `index`; None when it has none."""
+        payload = self.capture_bytes(index)
+        return codec.decode(payload, Capture) if payload else None
+
+    def state_at(self, index: int) -> State:
+        """The state after record `index` (-1: before the first): the nearest keyframe, then the records after it."""
+        if not -1 <= index < len(self._records):
+            raise IndexError(f"state {index} of {len(self._records)} records")
+        key = max((k for k in self._keyframes if k <= index), default=None)
+        state = initial_state(self.header) if key is None else codec.decode(self._read(self._keyframes[key]), State)
+        for i in range(state.index + 1, index + 1):
+            apply(state, self.record(i))
+        return state
+
+    def _read(self, found: Frame) -> bytes:
+        return codec.check_payload(found, os.pread(self._file.fileno(), found.length, found.offset))
+
+    def _read_index(self) -> Header:
+        """Walk the frame heads; stop at the first damage."""
+        fd = self._file.fileno()
+        size = os.fstat(fd).st_size
+        if os.pread(fd, len(codec.MAGIC), 0) != codec.MAGIC:
+            raise TraceFormatError("not a .kvtrace file (its first bytes are not KVTRACE, version 1)")
+        offset = len(codec.MAGIC)
+        self._header_frame = codec.parse_frame_head(os.pread(fd, codec.FRAME_OVERHEAD, offset), offset, size)
+        if self._header_frame.kind != "header":
+            raise TraceFormatError(f"a {self._header_frame.kind} at byte {offset} where the header belongs")
+        header = codec.decode(self._read(self._header_frame), Header)
+        if header.format != FORMAT or header.version != VERSION:
+            raise TraceFormatError(f"format {header.format} {header.version}; this program reads {FORMAT} {VERSION}")
+        offset = self._header_frame.offset + self._header_frame.length
+        while offset < size:
+            try:
+                found = codec.parse_frame_head(os.pread(fd, codec.FRAME_OVERHEAD, offset), offset, size)
+                self._index_frame(found)
+            except TraceFormatError as error:
+                self.damage = f"{error}; the {len(self._records)} records before it are readable"
+                break
+            offset = found.offset + found.length
+        return header
+
+    def _index_frame(self, found: Frame) -> None:
+        self._read(found)  # verifies the checksum
+        if found.kind == "record":
+            self._records.append(found)
+        elif found.kind == "capture":
+            self._captures[len(self._records) - 1] = found
+        elif found.kind == "keyframe":
+            self._keyframes[len(self._records) - 1] = found
+        else:
+            raise TraceFormatError(f"a second header at byte {found.offset}")
+
+
+class TraceWriter(TraceReader):
+    """A trace being written: to `path`, or to an unnamed temporary file that disappears with it.
+
+    Each record is encoded once, folded into the state (which proves that it follows from the records before it) and
+    flushed, so a killed program loses at most the record being written.
+    """
+
+    def __init__(self, header: Header, path: str | Path | None = None) -> None:
+        self.path = Path(path) if path else None
+        self._file = open(path, "w+b") if path else tempfile.TemporaryFile()  # noqa: SIM115
+        self.header = header
+        self.damage = None
+        self._records, self._captures, self._keyframes = [], {}, {}
+        self._state = initial_state(header)
+        self._end = 0
+        self._subscribers: list[Subscriber] = []
+        self._lock = threading.Lock()
+        self._write(codec.MAGIC)
+        self._header_frame = self._append("header", codec.encode(header))
+        self._file.flush()
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes written so far."""
+        return self._end
+
+    def state_now(self) -> State:
+        """A copy of the state after the last record."""
+        with self._lock:
+            return copy_state(self._state)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Call `subscriber(index)` after each append, on the appending thread. Returns the way to unsubscribe."""
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
+
+    def append(self, record: StepRecord, capture: Capture | None = None) -> None:
+        """Append one record and its arrays.
+
+        Raises:
+            TraceStateError: the record does not follow from the log; nothing is written.
+            OSError: the disk is full or gone.
+        """
+        if record.has_capture != (capture is not None):
+            raise TraceStateError(f"record {record.index} must say whether it has a capture")
+        with self._lock:
+            apply(self._state, record)
+            found = self._append("record", codec.encode(record))
+            if capture is not None:
+                self._captures[record.index] = self._append("capture", codec.encode(capture))
+            if (record.index + 1) % KEYFRAME_INTERVAL == 0:
+                self._keyframes[record.index] = self._append("keyframe", codec.encode(self._state))
+            self._file.flush()
+            self._records.append(found)  # only now, so that no reader sees a record that is not flushed
+        for subscriber in tuple(self._subscribers):
+            subscriber(record.index)
+
+    def _append(self, kind: codec.FrameKind, payload: bytes) -> Frame:
+        framed = codec.frame(kind, payload)
+        start = self._end
+        self._write(framed)
+        return codec.parse_frame_head(framed[: codec.FRAME_OVERHEAD], start, self._end)
+
+    def _write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._end += len(data)

@@ -1,0 +1,187 @@
+"""What a trace is made of: one header, then records; a record may have a capture (arrays) beside it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from msgspec import Struct
+
+from engine.trace.events import Op
+
+FORMAT = "kvtrace"
+VERSION = 1
+
+Phase = Literal["prefill", "decode"]
+RecordKind = Literal["submit", "step", "abort"]
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """What the trace, the accounting and the page need to know of a model. Sizes are counts, not bytes."""
+
+    name: str
+    architecture: str  # Hugging Face class name
+    num_params: int
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int  # query heads, Hq
+    num_kv_heads: int  # Hkv, as stored in the cache
+    head_dim: int  # D, of queries and keys
+    v_head_dim: int  # Dv, of values
+    vocab_size: int
+    max_position: int
+    dtype: str
+    sliding_windows: list[int | None]  # per layer; None = full attention
+    tie_word_embeddings: bool = False
+    num_active_params: int | None = None  # mixture of experts: parameters used by one token; None = all
+
+    @property
+    def group_size(self) -> int:
+        """Query heads that share one KV head (1 = MHA, num_heads = MQA)."""
+        return self.num_heads // self.num_kv_heads
+
+
+class TokenizerFacts(Struct, frozen=True, kw_only=True):
+    """The tokenizer behind the ids."""
+
+    name: str
+    vocab_size: int
+    eos_token_ids: list[int]
+
+
+class Machine(Struct, frozen=True, kw_only=True):
+    """Where the run happened."""
+
+    device: str
+    processor: str
+    num_threads: int
+    versions: dict[str, str]
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """The first frame of a trace."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    generator: str  # program and version that wrote it
+    created: str  # ISO 8601, UTC; a clock reading
+    model: ModelFacts
+    tokenizer: TokenizerFacts
+    engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
+    kv_bytes_per_token: int  # accounting.kv_bytes_per_token(model), all layers
+    machine: Machine
+
+
+class BatchEntry(Struct, frozen=True, kw_only=True):
+    """One sequence's share of a step: the tokens computed for it, in packed order."""
+
+    seq_id: int
+    phase: Phase
+    start: int  # position of the first token computed
+    token_ids: list[int]
+    context_len: int  # keys the last of these tokens can see = start + len(token_ids)
+    samples: bool  # whether the step ends with a new token for it (a prefill chunk that is not the last does not)
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """A token that could have been chosen."""
+
+    token_id: int
+    bytes: bytes
+    logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """A token chosen in this step."""
+
+    seq_id: int
+    token_id: int
+    bytes: bytes  # what the token stands for; may be a fragment of a UTF-8 character
+    text: str  # text that became complete with this token ("" while a character is unfinished)
+    logprob: float
+    top: list[Candidate]  # most probable first
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """Clock readings, seconds; the only part of a record that differs between two runs of the same inputs."""
+
+    at: float  # end of the step, since the trace began
+    schedule: float = 0.0
+    prepare: float = 0.0
+    forward: float = 0.0
+    sample: float = 0.0
+
+
+class Memory(Struct, frozen=True, kw_only=True):
+    """The pool after the record, by `memory.memory_figures`. Blocks and slots are counts over all layers' shared ids."""
+
+    num_blocks: int
+    block_size: int
+    blocks_held: int  # ref_count > 0
+    blocks_cached: int  # ref_count 0 with a hash: free, yet reusable
+    blocks_free: int  # ref_count 0 without a hash
+    tokens_held: int  # slots of held blocks that hold computed K and V, each physical slot once
+    tokens_logical: int  # the same counted once for each sequence: larger when blocks are shared
+    bytes_held: int  # blocks_held * block_size * kv_bytes_per_token
+    bytes_used: int  # tokens_held * kv_bytes_per_token
+    bytes_cached: int  # blocks_cached * block_size * kv_bytes_per_token
+
+    @property
+    def slots_wasted(self) -> int:
+        """Reserved slots without content."""
+        return self.blocks_held * self.block_size - self.tokens_held
+
+
+class Work(Struct, frozen=True, kw_only=True):
+    """Derived from the batch by `accounting.step_work`; no measurement."""
+
+    num_tokens: int
+    flops: int
+    weight_bytes: int
+    kv_read_bytes: int
+    kv_write_bytes: int
+
+
+class StepRecord(Struct, frozen=True, kw_only=True):
+    """One entry of the log. `submit` and `abort` are what came in from outside; `step` is one pass of the engine."""
+
+    index: int  # position in the log, from 0
+    kind: RecordKind
+    step: int  # steps so far, this one included
+    batch: list[BatchEntry] = []
+    ops: list[Op] = []
+    outputs: list[Output] = []
+    timing: Timing
+    memory: Memory
+    work: Work | None = None
+    has_capture: bool = False
+
+
+class AttentionRows(Struct, frozen=True, kw_only=True):
+    """Softmax weights of some queries of one sequence in one layer, over the keys they could see."""
+
+    seq_id: int
+    query_start: int  # position of the first row's query
+    key_start: int  # position of the first column's key (> 0 under a sliding window)
+    heads: list[int]  # query heads, in the order of the first axis
+    weights: np.ndarray[Any, Any]  # [H, R, C]; masked entries are 0; with sinks a row sums to less than 1
+
+
+class LayerCapture(Struct, frozen=True, kw_only=True):
+    """The arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
+
+    layer: int
+    q: np.ndarray[Any, Any]  # [T, Hq, D]
+    k: np.ndarray[Any, Any]  # [T, Hkv, D]
+    v: np.ndarray[Any, Any]  # [T, Hkv, Dv]
+    rows: list[AttentionRows]
+
+
+class Capture(Struct, frozen=True, kw_only=True):
+    """The arrays of one record, rounded to `dtype`. `omitted` says what the byte budget left out ("" = nothing)."""
+
+    index: int
+    dtype: str
+    layers: list[LayerCapture]
+    omitted: str = ""

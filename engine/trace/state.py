@@ -1,0 +1,289 @@
+"""The state of a run as a pure function of its log: `apply` folds one record into it.
+
+`static/js/trace/state.js` mirrors this file; shared golden traces hold both to the same state.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from engine.trace.events import (
+    Admit,
+    Allocate,
+    Cache,
+    Copy,
+    Discard,
+    Evict,
+    Finish,
+    FinishReason,
+    Fork,
+    Free,
+    Op,
+    Preempt,
+    Sample,
+    Share,
+    Submit,
+    Write,
+)
+from engine.trace.records import Header, Memory, StepRecord
+
+SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
+
+
+class Block(Struct, kw_only=True):
+    """One physical block. `token_ids` is what its filled slots hold, slot 0 first; a free block without a hash is empty."""
+
+    block_id: int
+    ref_count: int = 0
+    block_hash: bytes | None = None
+    token_ids: list[int] = []
+    logical: int | None = None  # its index in the block tables that contain it
+    allocated_by: int | None = None  # seq_id of the last allocation
+    allocated_in: int | None = None  # record index of the last allocation
+
+
+class Sequence(Struct, kw_only=True):
+    """One sequence of a request."""
+
+    seq_id: int
+    request_id: str
+    status: SequenceStatus = "waiting"
+    token_ids: list[int] = []  # prompt, then output
+    token_bytes: list[bytes] = []
+    num_prompt_tokens: int = 0
+    num_computed_tokens: int = 0
+    num_cached_tokens: int = 0  # at its last admission
+    block_table: list[int] = []
+    num_preemptions: int = 0
+    max_tokens: int = 0
+    priority: int = 0
+    finish_reason: FinishReason | None = None
+    submitted_in: int = 0  # record index
+
+
+class State(Struct, kw_only=True):
+    """Everything that is true after record `index` (-1: before the first)."""
+
+    index: int = -1
+    step: int = 0
+    block_size: int
+    blocks: list[Block]
+    free_queue: list[int]  # block ids, head (allocated next) first
+    waiting: list[int] = []  # seq ids, head (admitted next) first; preempted ones included
+    running: list[int] = []  # seq ids in order of admission
+    finished: list[int] = []  # seq ids in order of finishing
+    sequences: dict[int, Sequence] = {}
+
+
+class TraceStateError(ValueError):
+    """A record does not follow from the state before it."""
+
+
+def initial_state(header: Header) -> State:
+    """State before the first record: every block free, ids in ascending order in the free queue."""
+    num_blocks, block_size = header.engine["num_blocks"], header.engine["block_size"]
+    if not isinstance(num_blocks, int) or not isinstance(block_size, int):
+        raise TraceStateError("the header's engine.num_blocks and engine.block_size must be whole numbers")
+    blocks = [Block(block_id=i) for i in range(num_blocks)]
+    return State(block_size=block_size, blocks=blocks, free_queue=list(range(num_blocks)))
+
+
+def copy_state(state: State) -> State:
+    """An independent copy: `apply` on one leaves the other alone."""
+    return State(
+        index=state.index,
+        step=state.step,
+        block_size=state.block_size,
+        blocks=[
+            Block(
+                block_id=b.block_id,
+                ref_count=b.ref_count,
+                block_hash=b.block_hash,
+                token_ids=list(b.token_ids),
+                logical=b.logical,
+                allocated_by=b.allocated_by,
+                allocated_in=b.allocated_in,
+            )
+            for b in state.blocks
+        ],
+        free_queue=list(state.free_queue),
+        waiting=list(state.waiting),
+        running=list(state.running),
+        finished=list(state.finished),
+        sequences={i: _copy_sequence(s) for i, s in state.sequences.items()},
+    )
+
+
+def apply(state: State, record: StepRecord) -> State:
+    """Fold `record` into `state`, in place, and return it.
+
+    Raises:
+        TraceStateError: an operation contradicts the state (a gap in the log, or a damaged producer).
+    """
+    if record.index != state.index + 1:
+        raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
+    token_bytes = {(o.seq_id, o.token_id): o.bytes for o in record.outputs}
+    for position, op in enumerate(record.ops):
+        try:
+            _apply_op(state, record.index, op, token_bytes)
+        except (KeyError, IndexError, ValueError) as error:
+            name = type(op).__name__.lower()
+            raise TraceStateError(
+                f"record {record.index}, operation {position} ({name}) contradicts the state: {error}"
+            ) from error
+    state.index, state.step = record.index, record.step
+    return state
+
+
+def memory_figures(state: State, kv_bytes_per_token: int) -> Memory:
+    """The pool in numbers: blocks and slots are counted, bytes are slots times `kv_bytes_per_token`."""
+    held = [b for b in state.blocks if b.ref_count > 0]
+    cached = sum(1 for b in state.blocks if b.ref_count == 0 and b.block_hash is not None)
+    tokens_held = sum(len(b.token_ids) for b in held)
+    block_bytes = state.block_size * kv_bytes_per_token
+    return Memory(
+        num_blocks=len(state.blocks),
+        block_size=state.block_size,
+        blocks_held=len(held),
+        blocks_cached=cached,
+        blocks_free=len(state.blocks) - len(held) - cached,
+        tokens_held=tokens_held,
+        tokens_logical=sum(state.sequences[i].num_computed_tokens for i in state.running),
+        bytes_held=len(held) * block_bytes,
+        bytes_used=tokens_held * kv_bytes_per_token,
+        bytes_cached=cached * block_bytes,
+    )
+
+
+def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int], bytes]) -> None:
+    match op:
+        case Submit():
+            state.sequences[op.seq_id] = Sequence(
+                seq_id=op.seq_id,
+                request_id=op.request_id,
+                token_ids=list(op.prompt_token_ids),
+                token_bytes=list(op.prompt_token_bytes),
+                num_prompt_tokens=len(op.prompt_token_ids),
+                max_tokens=op.max_tokens,
+                priority=op.priority,
+                submitted_in=index,
+            )
+            state.waiting.insert(op.queue_position, op.seq_id)
+        case Admit():
+            sequence = state.sequences[op.seq_id]
+            state.waiting.remove(op.seq_id)
+            state.running.append(op.seq_id)
+            sequence.status = "running"
+            sequence.num_cached_tokens = sequence.num_computed_tokens = op.num_cached_tokens
+        case Allocate():
+            _expect(state.free_queue[:1] == [op.block_id], f"block {op.block_id} is not the head of the free queue")
+            state.free_queue.pop(0)
+            block = state.blocks[op.block_id]
+            _expect(block.block_hash is None, f"block {op.block_id} was allocated with its hash")
+            block.ref_count, block.token_ids, block.logical = 1, [], op.logical
+            block.allocated_by, block.allocated_in = op.seq_id, index
+            _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
+        case Evict():
+            block = state.blocks[op.block_id]
+            _expect(block.block_hash == op.block_hash, f"block {op.block_id} does not carry that hash")
+            block.block_hash, block.token_ids = None, []
+        case Share():
+            block = state.blocks[op.block_id]
+            if op.revived:
+                state.free_queue.remove(op.block_id)
+            block.ref_count += 1
+            _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
+        case Fork():
+            parent = state.sequences[op.parent_seq_id]
+            child = _copy_sequence(parent)
+            child.seq_id, child.request_id, child.submitted_in = op.seq_id, op.request_id, index
+            state.sequences[op.seq_id] = child
+            state.running.append(op.seq_id)
+            for block_id in child.block_table:
+                state.blocks[block_id].ref_count += 1
+        case Copy():
+            state.blocks[op.src].ref_count -= 1
+            state.blocks[op.dst].token_ids = list(state.blocks[op.src].token_ids)
+        case Cache():
+            state.blocks[op.block_id].block_hash = op.block_hash
+        case Write():
+            _apply_write(state, op)
+        case Sample():
+            sequence = state.sequences[op.seq_id]
+            sequence.token_ids.append(op.token_id)
+            sequence.token_bytes.append(token_bytes[op.seq_id, op.token_id])
+        case Free():
+            sequence = state.sequences[op.seq_id]
+            _expect(sequence.block_table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
+            sequence.block_table.pop()
+            _apply_free(state, op)
+        case Preempt():
+            sequence = state.sequences[op.seq_id]
+            state.running.remove(op.seq_id)
+            state.waiting.insert(op.queue_position, op.seq_id)
+            sequence.status, sequence.num_computed_tokens = "preempted", 0
+            sequence.num_preemptions += 1
+        case Discard():
+            state.sequences[op.seq_id].num_computed_tokens = 0
+        case Finish():
+            sequence = state.sequences[op.seq_id]
+            (state.running if op.seq_id in state.running else state.waiting).remove(op.seq_id)
+            state.finished.append(op.seq_id)
+            sequence.status, sequence.finish_reason = "finished", op.reason
+        case _:  # lookup and defer explain; they change nothing
+            pass
+
+
+def _apply_write(state: State, op: Write) -> None:
+    sequence = state.sequences[op.seq_id]
+    _expect(sequence.num_computed_tokens == op.start, f"sequence {op.seq_id} has computed another number of tokens")
+    for position in range(op.start, op.start + op.num_tokens):
+        logical, slot = divmod(position, state.block_size)
+        block = state.blocks[sequence.block_table[logical]]
+        _expect(slot <= len(block.token_ids), f"slot {slot} of block {block.block_id} would leave a hole")
+        block.token_ids[slot : slot + 1] = [sequence.token_ids[position]]
+    sequence.num_computed_tokens = op.start + op.num_tokens
+
+
+def _apply_free(state: State, op: Free) -> None:
+    block = state.blocks[op.block_id]
+    block.ref_count -= 1
+    _expect((op.to is None) == (block.ref_count > 0), f"block {op.block_id} has {block.ref_count} owners left")
+    if block.block_hash is None and block.ref_count == 0:
+        block.token_ids = []
+    if op.to == "front":
+        state.free_queue.insert(0, op.block_id)
+    elif op.to == "back":
+        state.free_queue.append(op.block_id)
+
+
+def _set_table(sequence: Sequence, logical: int, block_id: int) -> None:
+    """Append at the end of the table, or replace in place (copy-on-write)."""
+    _expect(logical <= len(sequence.block_table), f"logical block {logical} would leave a hole in the table")
+    sequence.block_table[logical : logical + 1] = [block_id]
+
+
+def _copy_sequence(sequence: Sequence) -> Sequence:
+    return Sequence(
+        seq_id=sequence.seq_id,
+        request_id=sequence.request_id,
+        status=sequence.status,
+        token_ids=list(sequence.token_ids),
+        token_bytes=list(sequence.token_bytes),
+        num_prompt_tokens=sequence.num_prompt_tokens,
+        num_computed_tokens=sequence.num_computed_tokens,
+        num_cached_tokens=sequence.num_cached_tokens,
+        block_table=list(sequence.block_table),
+        num_preemptions=sequence.num_preemptions,
+        max_tokens=sequence.max_tokens,
+        priority=sequence.priority,
+        finish_reason=sequence.finish_reason,
+        submitted_in=sequence.submitted_in,
+    )
+
+
+def _expect(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise ValueError(otherwise)

@@ -1,0 +1,1 @@
+"""Trains the bundled model. Runs beside the product, never inside it."""

@@ -1,0 +1,129 @@
+"""Reading the corpora, and deciding which poems and books are never trained on.
+
+Poetry is one poem a line, `体裁|标题|作者|正文`. English is one paragraph a line, documents separated by a line
+`<|endoftext|>`, with a table that says where each book begins. Both lie in a folder given on the command line.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import lzma
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.config import Section
+
+END_OF_TEXT = "<|endoftext|>"
+CLAUSE_END = re.compile("[，。？！；：、]")
+
+
+@dataclass(frozen=True, slots=True)
+class Poem:
+    """One poem: genre, title, author and body, the body a single line with full-width punctuation."""
+
+    genre: str
+    title: str
+    author: str
+    body: str
+
+    @property
+    def clauses(self) -> list[str]:
+        """The body's clauses without punctuation."""
+        return [clause for clause in CLAUSE_END.split(self.body) if clause]
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """One English book: its number, title and documents (stories or chapters, paragraphs joined by newlines)."""
+
+    number: str
+    title: str
+    documents: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The training part and the held-out part, disjoint by whole poems and whole books."""
+
+    poems: list[Poem]
+    famous: list[Poem]
+    books: list[Book]
+    heldout_poems: list[Poem]
+    heldout_books: list[Book]
+
+
+def is_han(char: str) -> bool:
+    """Whether `char` is a Chinese character (unified ideographs, extensions and the ideographic zero)."""
+    code = ord(char)
+    return 0x4E00 <= code <= 0x9FFF or 0x3400 <= code <= 0x4DBF or 0x20000 <= code <= 0x3FFFF or char == "〇"
+
+
+def read_corpus(path: Path) -> str:
+    """The text of an xz-compressed UTF-8 file."""
+    with lzma.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        return file.read()
+
+
+def read_poems(folder: Path, config: Section) -> list[Poem]:
+    """All poems of the configured files, exact repetitions of a body dropped, in file order."""
+    poems: dict[str, Poem] = {}
+    for name in config["poetry_files"]:
+        for line in read_corpus(folder / name).splitlines():
+            poem = Poem(*line.split("|", 3))
+            if poem.body:
+                poems.setdefault(poem.body, poem)
+    return list(poems.values())
+
+
+def read_books(folder: Path, config: Section) -> list[Book]:
+    """The books that begin within the first `english_bytes` of the English file, simplest first."""
+    raw = read_corpus(folder / config["english_file"]).encode("utf-8")
+    books = []
+    with (folder / config["english_books"]).open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            start = int(row["offset"])
+            if start >= config["english_bytes"]:
+                continue
+            text = raw[start : start + int(row["bytes"])].decode("utf-8")
+            documents = (part.strip("\n") for part in text.split(END_OF_TEXT))
+            books.append(Book(row["gutenberg_id"], row["title"], tuple(part for part in documents if part)))
+    return books
+
+
+def hash_share(text: str, salt: str) -> float:
+    """A number in [0, 1) that depends only on `text` and `salt`."""
+    digest = hashlib.sha256(f"{salt}\n{text}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def read_split(folder: Path, config: Section) -> Corpus:
+    """Read the corpora and hold out whole poems and whole books, by hash, the same on every machine.
+
+    A poem is judged by its opening clause, so that two editions of one poem fall on the same side. A held-out poem
+    that shares a quarter or more of its clauses with training is dropped from both. Raises `ValueError` if fewer
+    than `heldout_min_books` books are held out or a famous opening is missing.
+    """
+    salt, openings = config["heldout_salt"], config["famous"]["openings"]
+    poems, famous, heldout = [], [], []
+    for poem in read_poems(folder, config):
+        if poem.body.startswith(tuple(openings)):
+            famous.append(poem)
+        elif hash_share(CLAUSE_END.split(poem.body)[0], salt) < config["heldout_poems"]:
+            heldout.append(poem)
+        else:
+            poems.append(poem)
+    first = [poem for poem in famous if poem.body.startswith(openings[0])]
+    if not first:
+        raise ValueError(f"no poem begins with {openings[0]}")
+    famous.sort(key=lambda poem: not poem.body.startswith(openings[0]))
+    seen = {clause for poem in [*poems, *famous] for clause in poem.clauses}
+    heldout = [poem for poem in heldout if sum(c in seen for c in poem.clauses) < len(poem.clauses) / 4]
+    books, heldout_books = [], []
+    for book in read_books(folder, config):
+        chosen = hash_share(book.number, salt) < config["heldout_books"]
+        (heldout_books if chosen else books).append(book)
+    if len(heldout_books) < config["heldout_min_books"]:
+        raise ValueError(f"only {len(heldout_books)} books are held out: raise heldout_books or change the salt")
+    return Corpus(poems, famous, books, heldout, heldout_books)
