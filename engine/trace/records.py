@@ -88,7 +88,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """A token that could have been chosen."""
 
     token_id: int
-    bytes: bytes
+    token_bytes: bytes
     logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
 
 
@@ -97,7 +97,7 @@ class Output(Struct, frozen=True, kw_only=True):
 
     seq_id: int
     token_id: int
-    bytes: bytes  # what the token stands for; may be a fragment of a UTF-8 character
+    token_bytes: bytes  # what the token stands for; may be a fragment of a UTF-8 character
     text: str  # text that became complete with this token ("" while a character is unfinished)
     logprob: float
     top: list[Candidate]  # most probable first

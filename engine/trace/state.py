@@ -124,7 +124,7 @@ def apply(state: State, record: StepRecord) -> State:
     """
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
-    token_bytes = {(o.seq_id, o.token_id): o.bytes for o in record.outputs}
+    token_bytes = {(o.seq_id, o.token_id): o.token_bytes for o in record.outputs}
     for position, op in enumerate(record.ops):
         try:
             _apply_op(state, record.index, op, token_bytes)
