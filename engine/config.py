@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from engine.trace.events import Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
+MAX_POOL_SLOTS = 1 << 24
 
 
 class ConfigError(ValueError):
@@ -26,7 +27,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     strategy: Strategy = "paged"
     block_size: int = 16  # slots a block, tokens
     num_blocks: int = 64  # blocks in the pool
-    max_model_len: int = 1024  # tokens, prompt and output
+    max_model_len: int | None = None  # tokens, prompt and output; None = what the model and the pool can hold
     max_num_seqs: int = 16  # sequences running at once
     max_num_batched_tokens: int = 512  # token budget of a step
     enable_prefix_caching: bool = True
@@ -35,30 +36,44 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
 
-    def resolved(self) -> Self:
-        """Check the settings and derive what the strategy fixes (contiguous: block_size = max_model_len; it and none
-        share no prefixes). Idempotent.
+    def resolved(self, max_position: int) -> Self:
+        """Check the settings against a model of `max_position` positions and fill in what follows. Idempotent.
+
+        max_model_len None becomes what model and pool can both hold. Contiguous keeps the pool's size in slots and cuts
+        it into blocks of max_model_len, so that a race against paged is fair; it and `none` share no prefixes.
 
         Raises:
             ConfigError: a setting that cannot work.
         """
-        for name in ("block_size", "num_blocks", "max_model_len", "max_num_seqs", "max_num_batched_tokens"):
+        for name in ("block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.num_logprobs <= 20:
             raise ConfigError(f"num_logprobs must be between 0 and 20, not {self.num_logprobs}")
-        if self.block_size > self.max_model_len:
-            raise ConfigError(f"block_size {self.block_size} is over max_model_len {self.max_model_len}")
-        config = self
+        num_slots = self.num_blocks * self.block_size
+        if num_slots > MAX_POOL_SLOTS:
+            raise ConfigError(
+                f"a pool of {self.num_blocks} blocks x {self.block_size} slots is over {MAX_POOL_SLOTS} slots"
+            )
+        max_model_len = min(max_position, num_slots) if self.max_model_len is None else self.max_model_len
+        if not 1 <= max_model_len <= max_position:
+            raise ConfigError(f"max_model_len must be between 1 and the model's {max_position}, not {max_model_len}")
+        if self.block_size > max_model_len:
+            raise ConfigError(f"block_size {self.block_size} does not fit max_model_len {max_model_len}")
+        if not self.enable_chunked_prefill and self.max_num_batched_tokens < max_model_len:
+            raise ConfigError(
+                f"without chunked prefill max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
+                f"max_model_len ({max_model_len}), or a long prompt could never be scheduled"
+            )
+        config = replace(self, max_model_len=max_model_len)
         if self.strategy == "contiguous":
-            config = replace(config, block_size=self.max_model_len)
+            if num_slots < max_model_len:
+                raise ConfigError(
+                    f"contiguous reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
+                )
+            config = replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
         if self.strategy != "paged":
             config = replace(config, enable_prefix_caching=False)
-        if not config.enable_chunked_prefill and config.max_num_batched_tokens < config.max_model_len:
-            raise ConfigError(
-                f"without chunked prefill max_num_batched_tokens ({config.max_num_batched_tokens}) must be at least "
-                f"max_model_len ({config.max_model_len}), or a long prompt could never be scheduled"
-            )
         return config
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:

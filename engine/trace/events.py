@@ -101,7 +101,7 @@ class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
 
 
 class Copy(_Op, frozen=True, kw_only=True, tag="copy"):
-    """Copy-on-write: before writing to a shared block the sequence got its own copy. Follows the `allocate` of `dst`."""
+    """Copy-on-write: before writing to a shared block the sequence got a copy. Follows the `allocate` of `dst`."""
 
     seq_id: int
     logical: int
@@ -146,13 +146,13 @@ class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
 
 
 class Discard(_Op, frozen=True, kw_only=True, tag="discard"):
-    """Strategy `none`: the step's K and V are thrown away (`free` operations come before), nothing counts as computed."""
+    """Strategy `none`: the step's K and V are thrown away (`free` comes before), nothing counts as computed."""
 
     seq_id: int
 
 
 class Free(_Op, frozen=True, kw_only=True, tag="free"):
-    """The sequence lets go of its last logical block: ref_count - 1; at 0 it enters the free queue at `to`, else None."""
+    """The sequence lets go of its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None."""
 
     seq_id: int
     block_id: int

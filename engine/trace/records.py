@@ -114,7 +114,7 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """The pool after the record, by `memory.memory_figures`. Blocks and slots are counts over all layers' shared ids."""
+    """The pool after the record, by `state.memory_figures`. One block id stands for that block in every layer."""
 
     num_blocks: int
     block_size: int

@@ -33,7 +33,7 @@ SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
 
 
 class Block(Struct, kw_only=True):
-    """One physical block. `token_ids` is what its filled slots hold, slot 0 first; a free block without a hash is empty."""
+    """One physical block. `token_ids`: what its filled slots hold, slot 0 first; free without a hash = empty."""
 
     block_id: int
     ref_count: int = 0

@@ -1,0 +1,49 @@
+# Two commands on a bare machine with Python 3.11 or newer: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: run test lint types browser bench clean
+.DEFAULT_GOAL := run
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "KV Theater needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "installing KV Theater (torch and transformers take a few minutes the first time)"
+	@$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "installing KV Theater and its test tools (torch and transformers take a few minutes the first time)"
+	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@ $(VENV)/.run
+
+run: $(VENV)/.run
+	$(BIN)/kvtheater serve $(ARGS)
+
+test: $(VENV)/.test browser
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m pytest $(ARGS)
+
+browser: $(VENV)/.test
+	@sh tools/get_chromium.sh $(BIN)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+bench: $(VENV)/.test
+	$(BIN)/python -m engine.bench.first_path $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,95 @@
+"""A request as the engine sees it: what was asked, what came out so far, and when to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from engine.config import SamplingParams
+from engine.model.tokenizer import IncrementalDetokenizer, Tokenizer
+from engine.scheduling.sequence import Sequence
+from engine.trace.events import FinishReason
+
+
+class Stop(NamedTuple):
+    """Why a sequence ends."""
+
+    reason: FinishReason
+    detail: str
+
+
+class Request:
+    """One prompt and its output. Grows with every step; `finish_reason` is None until it is done."""
+
+    def __init__(
+        self,
+        sequence: Sequence,
+        sampling: SamplingParams,
+        max_tokens: int,
+        tokenizer: Tokenizer | None,
+        engine_seed: int,
+    ) -> None:
+        self.sequence = sequence
+        self.sampling = sampling
+        self.max_tokens = max_tokens
+        self.text = ""
+        self.finish_reason: FinishReason | None = None
+        self.generator = torch.Generator()
+        # A request without a seed gets one that depends on nothing but the engine's seed and its own number.
+        self.generator.manual_seed(
+            sampling.seed if sampling.seed is not None else (engine_seed << 32) + sequence.seq_id
+        )
+        self._eos = frozenset() if sampling.ignore_eos or tokenizer is None else tokenizer.eos_token_ids
+        self._detokenizer = IncrementalDetokenizer()
+        self._token_bytes: Callable[[int], bytes] = tokenizer.text_bytes if tokenizer else lambda _: b""
+        self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
+
+    @property
+    def request_id(self) -> str:
+        return self.sequence.request_id
+
+    @property
+    def seq_id(self) -> int:
+        return self.sequence.seq_id
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return self.sequence.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """The tokens chosen so far."""
+        return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
+
+    def accept(self, token_id: int) -> tuple[str, Stop | None]:
+        """Take note of a token that was just appended to the sequence.
+
+        Returns:
+            The text that may be shown now (never a part of a stop string, never half a character), and why the
+            sequence ends, if it does.
+        """
+        stop: Stop | None = None
+        if token_id in self._eos:
+            stop = Stop("stop", "end of sequence")
+        elif token_id in self.sampling.stop_token_ids:
+            stop = Stop("stop", f"token {token_id}")
+        pending = self._held_back
+        if stop is None:
+            pending += self._detokenizer.feed(self._token_bytes(token_id))
+            found = [(at, s) for s in self.sampling.stop if (at := pending.find(s)) >= 0]
+            if found:
+                at, string = min(found)
+                pending, stop = pending[:at], Stop("stop", string)
+            elif len(self.sequence.token_ids) - self.num_prompt_tokens >= self.max_tokens:
+                stop = Stop("length", f"max_tokens {self.max_tokens}")
+                pending += self._detokenizer.finish()
+        keep = 0 if stop else self._beginning_of_stop(pending)
+        shown, self._held_back = pending[: len(pending) - keep], pending[len(pending) - keep :]
+        self.text += shown
+        return shown, stop
+
+    def _beginning_of_stop(self, text: str) -> int:
+        """Length of the longest end of `text` that is the beginning of a stop string."""
+        return max((n for s in self.sampling.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)

@@ -1,0 +1,35 @@
+"""The part of a state that the engine's live objects also hold: what replay and run are compared on, at every step."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engine.trace.records import Memory
+from engine.trace.state import State, memory_figures
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """Tables, counts and queues at one moment; lists by block id or in queue order."""
+
+    block_tables: dict[int, list[int]]  # seq_id -> block ids, of sequences that hold any
+    num_computed_tokens: dict[int, int]  # of unfinished sequences
+    ref_counts: list[int]
+    block_hashes: list[bytes | None]
+    free_queue: list[int]
+    waiting: list[int]
+    running: list[int]
+    memory: Memory
+
+
+def snapshot_of(state: State, kv_bytes_per_token: int) -> Snapshot:
+    """The snapshot that follows from a replayed state."""
+    return Snapshot(
+        block_tables={i: list(s.block_table) for i, s in state.sequences.items() if s.block_table},
+        num_computed_tokens={i: s.num_computed_tokens for i, s in state.sequences.items() if s.status != "finished"},
+        ref_counts=[b.ref_count for b in state.blocks],
+        block_hashes=[b.block_hash for b in state.blocks],
+        free_queue=list(state.free_queue),
+        waiting=list(state.waiting),
+        running=list(state.running),
+        memory=memory_figures(state, kv_bytes_per_token),
+    )

@@ -1,0 +1,42 @@
+"""FORMAT.md names every field and operation that the types have, so that a stranger can rely on it."""
+
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from engine.trace import events, records, state
+
+DOC = (Path(events.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
+STRUCTS = [
+    records.Header,
+    records.ModelFacts,
+    records.TokenizerFacts,
+    records.Machine,
+    records.StepRecord,
+    records.BatchEntry,
+    records.Output,
+    records.Candidate,
+    records.Timing,
+    records.Memory,
+    records.Work,
+    records.Capture,
+    records.LayerCapture,
+    records.AttentionRows,
+    state.State,
+    state.Block,
+    state.Sequence,
+    *get_args(events.Op),
+]
+
+
+@pytest.mark.parametrize("struct", STRUCTS, ids=lambda s: s.__name__)
+def test_every_field_is_documented(struct: type[msgspec.Struct]) -> None:
+    missing = [f.name for f in msgspec.structs.fields(struct) if f"`{f.name}`" not in DOC]
+    assert not missing
+
+
+@pytest.mark.parametrize("op", get_args(events.Op), ids=lambda o: o.__name__)
+def test_every_operation_has_a_row(op: type[msgspec.Struct]) -> None:
+    assert f"| `{op.__struct_config__.tag}` |" in DOC

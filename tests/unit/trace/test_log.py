@@ -1,0 +1,204 @@
+"""Files: what is written is what is read, damage is found at its byte, and nothing before it is lost."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.trace import codec
+from engine.trace.codec import TraceFormatError
+from engine.trace.events import Submit
+from engine.trace.log import KEYFRAME_INTERVAL, TraceReader, TraceWriter
+from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord, Timing
+from engine.trace.state import TraceStateError, initial_state, memory_figures
+
+
+def submits(header: Header, count: int) -> list[StepRecord]:
+    memory = memory_figures(initial_state(header), 64)
+    return [
+        StepRecord(
+            index=i,
+            kind="submit",
+            step=0,
+            ops=[
+                Submit(
+                    seq_id=i,
+                    queue_position=i,
+                    request_id=f"r{i}",
+                    prompt_token_ids=[65],
+                    prompt_token_bytes=[b"\xe6\x98"],
+                    max_tokens=1,
+                )
+            ],
+            timing=Timing(at=float(i)),
+            memory=memory,
+        )
+        for i in range(count)
+    ]
+
+
+def written(path: Path, header: Header, records: list[StepRecord]) -> Path:
+    writer = TraceWriter(header, path)
+    for record in records:
+        writer.append(record)
+    writer.close()
+    return path
+
+
+def test_records_come_back_as_written(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
+    with TraceReader(written(tmp_path / "a.kvtrace", header, records)) as reader:
+        assert reader.header == header and reader.damage is None
+        assert [reader.record(i) for i in range(len(reader))] == records
+
+
+def test_the_bytes_of_a_record_are_encoded_once(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
+    writer = TraceWriter(header, tmp_path / "a.kvtrace")
+    for record in records:
+        writer.append(record)
+    with TraceReader(tmp_path / "a.kvtrace") as reader:
+        for i in range(len(records)):
+            assert reader.record_bytes(i) == writer.record_bytes(i) == codec.encode(records[i])
+    writer.close()
+
+
+def test_state_at_agrees_with_and_without_keyframes(tmp_path: Path, header: Header) -> None:
+    records = submits(header, 2 * KEYFRAME_INTERVAL + 5)
+    writer = TraceWriter(header, tmp_path / "a.kvtrace")
+    states = []
+    for record in records:
+        writer.append(record)
+        states.append(writer.state_now())
+    with TraceReader(tmp_path / "a.kvtrace") as reader:
+        for i in (0, KEYFRAME_INTERVAL - 1, KEYFRAME_INTERVAL, KEYFRAME_INTERVAL + 1, len(records) - 1):
+            assert reader.state_at(i) == states[i]
+        reader._keyframes.clear()
+        assert reader.state_at(len(records) - 1) == states[-1]
+    writer.close()
+
+
+def test_captures_keep_dtype_and_shape(header: Header, records: list[StepRecord]) -> None:
+    rows = AttentionRows(
+        seq_id=0, query_start=2, key_start=0, heads=[0, 1], weights=np.full((2, 1, 3), 1 / 3, dtype=np.float16)
+    )
+    layer = LayerCapture(
+        layer=0,
+        q=np.arange(8, dtype=np.float32).reshape(1, 2, 4),
+        k=np.zeros((1, 2, 4), np.float16),
+        v=np.zeros((0, 2, 4), np.float16),
+        rows=[rows],
+    )
+    with TraceWriter(header) as writer:
+        first = StepRecord(
+            index=0,
+            kind="submit",
+            step=0,
+            ops=records[0].ops,
+            timing=records[0].timing,
+            memory=records[0].memory,
+            has_capture=True,
+        )
+        writer.append(first, Capture(index=0, dtype="float16", layers=[layer]))
+        back = writer.capture(0)
+    assert back is not None
+    assert back.layers[0].q.dtype == np.float32 and (back.layers[0].q == layer.q).all()
+    assert back.layers[0].v.shape == (0, 2, 4)
+    assert back.layers[0].rows[0].weights.dtype == np.float16
+
+
+def test_a_record_that_does_not_follow_is_not_written(header: Header, records: list[StepRecord]) -> None:
+    with TraceWriter(header) as writer:
+        before = writer.num_bytes
+        with pytest.raises(TraceStateError):
+            writer.append(records[1])
+        assert len(writer) == 0 and writer.num_bytes == before
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9, 30])
+def test_a_cut_off_file_keeps_what_came_before(
+    tmp_path: Path, header: Header, records: list[StepRecord], cut: int
+) -> None:
+    path = written(tmp_path / "a.kvtrace", header, records)
+    data = path.read_bytes()
+    last = len(data) - len(codec.frame("record", codec.encode(records[-1])))
+    path.write_bytes(data[: last + cut])
+    with TraceReader(path) as reader:
+        assert len(reader) == len(records) - 1
+        assert reader.damage is not None and f"byte {last}" in reader.damage
+        assert reader.record(1) == records[1]
+
+
+def test_a_flipped_byte_is_found_at_its_frame(tmp_path: Path, header: Header, records: list[StepRecord]) -> None:
+    path = written(tmp_path / "a.kvtrace", header, records)
+    data = bytearray(path.read_bytes())
+    sizes = [len(codec.frame("record", codec.encode(r))) for r in records]
+    second = len(data) - sizes[2] - sizes[1]
+    data[second + codec.FRAME_OVERHEAD + 3] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with TraceReader(path) as reader:
+        assert len(reader) == 1 and reader.damage is not None
+        assert f"byte {second} fails its checksum" in reader.damage
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"PK\x03\x04", b"KVTRACE\x02", b"KVTRACE\x01", b"KVTRACE\x01\x09" + b"\0" * 8]
+)
+def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.kvtrace"
+    path.write_bytes(content)
+    with pytest.raises(TraceFormatError) as error:
+        TraceReader(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_length_that_lies_allocates_nothing(tmp_path: Path, header: Header) -> None:
+    path = written(tmp_path / "a.kvtrace", header, [])
+    with path.open("ab") as file:
+        file.write(b"\x02\xff\xff\xff\x0f" + b"\0" * 4)  # a record that claims 268,435,455 bytes
+    with TraceReader(path) as reader:
+        assert len(reader) == 0 and reader.damage is not None
+
+
+def test_an_array_whose_shape_lies_is_refused(header: Header) -> None:
+    import msgspec
+
+    def array(data: bytes) -> bytes:
+        return msgspec.msgpack.encode({"layer": 0, "q": msgspec.msgpack.Ext(1, data), "k": 1, "v": 1, "rows": []})
+
+    huge = b"\x01\x02" + b"\xff\xff\xff\xff" * 2
+    for data in (b"", b"\x07\x00", huge, b"\x01\x09", b"\x01\x01\x02\x00\x00\x00\x00"):
+        with pytest.raises(TraceFormatError):
+            codec.decode(array(data), LayerCapture)
+
+
+def test_readers_may_read_while_a_writer_appends(header: Header) -> None:
+    records = submits(header, 300)
+    failures: list[BaseException] = []
+    with TraceWriter(header) as writer:
+
+        def read() -> None:
+            try:
+                while len(writer) < len(records):
+                    for i in range(max(0, len(writer) - 3), len(writer)):
+                        assert writer.record(i) == records[i]
+            except BaseException as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        for record in records:
+            writer.append(record)
+        thread.join(30)
+    assert not failures
+
+
+def test_subscribers_hear_of_each_record_after_it_is_readable(header: Header) -> None:
+    seen: list[tuple[int, int]] = []
+    with TraceWriter(header) as writer:
+        unsubscribe = writer.subscribe(lambda index: seen.append((index, writer.record(index).index)))
+        for record in submits(header, 3):
+            writer.append(record)
+        unsubscribe()
+        for record in submits(header, 4)[3:]:
+            writer.append(record)
+    assert seen == [(0, 0), (1, 1), (2, 2)]

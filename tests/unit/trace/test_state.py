@@ -1,0 +1,85 @@
+"""The reducer, on a run small enough to follow by hand."""
+
+import pytest
+
+from engine.trace.events import Allocate, Free, Share, Write
+from engine.trace.records import Header, StepRecord, Timing
+from engine.trace.state import State, TraceStateError, apply, copy_state, initial_state, memory_figures
+
+
+def replay(header: Header, records: list[StepRecord]) -> list[State]:
+    state = initial_state(header)
+    return [copy_state(apply(state, record)) for record in records]
+
+
+def test_prompt_waits_then_fills_two_blocks(header: Header, records: list[StepRecord]) -> None:
+    waiting, prefilled, _ = replay(header, records)
+    assert waiting.waiting == [0] and waiting.free_queue == [0, 1, 2, 3]
+    assert prefilled.running == [0] and prefilled.free_queue == [2, 3]
+    assert prefilled.sequences[0].block_table == [0, 1]
+    assert [b.token_ids for b in prefilled.blocks] == [[65, 66], [67], [], []]
+    assert prefilled.blocks[0].block_hash == b"h0" and prefilled.blocks[1].block_hash is None
+
+
+def test_sampled_token_has_no_slot_until_the_next_step(header: Header, records: list[StepRecord]) -> None:
+    _, prefilled, done = replay(header, records)
+    assert prefilled.sequences[0].token_ids == [65, 66, 67, 68]
+    assert prefilled.sequences[0].token_bytes[-1] == b"D"
+    assert prefilled.sequences[0].num_computed_tokens == 3
+    assert done.sequences[0].token_ids == [65, 66, 67, 68, 69]
+
+
+def test_freed_blocks_queue_by_their_hash(header: Header, records: list[StepRecord]) -> None:
+    done = replay(header, records)[-1]
+    assert done.free_queue == [1, 2, 3, 0]
+    assert done.blocks[0].token_ids == [65, 66], "a cached block keeps its content"
+    assert done.blocks[1].token_ids == [], "a block without a hash is empty once free"
+    assert done.sequences[0].status == "finished" and done.finished == [0]
+
+
+def test_memory_counts_slots_and_bytes(header: Header, records: list[StepRecord]) -> None:
+    """2 blocks held = 4 slots = 256 bytes reserved; 3 filled = 192 bytes used; 1 slot wasted."""
+    _, prefilled, done = replay(header, records)
+    memory = memory_figures(prefilled, 64)
+    assert (memory.blocks_held, memory.blocks_cached, memory.blocks_free) == (2, 0, 2)
+    assert (memory.tokens_held, memory.slots_wasted, memory.bytes_held, memory.bytes_used) == (3, 1, 256, 192)
+    after = memory_figures(done, 64)
+    assert (after.blocks_held, after.blocks_cached, after.blocks_free, after.bytes_cached) == (0, 1, 3, 128)
+
+
+def test_copy_is_independent(header: Header, records: list[StepRecord]) -> None:
+    state = apply(initial_state(header), records[0])
+    copy = copy_state(state)
+    before = copy_state(copy)
+    apply(state, records[1])
+    assert copy == before != state
+
+
+def record_with(index: int, *ops: object) -> StepRecord:
+    memory = memory_figures(State(block_size=2, blocks=[], free_queue=[]), 1)
+    return StepRecord(index=index, kind="step", step=1, ops=list(ops), timing=Timing(at=0), memory=memory)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Allocate(seq_id=0, block_id=3, logical=0),  # not the head of the queue
+        Allocate(seq_id=9, block_id=0, logical=0),  # no such sequence
+        Allocate(seq_id=0, block_id=0, logical=4),  # a hole in the table
+        Share(seq_id=0, block_id=77, logical=0, revived=False),  # no such block
+        Write(seq_id=0, start=2, num_tokens=1),  # nothing computed yet
+        Free(seq_id=0, block_id=0, to="front"),  # holds nothing
+    ],
+    ids=lambda op: repr(op)[:60],
+)
+def test_an_operation_that_contradicts_the_state_is_refused(
+    header: Header, records: list[StepRecord], op: object
+) -> None:
+    state = apply(initial_state(header), records[0])
+    with pytest.raises(TraceStateError, match="record 1, operation 0"):
+        apply(state, record_with(1, op))
+
+
+def test_a_gap_in_the_log_is_refused(header: Header, records: list[StepRecord]) -> None:
+    with pytest.raises(TraceStateError, match="record 2 cannot follow record -1"):
+        apply(initial_state(header), records[2])
