@@ -1,0 +1,147 @@
+// A run's log in the browser: records by index, the state after any of them, and where each slot's content came from.
+
+import { decode } from "./codec.js";
+import { apply, copyState, initialState } from "./state.js";
+
+const KEYFRAME_INTERVAL = 64; // records between kept states; seeking folds at most this many
+const RECENT_STATES = 24;
+const DECODED_CAPTURES = 512;
+
+export class TraceLog {
+  /** `headerBytes`: the header as it travelled. */
+  constructor(headerBytes) {
+    this.header = decode(headerBytes);
+    this.records = [];
+    this.writes = []; // per record: [{seq_id, start, num_tokens, block_table}], the table as the write found it
+    this.captureBytes = new Map(); // record index -> bytes
+    this.captureGone = new Set(); // records whose capture exists but could not be fetched
+    this.layerCaptures = new Map(); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
+    this.keyframes = new Map([[-1, initialState(this.header)]]);
+    this.recent = new Map();
+    this.decoded = new Map();
+    this.tail = initialState(this.header);
+    this.slotHistory = new Map(); // slot -> [{at, record, seq_id, position}], ascending in `at`
+    this.computed = new Map(); // seq_id -> [{record, start, end}], ascending in record
+  }
+
+  get length() {
+    return this.records.length;
+  }
+
+  /** Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log. */
+  append(bytes, captureBytes = null) {
+    const record = decode(bytes);
+    const writes = [];
+    apply(this.tail, record, (op, state) => this.#observe(op, state, record.index, writes));
+    this.records.push(record);
+    this.writes.push(writes);
+    if (captureBytes) this.captureBytes.set(record.index, captureBytes);
+    for (const entry of record.batch ?? []) {
+      const spans = this.computed.get(entry.seq_id) ?? [];
+      spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
+      this.computed.set(entry.seq_id, spans);
+    }
+    if ((record.index + 1) % KEYFRAME_INTERVAL === 0) this.keyframes.set(record.index, copyState(this.tail));
+    return record;
+  }
+
+  /** The state after record `index` (-1: before the first). Shared: treat it as frozen. */
+  stateAt(index) {
+    if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
+    const kept = this.recent.get(index) ?? this.keyframes.get(index);
+    if (kept) return kept;
+    let from = index - 1;
+    while (!this.recent.has(from) && !this.keyframes.has(from)) from--;
+    const state = copyState(this.recent.get(from) ?? this.keyframes.get(from));
+    for (let i = from + 1; i <= index; i++) apply(state, this.records[i]);
+    this.#remember(this.recent, index, state, RECENT_STATES);
+    return state;
+  }
+
+  /** The capture of record `index`, or null when it is not here. */
+  capture(index) {
+    const known = this.decoded.get(index);
+    if (known) return known;
+    const bytes = this.captureBytes.get(index);
+    if (!bytes) return null;
+    const capture = decode(bytes);
+    this.#remember(this.decoded, index, capture, DECODED_CAPTURES);
+    return capture;
+  }
+
+  /** One layer's arrays of record `index`, or null when they are not here. */
+  layer(index, layer) {
+    const alone = this.layerCaptures.get(`${index}/${layer}`);
+    if (alone) return alone;
+    return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
+  }
+
+  /** Whether record `index` has arrays that have not arrived. */
+  captureMissing(index) {
+    return Boolean(this.records[index]?.has_capture) && !this.captureBytes.has(index) && !this.captureGone.has(index);
+  }
+
+  /** Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null. */
+  slotOrigin(slot, index) {
+    const history = this.slotHistory.get(slot);
+    if (!history) return null;
+    for (let i = history.length - 1; i >= 0; i--) if (history[i].at <= index) return history[i];
+    return null;
+  }
+
+  /** The block table under which `seqId` was computed in record `index`, or null when it was not. */
+  tableAtCompute(index, seqId) {
+    return this.writes[index]?.find((w) => w.seq_id === seqId)?.block_table ?? null;
+  }
+
+  /** The last record up to `index` in which position `position` of `seqId` was computed, or -1. */
+  computedIn(seqId, position, index) {
+    const spans = this.computed.get(seqId) ?? [];
+    for (let i = spans.length - 1; i >= 0; i--) {
+      const span = spans[i];
+      if (span.record <= index && span.start <= position && position < span.end) return span.record;
+    }
+    return -1;
+  }
+
+  /** Index of a token among the packed tokens of its step: the first axis of q, k and v. -1 when it is not there. */
+  packedIndex(record, seqId, position) {
+    let offset = 0;
+    for (const entry of this.records[record]?.batch ?? []) {
+      if (entry.seq_id === seqId) {
+        const within = position - entry.start;
+        return within >= 0 && within < entry.token_ids.length ? offset + within : -1;
+      }
+      offset += entry.token_ids.length;
+    }
+    return -1;
+  }
+
+  #observe(op, state, index, writes) {
+    const size = state.block_size;
+    if (op.type === "write") {
+      const table = state.sequences.get(op.seq_id)?.block_table.slice() ?? [];
+      writes.push({ seq_id: op.seq_id, start: op.start, num_tokens: op.num_tokens, block_table: table });
+      for (let position = op.start; position < op.start + op.num_tokens; position++) {
+        const slot = table[Math.floor(position / size)] * size + (position % size);
+        this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
+      }
+    } else if (op.type === "copy") {
+      for (let slot = 0; slot < size; slot++) {
+        const origin = this.slotHistory.get(op.src * size + slot)?.at(-1);
+        if (origin) this.#addOrigin(op.dst * size + slot, { ...origin, at: index });
+      }
+    }
+  }
+
+  #addOrigin(slot, origin) {
+    const history = this.slotHistory.get(slot);
+    if (history) history.push(origin);
+    else this.slotHistory.set(slot, [origin]);
+  }
+
+  #remember(map, key, value, limit) {
+    map.set(key, value);
+    if (map.size > limit) map.delete(map.keys().next().value);
+  }
+}

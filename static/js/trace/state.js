@@ -1,0 +1,260 @@
+// The state of a run as a pure function of its log. Mirrors engine/trace/state.py: same fields, same rules, same errors.
+
+/** A record does not follow from the state before it. */
+export class TraceStateError extends Error {}
+
+/** The state before the first record: every block free, ids in ascending order in the free queue. */
+export function initialState(header) {
+  const { num_blocks: numBlocks, block_size: blockSize } = header.engine;
+  if (!Number.isInteger(numBlocks) || !Number.isInteger(blockSize))
+    throw new TraceStateError("the header's engine.num_blocks and engine.block_size must be whole numbers");
+  return {
+    index: -1,
+    step: 0,
+    block_size: blockSize,
+    blocks: Array.from({ length: numBlocks }, (_, id) => ({
+      block_id: id,
+      ref_count: 0,
+      block_hash: null,
+      token_ids: [],
+      logical: null,
+      allocated_by: null,
+      allocated_in: null,
+    })),
+    free_queue: Array.from({ length: numBlocks }, (_, id) => id),
+    waiting: [],
+    running: [],
+    finished: [],
+    sequences: new Map(),
+  };
+}
+
+/** An independent copy: `apply` on one leaves the other alone. */
+export function copyState(state) {
+  return {
+    index: state.index,
+    step: state.step,
+    block_size: state.block_size,
+    blocks: state.blocks.map((block) => ({ ...block, token_ids: block.token_ids.slice() })),
+    free_queue: state.free_queue.slice(),
+    waiting: state.waiting.slice(),
+    running: state.running.slice(),
+    finished: state.finished.slice(),
+    sequences: new Map([...state.sequences].map(([id, sequence]) => [id, copySequence(sequence)])),
+  };
+}
+
+/**
+ * Fold `record` into `state`, in place, and return it. `observe(op, state)` is called before each operation takes
+ * effect and sees the state as that operation found it.
+ */
+export function apply(state, record, observe = null) {
+  if (record.index !== state.index + 1)
+    throw new TraceStateError(`record ${record.index} cannot follow record ${state.index}`);
+  const tokenBytes = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o.token_bytes]));
+  (record.ops ?? []).forEach((op, position) => {
+    observe?.(op, state);
+    try {
+      OPERATIONS[op.type]?.(state, op, record.index, tokenBytes); // lookup and defer explain; they change nothing
+    } catch (error) {
+      throw new TraceStateError(
+        `record ${record.index}, operation ${position} (${op.type}) contradicts the state: ${error.message}`,
+      );
+    }
+  });
+  state.index = record.index;
+  state.step = record.step;
+  return state;
+}
+
+const OPERATIONS = {
+  submit(state, op, index) {
+    state.sequences.set(op.seq_id, {
+      seq_id: op.seq_id,
+      request_id: op.request_id,
+      status: "waiting",
+      token_ids: Array.from(op.prompt_token_ids),
+      token_bytes: Array.from(op.prompt_token_bytes),
+      num_prompt_tokens: op.prompt_token_ids.length,
+      num_computed_tokens: 0,
+      num_cached_tokens: 0,
+      block_table: [],
+      num_preemptions: 0,
+      max_tokens: op.max_tokens,
+      priority: op.priority ?? 0,
+      finish_reason: null,
+      submitted_in: index,
+    });
+    state.waiting.splice(op.queue_position, 0, op.seq_id);
+  },
+
+  admit(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    remove(state.waiting, op.seq_id);
+    state.running.push(op.seq_id);
+    sequence.status = "running";
+    sequence.num_cached_tokens = sequence.num_computed_tokens = op.num_cached_tokens;
+  },
+
+  allocate(state, op, index) {
+    expect(state.free_queue[0] === op.block_id, `block ${op.block_id} is not the head of the free queue`);
+    state.free_queue.shift();
+    const block = blockOf(state, op.block_id);
+    expect(block.block_hash === null, `block ${op.block_id} was allocated with its hash`);
+    block.ref_count = 1;
+    block.token_ids = [];
+    block.logical = op.logical;
+    block.allocated_by = op.seq_id;
+    block.allocated_in = index;
+    setTable(sequenceOf(state, op.seq_id), op.logical, op.block_id);
+  },
+
+  evict(state, op) {
+    const block = blockOf(state, op.block_id);
+    expect(sameBytes(block.block_hash, op.block_hash), `block ${op.block_id} does not carry that hash`);
+    block.block_hash = null;
+    block.token_ids = [];
+  },
+
+  share(state, op) {
+    const block = blockOf(state, op.block_id);
+    if (op.revived) remove(state.free_queue, op.block_id);
+    block.ref_count += 1;
+    setTable(sequenceOf(state, op.seq_id), op.logical, op.block_id);
+  },
+
+  fork(state, op, index) {
+    const child = copySequence(sequenceOf(state, op.parent_seq_id));
+    child.seq_id = op.seq_id;
+    child.request_id = op.request_id;
+    child.submitted_in = index;
+    state.sequences.set(op.seq_id, child);
+    state.running.push(op.seq_id);
+    for (const id of child.block_table) blockOf(state, id).ref_count += 1;
+  },
+
+  copy(state, op) {
+    blockOf(state, op.src).ref_count -= 1;
+    blockOf(state, op.dst).token_ids = blockOf(state, op.src).token_ids.slice();
+  },
+
+  cache(state, op) {
+    blockOf(state, op.block_id).block_hash = op.block_hash;
+  },
+
+  write(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    expect(sequence.num_computed_tokens === op.start, `sequence ${op.seq_id} has computed another number of tokens`);
+    for (let position = op.start; position < op.start + op.num_tokens; position++) {
+      const block = blockOf(state, sequence.block_table[Math.floor(position / state.block_size)]);
+      const slot = position % state.block_size;
+      expect(slot <= block.token_ids.length, `slot ${slot} of block ${block.block_id} would leave a hole`);
+      expect(position < sequence.token_ids.length, `sequence ${op.seq_id} has no token at position ${position}`);
+      block.token_ids[slot] = sequence.token_ids[position];
+    }
+    sequence.num_computed_tokens = op.start + op.num_tokens;
+  },
+
+  sample(state, op, _index, tokenBytes) {
+    const sequence = sequenceOf(state, op.seq_id);
+    const bytes = tokenBytes.get(`${op.seq_id},${op.token_id}`);
+    expect(bytes !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
+    sequence.token_ids.push(op.token_id);
+    sequence.token_bytes.push(bytes);
+  },
+
+  free(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    expect(sequence.block_table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
+    sequence.block_table.pop();
+    const block = blockOf(state, op.block_id);
+    const to = op.to ?? null;
+    block.ref_count -= 1;
+    expect((to === null) === block.ref_count > 0, `block ${op.block_id} has ${block.ref_count} owners left`);
+    if (block.block_hash === null && block.ref_count === 0) block.token_ids = [];
+    if (to === "front") state.free_queue.unshift(op.block_id);
+    else if (to === "back") state.free_queue.push(op.block_id);
+  },
+
+  preempt(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    remove(state.running, op.seq_id);
+    state.waiting.splice(op.queue_position, 0, op.seq_id);
+    sequence.status = "preempted";
+    sequence.num_computed_tokens = 0;
+    sequence.num_preemptions += 1;
+  },
+
+  discard(state, op) {
+    sequenceOf(state, op.seq_id).num_computed_tokens = 0;
+  },
+
+  finish(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    remove(state.running.includes(op.seq_id) ? state.running : state.waiting, op.seq_id);
+    state.finished.push(op.seq_id);
+    sequence.status = "finished";
+    sequence.finish_reason = op.reason;
+  },
+};
+
+/** `memory_figures` of engine/trace/state.py: the pool in numbers. */
+export function memoryFigures(state, kvBytesPerToken) {
+  const held = state.blocks.filter((b) => b.ref_count > 0);
+  const cached = state.blocks.filter((b) => b.ref_count === 0 && b.block_hash !== null).length;
+  const tokensHeld = held.reduce((sum, b) => sum + b.token_ids.length, 0);
+  const blockBytes = state.block_size * kvBytesPerToken;
+  return {
+    num_blocks: state.blocks.length,
+    block_size: state.block_size,
+    blocks_held: held.length,
+    blocks_cached: cached,
+    blocks_free: state.blocks.length - held.length - cached,
+    tokens_held: tokensHeld,
+    tokens_logical: state.running.reduce((sum, id) => sum + state.sequences.get(id).num_computed_tokens, 0),
+    bytes_held: held.length * blockBytes,
+    bytes_used: tokensHeld * kvBytesPerToken,
+    bytes_cached: cached * blockBytes,
+  };
+}
+
+function setTable(sequence, logical, blockId) {
+  expect(logical <= sequence.block_table.length, `logical block ${logical} would leave a hole in the table`);
+  sequence.block_table[logical] = blockId;
+}
+
+function copySequence(sequence) {
+  return {
+    ...sequence,
+    token_ids: sequence.token_ids.slice(),
+    token_bytes: sequence.token_bytes.slice(),
+    block_table: sequence.block_table.slice(),
+  };
+}
+
+function sequenceOf(state, id) {
+  const sequence = state.sequences.get(id);
+  expect(sequence !== undefined, `no sequence ${id}`);
+  return sequence;
+}
+
+function blockOf(state, id) {
+  const block = state.blocks[id];
+  expect(block !== undefined, `no block ${id}`);
+  return block;
+}
+
+function remove(list, id) {
+  const at = list.indexOf(id);
+  expect(at >= 0, `${id} is not in the list`);
+  list.splice(at, 1);
+}
+
+function sameBytes(a, b) {
+  if (a === null || b === null) return a === b;
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
+
+function expect(condition, otherwise) {
+  if (!condition) throw new Error(otherwise);
+}

@@ -1,0 +1,191 @@
+"""Fetch the browser libraries at their pinned versions and lay them under static/vendor.
+
+Usage: python tools/vendor.py [--check]
+
+Each package is fetched with `npm pack`, its archive is compared with the pinned integrity, the files named below are
+copied with their licence, bare import specifiers become relative paths (a strict content security policy rules out an
+import map), and static/vendor/VENDOR.json records what every file's checksum must be. `--check` needs no network: it
+compares the files on disk with VENDOR.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+VENDOR = Path(__file__).resolve().parent.parent / "static" / "vendor"
+
+
+class Package(NamedTuple):
+    """One library: what to fetch, how it must hash, and which of its files the page needs."""
+
+    name: str
+    version: str
+    licence: str
+    integrity: str  # of the archive, as the registry states it
+    folder: str
+    files: dict[str, str]  # path in the archive -> path in the folder
+    imports: dict[str, str] = {}  # bare specifier -> relative path
+
+
+MSGPACK_MODULES = (
+    "CachedKeyDecoder DecodeError Decoder Encoder ExtData ExtensionCodec decode decodeAsync encode index timestamp "
+    "utils/int utils/prettyByte utils/stream utils/typedArrays utils/utf8"
+).split()
+
+PACKAGES = [
+    Package(
+        name="preact",
+        version="11.2.0",
+        licence="MIT",
+        integrity="sha512-/HfHI/7N84e6GrWBJ3J280z3mLaRJiDcSvj/A+y/4AbLnND/1UlGHe1sR6oYuTGwId0nP7dqDU9OnLxMPZ7xBg==",
+        folder="preact",
+        files={"dist/preact.mjs": "preact.js", "hooks/dist/hooks.mjs": "hooks.js"},
+        imports={"preact": "./preact.js"},
+    ),
+    Package(
+        name="htm",
+        version="3.1.1",
+        licence="Apache-2.0",
+        integrity="sha512-983Vyg8NwUE7JkZ6NmOqpCZ+sh1bKv2iYTlUkzlWmA5JD2acKoxd4KVxbMmxX/85mtfdnDmTFoNKcg5DGAvxNQ==",
+        folder="htm",
+        files={"dist/htm.mjs": "htm.js"},
+    ),
+    Package(
+        name="@preact/signals",
+        version="2.11.4",
+        licence="MIT",
+        integrity="sha512-Rb+5RPo9gWSaHtzJeauhHxiC8KP/IF2DEPkHPEOGOnuy2wnJzRqyeLRankUCYd6ADqtxS6GnWGv6Ie343d8aYw==",
+        folder="signals",
+        files={"dist/signals.mjs": "signals.js"},
+        imports={
+            "preact": "../preact/preact.js",
+            "preact/hooks": "../preact/hooks.js",
+            "@preact/signals-core": "../signals-core/signals-core.js",
+        },
+    ),
+    Package(
+        name="@preact/signals-core",
+        version="1.14.5",
+        licence="MIT",
+        integrity="sha512-vcRv7Ityz5JVmeiVqIluLFzT/PDS/AlhHUpw3/aUWqcVUs6bDGIPXE/6RSC4evBNWYvnniozg5Syfj33al3gkg==",
+        folder="signals-core",
+        files={"dist/signals-core.mjs": "signals-core.js"},
+    ),
+    Package(
+        name="socket.io-client",
+        version="4.8.4",
+        licence="MIT",
+        integrity="sha512-7wjKAvVXYOJsbmUgkWbnhPD4bFpkqrUR0++XOjpGFmqDqsqV1CI93VTraeExLxpjxEqrWgFoSRZu1ihjLWfkAA==",
+        folder="socket.io-client",
+        files={"dist/socket.io.msgpack.min.js": "socket.io.msgpack.min.js"},
+    ),
+    Package(
+        name="@msgpack/msgpack",
+        version="3.1.3",
+        licence="ISC",
+        integrity="sha512-47XIizs9XZXvuJgoaJUIE2lFoID8ugvc0jzSHP+Ptfk8nTbnR8g788wv48N03Kx0UkAv559HWRQ3yzOgzlRNUA==",
+        folder="msgpack",
+        files={f"dist.esm/{module}.mjs": f"{module}.mjs" for module in MSGPACK_MODULES},
+    ),
+]
+
+
+def fetch(package: Package, into: Path) -> Path:
+    """The unpacked archive of `package`, fetched into `into` and checked against its pinned integrity."""
+    done = subprocess.run(
+        ["npm", "pack", f"{package.name}@{package.version}", "--silent", "--pack-destination", str(into)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=into,
+    )
+    archive = into / done.stdout.strip().splitlines()[-1]
+    found = "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
+    if found != package.integrity:
+        raise SystemExit(f"{package.name}@{package.version} arrived as {found}, expected {package.integrity}")
+    unpacked = into / package.folder
+    with tarfile.open(archive) as tar:
+        tar.extractall(unpacked, filter="data")
+    return unpacked / "package"
+
+
+def rewrite(text: str, imports: dict[str, str]) -> str:
+    """`text` with bare import specifiers made relative and the reference to its source map dropped."""
+    for bare, relative in imports.items():
+        text = re.sub(rf'(\bfrom\s*)(["\']){re.escape(bare)}\2', rf"\1\2{relative}\2", text)
+    return re.sub(r"\n?//# sourceMappingURL=\S+\s*$", "\n", text)
+
+
+def install(package: Package, source: Path) -> dict[str, object]:
+    """Copy the package's files under static/vendor and return its entry for VENDOR.json."""
+    target = VENDOR / package.folder
+    shutil.rmtree(target, ignore_errors=True)
+    checksums = {}
+    for origin, destination in {**package.files, "LICENSE": "LICENSE"}.items():
+        text = (source / origin).read_text(encoding="utf-8")
+        upstream = hashlib.sha256(text.encode()).hexdigest()
+        if destination != "LICENSE":
+            text = rewrite(text, package.imports)
+        path = target / destination
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        checksums[destination] = {"sha256": hashlib.sha256(text.encode()).hexdigest(), "upstream_sha256": upstream}
+    return {
+        "name": package.name,
+        "version": package.version,
+        "licence": package.licence,
+        "integrity": package.integrity,
+        "folder": package.folder,
+        "files": checksums,
+    }
+
+
+def check() -> list[str]:
+    """What is wrong with static/vendor, one sentence each."""
+    problems = []
+    manifest = json.loads((VENDOR / "VENDOR.json").read_text(encoding="utf-8"))
+    known = {"VENDOR.json"}
+    for entry in manifest["packages"]:
+        for name, sums in entry["files"].items():
+            known.add(f"{entry['folder']}/{name}")
+            path = VENDOR / entry["folder"] / name
+            if not path.is_file():
+                problems.append(f"{path.relative_to(VENDOR)} is missing")
+            elif hashlib.sha256(path.read_bytes()).hexdigest() != sums["sha256"]:
+                problems.append(f"{path.relative_to(VENDOR)} was changed after it was fetched")
+    for path in sorted(VENDOR.rglob("*")):
+        name = path.relative_to(VENDOR).as_posix()
+        if path.is_file() and name not in known:
+            problems.append(f"{name} is not listed in VENDOR.json")
+    return problems
+
+
+def main() -> int:
+    """Fetch or check, as the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare static/vendor with VENDOR.json, fetch nothing")
+    if parser.parse_args().check:
+        problems = check()
+        print("\n".join(problems) or "static/vendor is as it was fetched")
+        return 1 if problems else 0
+    with tempfile.TemporaryDirectory() as folder:
+        entries = [install(package, fetch(package, Path(folder))) for package in PACKAGES]
+    manifest = json.dumps({"packages": entries}, indent=2) + "\n"
+    (VENDOR / "VENDOR.json").write_text(manifest, encoding="utf-8")
+    print(f"{len(entries)} packages under {VENDOR}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
