@@ -1,0 +1,1 @@
+"""Benchmarks: variants of one job, run in turns on one machine, compared as ratios."""

@@ -1,0 +1,152 @@
+"""The first benchmark: the engine against `transformers` generate on the bundled model.
+
+    python -m engine.bench.first_path [--model NAME] [--rounds N] [--out FILE]
+
+One sequence, sixteen mixed requests, the price of capture, and the waste of the paged cache; float32, greedy, the same
+prompts and lengths for all, tokens compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from engine.bench.interleave import Comparison, Variant, interleave
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.machine import machine_facts
+from engine.model.capture import CaptureRequest
+from engine.model.loader import LoadedModel, load_model
+from engine.trace.records import Machine
+
+RESULTS = Path(__file__).parent / "results" / "first_path.json"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What one run of this script measured."""
+
+    created: str
+    model: str
+    seed: int
+    machine: Machine
+    comparisons: list[Comparison]
+    tokens_identical: dict[str, bool]
+    max_wasted_slots_per_sequence: int
+    block_size: int
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Measure, print, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args(argv)
+    model = load_model(args.model, dtype="float32")
+    # generate gets a model of its own: the engine's has another attention function and weight layout
+    peer = load_model(args.model, dtype="float32", optimize=False).module
+    peer.set_attn_implementation("sdpa")
+    random = np.random.default_rng(args.seed)
+    vocab = model.facts.vocab_size
+    lengths = random.integers(16, 65, 16)
+    prompts = [random.integers(300, vocab, n).tolist() for n in lengths]
+    single = prompts[:1]
+    identical: dict[str, bool] = {}
+    comparisons = []
+    for job, batch in (("one sequence", single), ("batch of 16 mixed requests", prompts)):
+        variants: dict[str, Callable[[], list[list[int]]]] = {
+            "transformers generate, DynamicCache": lambda b=batch: _generate(peer, b, args.new_tokens),
+            "kvtheater": lambda b=batch: _engine(model, b, args.new_tokens)[0],
+            "kvtheater, log and capture of everything": lambda b=batch: _engine(model, b, args.new_tokens, True)[0],
+        }
+        outputs = {name: run() for name, run in variants.items()}
+        reference = next(iter(outputs.values()))
+        identical |= {f"{job}: {name}": out == reference for name, out in outputs.items()}
+        comparisons.append(
+            interleave(
+                job,
+                "transformers generate, DynamicCache",
+                {name: _counting(run) for name, run in variants.items()},
+                args.rounds,
+                args.seed,
+                lambda line: print(line, file=sys.stderr),
+            )
+        )
+    _, waste = _engine(model, prompts, args.new_tokens)
+    report = Report(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=f"{model.facts.name} ({model.facts.num_params:,} parameters)",
+        seed=args.seed,
+        machine=machine_facts(model.device),
+        comparisons=comparisons,
+        tokens_identical=identical,
+        max_wasted_slots_per_sequence=waste,
+        block_size=16,
+    )
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    for comparison in comparisons:
+        print(f"\n{comparison.job} ({comparison.rounds} rounds, others used {comparison.busy:.0%} of the CPU time)")
+        for v in comparison.variants:
+            low, high = v.ratio_interval
+            print(f"  {v.tokens_per_second:9.1f} tokens/s  {v.ratio:5.2f}x  [{low:.2f}, {high:.2f}]  {v.name}")
+    print(f"\ntokens identical: {identical}\nmost wasted slots of a sequence: {waste} of {report.block_size} a block")
+
+
+def _counting(run: Callable[[], list[list[int]]]) -> Variant:
+    return lambda: sum(map(len, run()))
+
+
+def _engine(
+    model: LoadedModel, prompts: list[list[int]], new_tokens: int, observed: bool = False
+) -> tuple[list[list[int]], int]:
+    """Greedy outputs, and the most slots that any sequence held without content after any step."""
+    config = EngineConfig(num_blocks=256, block_size=16, max_num_seqs=16, max_num_batched_tokens=2048, num_logprobs=0)
+    sampling = SamplingParams(max_tokens=new_tokens, ignore_eos=True)
+    waste = 0
+    with Engine(
+        model,
+        config,
+        keep_log=observed,
+        capture=CaptureRequest(budget_bytes=1 << 30) if observed else None,
+    ) as engine:
+        requests = [engine.add_request(prompt, sampling) for prompt in prompts]
+        while engine.has_unfinished():
+            memory = engine.step().memory
+            running = max(engine.num_unfinished, 1)
+            waste = max(waste, -(-memory.slots_wasted // running))
+        return [r.output_token_ids for r in requests], waste
+
+
+def _generate(peer: Any, prompts: list[list[int]], new_tokens: int) -> list[list[int]]:
+    """`generate` on one left-padded batch."""
+    width = max(map(len, prompts))
+    ids = torch.zeros(len(prompts), width, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, width - len(prompt) :] = torch.tensor(prompt)
+        mask[row, width - len(prompt) :] = 1
+    with torch.inference_mode():
+        out = peer.generate(
+            ids,
+            attention_mask=mask,
+            do_sample=False,
+            max_new_tokens=new_tokens,
+            min_new_tokens=new_tokens,
+            pad_token_id=0,
+        )
+    return [row[width:].tolist() for row in out]
+
+
+if __name__ == "__main__":
+    main()

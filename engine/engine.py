@@ -1,0 +1,402 @@
+"""One step of a live model: schedule -> prepare -> forward -> sample -> append records.
+
+The engine composes the scheduler, the KV cache manager and the model runner, and writes down everything they do. It is
+not thread-safe: one thread owns an engine (the log may be read from any).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Items
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from engine import __version__
+from engine.accounting.memory import kv_bytes_per_token
+from engine.accounting.work import step_work
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.config import EngineConfig, SamplingParams
+from engine.machine import machine_facts
+from engine.model.batch import SequenceSlice
+from engine.model.capture import CaptureRequest
+from engine.model.loader import LoadedModel
+from engine.model.runner import ModelRunner
+from engine.model.sampling import Sampled, Sampler, SamplingRow
+from engine.request import Request
+from engine.scheduling.scheduler import ScheduledSequence, Scheduler
+from engine.scheduling.sequence import Sequence
+from engine.trace.events import Op
+from engine.trace.log import TraceWriter
+from engine.trace.records import (
+    BatchEntry,
+    Candidate,
+    Capture,
+    Header,
+    Output,
+    RecordKind,
+    StepRecord,
+    Timing,
+    TokenizerFacts,
+    Work,
+)
+from engine.trace.snapshot import Snapshot
+
+
+class RequestError(ValueError):
+    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed."""
+
+
+class NothingToDo(RuntimeError):
+    """A step was asked for, and no sequence is waiting or running."""
+
+
+class RequestSpec(NamedTuple):
+    """What is asked of the engine: `prompt` as text or token ids."""
+
+    prompt: str | list[int]
+    sampling: SamplingParams
+    request_id: str | None = None
+    priority: int = 0  # lower first; only under scheduling_policy "priority"
+    cache_salt: str | None = None  # requests with different salts share no cached blocks
+
+
+class Engine:
+    """A model, a block pool and a scheduler, stepped by hand.
+
+    Args:
+        model: shared weights; several engines may use one model.
+        config: settings; resolved against the model.
+        log_path: the trace's file; None = a temporary file that disappears with the engine.
+        capture: which arrays to record; None = none. May be set between steps.
+        keep_log: False writes no trace at all (`log` is None): for benchmarks of the bare engine.
+
+    Raises:
+        ConfigError: settings that cannot work with this model.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        *,
+        log_path: Path | None = None,
+        capture: CaptureRequest | None = None,
+        keep_log: bool = True,
+    ) -> None:
+        self.model = model
+        self.config = config.resolved(model.facts.max_position)
+        self.capture = capture
+        assert self.config.max_model_len is not None  # resolved
+        self._max_model_len = self.config.max_model_len
+        self._ops: list[Op] = []
+        self._runner = ModelRunner(model, self.config.num_blocks, self.config.block_size, self._max_model_len)
+        self._kv_bytes_per_token = kv_bytes_per_token(model.facts, self._runner.kv_store.element_bytes)
+        self._cache = KVCacheManager(
+            self.config.num_blocks, self.config.block_size, self.config.enable_prefix_caching, self._ops.append
+        )
+        self._scheduler = Scheduler(
+            self._cache,
+            max_num_seqs=self.config.max_num_seqs,
+            max_num_batched_tokens=self.config.max_num_batched_tokens,
+            enable_chunked_prefill=self.config.enable_chunked_prefill,
+            policy=self.config.scheduling_policy,
+            recompute_all=self.config.strategy == "none",
+            emit=self._ops.append,
+        )
+        self._sampler = Sampler()
+        self._requests: dict[int, Request] = {}  # unfinished, by seq_id
+        self._next_seq_id = 0
+        self._num_records = 0
+        self._num_steps = 0
+        self._began = time.perf_counter()
+        self.log: TraceWriter | None = TraceWriter(self._header(), log_path) if keep_log else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the log."""
+        if self.log:
+            self.log.close()
+
+    def add_request(
+        self,
+        prompt: str | list[int],
+        sampling: SamplingParams | None = None,
+        request_id: str | None = None,
+        priority: int = 0,
+        cache_salt: str | None = None,
+    ) -> Request:
+        """Queue one request. See `add_requests`."""
+        spec = RequestSpec(prompt, sampling or SamplingParams(), request_id, priority, cache_salt)
+        return self.add_requests([spec])[0]
+
+    def add_requests(self, specs: Items[RequestSpec]) -> list[Request]:
+        """Queue several requests as one record; all are accepted or none.
+
+        Raises:
+            RequestError: empty, longer than the model or the pool, or an id that is in use.
+            ConfigError: sampling parameters out of range.
+        """
+        requests: list[Request] = []
+        taken = {r.request_id for r in self._requests.values()}
+        for offset, spec in enumerate(specs):
+            request = self._checked_request(spec, self._next_seq_id + offset, taken)
+            taken.add(request.request_id)
+            requests.append(request)
+        self._next_seq_id += len(requests)
+        for request in requests:
+            self._requests[request.seq_id] = request
+            self._scheduler.add(
+                request.sequence,
+                prompt_token_bytes=[self._token_bytes(i) for i in request.sequence.token_ids],
+                sampling=request.sampling.as_map(),
+            )
+        if requests:
+            self._append_record("submit")
+        return requests
+
+    def abort(self, request_id: str) -> bool:
+        """Finish a request now. False when it is unknown or already finished."""
+        found = [r for r in self._requests.values() if r.request_id == request_id]
+        for request in found:
+            self._scheduler.finish(request.sequence, "abort", "")
+            self._drop(request, "abort")
+        if found:
+            self._append_record("abort")
+        return bool(found)
+
+    def has_unfinished(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self._requests)
+
+    @property
+    def num_unfinished(self) -> int:
+        """Requests waiting or running."""
+        return len(self._requests)
+
+    def prefill_pending(self) -> bool:
+        """Whether some request's prompt is not computed in full yet."""
+        return any(not r.output_token_ids for r in self._requests.values())
+
+    def step(self) -> StepRecord:
+        """Run one step and append its record.
+
+        Raises:
+            NothingToDo: no request is unfinished.
+        """
+        if not self._requests:
+            raise NothingToDo("nothing to do: no request is waiting or running")
+        t0 = time.perf_counter()
+        # 1) schedule: who computes which tokens, in which blocks
+        scheduled = self._scheduler.schedule()
+        slices = [self._slice(s) for s in scheduled]
+        batch = [_batch_entry(s, piece) for s, piece in zip(scheduled, slices, strict=True)]
+        t1 = time.perf_counter()
+        # 2) prepare: copies first, so that shared blocks are apart before anyone writes
+        self._runner.copy_blocks(self._cache.take_copies())
+        packed = self._runner.prepare(slices)
+        t2 = time.perf_counter()
+        # 3) forward: every layer writes K and V to the slots, then attends over the blocks
+        result = self._runner.forward(packed, self.capture)
+        t3 = time.perf_counter()
+        # 4) sample, and what follows from the new tokens
+        self._scheduler.commit(scheduled)
+        samplers = [self._requests[s.seq_id] for s in slices if s.samples]
+        chosen = self._sampler.sample(
+            result.logits,
+            [SamplingRow(r.sampling, r.generator, r.sequence.token_ids, r.num_prompt_tokens) for r in samplers],
+            self.config.num_logprobs,
+        )
+        outputs = [self._take(request, sampled) for request, sampled in zip(samplers, chosen, strict=True)]
+        if self.config.strategy == "none":
+            self._scheduler.discard([s.sequence for s in scheduled if s.sequence.seq_id in self._requests])
+        t4 = time.perf_counter()
+        self._num_steps += 1
+        return self._append_record(
+            "step",
+            batch=batch,
+            outputs=outputs,
+            timing=Timing(at=t4 - self._began, schedule=t1 - t0, prepare=t2 - t1, forward=t3 - t2, sample=t4 - t3),
+            work=step_work(
+                self.model.facts, batch, self._runner.weight_element_bytes, self._runner.kv_store.element_bytes
+            ),
+            capture=Capture(
+                index=self._num_records,
+                dtype=self.capture.dtype,
+                layers=result.layers,
+                omitted=result.omitted,
+            )
+            if self.capture and self.log
+            else None,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now(), …)` at every step."""
+        pool = self._cache.snapshot()
+        return Snapshot(
+            block_tables=pool.block_tables,
+            num_computed_tokens={i: r.sequence.num_computed_tokens for i, r in self._requests.items()},
+            ref_counts=pool.ref_counts,
+            block_hashes=pool.block_hashes,
+            free_queue=pool.free_queue,
+            waiting=[s.seq_id for s in self._scheduler.waiting],
+            running=[s.seq_id for s in self._scheduler.running],
+            memory=self._cache.memory(self._kv_bytes_per_token),
+        )
+
+    def check_integrity(self) -> None:
+        """Raise IntegrityError when the cache's books do not agree with each other."""
+        self._cache.check_integrity()
+
+    def _checked_request(self, spec: RequestSpec, seq_id: int, taken: set[str]) -> Request:
+        sampling = spec.sampling.checked()
+        request_id = spec.request_id or f"request-{seq_id}"
+        if request_id in taken:
+            raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
+        token_ids = self._encode(spec.prompt)
+        max_tokens = self._max_tokens(len(token_ids), sampling.max_tokens)
+        sequence = Sequence(
+            seq_id=seq_id,
+            request_id=request_id,
+            token_ids=token_ids,
+            num_prompt_tokens=len(token_ids),
+            max_tokens=max_tokens,
+            priority=spec.priority,
+            cache_salt=spec.cache_salt,
+            arrival=seq_id,
+        )
+        return Request(sequence, sampling, max_tokens, self.model.tokenizer, self.config.seed)
+
+    def _encode(self, prompt: str | list[int]) -> list[int]:
+        if isinstance(prompt, str):
+            if self.model.tokenizer is None:
+                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+            prompt = self.model.tokenizer.encode(prompt)
+        if not prompt:
+            raise RequestError("the prompt is empty: it needs at least one token")
+        vocab_size = self.model.facts.vocab_size
+        if not all(0 <= i < vocab_size for i in prompt):
+            raise RequestError(f"the prompt has token ids outside 0..{vocab_size - 1}")
+        return list(prompt)
+
+    def _max_tokens(self, num_prompt_tokens: int, asked: int | None) -> int:
+        """How many tokens may be generated, when that many are sure to fit.
+
+        A sequence needs slots for prompt + max_tokens - 1 tokens: the last token's K and V are never written.
+        """
+        length, blocks, size = self._max_model_len, self.config.num_blocks, self.config.block_size
+        if num_prompt_tokens + 1 > length:
+            raise RequestError(
+                f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
+            )
+        room = min(length - num_prompt_tokens, blocks * size - num_prompt_tokens + 1)
+        if room < 1:
+            raise RequestError(
+                f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
+                f"the pool has {blocks}"
+            )
+        if asked is None:
+            return room
+        if asked > room:
+            raise RequestError(
+                f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
+                f"(max_model_len {length}, {blocks} blocks of {size})"
+            )
+        return asked
+
+    def _slice(self, scheduled: ScheduledSequence) -> SequenceSlice:
+        sequence, start, num_tokens = scheduled
+        return SequenceSlice(
+            seq_id=sequence.seq_id,
+            token_ids=sequence.token_ids[start : start + num_tokens],
+            start=start,
+            block_table=self._cache.block_table(sequence.seq_id),
+            samples=start + num_tokens == len(sequence.token_ids),
+        )
+
+    def _take(self, request: Request, sampled: Sampled) -> Output:
+        """Append a chosen token to its sequence, and finish the sequence if it ends with it."""
+        self._scheduler.append_token(request.sequence, sampled.token_id)
+        text, stop = request.accept(sampled.token_id)
+        if stop:
+            self._scheduler.finish(request.sequence, stop.reason, stop.detail)
+            self._drop(request, stop.reason)
+        return Output(
+            seq_id=request.seq_id,
+            token_id=sampled.token_id,
+            token_bytes=self._token_bytes(sampled.token_id),
+            text=text,
+            logprob=sampled.logprob,
+            top=[
+                Candidate(token_id=i, token_bytes=self._token_bytes(i), logprob=logprob) for i, logprob in sampled.top
+            ],
+        )
+
+    def _drop(self, request: Request, reason: str) -> None:
+        request.finish_reason = reason  # type: ignore[assignment]
+        del self._requests[request.seq_id]
+        self._runner.forget(request.seq_id)
+
+    def _token_bytes(self, token_id: int) -> bytes:
+        return self.model.tokenizer.token_bytes(token_id) if self.model.tokenizer else b""
+
+    def _append_record(
+        self,
+        kind: RecordKind,
+        *,
+        batch: list[BatchEntry] | None = None,
+        outputs: list[Output] | None = None,
+        timing: Timing | None = None,
+        work: Work | None = None,
+        capture: Capture | None = None,
+    ) -> StepRecord:
+        record = StepRecord(
+            index=self._num_records,
+            kind=kind,
+            step=self._num_steps,
+            batch=batch or [],
+            ops=self._ops.copy(),
+            outputs=outputs or [],
+            timing=timing or Timing(at=time.perf_counter() - self._began),
+            memory=self._cache.memory(self._kv_bytes_per_token),
+            work=work,
+            has_capture=capture is not None,
+        )
+        self._ops.clear()
+        self._num_records += 1
+        if self.log:
+            self.log.append(record, capture)
+        return record
+
+    def _header(self) -> Header:
+        return Header(
+            generator=f"kvtheater {__version__}",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            model=self.model.facts,
+            tokenizer=self.model.tokenizer_facts
+            or TokenizerFacts(name="", vocab_size=self.model.facts.vocab_size, eos_token_ids=[]),
+            engine=self.config.as_map(),
+            kv_bytes_per_token=self._kv_bytes_per_token,
+            machine=machine_facts(self.model.device),
+        )
+
+
+def _batch_entry(scheduled: ScheduledSequence, piece: SequenceSlice) -> BatchEntry:
+    sequence, start, num_tokens = scheduled
+    return BatchEntry(
+        seq_id=piece.seq_id,
+        # a decode step computes the one token that was sampled last; whatever else is catching up with known tokens
+        phase="decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill",
+        start=start,
+        token_ids=piece.token_ids,
+        context_len=start + num_tokens,
+        samples=piece.samples,
+    )

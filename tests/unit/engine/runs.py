@@ -1,0 +1,78 @@
+"""Runs of a small random model that exercise what a trace can hold; shared by several tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from engine.model.capture import CaptureRequest
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from tests.tiny_models import tiny_llama
+
+PROMPTS: list[list[int]] = [
+    [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25],
+    [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 31, 32],
+    [40, 41, 42],
+    [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25],
+    [50],
+    [60, 61, 62, 63, 64, 65, 66, 67, 68, 69],
+]
+GREEDY = SamplingParams(max_tokens=12, ignore_eos=True)
+
+
+def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, check: bool = True) -> list[list[int]]:
+    """Greedy outputs of the prompts under a configuration, with the cache's integrity checked after each step."""
+    with Engine(tiny_llama(), config, keep_log=False) as engine:
+        requests = [engine.add_request(p, GREEDY) for p in prompts or PROMPTS]
+        while engine.has_unfinished():
+            engine.step()
+            if check:
+                engine.check_integrity()
+        return [r.output_token_ids for r in requests]
+
+
+def _drive(engine: Engine) -> Iterator[None]:
+    """Requests that arrive while others run, one of them aborted. Yields after every record."""
+    requests = [engine.add_request(p, GREEDY) for p in PROMPTS[:3]]
+    yield
+    for _ in range(3):
+        engine.step()
+        yield
+    for prompt in PROMPTS[3:]:
+        requests.append(engine.add_request(prompt, GREEDY))
+        yield
+    engine.step()
+    yield
+    engine.abort(requests[2].request_id)
+    yield
+    while engine.has_unfinished():
+        engine.step()
+        yield
+    engine.add_request(PROMPTS[0], GREEDY)
+    yield
+    while engine.has_unfinished():
+        engine.step()
+        yield
+
+
+CONFIGS: dict[str, EngineConfig] = {
+    "roomy": EngineConfig(block_size=4, num_blocks=64, max_model_len=64),
+    "preempting": EngineConfig(block_size=4, num_blocks=14, max_model_len=48),
+    "chunked": EngineConfig(block_size=4, num_blocks=64, max_model_len=64, max_num_batched_tokens=7),
+    "one slot a block": EngineConfig(block_size=1, num_blocks=80, max_model_len=64),
+    "few sequences": EngineConfig(block_size=16, num_blocks=8, max_model_len=64, max_num_seqs=2),
+    "no prefix caching": EngineConfig(block_size=4, num_blocks=20, max_model_len=64, enable_prefix_caching=False),
+    "contiguous": EngineConfig(strategy="contiguous", block_size=4, num_blocks=40, max_model_len=40),
+    "no cache": EngineConfig(strategy="none", block_size=4, num_blocks=40, max_model_len=40),
+}
+
+
+def run(name: str, path: Path | None = None, on_record: Callable[[Engine], None] = lambda _: None) -> Engine:
+    """Run the scenario under the named configuration; the caller closes the engine."""
+    capture = CaptureRequest(layers=None, heads=None)
+    engine = Engine(tiny_llama(), CONFIGS[name], log_path=path, capture=capture)
+    for _ in _drive(engine):
+        on_record(engine)
+    return engine

@@ -1,0 +1,239 @@
+"""The Engine's public face: requests in, records out, refusals in one sentence."""
+
+import pytest
+from engine.model.capture import CaptureRequest
+
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine import Engine, NothingToDo, RequestError, RequestSpec
+from engine.trace.events import Defer, Finish, Lookup, Sample
+from tests.tiny_models import tiny_llama
+from tests.unit.engine.runs import GREEDY, PROMPTS
+
+SMALL = EngineConfig(block_size=4, num_blocks=16, max_model_len=32)
+
+
+@pytest.fixture
+def engine():
+    with Engine(tiny_llama(), SMALL) as engine:
+        yield engine
+
+
+def finish(engine: Engine) -> None:
+    while engine.has_unfinished():
+        engine.step()
+
+
+def test_a_prompt_is_prefilled_in_one_step_and_decoded_one_token_a_step(engine: Engine) -> None:
+    request = engine.add_request(PROMPTS[2], SamplingParams(max_tokens=3, ignore_eos=True))
+    prefill, *decodes = [engine.step() for _ in range(3)]
+    assert [(b.phase, b.start, len(b.token_ids), b.context_len) for b in prefill.batch] == [("prefill", 0, 3, 3)]
+    assert [(d.batch[0].phase, d.batch[0].start, d.batch[0].context_len) for d in decodes] == [
+        ("decode", 3, 4),
+        ("decode", 4, 5),
+    ]
+    assert not engine.has_unfinished() and request.finish_reason == "length"
+    assert len(request.output_token_ids) == 3
+    # the last token was sampled, never computed: 3 + 3 - 1 slots were written
+    assert request.sequence.num_computed_tokens == 5
+
+
+def test_each_output_is_sampled_once_in_the_log(engine: Engine) -> None:
+    request = engine.add_request(PROMPTS[0], GREEDY)
+    records = []
+    while engine.has_unfinished():
+        records.append(engine.step())
+    sampled = [op.token_id for r in records for op in r.ops if isinstance(op, Sample)]
+    assert sampled == request.output_token_ids == [o.token_id for r in records for o in r.outputs]
+
+
+def test_without_work_a_step_is_refused(engine: Engine) -> None:
+    with pytest.raises(NothingToDo):
+        engine.step()
+
+
+def test_greedy_takes_the_most_probable_candidate(engine: Engine) -> None:
+    engine.add_request(PROMPTS[0], GREEDY)
+    output = engine.step().outputs[0]
+    assert output.token_id == output.top[0].token_id and output.logprob == output.top[0].logprob
+    assert [c.logprob for c in output.top] == sorted((c.logprob for c in output.top), reverse=True)
+    assert len(output.top) == engine.config.num_logprobs
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "words"),
+    [
+        ([], GREEDY, "empty"),
+        ("", GREEDY, "empty"),
+        ([1] * 32, GREEDY, "32 tokens.*max_model_len 32"),
+        ([1] * 20, SamplingParams(max_tokens=14), "20 prompt tokens . 14 .*at most 12"),
+        ([1, 99999], GREEDY, "outside"),
+        ([1, -1], GREEDY, "outside"),
+    ],
+)
+def test_a_request_that_cannot_be_served_is_refused_with_the_numbers(
+    engine: Engine, prompt: str | list[int], sampling: SamplingParams, words: str
+) -> None:
+    with pytest.raises(RequestError, match=words) as error:
+        engine.add_request(prompt, sampling)
+    assert "\n" not in str(error.value)
+    assert len(engine.log or []) == 0 and not engine.has_unfinished()
+
+
+def test_a_prompt_over_the_pool_is_refused_with_the_numbers() -> None:
+    """Pool of 3 blocks x 4 = 12 slots; 14 prompt tokens need 4 blocks."""
+    with (
+        Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=3, max_model_len=32)) as engine,
+        pytest.raises(RequestError, match="14 tokens need 4 blocks of 4; the pool has 3"),
+    ):
+        engine.add_request([1] * 14, SamplingParams())
+
+
+def test_a_request_that_fits_exactly_runs_to_its_end() -> None:
+    """12 slots hold 5 prompt tokens + 8 new ones - 1, at 100 % use of the pool."""
+    with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=3, max_model_len=32)) as engine:
+        request = engine.add_request([1, 2, 3, 4, 5], SamplingParams(max_tokens=8, ignore_eos=True))
+        finish(engine)
+        assert len(request.output_token_ids) == 8
+        with pytest.raises(RequestError, match="at most 8"):
+            engine.add_request([1, 2, 3, 4, 5], SamplingParams(max_tokens=9))
+
+
+def test_several_requests_are_accepted_together_or_not_at_all(engine: Engine) -> None:
+    with pytest.raises(RequestError):
+        engine.add_requests([RequestSpec([1, 2], GREEDY), RequestSpec([], GREEDY)])
+    assert not engine.has_unfinished()
+    first, second = engine.add_requests([RequestSpec([1, 2], GREEDY), RequestSpec([3], GREEDY)])
+    assert (first.seq_id, second.seq_id) == (0, 1)
+    assert len(engine.log or []) == 1
+    assert [e.seq_id for e in engine.step().batch] == [0, 1]
+
+
+def test_an_id_in_use_is_refused(engine: Engine) -> None:
+    engine.add_request([1], GREEDY, request_id="x")
+    with pytest.raises(RequestError, match="'x' is in use"):
+        engine.add_request([1], GREEDY, request_id="x")
+
+
+def test_abort_frees_everything(engine: Engine) -> None:
+    engine.add_request(PROMPTS[0], GREEDY, request_id="x")
+    engine.step()
+    assert engine.abort("x") and not engine.abort("x") and not engine.abort("unknown")
+    assert engine.snapshot().memory.blocks_held == 0
+    assert engine.log is not None
+    last = engine.log.record(len(engine.log) - 1)
+    assert last.kind == "abort" and isinstance(last.ops[-1], Finish) and last.ops[-1].reason == "abort"
+
+
+def test_abort_of_a_waiting_request(engine: Engine) -> None:
+    engine.add_request(PROMPTS[0], GREEDY, request_id="x")
+    assert engine.abort("x") and not engine.has_unfinished()
+    assert engine.log is not None and engine.log.state_now().finished == [0]
+
+
+def test_stop_token_ends_the_sequence(engine: Engine) -> None:
+    request = engine.add_request(PROMPTS[0], GREEDY)
+    finish(engine)
+    third = request.output_token_ids[2]
+    again = engine.add_request(PROMPTS[0], SamplingParams(max_tokens=12, ignore_eos=True, stop_token_ids=[third]))
+    finish(engine)
+    assert again.output_token_ids == request.output_token_ids[: request.output_token_ids.index(third) + 1]
+    assert again.finish_reason == "stop"
+
+
+def test_a_second_identical_prompt_hits_whole_blocks(engine: Engine) -> None:
+    """17 tokens at block size 4: 4 full blocks = 16 tokens hit, and at least one token is computed."""
+    engine.add_request(PROMPTS[0], GREEDY)
+    finish(engine)
+    engine.add_request(PROMPTS[0], GREEDY)
+    record = engine.step()
+    lookup = next(op for op in record.ops if isinstance(op, Lookup))
+    assert (lookup.verdict, lookup.num_hit_tokens) == ("hit", 16)
+    assert [(b.start, len(b.token_ids)) for b in record.batch] == [(16, 1)]
+
+
+def test_the_head_of_the_queue_is_told_why_it_waits() -> None:
+    config = EngineConfig(block_size=4, num_blocks=16, max_model_len=32, max_num_seqs=1)
+    with Engine(tiny_llama(), config) as engine:
+        engine.add_request([1, 2], GREEDY)
+        engine.add_request([3, 4], GREEDY)
+        deferred = [op for op in engine.step().ops if isinstance(op, Defer)]
+        assert [(d.seq_id, d.reason) for d in deferred] == [(1, "max_num_seqs")]
+
+
+def test_seeded_sampling_does_not_depend_on_company() -> None:
+    sampling = SamplingParams(temperature=1.0, seed=7, max_tokens=10, ignore_eos=True)
+    outputs = []
+    for company in ([], PROMPTS[:3]):
+        with Engine(tiny_llama(), SMALL) as engine:
+            for prompt in company:
+                engine.add_request(prompt, SamplingParams(temperature=1.0, max_tokens=4))
+            request = engine.add_request([9, 8, 7], sampling)
+            finish(engine)
+            outputs.append(request.output_token_ids)
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (EngineConfig(block_size=0), "block_size must be at least 1"),
+        (EngineConfig(num_blocks=-3), "num_blocks must be at least 1"),
+        (EngineConfig(block_size=64, max_model_len=32), "block_size 64 does not fit max_model_len 32"),
+        (EngineConfig(max_model_len=10**6), "max_model_len must be between 1 and the model's"),
+        (EngineConfig(strategy="contiguous", block_size=4, num_blocks=4, max_model_len=32), "reserves 32 slots"),
+        (EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=8, max_model_len=32), "chunked prefill"),
+        (EngineConfig(num_blocks=1 << 20, block_size=32), "over"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(config: EngineConfig, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as error:
+        Engine(tiny_llama(), config)
+    assert "\n" not in str(error.value)
+
+
+def test_contiguous_is_the_same_pool_cut_into_blocks_of_max_model_len() -> None:
+    """16 blocks x 4 = 64 slots = 2 blocks of 32: one for each of two sequences, a third one waits."""
+    config = EngineConfig(strategy="contiguous", block_size=4, num_blocks=16, max_model_len=32)
+    with Engine(tiny_llama(), config) as engine:
+        assert (engine.config.block_size, engine.config.num_blocks) == (32, 2)
+        for prompt in ([1, 2], [3, 4], [5, 6]):
+            engine.add_request(prompt, GREEDY)
+        record = engine.step()
+        assert [b.seq_id for b in record.batch] == [0, 1]
+        assert (record.memory.blocks_held, record.memory.tokens_held, record.memory.slots_wasted) == (2, 4, 60)
+
+
+def test_no_cache_recomputes_everything_and_keeps_nothing() -> None:
+    with Engine(tiny_llama(), EngineConfig(strategy="none", block_size=4, num_blocks=16, max_model_len=32)) as engine:
+        engine.add_request([1, 2, 3], SamplingParams(max_tokens=3, ignore_eos=True))
+        records = [engine.step() for _ in range(3)]
+    assert [len(r.batch[0].token_ids) for r in records] == [3, 4, 5]
+    assert [r.memory.blocks_held for r in records] == [0, 0, 0]
+
+
+def test_capture_follows_the_request_and_costs_no_record_without(engine: Engine) -> None:
+    engine.add_request(PROMPTS[0], GREEDY)
+    assert not engine.step().has_capture
+    engine.capture = CaptureRequest(layers=None, heads=None)
+    record = engine.step()
+    assert record.has_capture and engine.log is not None
+    capture = engine.log.capture(record.index)
+    assert capture is not None
+    facts = engine.model.facts
+    assert len(capture.layers) == facts.num_layers
+    for layer in capture.layers:
+        assert layer.q.shape == (1, facts.num_heads, facts.head_dim)
+        assert layer.k.shape == layer.v.shape == (1, facts.num_kv_heads, facts.head_dim)
+        (rows,) = layer.rows
+        assert rows.weights.shape == (facts.num_heads, 1, len(PROMPTS[0]) + 1)
+        assert abs(rows.weights.astype("float32").sum(-1) - 1).max() < 2e-3
+
+
+def test_work_counts_what_the_batch_says(engine: Engine) -> None:
+    engine.add_request(PROMPTS[0], GREEDY)
+    prefill, decode = engine.step(), engine.step()
+    assert prefill.work and decode.work
+    assert (prefill.work.num_tokens, decode.work.num_tokens) == (17, 1)
+    assert prefill.work.flops > decode.work.flops
+    bytes_per_token = engine.log.header.kv_bytes_per_token if engine.log else 0
+    assert decode.work.kv_write_bytes == bytes_per_token

@@ -1,0 +1,63 @@
+"""Memory management never changes what the model says: greedy output is the same under every configuration."""
+
+import pytest
+import torch
+
+from engine.config import EngineConfig
+from tests.tiny_models import tiny_llama
+from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, outputs_of
+
+
+@pytest.fixture(scope="module")
+def reference() -> list[list[int]]:
+    """Plain transformers, one prompt at a time, no cache, eager attention: argmax over the whole sequence."""
+    from tests.tiny_models import tiny_llama_module
+
+    module = tiny_llama_module()
+    outputs = []
+    for prompt in PROMPTS:
+        ids = list(prompt)
+        for _ in range(GREEDY.max_tokens or 0):
+            with torch.inference_mode():
+                logits = module(torch.tensor([ids]), use_cache=False).logits[0, -1]
+            ids.append(int(logits.argmax()))
+        outputs.append(ids[len(prompt) :])
+    return outputs
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_strategy_and_pool(name: str, reference: list[list[int]]) -> None:
+    assert outputs_of(CONFIGS[name]) == reference
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+@pytest.mark.parametrize("budget", [3, 16, 512])
+@pytest.mark.parametrize("prefix_caching", [False, True])
+def test_every_block_size_and_chunk(
+    block_size: int, budget: int, prefix_caching: bool, reference: list[list[int]]
+) -> None:
+    config = EngineConfig(
+        block_size=block_size,
+        num_blocks=128 // block_size,
+        max_model_len=64,
+        max_num_batched_tokens=budget,
+        enable_prefix_caching=prefix_caching,
+    )
+    assert outputs_of(config) == reference
+
+
+@pytest.mark.parametrize("num_blocks", [8, 9, 11, 16])
+def test_forced_preemption(num_blocks: int, reference: list[list[int]]) -> None:
+    """17 prompt tokens + 11 written = 28 slots = 7 blocks of 4: with 8 blocks hardly two sequences fit."""
+    config = EngineConfig(block_size=4, num_blocks=num_blocks, max_model_len=32)
+    assert outputs_of(config) == reference
+
+
+def test_alone_or_in_company(reference: list[list[int]]) -> None:
+    config = EngineConfig(block_size=4, num_blocks=64, max_model_len=64)
+    for prompt, expected in zip(PROMPTS, reference, strict=True):
+        assert outputs_of(config, [prompt]) == [expected]
+
+
+def test_the_reference_model_is_the_engines_model() -> None:
+    assert tiny_llama().facts.num_kv_heads < tiny_llama().facts.num_heads, "grouped heads are part of what is tested"

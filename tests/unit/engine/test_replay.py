@@ -1,0 +1,78 @@
+"""The log is the only truth: replayed, it equals the live objects after every single record."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.engine import Engine
+from engine.trace import codec
+from engine.trace.events import Preempt
+from engine.trace.log import TraceReader
+from engine.trace.records import StepRecord, Timing
+from engine.trace.snapshot import snapshot_of
+from tests.unit.engine.runs import CONFIGS, run
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_replay_equals_the_engine_after_every_record(name: str) -> None:
+    seen = []
+
+    def check(engine: Engine) -> None:
+        assert engine.log is not None
+        engine.check_integrity()
+        state = engine.log.state_at(len(engine.log) - 1)
+        live = engine.snapshot()
+        assert snapshot_of(state, engine.log.header.kv_bytes_per_token) == live
+        assert engine.log.record(len(engine.log) - 1).memory == live.memory
+        seen.append(live)
+
+    with run(name, on_record=check) as engine:
+        assert len(seen) == len(engine.log or [])
+
+
+def test_the_preempting_run_preempts() -> None:
+    """Otherwise the test above would not cover it."""
+    with run("preempting") as engine:
+        assert engine.log is not None
+        ops = [op for i in range(len(engine.log)) for op in engine.log.record(i).ops]
+        assert any(isinstance(op, Preempt) for op in ops)
+
+
+@pytest.mark.parametrize("name", ["preempting", "no cache"])
+def test_the_same_inputs_give_the_same_log_apart_from_clock_readings(name: str, tmp_path: Path) -> None:
+    def timeless(path: Path) -> list[tuple[StepRecord, bytes | None]]:
+        run(name, path).close()
+        with TraceReader(path) as reader:
+            assert reader.damage is None
+            return [
+                (msgspec.structs.replace(reader.record(i), timing=Timing(at=0)), reader.capture_bytes(i))
+                for i in range(len(reader))
+            ]
+
+    assert timeless(tmp_path / "a.kvtrace") == timeless(tmp_path / "b.kvtrace")
+
+
+@pytest.mark.parametrize("name", ["roomy", "contiguous"])
+def test_waste_is_less_than_a_block_a_sequence(name: str) -> None:
+    def check(engine: Engine) -> None:
+        memory = engine.snapshot().memory
+        assert memory.slots_wasted <= len(engine.snapshot().block_tables) * (memory.block_size - 1)
+
+    run(name, on_record=check).close()
+
+
+def test_a_killed_program_loses_at_most_the_record_being_written(tmp_path: Path) -> None:
+    """Every prefix of the file opens, and holds exactly the records that were flushed whole."""
+    path = tmp_path / "a.kvtrace"
+    run("roomy", path).close()
+    data = path.read_bytes()
+    with TraceReader(path) as whole:
+        total = len(whole)
+        first = codec.encode(whole.record(0))
+    for cut in range(len(data) // 3, len(data), len(data) // 7):
+        (tmp_path / "cut").write_bytes(data[:cut])
+        with TraceReader(tmp_path / "cut") as reader:
+            assert 0 < len(reader) < total
+            assert codec.encode(reader.record(0)) == first
+            reader.state_at(len(reader) - 1)

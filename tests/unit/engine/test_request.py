@@ -1,0 +1,84 @@
+"""Text of a growing output: never half a character, never a part of a stop string."""
+
+import pytest
+from engine.scheduling.sequence import Sequence
+
+from engine.config import ConfigError, SamplingParams
+from engine.request import Request
+
+
+class ByteTokenizer:
+    """Token id = byte."""
+
+    eos_token_ids = frozenset({0})
+
+    def text_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
+
+
+def feed(data: bytes, **sampling: object) -> tuple[list[str], Request]:
+    sequence = Sequence(seq_id=0, request_id="r", token_ids=[1], num_prompt_tokens=1, max_tokens=99)
+    params = SamplingParams(**sampling)  # type: ignore[arg-type]
+    request = Request(sequence, params, params.max_tokens or 99, ByteTokenizer(), 0)  # type: ignore[arg-type]
+    shown = []
+    for byte in data:
+        sequence.token_ids.append(byte)
+        text, stop = request.accept(byte)
+        shown.append(text)
+        if stop:
+            request.finish_reason = stop.reason
+            break
+    return shown, request
+
+
+def test_a_character_appears_with_its_last_byte() -> None:
+    shown, _ = feed("月A".encode())
+    assert shown == ["", "", "月", "A"]
+
+
+def test_a_stop_string_over_several_tokens_never_shows() -> None:
+    shown, request = feed(b"one END two", stop=["END"])
+    assert "".join(shown) == "one " and request.finish_reason == "stop"
+
+
+def test_what_only_looked_like_a_stop_string_is_shown_late() -> None:
+    shown, request = feed(b"ENTER", stop=["END"])
+    assert shown == ["", "", "ENT", "", "ER"] and request.text == "ENTER"
+
+
+def test_the_earliest_of_several_stop_strings_counts() -> None:
+    _, request = feed(b"abcdef", stop=["de", "bc"])
+    assert request.text == "a"
+
+
+def test_max_tokens_flushes_what_was_held_back() -> None:
+    _, request = feed(b"abEN", stop=["END"], max_tokens=4)
+    assert request.text == "abEN" and request.finish_reason == "length"
+
+
+def test_end_of_sequence_is_no_text_and_can_be_ignored() -> None:
+    _, request = feed(b"ab\0cd")
+    assert (request.text, request.finish_reason) == ("ab", "stop")
+    _, ignoring = feed(b"ab\0cd", ignore_eos=True)
+    assert ignoring.text == "ab\0cd" and ignoring.finish_reason is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"temperature": -1},
+        {"temperature": float("nan")},
+        {"top_p": 0},
+        {"top_p": 1.1},
+        {"top_k": -1},
+        {"min_p": 2},
+        {"repetition_penalty": 0},
+        {"max_tokens": 0},
+        {"stop": [""]},
+        {"stop": ["a"] * 17},
+    ],
+)
+def test_sampling_out_of_range_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as error:
+        SamplingParams(**bad).checked()  # type: ignore[arg-type]
+    assert next(iter(bad)) in str(error.value)

@@ -1,0 +1,40 @@
+"""The rules of the house: who may import whom, and an engine that runs without any web package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_import_contracts_hold() -> None:
+    lint = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_engine_runs_where_no_web_package_is_installed() -> None:
+    program = """
+import sys
+
+WEB = {'flask', 'flask_socketio', 'socketio', 'engineio', 'werkzeug', 'simple_websocket', 'app'}
+
+class NoWeb:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in WEB:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, NoWeb())
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from tests.tiny_models import tiny_llama
+
+with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=8)) as engine:
+    request = engine.add_request([1, 2, 3], SamplingParams(max_tokens=2, ignore_eos=True))
+    while engine.has_unfinished():
+        engine.step()
+    assert len(request.output_token_ids) == 2
+assert not any(name.split('.')[0] in WEB for name in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
