@@ -1,0 +1,186 @@
+"""The HTTP endpoints: facts, records, arrays and the trace file of a theater, all read-only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import flask
+from flask import Response, request
+from werkzeug.exceptions import HTTPException
+
+from app import __version__
+from app.engine_face import ServedModel
+from app.errors import HTTP_STATUS, AppError
+from app.plain import to_json
+from app.presets import PRESETS, STRATEGIES
+from app.run import Run
+from app.settings import ServerSettings
+from app.stage import Stage
+from engine.config import SamplingParams
+from engine.trace import codec
+from engine.trace.log import TraceWriter
+from engine.trace.records import Capture, Header, StepRecord
+
+MSGPACK = "application/msgpack"
+CHUNK = 1 << 18  # bytes of a download at a time
+
+
+def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> flask.Blueprint:
+    """The endpoints under /api."""
+    api = flask.Blueprint("api", __name__, url_prefix="/api")
+
+    @api.get("/health")
+    def health() -> Response:
+        return _json({"ok": True, "version": __version__})
+
+    @api.get("/model")
+    def model_facts() -> Response:
+        return _json(
+            {
+                "version": __version__,
+                "model": model.facts,
+                "tokenizer": model.tokenizer_facts,
+                "kv_bytes_per_token": model.kv_bytes_per_token,
+                "config": settings.config,
+                "sampling": SamplingParams(),
+                "strategies": STRATEGIES,
+                "presets": PRESETS,
+                "machine": model.machine,
+                "limits": {
+                    "max_theaters": settings.max_theaters,
+                    "max_prompts": settings.max_prompts,
+                    "max_prompt_bytes": settings.max_prompt_bytes,
+                    "max_pool_bytes": settings.max_pool_bytes,
+                },
+            }
+        )
+
+    @api.get("/theaters")
+    def theaters() -> Response:
+        return _json(
+            {
+                "theaters": [
+                    {"theater": t.theater_id, "name": t.name, "config": t.run.engine.config, "status": t.status()}
+                    for t in stage.all()
+                ]
+            }
+        )
+
+    @api.get("/theaters/<theater_id>/header")
+    def header(theater_id: str) -> Response:
+        run = _run(stage, theater_id)
+        return _value(run, run.header, Header)
+
+    @api.get("/theaters/<theater_id>/records/<int(signed=True):index>")
+    def record(theater_id: str, index: int) -> Response:
+        run = _run(stage, theater_id)
+        with run.reading() as log:
+            _check_index(log, index)
+            return _value(run, log.record_bytes(index), StepRecord)
+
+    @api.get("/theaters/<theater_id>/records/<int(signed=True):index>/capture")
+    def capture(theater_id: str, index: int) -> Response:
+        run = _run(stage, theater_id)
+        return _value(run, _capture_bytes(run, index), Capture)
+
+    @api.get("/theaters/<theater_id>/records/<int(signed=True):index>/layers/<int(signed=True):layer>")
+    def layer_arrays(theater_id: str, index: int, layer: int) -> Response:
+        run = _run(stage, theater_id)
+        found = codec.decode(_capture_bytes(run, index), Capture)
+        for arrays in found.layers:
+            if arrays.layer == layer:
+                return _value(run, codec.encode(arrays), type(arrays))
+        present = ", ".join(str(a.layer) for a in found.layers) or "none"
+        raise AppError("not_found", f"record {index} has no arrays of layer {layer}; it has those of layers: {present}")
+
+    @api.get("/theaters/<theater_id>/trace")
+    def trace(theater_id: str) -> Response:
+        run = _run(stage, theater_id)
+        reading = ExitStack()
+        reading.enter_context(run.reading())  # let go when the download ends
+        size = run.sound_bytes
+        response = Response(_file_until(run, size), mimetype="application/octet-stream")
+        response.call_on_close(reading.close)
+        response.content_length = size
+        response.headers["Content-Disposition"] = f'attachment; filename="{theater_id}-{run.epoch}.kvtrace"'
+        return _of_run(response, run)
+
+    @api.get("/<path:rest>")
+    def nothing(rest: str) -> Response:
+        raise AppError("not_found", f"there is no /api/{rest[:80]}")
+
+    return api
+
+
+def answer_error(error: Exception) -> Response:
+    """The error handler of the application: JSON for every error."""
+    if isinstance(error, HTTPException):
+        status = error.code or 500
+        code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
+        message = error.description or error.name
+    elif isinstance(error, AppError):
+        code, message, status = error.code, error.message, HTTP_STATUS[error.code]
+    else:
+        flask.current_app.logger.error("%s %s", request.method, request.path, exc_info=error)
+        code, message, status = "internal", "the server made a mistake; its terminal says more", 500
+    response = _json({"error": {"code": code, "message": message}})
+    response.status_code = status
+    return response
+
+
+def _run(stage: Stage, theater_id: str) -> Run:
+    """The theater's present run; `stale_epoch` when the address asks for another."""
+    run = stage.get(theater_id).run
+    asked = request.args.get("epoch")
+    if asked is not None and asked != str(run.epoch):
+        raise AppError("stale_epoch", f"the theater is at epoch {run.epoch}, not {asked[:20]}")
+    return run
+
+
+def _check_index(log: TraceWriter, index: int) -> None:
+    if not 0 <= index < len(log):
+        raise AppError("not_found", f"there is no record {index}; the log has {len(log)}, counted from 0")
+
+
+def _capture_bytes(run: Run, index: int) -> bytes:
+    with run.reading() as log:
+        _check_index(log, index)
+        payload = log.capture_bytes(index)
+    if payload is None:
+        raise AppError("not_found", f"record {index} has no capture")
+    return payload
+
+
+def _value(run: Run, payload: bytes, kind: type[Any]) -> Response:
+    wanted = request.args.get("format", "msgpack")
+    if wanted == "json":
+        return _of_run(Response(to_json(codec.decode(payload, kind)), mimetype="application/json"), run)
+    if wanted != "msgpack":
+        raise AppError("bad_request", f"format is msgpack or json, not {wanted[:40]!r}")
+    return _of_run(Response(payload, mimetype=MSGPACK), run)
+
+
+def _of_run(response: Response, run: Run) -> Response:
+    response.headers["X-Epoch"] = str(run.epoch)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _json(value: Any) -> Response:
+    response = Response(to_json(value), mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _file_until(run: Run, size: int) -> Iterator[bytes]:
+    with open(run.path, "rb") as file:
+        left = size
+        while left > 0:
+            chunk = os.pread(file.fileno(), min(CHUNK, left), size - left)
+            if not chunk:
+                return
+            left -= len(chunk)
+            yield chunk

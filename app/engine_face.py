@@ -1,0 +1,76 @@
+"""The part of the engine that the server uses, as types: what a theater is built on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from engine.config import EngineConfig, SamplingParams
+from engine.trace.log import TraceWriter
+from engine.trace.records import Machine, ModelFacts, StepRecord, TokenizerFacts
+
+
+class RequestLike(Protocol):
+    """An accepted request."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def seq_id(self) -> int: ...
+    @property
+    def num_prompt_tokens(self) -> int: ...
+
+
+class Prompt(Protocol):
+    """One prompt of a submission."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def cache_salt(self) -> str | None: ...
+
+
+class EngineLike(Protocol):
+    """What a theater needs of an engine. Every method is called on one thread only.
+
+    `submit` accepts all prompts or none. `focus` chooses what captures keep first; `stop_captures` ends them for the
+    rest of the log.
+    """
+
+    @property
+    def log(self) -> TraceWriter: ...
+    @property
+    def config(self) -> EngineConfig: ...
+    def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]: ...
+    def step(self) -> StepRecord: ...
+    def abort(self, request_id: str) -> bool: ...
+    def num_unfinished(self) -> int: ...
+    def prefill_pending(self) -> bool: ...
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None: ...
+    def stop_captures(self) -> None: ...
+    def close(self) -> None: ...
+
+
+BuildEngine = Callable[[EngineConfig, Path], EngineLike]
+"""Builds an engine that logs to the path; raises ValueError, one sentence, when the configuration cannot work."""
+
+
+class ServedModel(Protocol):
+    """The model behind a server: its facts, and how text becomes what it sees."""
+
+    facts: ModelFacts
+    tokenizer_facts: TokenizerFacts
+    machine: Machine
+    kv_bytes_per_token: int
+
+    @property
+    def build(self) -> BuildEngine: ...
+    def normalize(self, text: str) -> str:
+        """Text as the model will see it."""
+    def encode(self, text: str) -> list[int]: ...
+    def token_bytes(self, token_id: int) -> bytes: ...

@@ -1,0 +1,192 @@
+"""The socket's events: check the message, ask the theater, acknowledge."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import flask
+from flask_socketio import SocketIO
+from msgspec import structs
+
+from app import messages
+from app.engine_face import ServedModel
+from app.errors import AppError, one_sentence
+from app.jobs import Performed
+from app.messages import parse, parse_config, parse_sampling
+from app.run import Run, read_batch
+from app.settings import MIB, ServerSettings
+from app.stage import Stage
+from app.theater import Theater
+
+READ_RECORDS = 256
+READ_BYTES = 8 * MIB  # records and captures, together
+
+Ack = dict[str, Any]
+M = TypeVar("M")
+logger = logging.getLogger(__name__)
+
+
+class Events:
+    """One method for each event; each takes the checked message and returns the acknowledgement without `ok`."""
+
+    def __init__(self, stage: Stage, model: ServedModel, settings: ServerSettings) -> None:
+        self._stage, self._model, self._settings = stage, model, settings
+
+    def create(self, message: messages.Create) -> Ack:
+        config = parse_config(message.config, self._settings.config)
+        theater = self._stage.create(config, message.name)
+        return theater.join(_sid(), 0, None, message.captures)
+
+    def join(self, message: messages.Join) -> Ack:
+        return self._theater(message).join(_sid(), message.first, message.epoch, message.captures)
+
+    def leave(self, message: messages.OfTheater) -> Ack:
+        self._theater(message).leave(_sid())
+        return {}
+
+    def submit(self, message: messages.Submit) -> Ack:
+        theater, sampling = self._theater(message), parse_sampling(message.sampling)
+        count, limit = len(message.prompts), self._settings.max_prompts
+        if count > limit:
+            raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
+        prompts = [structs.replace(p, text=self._seen(p.text)) for p in message.prompts]
+        requests, num_records = theater.submit(list(prompts), sampling)
+        return {
+            "requests": [
+                {"request_id": r.request_id, "seq_id": r.seq_id, "num_prompt_tokens": r.num_prompt_tokens}
+                for r in requests
+            ],
+            "num_records": num_records,
+        }
+
+    def step(self, message: messages.Step) -> Ack:
+        if message.count > self._settings.max_count:
+            raise AppError("bad_request", f"count: at most {self._settings.max_count} steps at once")
+        return _performed(self._theater(message).step(message.count, message.expect))
+
+    def prefill(self, message: messages.Prefill) -> Ack:
+        return _performed(self._theater(message).prefill(message.expect))
+
+    def run(self, message: messages.Play) -> Ack:
+        if not math.isfinite(message.speed):
+            raise AppError("bad_request", "speed: steps per second, 0 for as fast as it goes")
+        return {"status": self._theater(message).play(message.speed)}
+
+    def pause(self, message: messages.OfTheater) -> Ack:
+        return {"status": self._theater(message).pause()}
+
+    def abort(self, message: messages.Abort) -> Ack:
+        return {"num_records": self._theater(message).abort(message.request_id)}
+
+    def reset(self, message: messages.OfTheater) -> Ack:
+        return _begun(self._theater(message).reset())
+
+    def configure(self, message: messages.Configure) -> Ack:
+        theater = self._theater(message)
+        return _begun(theater.reset(parse_config(message.config, theater.config)))
+
+    def focus(self, message: messages.Focus) -> Ack:
+        facts = self._model.facts
+        for name, chosen, count in (
+            ("layers", message.layers, facts.num_layers),
+            ("heads", message.heads, facts.num_heads),
+        ):
+            if chosen and max(chosen) >= count:
+                raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
+        self._theater(message).focus(message.layers, message.heads)
+        return {}
+
+    def read(self, message: messages.Read) -> Ack:
+        run = self._theater(message).run
+        with run.reading() as log:
+            first = min(message.first, len(log))
+            end = max(first, min(message.to, len(log), first + READ_RECORDS))
+            records, captures = read_batch(
+                log, first, end, READ_BYTES // 2, first if message.captures else None, READ_BYTES // 2
+            )
+            return {"epoch": run.epoch, "first": first, "records": records, "captures": captures}
+
+    def tokenize(self, message: messages.Tokenize) -> Ack:
+        seen = self._seen(message.text)
+        token_ids = self._model.encode(seen)
+        return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
+
+    def _theater(self, message: messages.OfTheater) -> Theater:
+        return self._stage.get(message.theater)
+
+    def _seen(self, text: str) -> str:
+        """The text as the model will see it; AppError when it is too long or not text."""
+        try:
+            size = len(text.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise AppError("bad_request", "the text holds half a character (a lone surrogate)") from None
+        if size > self._settings.max_prompt_bytes:
+            limit = self._settings.max_prompt_bytes
+            raise AppError("bad_request", f"the text has {size} bytes of UTF-8; at most {limit} are taken")
+        return self._model.normalize(text)
+
+
+def register(socketio: SocketIO, stage: Stage, model: ServedModel, settings: ServerSettings) -> None:
+    """Put the handlers on the socket."""
+    events = Events(stage, model, settings)
+    handlers: list[tuple[str, type[Any], Callable[[Any], Ack]]] = [
+        ("create", messages.Create, events.create),
+        ("join", messages.Join, events.join),
+        ("leave", messages.OfTheater, events.leave),
+        ("submit", messages.Submit, events.submit),
+        ("step", messages.Step, events.step),
+        ("prefill", messages.Prefill, events.prefill),
+        ("run", messages.Play, events.run),
+        ("pause", messages.OfTheater, events.pause),
+        ("abort", messages.Abort, events.abort),
+        ("reset", messages.OfTheater, events.reset),
+        ("configure", messages.Configure, events.configure),
+        ("focus", messages.Focus, events.focus),
+        ("read", messages.Read, events.read),
+        ("tokenize", messages.Tokenize, events.tokenize),
+    ]
+    for name, kind, handle in handlers:
+        socketio.on_event(name, _handler(name, kind, handle))
+
+    def unknown(event: Any = None, *_: Any) -> Ack:
+        return _refused(AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
+
+    def disconnected(*_: Any) -> None:
+        stage.forget_viewer(_sid())
+
+    socketio.on_event("*", unknown)
+    socketio.on_event("disconnect", disconnected)
+
+
+def _handler(name: str, kind: type[M], handle: Callable[[M], Ack]) -> Callable[..., Ack]:
+    def on_event(*arguments: Any) -> Ack:
+        try:
+            if len(arguments) > 1:
+                raise AppError("bad_request", f"{name} takes one map, not {len(arguments)} values")
+            return {"ok": True, **handle(parse(arguments[0] if arguments else {}, kind))}
+        except AppError as error:
+            return _refused(error)
+        except Exception as error:
+            logger.exception("event %s", name)
+            return _refused(AppError("internal", f"{name} failed: {one_sentence(error)}"))
+
+    return on_event
+
+
+def _refused(error: AppError) -> Ack:
+    return {"ok": False, **error.as_map()}
+
+
+def _performed(done: Performed) -> Ack:
+    return {"num_records": done.num_records, "performed": done.performed}
+
+
+def _begun(run: Run) -> Ack:
+    return {"epoch": run.epoch, "header": run.header}
+
+
+def _sid() -> str:
+    return str(flask.request.sid)  # type: ignore[attr-defined]

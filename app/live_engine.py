@@ -1,0 +1,87 @@
+"""The real engine behind `EngineLike`, within the server's limits. Imports torch: import it when a model is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.engine_face import BuildEngine, Prompt, RequestLike
+from app.settings import MIB
+from engine.accounting.memory import kv_bytes_per_token
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine import Engine, RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.model.loader import LoadedModel
+from engine.trace.log import TraceWriter
+from engine.trace.records import StepRecord
+
+MAX_BLOCKS = 1 << 16  # each is an object in the log's state and a square on somebody's page
+MAX_BATCHED_TOKENS = 1 << 14
+MAX_SEQS = 1024
+
+
+class LiveEngine:
+    """An `Engine` with captures on."""
+
+    def __init__(self, model: LoadedModel, config: EngineConfig, path: Path) -> None:
+        self._engine = Engine(model, config, log_path=path, capture=CaptureRequest())
+        assert self._engine.log is not None  # keep_log
+        self.log: TraceWriter = self._engine.log
+
+    @property
+    def config(self) -> EngineConfig:
+        """As resolved against the model."""
+        return self._engine.config
+
+    def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
+        """All or none; RequestError or ConfigError says why not."""
+        return list(
+            self._engine.add_requests(
+                [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt) for p in prompts]
+            )
+        )
+
+    def step(self) -> StepRecord:
+        return self._engine.step()
+
+    def abort(self, request_id: str) -> bool:
+        return self._engine.abort(request_id)
+
+    def num_unfinished(self) -> int:
+        return self._engine.num_unfinished
+
+    def prefill_pending(self) -> bool:
+        return self._engine.prefill_pending()
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        if self._engine.capture is not None:
+            self._engine.capture = CaptureRequest(layers=layers, heads=heads)
+
+    def stop_captures(self) -> None:
+        self._engine.capture = None
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
+    """Builds engines on `model`, refusing pools that would exhaust the server."""
+
+    def build(config: EngineConfig, path: Path) -> LiveEngine:
+        resolved = config.resolved(model.facts.max_position)
+        for name, limit in (
+            ("num_blocks", MAX_BLOCKS),
+            ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
+            ("max_num_seqs", MAX_SEQS),
+        ):
+            if getattr(resolved, name) > limit:
+                raise ConfigError(f"{name} {getattr(resolved, name)} is over this server's limit of {limit}")
+        size = resolved.num_blocks * resolved.block_size * kv_bytes_per_token(model.facts)
+        if size > max_pool_bytes:
+            raise ConfigError(
+                f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots takes {size // MIB} MiB; "
+                f"this server gives a theater {max_pool_bytes // MIB} MiB"
+            )
+        return LiveEngine(model, config, path)
+
+    return build

@@ -1,0 +1,49 @@
+"""A loaded model as the server uses it. Imports torch: import it when a model is wanted."""
+
+from __future__ import annotations
+
+from app.engine_face import BuildEngine
+from app.live_engine import engine_builder
+from app.settings import ServerSettings
+from engine.accounting.memory import kv_bytes_per_token
+from engine.machine import machine_facts
+from engine.model.loader import LoadedModel, load_model
+from engine.model.tokenizer import normalize_prompt
+from engine.trace.records import Machine, ModelFacts, TokenizerFacts
+
+BUNDLED = "bundled"
+
+
+class LiveModel:
+    """Implements `ServedModel`."""
+
+    def __init__(self, model: LoadedModel, is_bundled: bool, settings: ServerSettings) -> None:
+        self._model = model
+        self._is_bundled = is_bundled
+        self.facts: ModelFacts = model.facts
+        self.tokenizer_facts: TokenizerFacts = model.tokenizer_facts or TokenizerFacts(
+            name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
+        )
+        self.machine: Machine = machine_facts(model.device)
+        self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
+        self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
+
+    def normalize(self, text: str) -> str:
+        """The bundled model has read Chinese punctuation only in full width."""
+        return normalize_prompt(text) if self._is_bundled else text
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text; none without a tokenizer."""
+        return list(self._model.tokenizer.encode(text)) if self._model.tokenizer else []
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes(self._model.tokenizer.token_bytes(token_id)) if self._model.tokenizer else b""
+
+
+def load(name_or_path: str, dtype: str, device: str, settings: ServerSettings) -> LiveModel:
+    """Load a model to serve it.
+
+    Raises:
+        ModelError: one sentence.
+    """
+    return LiveModel(load_model(name_or_path, dtype=dtype, device=device), name_or_path == BUNDLED, settings)

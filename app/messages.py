@@ -1,0 +1,138 @@
+"""What clients may send: one type per event, checked field by field."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from app.errors import AppError
+from engine.config import EngineConfig, SamplingParams
+
+Name = Annotated[str, Meta(min_length=1, max_length=64)]
+Index = Annotated[int, Meta(ge=0, le=2**53)]
+Choice = Annotated[list[Index], Meta(max_length=4096)]
+T = TypeVar("T")
+
+
+class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all messages."""
+
+
+class Create(Message, frozen=True, kw_only=True):
+    config: dict[str, Any] = {}
+    name: Annotated[str, Meta(max_length=200)] = ""
+    captures: bool = True
+
+
+class OfTheater(Message, frozen=True, kw_only=True):
+    """`leave`, `pause` and `reset` need no more."""
+
+    theater: Name
+
+
+class Join(OfTheater, frozen=True, kw_only=True):
+    first: Index = field(name="from", default=0)
+    epoch: Index | None = None
+    captures: bool = True
+
+
+class SubmittedPrompt(Message, frozen=True, kw_only=True):
+    text: str
+    request_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31)] = 0
+    cache_salt: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class Submit(OfTheater, frozen=True, kw_only=True):
+    prompts: Annotated[list[SubmittedPrompt], Meta(min_length=1)]
+    sampling: dict[str, Any] = {}
+
+
+class Step(OfTheater, frozen=True, kw_only=True):
+    count: Annotated[int, Meta(ge=1)] = 1
+    expect: Index | None = None
+
+
+class Prefill(OfTheater, frozen=True, kw_only=True):
+    expect: Index | None = None
+
+
+class Play(OfTheater, frozen=True, kw_only=True):
+    speed: Annotated[float, Meta(ge=0, le=100_000)]
+
+
+class Abort(OfTheater, frozen=True, kw_only=True):
+    request_id: Annotated[str, Meta(max_length=200)]
+
+
+class Configure(OfTheater, frozen=True, kw_only=True):
+    config: dict[str, Any]
+
+
+class Focus(OfTheater, frozen=True, kw_only=True):
+    layers: Choice | None
+    heads: Choice | None
+
+
+class Read(OfTheater, frozen=True, kw_only=True):
+    first: Index = field(name="from")
+    to: Index
+    captures: bool = False
+
+
+class Tokenize(Message, frozen=True, kw_only=True):
+    text: str
+
+
+def parse(data: Any, kind: type[T]) -> T:
+    """The message as its type.
+
+    Raises:
+        AppError: `bad_request`, naming the field.
+    """
+    if not isinstance(data, dict):
+        raise AppError("bad_request", f"a map is expected, not {_kind_of(data)}")
+    try:
+        return msgspec.convert(data, kind)
+    except (msgspec.ValidationError, RecursionError, TypeError) as error:
+        raise AppError("bad_request", _readable(str(error))) from error
+
+
+def parse_config(changes: dict[str, Any], base: EngineConfig) -> EngineConfig:
+    """`base` with some fields changed; their values are checked by the engine, here only their names and types."""
+    return _changed(changes, base, "config")
+
+
+def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
+    """Sampling parameters from the fields that differ from the defaults."""
+    if any(isinstance(v, list) and len(v) > 64 for v in changes.values()):
+        raise AppError("bad_request", "a list in sampling has more than 64 entries")
+    return _changed(changes, SamplingParams(), "sampling")
+
+
+def _changed(changes: dict[str, Any], base: T, what: str) -> T:
+    known = type(base).__struct_fields__  # type: ignore[attr-defined]
+    unknown = [k for k in changes if k not in known]
+    if unknown:
+        raise AppError("bad_request", f"{what} has no field {str(unknown[0])[:60]!r}; it has {', '.join(known)}")
+    try:
+        return msgspec.convert({**msgspec.to_builtins(base), **changes}, type(base))
+    except (msgspec.ValidationError, RecursionError, TypeError) as error:
+        raise AppError("bad_request", f"{what}: {_readable(str(error))}") from error
+
+
+def _readable(error: str) -> str:
+    """msgspec's "Expected `int`, got `str` - at `$.count`" as "count: expected `int`, got `str`"."""
+    found = re.fullmatch(r"(.*) - at `\$\.?(.*)`", error, re.DOTALL)
+    where, text = (found[2], found[1]) if found else ("", error)
+    text = " ".join(text.split())[:300]
+    text = text[:1].lower() + text[1:]
+    return f"{where}: {text}" if where else text
+
+
+def _kind_of(value: Any) -> str:
+    names = {type(None): "nothing", bytes: "bytes", str: "text", list: "a list", bool: "a truth value"}
+    return names.get(type(value), "a number" if isinstance(value, int | float) else type(value).__name__)

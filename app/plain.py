@@ -1,0 +1,34 @@
+"""Trace values as JSON, for people and for tools without msgpack: bytes as hexadecimal text, arrays as nested lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+
+def plain(value: Any) -> Any:
+    """Maps, lists, numbers and text only. Maps of operations keep their `type`."""
+    return _without_bytes(msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_array_as_list, str_keys=True))
+
+
+def to_json(value: Any) -> bytes:
+    """`value` as JSON; numbers that JSON does not know (nan, inf) become null."""
+    return msgspec.json.encode(plain(value))
+
+
+def _array_as_list(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    raise TypeError(f"no JSON form of {type(value).__name__}")
+
+
+def _without_bytes(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {k: _without_bytes(v) for k, v in value.items()}
+    if isinstance(value, list) and value and not isinstance(value[0], int | float):
+        return [_without_bytes(v) for v in value]
+    return value

@@ -1,0 +1,103 @@
+"""One epoch of a theater: an engine, its log and the log's file."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.engine_face import EngineLike
+from app.errors import AppError
+from engine.trace.log import TraceWriter
+
+
+class Run:
+    """An engine and its log, readable by any number of threads until the last of them lets go.
+
+    A reset retires the run while viewers and downloads may still be reading it: the log stays open for them, and the
+    last one out closes the engine and deletes the file.
+    """
+
+    def __init__(self, epoch: int, engine: EngineLike, path: Path) -> None:
+        self.epoch = epoch
+        self.engine = engine
+        self.path = path
+        self.log: TraceWriter = engine.log
+        self.header: bytes = self.log.header_bytes
+        self.sound_bytes = self.log.num_bytes  # the file up to here ends with a whole record and what belongs to it
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._retired = False
+
+    def note_append(self) -> None:
+        """Call on the engine thread after an append: only there is `num_bytes` known to lie between two records."""
+        self.sound_bytes = self.log.num_bytes
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[TraceWriter]:
+        """The log, kept open inside the `with`.
+
+        Raises:
+            AppError: `stale_epoch` when the run is over.
+        """
+        with self._lock:
+            if self._retired:
+                raise AppError("stale_epoch", f"epoch {self.epoch} of this theater is over")
+            self._readers += 1
+        try:
+            yield self.log
+        finally:
+            with self._lock:
+                self._readers -= 1
+                last = self._retired and self._readers == 0
+            if last:
+                self._close()
+
+    def retire(self) -> None:
+        """Let the run go; idempotent."""
+        with self._lock:
+            if self._retired:
+                return
+            self._retired = True
+            last = self._readers == 0
+        if last:
+            self._close()
+
+    def _close(self) -> None:
+        try:
+            self.engine.close()
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                self.log.close()
+            self.path.unlink(missing_ok=True)
+
+
+def read_batch(
+    log: TraceWriter, first: int, end: int, max_bytes: int, captures_from: int | None, max_capture_bytes: int
+) -> tuple[list[bytes], list[bytes | None]]:
+    """Records [first, end) as they lie in the file, as many as fit `max_bytes` but at least one.
+
+    Captures come with the records from `captures_from` on (None: with none), newest first while they fit
+    `max_capture_bytes`; the others are None.
+    """
+    records: list[bytes] = []
+    size = 0
+    for index in range(first, end):
+        payload = log.record_bytes(index)
+        size += len(payload)
+        if records and size > max_bytes:
+            break
+        records.append(payload)
+    captures: list[bytes | None] = [None] * len(records)
+    if captures_from is not None:
+        left = max_capture_bytes
+        for index in range(first + len(records) - 1, max(first, captures_from) - 1, -1):
+            capture = log.capture_bytes(index)
+            if capture is None:
+                continue
+            left -= len(capture)
+            if left < 0:
+                break
+            captures[index - first] = capture
+    return records, captures

@@ -1,0 +1,133 @@
+"""Who may talk to the server, and what a browser may do with its answers.
+
+Stands in front of everything, pages, HTTP endpoints and sockets alike:
+- a request from another site's page is refused (its Origin), and so is one that reached this machine under another
+  site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1;
+- where others can reach the server, every request needs the token.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from app.errors import HTTP_STATUS, AppError
+from app.settings import ServerSettings, is_loopback
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+COOKIE = "kvtheater_token"
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+SECURITY_HEADERS = [
+    ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+]
+
+
+class Guard:
+    """WSGI middleware around the whole application."""
+
+    def __init__(self, app: WSGI, settings: ServerSettings) -> None:
+        self._app = app
+        self._token = settings.token
+        self._host = settings.host.strip("[]").lower()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            taken = {name.lower() for name, _ in headers}
+            extra = [h for h in SECURITY_HEADERS if h[0].lower() not in taken]
+            return start_response(status, [*headers, *extra], *rest)
+
+        try:
+            self._check_site(environ)
+            redirect = self._check_token(environ)
+        except AppError as error:
+            return _answer_error(error, start)
+        if redirect is not None:
+            cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Lax"
+            start("303 See Other", [("Location", redirect), ("Set-Cookie", cookie), ("Content-Length", "0")])
+            return [b""]
+        return self._app(environ, start)
+
+    def _check_site(self, environ: Environ) -> None:
+        host = environ.get("HTTP_HOST", "")
+        name = _host_name(host)
+        # With a token the name does not matter: another site's page cannot have the cookie, which belongs to ours.
+        if self._token is None and not (is_loopback(name) or name == self._host):
+            raise AppError("forbidden", f"this server does not answer to the name {name[:80]!r}")
+        origin = environ.get("HTTP_ORIGIN")
+        if origin and urlsplit(origin).netloc.lower() != host.lower():
+            raise AppError("forbidden", "requests from another site's page are refused")
+
+    def _check_token(self, environ: Environ) -> str | None:
+        """Check the token. Returns where to go instead, without it, when a page was opened with it in its address."""
+        if self._token is None:
+            return None
+        path = str(environ.get("PATH_INFO", "/"))
+        query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
+        given = dict(query).get("token")
+        if given is not None and self._matches(given):
+            if environ["REQUEST_METHOD"] != "GET" or path.startswith(("/api/", "/socket.io")):
+                return None
+            rest = urlencode([(k, v) for k, v in query if k != "token"])
+            return "/" + path.lstrip("/") + (f"?{rest}" if rest else "")  # one slash: never another site's address
+        if self._matches(_cookie(environ)) or self._matches(_bearer(environ)):
+            return None
+        raise AppError(
+            "token_required", "this server needs its token: open the address that it printed, with ?token= at the end"
+        )
+
+    def _matches(self, given: str) -> bool:
+        assert self._token is not None
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+
+
+def _host_name(host: str) -> str:
+    """The Host header without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _cookie(environ: Environ) -> str:
+    try:
+        found = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _bearer(environ: Environ) -> str:
+    scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def _answer_error(error: AppError, start: StartResponse) -> list[bytes]:
+    body = json.dumps(error.as_map()).encode()
+    status = HTTP_STATUS[error.code]
+    start(f"{status} {error.code}", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]

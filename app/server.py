@@ -1,0 +1,76 @@
+"""The application: Flask for pages and endpoints, Socket.IO for the theaters, a guard in front of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import flask
+from flask import Flask, Response
+from flask_socketio import SocketIO
+
+from app import __version__, api, events
+from app.engine_face import ServedModel
+from app.errors import AppError
+from app.paths import plotly_script, static_dir, templates_dir
+from app.security import Guard
+from app.settings import ServerSettings
+from app.stage import Stage
+
+DAY = 24 * 3600  # seconds
+
+
+def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, SocketIO]:
+    """The application for one model. Close `app.extensions["kvtheater"]`, its Stage, at the end."""
+    app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
+    socketio = SocketIO(
+        app,
+        async_mode="threading",
+        serializer="msgpack",
+        manage_session=False,
+        cors_allowed_origins=[],  # the guard has looked at the origin already
+        max_http_buffer_size=settings.max_message_bytes,
+    )
+    stage = Stage(model.build, settings, _emitter(socketio))
+    app.extensions["kvtheater"] = stage
+    events.register(socketio, stage, model, settings)
+    app.register_blueprint(api.blueprint(stage, model, settings))
+    app.register_error_handler(Exception, api.answer_error)
+
+    @app.get("/")
+    def page() -> Response:
+        response = flask.make_response(flask.render_template("index.html", version=__version__))
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+    @app.get("/favicon.ico")
+    def icon() -> Response:
+        return Response(status=204)
+
+    @app.get("/vendor/plotly.min.js")
+    def plotly() -> Response:
+        script = plotly_script()
+        if script is None:
+            raise AppError("not_found", "the plotly package is not installed, so there are no charts")
+        return flask.send_file(script, mimetype="text/javascript", max_age=DAY)
+
+    @app.after_request
+    def cached(response: Response) -> Response:
+        if flask.request.path.startswith("/static/"):
+            # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
+            keep = f"public, max-age={DAY}" if flask.request.path.startswith("/static/vendor/") else "no-cache"
+            response.headers["Cache-Control"] = keep
+        return response
+
+    app.wsgi_app = Guard(app.wsgi_app, settings)  # type: ignore[method-assign]
+    return app, socketio
+
+
+def _emitter(socketio: SocketIO) -> Callable[..., None]:
+    def emit(event: str, data: dict[str, Any], sid: str, acknowledged: Callable[[], None] | None = None) -> None:
+        """Puts the packet on the client's own queue, from which its writer thread sends it."""
+        callback = (lambda *_: acknowledged()) if acknowledged else None
+        socketio.emit(event, data, to=sid, callback=callback)
+
+    return emit

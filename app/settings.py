@@ -1,0 +1,45 @@
+"""Settings of the server itself; what concerns an engine is `engine.config.EngineConfig`."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from msgspec import Struct
+
+from engine.config import EngineConfig
+
+MIB = 1024 * 1024
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """Who may connect, what a new theater starts from, and the limits."""
+
+    host: str = "127.0.0.1"
+    token: str | None = None  # asked of every request when set
+    config: EngineConfig = EngineConfig()
+
+    max_theaters: int = 8
+    idle_seconds: float = 15 * 60.0  # a theater without viewers and commands for so long is closed
+    reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
+    max_pool_bytes: int = 2048 * MIB  # KV pool of one theater
+    max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
+
+    max_message_bytes: int = MIB
+    max_prompt_bytes: int = 64 * 1024
+    max_prompts: int = 64  # in one submit
+    max_unfinished: int = 256  # sequences of one theater
+    max_count: int = 10_000  # steps asked for at once
+
+    def __post_init__(self) -> None:
+        if self.token is None and not is_loopback(self.host):
+            raise ValueError(f"listening on {self.host} needs a token, because it is not the loopback interface")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

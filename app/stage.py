@@ -1,0 +1,120 @@
+"""All theaters of a server: how many there may be, and when one that nobody uses makes room."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from app.broadcast import Emit
+from app.engine_face import BuildEngine
+from app.errors import AppError
+from app.settings import ServerSettings
+from app.theater import Theater
+from app.turns import Turns
+from engine.config import EngineConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Stage:
+    """The theaters by id. Their logs lie in one temporary folder, which goes with the stage."""
+
+    def __init__(self, build: BuildEngine, settings: ServerSettings, emit: Emit) -> None:
+        self._build, self._settings, self._emit = build, settings, emit
+        self._turns = Turns()
+        self._theaters: dict[str, Theater] = {}
+        self._being_built = 0
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._folder = tempfile.TemporaryDirectory(prefix="kvtheater-")
+        self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
+        self._janitor.start()
+
+    def create(self, config: EngineConfig, name: str) -> Theater:
+        """A new theater.
+
+        Raises:
+            AppError: `too_many_theaters`, or `refused` when the configuration cannot work.
+        """
+        limit = self._settings.max_theaters
+        with self._lock:
+            if self._closed.is_set():
+                raise AppError("refused", "the server is shutting down")
+            left = self._reclaim() if len(self._theaters) + self._being_built >= limit else None
+            if len(self._theaters) + self._being_built >= limit:
+                raise AppError("too_many_theaters", f"{limit} theaters are in use, which is this server's limit")
+            self._being_built += 1
+        if left is not None:
+            left.close("nobody was watching and another theater needed the place")
+        try:
+            theater_id = secrets.token_urlsafe(9)
+            theater = Theater(
+                theater_id, name, config, self._build, Path(self._folder.name), self._settings, self._turns, self._emit
+            )
+            with self._lock:
+                self._theaters[theater_id] = theater
+            return theater
+        finally:
+            with self._lock:
+                self._being_built -= 1
+
+    def get(self, theater_id: str) -> Theater:
+        """The theater.
+
+        Raises:
+            AppError: `unknown_theater`.
+        """
+        theater = self._theaters.get(theater_id)
+        if theater is None:
+            raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
+        return theater
+
+    def all(self) -> list[Theater]:
+        """Every theater, oldest first."""
+        with self._lock:
+            return list(self._theaters.values())
+
+    def forget_viewer(self, sid: str) -> None:
+        """A client is gone."""
+        for theater in self.all():
+            theater.leave(sid)
+
+    def close(self) -> None:
+        """Close every theater and delete the logs."""
+        self._closed.set()
+        for theater in self.all():
+            self._remove(theater, "the server is shutting down")
+        self._janitor.join()
+        self._folder.cleanup()
+
+    def close_idle(self) -> None:
+        """Close the theaters that nobody has used for long."""
+        limit = self._settings.idle_seconds
+        for theater in self.all():
+            if theater.is_idle and time.monotonic() - theater.last_used >= limit:
+                self._remove(theater, "nobody was watching for a while")
+
+    def _reclaim(self) -> Theater | None:
+        """Take out the theater that has been without viewers for longest, if it was long enough. Holds the lock."""
+        before = time.monotonic() - self._settings.reclaim_seconds
+        idle = [t for t in self._theaters.values() if t.is_idle and t.last_used <= before]
+        if not idle:
+            return None
+        return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
+
+    def _remove(self, theater: Theater, reason: str) -> None:
+        with self._lock:
+            found = self._theaters.pop(theater.theater_id, None)
+        if found:
+            found.close(reason)
+
+    def _watch(self) -> None:
+        while not self._closed.wait(min(30.0, self._settings.idle_seconds / 4)):
+            try:
+                self.close_idle()
+            except Exception:
+                logger.exception("closing idle theaters")
