@@ -1,0 +1,38 @@
+"""Bytes of KV cache."""
+
+from __future__ import annotations
+
+from engine.trace.records import ModelFacts
+
+BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8": 1, "int8": 1, "int4": 0.5}
+
+
+def bytes_per_element(dtype: str) -> float:
+    """Bytes of one element of this dtype; int4 packs two into a byte.
+
+    Raises:
+        ValueError: unknown dtype.
+    """
+    try:
+        return BYTES_PER_ELEMENT[dtype]
+    except KeyError:
+        raise ValueError(f"dtype {dtype!r} is unknown; use one of {', '.join(BYTES_PER_ELEMENT)}") from None
+
+
+def kv_elements_per_token(facts: ModelFacts) -> int:
+    """Numbers cached for one token in all layers: layers * Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv."""
+    return facts.num_layers * facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)
+
+
+def kv_bytes_per_token(facts: ModelFacts, element_bytes: float | None = None) -> int:
+    """Bytes of KV cache of one token in all layers; `element_bytes` None = the model's own dtype.
+
+    2 (keys and values) * layers * Hkv * D * bytes per element (Kwon et al., "PagedAttention", arXiv 2309.06180, 3).
+    """
+    size = bytes_per_element(facts.dtype) if element_bytes is None else element_bytes
+    return int(kv_elements_per_token(facts) * size)
+
+
+def kv_bytes(facts: ModelFacts, num_tokens: int, element_bytes: float | None = None) -> int:
+    """Bytes of KV cache of `num_tokens` tokens, of one sequence or of many together."""
+    return kv_bytes_per_token(facts, element_bytes) * num_tokens

@@ -1,0 +1,92 @@
+"""What a step costs in theory: floating-point operations and bytes moved.
+
+A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et al.,
+"Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and
+2 Hq Dv C for the weighted sum, in every layer. Normalisation, activations and the softmax are left out: they are small
+beside these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.accounting.memory import bytes_per_element
+from engine.trace.records import BatchEntry, ModelFacts, Work
+
+
+def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
+    """Keys seen by the queries at positions [start, start + num_tokens), summed: position p sees min(p + 1, window)."""
+    end = start + num_tokens
+    if window is None or end <= window:
+        return num_tokens * start + num_tokens * (num_tokens + 1) // 2
+    growing = max(0, window - start)  # queries before the window is full
+    return growing * start + growing * (growing + 1) // 2 + (num_tokens - growing) * window
+
+
+def read_keys(start: int, num_tokens: int, window: int | None) -> int:
+    """Distinct keys that those queries see: what has to be read from the cache once."""
+    return start + num_tokens if window is None else min(start + num_tokens, window + num_tokens - 1)
+
+
+def embedding_params(facts: ModelFacts) -> int:
+    """Parameters of the input embedding and the output projection: one matrix if tied, else two."""
+    return facts.vocab_size * facts.hidden_size * (1 if facts.tie_word_embeddings else 2)
+
+
+def layer_params(facts: ModelFacts) -> int:
+    """Parameters that are applied to every token: all active ones but the embedding and the output projection."""
+    active = facts.num_params if facts.num_active_params is None else facts.num_active_params
+    return max(0, active - embedding_params(facts))
+
+
+def layer_params_read(facts: ModelFacts, num_tokens: int) -> int:
+    """Layer parameters read by a step: those of one token at least, all of a mixture of experts at most.
+
+    Which experts a batch chose is not known here, so each token is taken to read its own until all are read.
+    """
+    if facts.num_active_params is None:
+        return layer_params(facts)
+    everything = facts.num_params - embedding_params(facts)
+    return max(0, min(everything, layer_params(facts) * max(1, num_tokens)))
+
+
+def step_work(
+    facts: ModelFacts,
+    batch: Sequence[BatchEntry],
+    weight_element_bytes: float | None = None,
+    kv_element_bytes: float | None = None,
+) -> Work:
+    """Work of one step; element sizes in bytes, None = the model's own dtype.
+
+    flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers
+    weights     every layer parameter and the output projection once, one embedding row a token
+    KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer
+    """
+    weight_size = bytes_per_element(facts.dtype) if weight_element_bytes is None else weight_element_bytes
+    kv_size = bytes_per_element(facts.dtype) if kv_element_bytes is None else kv_element_bytes
+    num_tokens = sum(len(entry.token_ids) for entry in batch)
+    sampled = sum(entry.samples for entry in batch)
+    per_layer_kv = facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)  # elements a token
+
+    attended = read = 0
+    for window, layers in Counter(facts.sliding_windows).items():
+        for entry in batch:
+            attended += layers * attended_keys(entry.start, len(entry.token_ids), window)
+            read += layers * read_keys(entry.start, len(entry.token_ids), window)
+
+    projection = facts.vocab_size * facts.hidden_size
+    flops = 2 * layer_params(facts) * num_tokens
+    flops += 2 * projection * sampled
+    flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
+    weights = 0
+    if num_tokens:
+        weights = layer_params_read(facts, num_tokens) + num_tokens * facts.hidden_size
+        weights += projection if sampled else 0
+    return Work(
+        num_tokens=num_tokens,
+        flops=flops,
+        weight_bytes=int(weights * weight_size),
+        kv_read_bytes=int(read * per_layer_kv * kv_size),
+        kv_write_bytes=int(facts.num_layers * num_tokens * per_layer_kv * kv_size),
+    )

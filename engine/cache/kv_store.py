@@ -1,0 +1,102 @@
+"""The tensors behind the blocks: one pair (keys, values) per layer, addressed by slots.
+
+    slot = block_id * block_size + position mod block_size
+
+    keys[layer]    [num_blocks, block_size, Hkv, D]
+    values[layer]  [num_blocks, block_size, Hkv, Dv]
+
+The store knows nothing about sequences. Contiguous pre-allocation is the same store with one block of `max_model_len`
+slots per sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class LayerShape(NamedTuple):
+    """What one layer keeps of one token."""
+
+    num_kv_heads: int  # Hkv
+    head_dim: int  # D, of a key
+    v_head_dim: int  # Dv, of a value
+
+
+class KVStore:
+    """Keys and values of every layer for `num_blocks` blocks; layers may differ in shape."""
+
+    def __init__(
+        self,
+        shapes: Sequence[LayerShape],
+        num_blocks: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.shapes = list(shapes)
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.dtype = dtype
+        self.device = device
+        # Zeros rather than uninitialised memory: padded gathers read slots that were never written, and a masked
+        # weight of 0 times a NaN would still be a NaN.
+        self.keys = [self._pool(shape.num_kv_heads, shape.head_dim) for shape in self.shapes]
+        self.values = [self._pool(shape.num_kv_heads, shape.v_head_dim) for shape in self.shapes]
+        # Views made once: [num_slots, Hkv, D] to write tokens, [num_slots * Hkv, D] to gather single heads.
+        self._key_slots = [pool.flatten(0, 1) for pool in self.keys]
+        self._value_slots = [pool.flatten(0, 1) for pool in self.values]
+        self._key_rows = [pool.flatten(0, 2) for pool in self.keys]
+        self._value_rows = [pool.flatten(0, 2) for pool in self.values]
+
+    def _pool(self, num_kv_heads: int, head_dim: int) -> Tensor:
+        return torch.zeros(
+            (self.num_blocks, self.block_size, num_kv_heads, head_dim), dtype=self.dtype, device=self.device
+        )
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.shapes)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes one token takes in all layers together."""
+        elements = sum(shape.num_kv_heads * (shape.head_dim + shape.v_head_dim) for shape in self.shapes)
+        return elements * self.dtype.itemsize
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole pool."""
+        return self.bytes_per_token * self.num_blocks * self.block_size
+
+    def write(self, layer: int, slot_mapping: Tensor, k: Tensor, v: Tensor) -> None:
+        """Put k [T, Hkv, D] and v [T, Hkv, Dv] into the slots `slot_mapping` [T]; no slot may occur twice."""
+        if k.dtype != self.dtype:
+            k, v = k.to(self.dtype), v.to(self.dtype)
+        self._key_slots[layer].index_copy_(0, slot_mapping, k)
+        self._value_slots[layer].index_copy_(0, slot_mapping, v)
+
+    def gather_heads(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys [N, D] and values [N, Dv] of `rows` [N], where row = slot * Hkv + head."""
+        return self._key_rows[layer].index_select(0, rows), self._value_rows[layer].index_select(0, rows)
+
+    def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Copies of keys [N, Hkv, D] and values [N, Hkv, Dv] in the order of `slots` [N]."""
+        return self._key_slots[layer].index_select(0, slots), self._value_slots[layer].index_select(0, slots)
+
+    def view(self, layer: int, first_slot: int, num_slots: int) -> tuple[Tensor, Tensor]:
+        """The same without a copy, for slots that follow each other."""
+        keys = self._key_slots[layer].narrow(0, first_slot, num_slots)
+        return keys, self._value_slots[layer].narrow(0, first_slot, num_slots)
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, `(src, dst)` each, in all layers. Sources are read before any destination is written."""
+        if not pairs:
+            return
+        src = torch.tensor([pair[0] for pair in pairs], device=self.device)
+        dst = torch.tensor([pair[1] for pair in pairs], device=self.device)
+        for pool in (*self.keys, *self.values):
+            pool.index_copy_(0, dst, pool.index_select(0, src))

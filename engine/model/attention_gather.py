@@ -1,0 +1,99 @@
+"""Attention by gather and matmul: plain torch, for the CPU and for any device without a kernel of its own.
+
+    scores  = softcap(q k^T * scaling), -inf where a key is not visible
+    weights = softmax(scores) in float32
+    out     = weights v
+
+Grouped queries are batched over KV heads, q as [Hkv, G, D], instead of repeating keys and values G times.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.cache.kv_store import KVStore
+from engine.model.attention_backend import (
+    AttentionBackend,
+    AttentionCall,
+    AttentionOutput,
+    DecodeWeights,
+    PrefillWeights,
+)
+from engine.model.batch import PrefillSpan, StepBatch
+
+
+class GatherAttention(AttentionBackend):
+    """The weights exist anyway, so handing them out costs nothing and changes nothing."""
+
+    def forward(
+        self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+    ) -> AttentionOutput:
+        if not batch.prefills:
+            out, decode = _decode(call, q, store, batch)
+            return AttentionOutput(out, decode, [])
+        out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
+        prefills = []
+        for span in batch.prefills:
+            out[span.begin : span.end], weights = _prefill(call, q[span.begin : span.end], store, batch, span)
+            prefills.append(weights)
+        if batch.decode_tokens is None:
+            return AttentionOutput(out, None, prefills)
+        decoded, decode = _decode(call, q[batch.decode_tokens], store, batch)
+        out[batch.decode_tokens] = decoded
+        return AttentionOutput(out, decode, prefills)
+
+
+def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
+    """All sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]."""
+    n, num_heads, head_dim = q.shape
+    num_kv_heads, _, v_head_dim = store.shapes[call.layer]
+    keys = batch.decode_keys(call.sliding_window)
+    length = keys.slots.shape[1]
+    if keys.first_slot is not None:
+        k, v = store.view(call.layer, keys.first_slot, length)
+        k, v = k.transpose(0, 1), v.transpose(0, 1)  # [Hkv, L, D], [Hkv, L, Dv]
+    else:
+        k, v = store.gather_heads(call.layer, batch.decode_head_rows(call.sliding_window, num_kv_heads))
+        k, v = k.view(n * num_kv_heads, length, head_dim), v.view(n * num_kv_heads, length, v_head_dim)
+    if k.dtype != q.dtype:
+        k, v = k.to(q.dtype), v.to(q.dtype)
+    grouped = q.reshape(n * num_kv_heads, num_heads // num_kv_heads, head_dim)
+    scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)  # [n * Hkv, G, L]
+    weights = _softmax(call, scores.view(n, num_heads, length), keys.mask, (1, num_heads, 1))
+    out = torch.bmm(weights.view(n * num_kv_heads, -1, length), v)  # [n * Hkv, G, Dv]
+    return out.view(n, num_heads, v_head_dim), DecodeWeights(keys.key_starts, weights)
+
+
+def _prefill(
+    call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan
+) -> tuple[Tensor, PrefillWeights]:
+    """One sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]."""
+    num_tokens, num_heads, head_dim = q.shape
+    num_kv_heads, _, v_head_dim = store.shapes[call.layer]
+    keys = batch.prefill_keys(span, call.sliding_window)
+    length = keys.slots.shape[0]
+    if keys.first_slot is not None:
+        k, v = store.view(call.layer, keys.first_slot, length)
+    else:
+        k, v = store.gather(call.layer, keys.slots)
+    k, v = k.transpose(0, 1).to(q.dtype), v.transpose(0, 1).to(q.dtype)  # [Hkv, C, D], [Hkv, C, Dv]
+    grouped = q.transpose(0, 1).reshape(num_kv_heads, -1, head_dim)  # [Hkv, G * T, D]
+    scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)  # [Hkv, G * T, C]
+    weights = _softmax(call, scores.view(num_heads, num_tokens, length), keys.mask, (num_heads, 1, 1))
+    out = torch.bmm(weights.view(num_kv_heads, -1, length), v)  # [Hkv, G * T, Dv]
+    out = out.view(num_heads, num_tokens, v_head_dim).transpose(0, 1)
+    return out, PrefillWeights(span, keys.key_start, weights)
+
+
+def _softmax(call: AttentionCall, scores: Tensor, mask: Tensor | None, sink_shape: tuple[int, int, int]) -> Tensor:
+    """Weights in the dtype of the scores, which may be overwritten; `sink_shape` aligns [Hq] with them."""
+    if call.softcap is not None:
+        scores = torch.tanh(scores / call.softcap) * call.softcap
+    if mask is not None:
+        scores.masked_fill_(mask, float("-inf"))
+    if call.sinks is None:
+        return torch.softmax(scores, dim=-1, dtype=torch.float32).to(scores.dtype)
+    sinks = call.sinks.to(scores.dtype).view(sink_shape).expand(*scores.shape[:-1], 1)
+    weights = torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1, dtype=torch.float32)
+    return weights[..., :-1].contiguous().to(scores.dtype)

@@ -1,0 +1,72 @@
+"""Attention as the formula says, one query and one head at a time, in float64: what every backend is tested against."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.cache.kv_store import KVStore
+from engine.model.attention_backend import (
+    AttentionBackend,
+    AttentionCall,
+    AttentionOutput,
+    DecodeWeights,
+    PrefillWeights,
+)
+from engine.model.batch import StepBatch
+
+
+class ReferenceAttention(AttentionBackend):
+    """Slow, and reads block tables itself: it shares no index arithmetic with the backends it judges."""
+
+    def forward(
+        self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+    ) -> AttentionOutput:
+        num_heads = q.shape[1]
+        group = num_heads // store.shapes[call.layer].num_kv_heads
+        out = q.new_empty((q.shape[0], num_heads, store.shapes[call.layer].v_head_dim))
+        rows: list[Tensor] = []  # per packed token: [Hq, context_len], 0 where not visible
+        token = 0
+        for piece in batch.slices:
+            for position in range(piece.start, piece.start + len(piece.token_ids)):
+                first = 0 if call.sliding_window is None else max(0, position - call.sliding_window + 1)
+                row = q.new_zeros((num_heads, piece.start + len(piece.token_ids)))
+                for head in range(num_heads):
+                    k, v = [], []
+                    for key in range(first, position + 1):
+                        block_id, offset = piece.block_table[key // store.block_size], key % store.block_size
+                        k.append(store.keys[call.layer][block_id, offset, head // group])
+                        v.append(store.values[call.layer][block_id, offset, head // group])
+                    scores = torch.stack(k).double() @ q[token, head].double() * call.scaling
+                    if call.softcap is not None:
+                        scores = call.softcap * torch.tanh(scores / call.softcap)
+                    if call.sinks is not None:
+                        scores = torch.cat([scores, call.sinks[head].double()[None]])
+                    weights = torch.softmax(scores, dim=0)[: len(k)]
+                    row[head, first : position + 1] = weights.to(q.dtype)
+                    out[token, head] = (weights @ torch.stack(v).double()).to(q.dtype)
+                rows.append(row)
+                token += 1
+        return AttentionOutput(out, self._decode(call, rows, batch), self._prefills(call, rows, batch))
+
+    @staticmethod
+    def _decode(call: AttentionCall, rows: list[Tensor], batch: StepBatch) -> DecodeWeights | None:
+        if not batch.decode_indices:
+            return None
+        chosen, starts = [], []
+        for index in batch.decode_indices:
+            row = rows[batch.query_start_loc[index]]
+            starts.append(0 if call.sliding_window is None else max(0, row.shape[1] - call.sliding_window))
+            chosen.append(row[:, starts[-1] :])
+        longest = max(row.shape[1] for row in chosen)
+        padded = [torch.nn.functional.pad(row, (0, longest - row.shape[1])) for row in chosen]
+        return DecodeWeights(starts, torch.stack(padded))
+
+    @staticmethod
+    def _prefills(call: AttentionCall, rows: list[Tensor], batch: StepBatch) -> list[PrefillWeights]:
+        weights = []
+        for span in batch.prefills:
+            first = 0 if call.sliding_window is None else max(0, span.start - call.sliding_window + 1)
+            block = torch.stack(rows[span.begin : span.end], dim=1)  # [Hq, T, context_len]
+            weights.append(PrefillWeights(span, first, block[:, :, first:]))
+        return weights

@@ -1,0 +1,234 @@
+"""Packing a step: the tokens of all its sequences in one row, and where their keys and values live.
+
+    slices        A (prefill, 4 tokens)   B (decode)   C (decode)
+    input_ids     a0 a1 a2 a3             b7           c2           [1, T]
+    position_ids   0  1  2  3              7            2           [1, T]
+    slot_mapping  the slot of each of these tokens                  [T]
+
+Sequences with one new token are attended to together (`DecodeKeys`, padded); each longer slice on its own
+(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are made per window, at the
+first layer that asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+IntArray = npt.NDArray[np.int64]
+
+
+class SequenceSlice(NamedTuple):
+    """One sequence's share of a step."""
+
+    seq_id: int
+    token_ids: list[int]  # the tokens to compute now, at least one
+    start: int  # position of the first of them; all positions before are in the cache
+    block_table: list[int]  # covers at least start + len(token_ids) positions
+    samples: bool  # whether the logits of the last token are wanted
+
+
+class DecodeKeys(NamedTuple):
+    """The keys of all sequences with one new token, n of them, padded to L."""
+
+    slots: Tensor  # [n, L]; padding repeats a slot of the same sequence
+    mask: Tensor | None  # [n, 1, L] True = padding; None where nothing is padded
+    key_starts: list[int]  # position of each sequence's first key
+    first_slot: int | None  # where one sequence's slots follow each other: no gather needed
+
+
+class PrefillKeys(NamedTuple):
+    """The keys that the T queries of one sequence can see, C of them."""
+
+    slots: Tensor  # [C]
+    mask: Tensor  # [T, C] True = not visible
+    key_start: int
+    first_slot: int | None
+
+
+class PrefillSpan(NamedTuple):
+    """A slice with more than one token: packed tokens [begin, end), positions [start, context_len)."""
+
+    index: int  # of the slice
+    row: int  # of the slot table
+    begin: int
+    end: int
+    start: int
+    context_len: int
+
+
+class SlotTable:
+    """Block tables resolved to slots, one row a sequence, kept between steps.
+
+    A row is resolved again only when its block table changed, so a decode step costs one comparison a sequence.
+    """
+
+    def __init__(self, block_size: int, max_model_len: int, num_rows: int = 16) -> None:
+        self._block_size = block_size
+        self._width = -(-max_model_len // block_size) * block_size
+        self._offsets = np.arange(block_size, dtype=np.int64)
+        self.slots: IntArray = np.zeros((num_rows, self._width), dtype=np.int64)
+        self.runs = [0] * num_rows  # leading slots of a row that follow each other
+        self._tables: list[list[int]] = [[] for _ in range(num_rows)]
+        self._rows: dict[int, int] = {}  # seq_id -> row
+        self._free = list(range(num_rows - 1, -1, -1))
+
+    def rows(self, slices: Sequence[SequenceSlice]) -> list[int]:
+        """The row of each slice, up to date with its block table."""
+        known, tables = self._rows, self._tables
+        rows = []
+        for piece in slices:
+            row = known.get(piece.seq_id)
+            if row is None:
+                row = self._claim(piece.seq_id, slices)
+            if tables[row] != piece.block_table:
+                self._resolve(row, piece.block_table)
+            rows.append(row)
+        return rows
+
+    def _claim(self, seq_id: int, slices: Sequence[SequenceSlice]) -> int:
+        """A row for a new sequence: a free one, or those of sequences that are not in this step, or more rows."""
+        if not self._free:
+            present = {piece.seq_id for piece in slices}
+            for gone in [known for known in self._rows if known not in present]:
+                self._free.append(self._rows.pop(gone))
+        if not self._free:
+            count = len(self._tables)
+            self.slots = np.concatenate([self.slots, np.zeros_like(self.slots)])
+            self.runs += [0] * count
+            self._tables += [[] for _ in range(count)]
+            self._free = list(range(2 * count - 1, count - 1, -1))
+        row = self._rows[seq_id] = self._free.pop()
+        return row
+
+    def _resolve(self, row: int, block_table: list[int]) -> None:
+        table = np.asarray(block_table, dtype=np.int64)
+        slots = (table[:, None] * self._block_size + self._offsets).ravel()[: self._width]
+        self.slots[row, : slots.size] = slots
+        # Padding must be readable and harmless: the sequence's own first slot.
+        self.slots[row, slots.size :] = slots[0]
+        breaks = np.flatnonzero(np.diff(slots) != 1)
+        self.runs[row] = int(breaks[0]) + 1 if breaks.size else slots.size
+        self._tables[row] = list(block_table)
+
+
+class StepBatch:
+    """A packed step: the model's inputs, and the keys of each group of sequences."""
+
+    def __init__(self, slices: Sequence[SequenceSlice], table: SlotTable, device: torch.device) -> None:
+        self.slices = slices
+        self._table = table
+        self._device = device
+        rows = table.rows(slices)
+        lengths = [len(piece.token_ids) for piece in slices]
+        begins = np.zeros(len(slices) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=begins[1:])
+        num_tokens = int(begins[-1])
+        self.num_tokens = num_tokens
+        self.query_start_loc: list[int] = begins.tolist()  # [S + 1]
+
+        if num_tokens == len(slices):
+            token_ids = np.array([piece.token_ids[0] for piece in slices], dtype=np.int64)
+            positions = np.array([piece.start for piece in slices], dtype=np.int64)
+            slot_mapping = table.slots[rows, positions]
+            self.decode_indices: list[int] = list(range(num_tokens))
+        else:
+            token_ids = np.concatenate([np.asarray(piece.token_ids, dtype=np.int64) for piece in slices])
+            first = np.array([piece.start for piece in slices], dtype=np.int64)
+            positions = np.arange(num_tokens, dtype=np.int64) + np.repeat(first - begins[:-1], lengths)
+            slot_mapping = table.slots[np.repeat(rows, lengths), positions]
+            self.decode_indices = [index for index, length in enumerate(lengths) if length == 1]
+        packed = torch.from_numpy(np.stack([token_ids, positions, slot_mapping])).to(device)  # [3, T]
+        self.input_ids = packed[0:1]  # [1, T]
+        self.position_ids = packed[1:2]  # [1, T]
+        self.slot_mapping = packed[2]  # [T]
+
+        self.prefills = [
+            PrefillSpan(
+                index, rows[index], self.query_start_loc[index], self.query_start_loc[index + 1], piece.start,
+                piece.start + lengths[index],
+            )
+            for index, piece in enumerate(slices)
+            if lengths[index] > 1
+        ]  # fmt: skip
+        self._decode_rows = [rows[index] for index in self.decode_indices]
+        self._decode_lens = [slices[index].start + 1 for index in self.decode_indices]
+        # Which packed tokens decode: None = every one, in order.
+        self.decode_tokens: Tensor | None = None
+        if self.prefills and self.decode_indices:
+            self.decode_tokens = torch.from_numpy(begins[self.decode_indices]).to(device)
+
+        wanted = [index for index, piece in enumerate(slices) if piece.samples]
+        # Packed tokens whose logits are wanted; None = every one, in order.
+        self.logit_indices: Tensor | None = None
+        if len(wanted) != num_tokens:
+            self.logit_indices = torch.from_numpy(begins[1:][wanted] - 1).to(device)
+
+        self._decode_keys: dict[int | None, DecodeKeys] = {}
+        self._prefill_keys: dict[tuple[int, int | None], PrefillKeys] = {}
+        self._head_rows: dict[tuple[int | None, int], Tensor] = {}
+
+    @property
+    def num_decodes(self) -> int:
+        return len(self.decode_indices)
+
+    def decode_keys(self, window: int | None) -> DecodeKeys:
+        """Slots and padding of the decoding sequences for layers with this sliding window (tokens; None = full)."""
+        keys = self._decode_keys.get(window)
+        if keys is None:
+            keys = self._decode_keys[window] = self._make_decode_keys(window)
+        return keys
+
+    def _make_decode_keys(self, window: int | None) -> DecodeKeys:
+        lens = self._decode_lens
+        starts = [0] * len(lens) if window is None else [max(0, length - window) for length in lens]
+        counts = [length - start for length, start in zip(lens, starts, strict=True)]
+        longest = max(counts)
+        first_slot = None
+        if len(lens) == 1 and self._table.runs[self._decode_rows[0]] >= lens[0]:
+            first_slot = int(self._table.slots[self._decode_rows[0], starts[0]])
+        if any(starts):
+            positions = np.asarray(starts)[:, None] + np.arange(longest)
+            np.minimum(positions, self._table.slots.shape[1] - 1, out=positions)
+            slots = self._table.slots[np.asarray(self._decode_rows)[:, None], positions]
+        else:
+            slots = self._table.slots[self._decode_rows, :longest]
+        mask = None
+        if min(counts) < longest:
+            padding = np.arange(longest) >= np.asarray(counts)[:, None]
+            mask = torch.from_numpy(padding).to(self._device)[:, None, :]
+        return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot)
+
+    def decode_head_rows(self, window: int | None, num_kv_heads: int) -> Tensor:
+        """Rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
+        rows = self._head_rows.get((window, num_kv_heads))
+        if rows is None:
+            slots = self.decode_keys(window).slots
+            heads = torch.arange(num_kv_heads, device=self._device)
+            rows = (slots[:, None, :] * num_kv_heads + heads[:, None]).flatten()
+            self._head_rows[window, num_kv_heads] = rows
+        return rows
+
+    def prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:
+        """Slots and visibility of one prefilling sequence for layers with this sliding window."""
+        keys = self._prefill_keys.get((span.index, window))
+        if keys is None:
+            keys = self._prefill_keys[span.index, window] = self._make_prefill_keys(span, window)
+        return keys
+
+    def _make_prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:
+        key_start = 0 if window is None else max(0, span.start - window + 1)
+        slots = self._table.slots[span.row, key_start : span.context_len]
+        contiguous = self._table.runs[span.row] >= span.context_len
+        queries = torch.arange(span.start, span.context_len, device=self._device)[:, None]  # [T, 1]
+        keys = torch.arange(key_start, span.context_len, device=self._device)[None, :]  # [1, C]
+        mask = keys > queries
+        if window is not None:
+            mask |= keys <= queries - window
+        first_slot = int(slots[0]) if contiguous else None
+        return PrefillKeys(torch.from_numpy(slots).to(self._device), mask, key_start, first_slot)

@@ -1,0 +1,200 @@
+"""Keeping the arrays of a step within a byte budget.
+
+What is kept, in this order while the budget lasts:
+1. q, k and v of every packed token and the last attention row of every sequence, observed layers first;
+2. all rows of the observed heads of the observed layers.
+
+A decode step has one row a sequence, so 1. is everything there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
+from engine.model.batch import StepBatch
+from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
+
+DEFAULT_BUDGET = 8 * 1024 * 1024  # bytes a step
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureRequest:
+    """What to keep of a step. `layers` and `heads` are the observed ones, None = all; ids out of range are ignored."""
+
+    layers: list[int] | None = None
+    heads: list[int] | None = None  # query heads
+    budget_bytes: int = DEFAULT_BUDGET
+    dtype: Literal["float16", "float32"] = "float16"
+
+
+@dataclass(slots=True)
+class _Layer:
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    decode: DecodeWeights | None
+    prefills: list[PrefillWeights]
+
+
+class CaptureRecorder:
+    """Keeps references during the forward pass and copies once at its end."""
+
+    def __init__(self, request: CaptureRequest, batch: StepBatch, facts: ModelFacts) -> None:
+        self._request = request
+        self._batch = batch
+        self._num_heads = facts.num_heads
+        layers = range(facts.num_layers)
+        self._observed = [i for i in layers if request.layers is None or i in request.layers]
+        self._order = self._observed + [i for i in layers if i not in self._observed]
+        heads = range(facts.num_heads)
+        self._heads = [head for head in heads if request.heads is None or head in request.heads]
+        self._kept: dict[int, _Layer] = {}
+        self._dtype = torch.float16 if request.dtype == "float16" else torch.float32
+
+    def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
+        self._kept[layer] = _Layer(q, k, v, attended.decode, attended.prefills)
+
+    def finish(self) -> tuple[list[LayerCapture], str]:
+        """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
+        base, full = self._plan()
+        numbers = sorted(base)
+        if not numbers:
+            return [], self._omitted(base, full)
+        kept = [self._kept[layer] for layer in numbers]
+        q = self._copy([layer.q for layer in kept])
+        k = self._copy([layer.k for layer in kept])
+        v = self._copy([layer.v for layer in kept])
+        decode: list[Array | None] = self._copy_decode(kept)
+        position = {piece.seq_id: index for index, piece in enumerate(self._batch.slices)}
+        captures = []
+        for i, number in enumerate(numbers):
+            rows = self._decode_rows(kept[i].decode, decode[i])
+            for piece in kept[i].prefills:
+                rows.extend(self._prefill_rows(piece, number in full))
+            if kept[i].prefills:
+                rows.sort(key=lambda row: position[row.seq_id])
+            captures.append(LayerCapture(layer=number, q=q[i], k=k[i], v=v[i], rows=rows))
+        return captures, self._omitted(base, full)
+
+    # -- what fits -------------------------------------------------------------------------------------------------
+
+    def _plan(self) -> tuple[set[int], set[int]]:
+        """Layers whose q, k, v and last rows are kept, and layers whose observed heads keep all rows."""
+        left = self._request.budget_bytes
+        base: set[int] = set()
+        full: set[int] = set()
+        for layer in self._order:
+            size = self._base_bytes(self._kept[layer])
+            if size <= left:
+                base.add(layer)
+                left -= size
+        for layer in self._observed:
+            size = self._full_bytes(self._kept[layer])
+            if layer in base and size <= left:
+                full.add(layer)
+                left -= size
+        return base, full
+
+    def _base_bytes(self, kept: _Layer) -> int:
+        elements = kept.q.numel() + kept.k.numel() + kept.v.numel()
+        if kept.decode is not None:
+            lens = (self._context_len(index) for index in self._batch.decode_indices)
+            elements += self._num_heads * sum(
+                length - start for length, start in zip(lens, kept.decode.key_starts, strict=True)
+            )
+        elements += self._num_heads * sum(piece.weights.shape[2] for piece in kept.prefills)
+        return elements * self._dtype.itemsize
+
+    def _full_bytes(self, kept: _Layer) -> int:
+        """Bytes of the rows before the last ones."""
+        elements = sum((piece.weights.shape[1] - 1) * piece.weights.shape[2] for piece in kept.prefills)
+        return elements * len(self._heads) * self._dtype.itemsize
+
+    def _context_len(self, index: int) -> int:
+        piece = self._batch.slices[index]
+        return piece.start + len(piece.token_ids)
+
+    def _omitted(self, base: set[int], full: set[int]) -> str:
+        parts = []
+        dropped = [layer for layer in self._order if layer not in base]
+        if dropped:
+            parts.append(f"everything of layers {_ranges(dropped)}")
+        shortened = [layer for layer in self._observed if layer in base and layer not in full]
+        if shortened and any(self._kept[layer].prefills for layer in shortened):
+            parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
+        if not parts:
+            return ""
+        return f"Left out by the budget of {self._request.budget_bytes} bytes a step: {'; '.join(parts)}."
+
+    # -- copying ---------------------------------------------------------------------------------------------------
+
+    def _copy(self, tensors: list[Tensor]) -> list[Array]:
+        """Rounded copies in main memory; one transfer where all have one shape."""
+        if all(tensor.shape == tensors[0].shape for tensor in tensors):
+            stacked = self._to_numpy(torch.stack(tensors))
+            return [stacked[index] for index in range(len(tensors))]
+        return [self._to_numpy(tensor) for tensor in tensors]
+
+    def _to_numpy(self, tensor: Tensor) -> Array:
+        array: Array = tensor.to(dtype=self._dtype, device="cpu", copy=True).contiguous().numpy()
+        return array
+
+    def _copy_decode(self, kept: list[_Layer]) -> list[Array | None]:
+        weights = [layer.decode.weights for layer in kept if layer.decode is not None]
+        return [*self._copy(weights)] if weights else [None] * len(kept)
+
+    def _decode_rows(self, decode: DecodeWeights | None, weights: Array | None) -> list[AttentionRows]:
+        if decode is None or weights is None:
+            return []
+        heads = list(range(self._num_heads))
+        rows = []
+        for i, index in enumerate(self._batch.decode_indices):
+            piece, key_start = self._batch.slices[index], decode.key_starts[i]
+            rows.append(
+                AttentionRows(
+                    seq_id=piece.seq_id,
+                    query_start=piece.start,
+                    key_start=key_start,
+                    heads=heads,
+                    weights=weights[i, :, None, : piece.start + 1 - key_start],
+                )
+            )
+        return rows
+
+    def _prefill_rows(self, piece: PrefillWeights, full: bool) -> Iterable[AttentionRows]:
+        """All rows of the observed heads if `full`, and the last row of the others."""
+        span = piece.span
+        seq_id = self._batch.slices[span.index].seq_id
+        observed = self._heads if full else []
+        others = [head for head in range(self._num_heads) if head not in observed]
+        if observed:
+            weights = piece.weights if not others else piece.weights[observed]
+            yield AttentionRows(
+                seq_id=seq_id, query_start=span.start, key_start=piece.key_start, heads=observed,
+                weights=self._to_numpy(weights),
+            )  # fmt: skip
+        if others:
+            last = piece.weights[:, -1:] if not observed else piece.weights[others, -1:]
+            yield AttentionRows(
+                seq_id=seq_id, query_start=span.context_len - 1, key_start=piece.key_start, heads=others,
+                weights=self._to_numpy(last),
+            )  # fmt: skip
+
+
+def _ranges(numbers: list[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2, 5"."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

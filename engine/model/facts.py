@@ -1,0 +1,143 @@
+"""What the trace and the accounting need to know of a model, read from its configuration and from one probe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from engine.cache.kv_store import LayerShape
+from engine.model.attention import CONTEXT_KEYWORD, ProbeContext
+from engine.model.errors import ModelError
+from engine.trace.records import ModelFacts
+
+SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
+UNBOUNDED_POSITIONS = 32768  # for a configuration that states no limit
+
+
+def refuse_unsupported(model_class: Any, config: Any) -> None:
+    """Raise ModelError for a family that cannot work, before its weights are loaded.
+
+    `model_class` is the transformers class, `config` its configuration.
+    """
+    name = model_class.__name__
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{name} is an encoder-decoder; only decoder-only language models can be loaded")
+    if not getattr(model_class, "_supports_attention_backend", False):
+        raise ModelError(
+            f"{name} does not use transformers' attention interface, so its KV cache cannot be paged; "
+            "choose a family that does, such as Llama, Qwen, Mistral, Gemma, Phi-3 or GPT-2"
+        )
+    unsupported = set(getattr(config.get_text_config(), "layer_types", None) or []) - SUPPORTED_LAYER_TYPES
+    if unsupported:
+        raise ModelError(
+            f"{name} has layers of type {', '.join(sorted(unsupported))}; "
+            "only full and sliding-window attention have a paged KV cache here"
+        )
+
+
+def probe(module: Any, device: torch.device) -> ProbeContext:
+    """Run two tokens through the model and note what every layer's attention is called with.
+
+    Raises:
+        ModelError: the model does not run packed tokens, or a layer does not call the attention function.
+    """
+    name = type(module).__name__
+    config = module.config.get_text_config()
+    context = ProbeContext()
+    tokens = torch.tensor([[0, 1]], device=device)
+    try:
+        with torch.inference_mode():
+            module(input_ids=tokens, position_ids=tokens, use_cache=False, **{CONTEXT_KEYWORD: context})
+    except Exception as error:
+        raise ModelError(f"{name} does not run over a paged KV cache: {type(error).__name__}: {error}") from error
+    called = sorted(call.layer for call, *_ in context.calls)
+    if called != list(range(config.num_hidden_layers)):
+        raise ModelError(
+            f"{name} cannot be paged: of its {config.num_hidden_layers} layers {len(set(called))} use the attention "
+            "interface, and every one must"
+        )
+    context.calls.sort(key=lambda entry: entry[0].layer)
+    _check_windows(name, config, [call.sliding_window for call, *_ in context.calls])
+    return context
+
+
+def _check_windows(name: str, config: Any, windows: list[int | None]) -> None:
+    """A family that masks by a window without telling the attention function would silently see too much."""
+    layer_types = getattr(config, "layer_types", None)
+    if layer_types:
+        told = all(windows[i] is not None for i, kind in enumerate(layer_types) if kind == "sliding_attention")
+    else:
+        told = getattr(config, "sliding_window", None) is None or any(window is not None for window in windows)
+    if not told:
+        raise ModelError(f"{name} has a sliding window that it does not tell its attention function")
+
+
+def layer_shapes(context: ProbeContext) -> list[LayerShape]:
+    """What each layer caches of a token, in layer order."""
+    return [LayerShape(k[1], k[2], v[2]) for _, _, k, v in context.calls]
+
+
+def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
+    """Facts of a probed model; where layers differ in shape, the first layer's."""
+    config = module.config.get_text_config()
+    _, q, k, v = context.calls[0]
+    num_params, num_active = count_parameters(module, config)
+    return ModelFacts(
+        name=name,
+        architecture=type(module).__name__,
+        num_params=num_params,
+        num_layers=len(context.calls),
+        hidden_size=config.hidden_size,
+        intermediate_size=_first(config, "intermediate_size", "ffn_dim", "n_inner", default=4 * config.hidden_size),
+        num_heads=q[1],
+        num_kv_heads=k[1],
+        head_dim=k[2],
+        v_head_dim=v[2],
+        vocab_size=config.vocab_size,
+        max_position=max_position(config),
+        dtype=str(next(module.parameters()).dtype).removeprefix("torch."),
+        sliding_windows=[call.sliding_window for call, *_ in context.calls],
+        tie_word_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
+        num_active_params=num_active,
+    )
+
+
+def max_position(config: Any) -> int:
+    """Positions a sequence may have.
+
+    RoPE variants that change their frequencies once a sequence is long ("dynamic", "longrope") would turn keys that
+    are already cached, and would let a long sequence change the others of its batch: they end at the original length.
+    """
+    limit = int(_first(config, "max_position_embeddings", "n_positions", default=UNBOUNDED_POSITIONS))
+    rope = getattr(config, "rope_parameters", None) or {}
+    for parameters in (rope, *(value for value in rope.values() if isinstance(value, dict))):
+        if parameters.get("rope_type") in ("dynamic", "longrope"):
+            original = parameters.get("original_max_position_embeddings")
+            original = original or getattr(config, "original_max_position_embeddings", None)
+            limit = min(limit, int(original or limit))
+    return limit
+
+
+def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
+    """Parameters, tied ones once; and for a mixture of experts those that one token uses, else None."""
+    total = experts = 0
+    for path, parameter in module.named_parameters():
+        total += parameter.numel()
+        if ".experts." in path:
+            experts += parameter.numel()
+    chosen = _first(config, "num_experts_per_tok", "moe_top_k", "top_k_experts", default=0)
+    available = _first(config, "n_routed_experts", "num_local_experts", "num_experts", default=0)
+    if not experts or not chosen or not available:
+        return total, None
+    return total, total - experts + experts * chosen // available
+
+
+def _first(config: Any, *names: str, default: int) -> int:
+    """The first of these settings that is stated."""
+    for name in names:
+        value = getattr(config, name, None)
+        if value is not None:
+            return int(value)
+    return default

@@ -1,0 +1,175 @@
+"""Opening a model: from a folder, from the Hugging Face hub, or from memory, and refusing what cannot work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from engine.cache.kv_store import LayerShape
+from engine.model import attention
+from engine.model.cpu_layout import store_linear_weights_transposed
+from engine.model.errors import ModelError
+from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
+from engine.model.tokenizer import Tokenizer
+from engine.trace.records import ModelFacts, TokenizerFacts
+
+BUNDLED = "bundled"
+BUNDLED_FOLDER = Path(__file__).parent / "bundled"
+
+DTYPES = {
+    "float32": torch.float32,
+    "float": torch.float32,
+    "float16": torch.float16,
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass
+class LoadedModel:
+    """A model ready for `ModelRunner`: its attention is the paged one, its weights are frozen."""
+
+    module: Any  # a transformers PreTrainedModel
+    tokenizer: Tokenizer | None
+    facts: ModelFacts
+    tokenizer_facts: TokenizerFacts
+    layer_shapes: list[LayerShape]  # what each layer caches of a token
+    device: torch.device
+    dtype: torch.dtype
+
+
+def load_model(
+    name_or_path: str | None = None, dtype: str = "auto", device: str = "auto", revision: str | None = None
+) -> LoadedModel:
+    """Open a causal language model.
+
+    `name_or_path`: "bundled" (also None) for the model that comes with the program, a folder, or a hub name.
+    `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. `device`: "auto" is a GPU if there is one.
+    Only safetensors weights are read and no code of the model's repository is run.
+
+    Raises:
+        ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
+    """
+    target = resolve_device(device)
+    wanted: str | torch.dtype = resolve_dtype(dtype, target)
+    name = name_or_path or BUNDLED
+    source, is_local = _source(name)
+    options: dict[str, Any] = {"revision": revision, "local_files_only": is_local, "trust_remote_code": False}
+    config = _read(name, "configuration", AutoConfig.from_pretrained, source, **options)
+    model_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if model_class is None:
+        raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
+    # A mapping entry may be a tuple of alternatives; the first is the default.
+    refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
+    tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, source, **options)
+    module = _read(
+        name, "weights", AutoModelForCausalLM.from_pretrained, source,
+        config=config, dtype=wanted, use_safetensors=True, **options,
+    )  # fmt: skip
+    return from_module(module.to(target), tokenizer, name)
+
+
+def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> LoadedModel:
+    """Make a transformers model in memory ready; it is changed in place (attention function, frozen, weight layout).
+
+    `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None.
+
+    Raises:
+        ModelError: an unsupported family.
+    """
+    refuse_unsupported(type(module), module.config)
+    attention.register()
+    module.eval().requires_grad_(False)
+    module.set_attn_implementation(attention.ATTENTION_NAME)
+    parameter = next(module.parameters())
+    context = probe(module, parameter.device)
+    facts = model_facts(module, name, context)
+    store_linear_weights_transposed(module)
+    if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
+        tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
+    return LoadedModel(
+        module=module,
+        tokenizer=tokenizer,
+        facts=facts,
+        tokenizer_facts=_tokenizer_facts(module, tokenizer, name),
+        layer_shapes=layer_shapes(context),
+        device=parameter.device,
+        dtype=parameter.dtype,
+    )
+
+
+def resolve_device(device: str) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        ModelError: unknown, or not on this machine.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+    except RuntimeError:
+        raise ModelError(f"device {device!r} is unknown; use auto, cpu or cuda") from None
+    if resolved.type not in ("cpu", "cuda"):
+        raise ModelError(f"device {device!r} is not supported; use auto, cpu or cuda")
+    if resolved.type == "cuda" and not torch.cuda.is_available():
+        raise ModelError(f"device {device!r} was asked for, but torch {torch.__version__} sees no GPU; use cpu")
+    if resolved.type == "cuda" and (resolved.index or 0) >= torch.cuda.device_count():
+        raise ModelError(f"device {device!r} does not exist: this machine has {torch.cuda.device_count()} GPU(s)")
+    return resolved
+
+
+def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
+    """The dtype of that name; "auto" stays "auto" on a GPU: the checkpoint's own.
+
+    Raises:
+        ModelError: unknown.
+    """
+    if dtype == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype {dtype!r} is unknown; use auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
+
+def _source(name: str) -> tuple[str, bool]:
+    """Where to read from, and whether that is a folder."""
+    if name == BUNDLED:
+        if not (BUNDLED_FOLDER / "config.json").is_file():
+            raise ModelError("the bundled model is missing from this installation; name another model")
+        return str(BUNDLED_FOLDER), True
+    if Path(name).is_dir():
+        if not (Path(name) / "config.json").is_file():
+            raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
+        return name, True
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelError(f"there is no folder {name}")
+    return name, False
+
+
+def _read(name: str, what: str, read: Any, source: str, **options: Any) -> Any:
+    """Call one of transformers' from_pretrained; its many errors become one sentence."""
+    try:
+        return read(source, **options)
+    except Exception as error:
+        reason = " ".join(str(error).split(". ")[0].split())[:300]
+        if what == "configuration" and isinstance(error, OSError) and not options["local_files_only"]:
+            raise ModelError(
+                f"model {name!r} was not found: it is not a folder here, and the Hugging Face hub cannot be reached "
+                "or has no such model"
+            ) from error
+        if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
+            raise ModelError(f"model {name!r} has no safetensors weights, the only format that is read") from error
+        raise ModelError(f"the {what} of model {name!r} cannot be read: {reason}") from error
+
+
+def _tokenizer_facts(module: Any, tokenizer: Tokenizer | None, name: str) -> TokenizerFacts:
+    if tokenizer is not None:
+        return TokenizerFacts(name=name, vocab_size=tokenizer.vocab_size, eos_token_ids=tokenizer.eos_token_ids)
+    eos = module.generation_config.eos_token_id
+    ids = [] if eos is None else [eos] if isinstance(eos, int) else list(eos)
+    return TokenizerFacts(name="none", vocab_size=module.config.get_text_config().vocab_size, eos_token_ids=ids)

@@ -1,0 +1,110 @@
+"""One forward pass: pack the step, run the model over the paged store, give back the logits that are wanted."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.cache.kv_store import KVStore
+from engine.model.attention import CONTEXT_KEYWORD, StepContext
+from engine.model.attention_backend import AttentionBackend
+from engine.model.attention_gather import GatherAttention
+from engine.model.batch import SequenceSlice, SlotTable, StepBatch
+from engine.model.capture import CaptureRecorder, CaptureRequest
+from engine.model.errors import ModelError
+from engine.model.loader import DTYPES, LoadedModel
+from engine.trace.records import LayerCapture
+
+
+class ForwardResult(NamedTuple):
+    """What a step computed."""
+
+    logits: Tensor  # [S, V] float32 on the model's device, one row for each slice that samples, in order
+    layers: list[LayerCapture]  # empty without a capture request
+    omitted: str  # what the capture's byte budget left out, "" = nothing
+    prepare_seconds: float  # packing; the rest of `execute` is the forward pass
+
+
+class ModelRunner:
+    """A model with its KV store. Not thread-safe: one thread owns it."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        num_blocks: int,
+        block_size: int,
+        max_model_len: int,
+        kv_cache_dtype: str = "auto",
+        backend: AttentionBackend | None = None,
+    ) -> None:
+        """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens.
+
+        Raises:
+            ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
+        """
+        if max_model_len > model.facts.max_position:
+            raise ModelError(
+                f"max_model_len {max_model_len} is over the {model.facts.max_position} positions of {model.facts.name}"
+            )
+        if kv_cache_dtype != "auto" and kv_cache_dtype not in DTYPES:
+            raise ModelError(f"kv_cache_dtype {kv_cache_dtype!r} is unknown; use auto, {', '.join(DTYPES)}")
+        dtype = model.dtype if kv_cache_dtype == "auto" else DTYPES[kv_cache_dtype]
+        self.model = model
+        self.max_model_len = max_model_len
+        try:
+            self.kv_store = KVStore(model.layer_shapes, num_blocks, block_size, dtype, model.device)
+        except (RuntimeError, MemoryError) as error:
+            raise ModelError(
+                f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
+            ) from error
+        self.backend: AttentionBackend = backend or GatherAttention()
+        self._slot_table = SlotTable(block_size, max_model_len)
+        self._keeps_logits = "logits_to_keep" in inspect.signature(model.module.forward).parameters
+
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, (src, dst) each, in every layer: copy-on-write."""
+        with torch.inference_mode():
+            self.kv_store.copy_blocks(pairs)
+
+    def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
+        """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.
+
+        A sequence may occur once. Capturing changes no result.
+        """
+        if not slices:
+            empty = torch.empty((0, self.model.facts.vocab_size), device=self.model.device)
+            return ForwardResult(empty, [], "", 0.0)
+        begin = time.perf_counter()
+        with torch.inference_mode():
+            batch = StepBatch(slices, self._slot_table, self.model.device)
+            recorder = CaptureRecorder(capture, batch, self.model.facts) if capture else None
+            context = StepContext(batch, self.kv_store, self.backend, recorder)
+            prepared = time.perf_counter()
+            logits = self._forward(batch, context)
+            if context.layers_called != self.kv_store.num_layers:
+                raise ModelError(
+                    f"{self.model.facts.name} called the attention function in {context.layers_called} of "
+                    f"{self.kv_store.num_layers} layers"
+                )
+            layers, omitted = recorder.finish() if recorder else ([], "")
+        return ForwardResult(logits, layers, omitted, prepared - begin)
+
+    def _forward(self, batch: StepBatch, context: StepContext) -> Tensor:
+        keep = batch.logit_indices
+        options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
+        output = self.model.module(
+            input_ids=batch.input_ids,
+            position_ids=batch.position_ids,
+            use_cache=False,
+            **options,
+            **{CONTEXT_KEYWORD: context},
+        )
+        logits: Tensor = output.logits[0]
+        if keep is not None and not self._keeps_logits:
+            logits = logits[keep]
+        return logits.float()

@@ -1,0 +1,121 @@
+"""Choosing the next token.
+
+Order, per row: repetition penalty, temperature, top-k, top-p, min-p, then one draw. Log probabilities are reported
+under the raw distribution, before all of these.
+
+Every request has its own generator and a token takes exactly one uniform draw from it (inverse CDF over the token ids
+in order), so what a request draws does not depend on who shares its batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.config import SamplingParams
+
+
+class SamplingRow(NamedTuple):
+    """What one row of logits is sampled with."""
+
+    params: SamplingParams
+    generator: torch.Generator | None  # on the CPU; None is enough for greedy
+    token_ids: Sequence[int]  # prompt and output so far, read by the repetition penalty only
+    num_prompt_tokens: int
+
+
+class Sampled(NamedTuple):
+    """The token chosen for one row."""
+
+    token_id: int
+    logprob: float  # natural log, raw distribution
+    top: list[tuple[int, float]]  # (token id, log probability), most probable first
+
+
+def make_generator(seed: int) -> torch.Generator:
+    """A request's generator."""
+    return torch.Generator().manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+class Sampler:
+    """Stateless: all state of a request is its generator."""
+
+    def sample(self, logits: Tensor, rows: Sequence[SamplingRow], num_logprobs: int = 0) -> list[Sampled]:
+        """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V)."""
+        if not rows:
+            return []
+        with torch.inference_mode():
+            if all(row.params.temperature == 0 and row.params.repetition_penalty == 1 for row in rows):
+                chosen = logits.argmax(dim=-1)
+            else:
+                chosen = torch.tensor([self._choose(logits[i], row) for i, row in enumerate(rows)])
+                chosen = chosen.to(logits.device)
+            # log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
+            total = torch.logsumexp(logits, dim=-1, keepdim=True)  # [S, 1]
+            logprobs = (logits.gather(1, chosen[:, None]) - total)[:, 0].tolist()
+            token_ids = chosen.tolist()
+            count = min(num_logprobs, logits.shape[1])
+            if count == 0:
+                return [Sampled(token, logprob, []) for token, logprob in zip(token_ids, logprobs, strict=True)]
+            top = torch.topk(logits, count, dim=-1)
+            ids, values = top.indices.tolist(), (top.values - total).tolist()
+        return [
+            Sampled(token, logprob, list(zip(row_ids, row_values, strict=True)))
+            for token, logprob, row_ids, row_values in zip(token_ids, logprobs, ids, values, strict=True)
+        ]
+
+    @staticmethod
+    def _choose(logits: Tensor, row: SamplingRow) -> int:
+        """logits [V] -> a token id."""
+        if row.params.repetition_penalty != 1:
+            logits = penalize_repetition(logits, row.token_ids, row.params.repetition_penalty)
+        if row.params.temperature == 0:
+            return int(logits.argmax())
+        if row.generator is None:
+            raise ValueError("a row with a temperature needs a generator")
+        return draw(distribution(logits, row.params), row.generator)
+
+
+def penalize_repetition(logits: Tensor, token_ids: Sequence[int], penalty: float) -> Tensor:
+    """Divide positive and multiply negative logits [V] of the tokens that occurred (CTRL, arXiv 1909.05858, 4.1)."""
+    seen = torch.tensor(sorted({token for token in token_ids if token < logits.shape[0]}), device=logits.device)
+    if seen.numel() == 0:
+        return logits
+    values = logits[seen]
+    return logits.index_copy(0, seen, torch.where(values > 0, values / penalty, values * penalty))
+
+
+def distribution(logits: Tensor, params: SamplingParams) -> Tensor:
+    """Probabilities [V] float64 on the CPU that the draw uses, from penalized logits [V]; temperature > 0.
+
+    top-k keeps the k largest logits (ties with the last one too); top-p the smallest set of most probable tokens whose
+    mass reaches top_p (arXiv 1904.09751); min-p those with at least min_p times the largest probability (arXiv
+    2407.01082). Each filter sees what the one before left, renormalised.
+    """
+    scores = logits.double().cpu() / params.temperature
+    if 0 < params.top_k < scores.shape[0]:
+        smallest = torch.topk(scores, params.top_k).values[-1]
+        scores = scores.masked_fill(scores < smallest, float("-inf"))
+    probs = torch.softmax(scores, dim=-1)
+    if params.top_p < 1:
+        ordered, order = torch.sort(probs, descending=True, stable=True)
+        before = torch.cumsum(ordered, dim=-1) - ordered  # mass of the more probable ones
+        dropped = order[before >= params.top_p]
+        probs = probs.index_fill(0, dropped, 0.0)
+    if params.min_p > 0:
+        probs = probs.masked_fill(probs < params.min_p * probs.max(), 0.0)
+    return probs / probs.sum()
+
+
+def draw(probs: Tensor, generator: torch.Generator) -> int:
+    """One token by inverse CDF: the first id whose cumulative probability exceeds a uniform number."""
+    cumulative = torch.cumsum(probs, dim=-1)
+    # Scaling by the total keeps rounding of the sum from ever reaching past the last possible token.
+    threshold = torch.rand((), dtype=torch.float64, generator=generator) * cumulative[-1]
+    token = int(torch.searchsorted(cumulative, threshold, right=True))
+    if token < probs.shape[0] and probs[token] > 0:
+        return token
+    return int(probs.nonzero()[-1])

@@ -1,0 +1,99 @@
+"""Text to token ids, and token ids to the exact bytes they stand for.
+
+A token need not be a character: in byte-level vocabularies one Chinese character can be split over two or three tokens.
+So a token's meaning here is bytes; `detokenizer` joins them to text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_CJK_THEN_ASCII = re.compile(r"(?<=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef])[,?!]")
+_FULL_WIDTH = {",": "，", "?": "？", "!": "！"}
+SENTENCEPIECE_SPACE = "▁"
+
+
+def normalize_prompt(text: str) -> str:
+    """ASCII `,?!` after a CJK character becomes full width, as in all text the bundled model was trained on."""
+    return _CJK_THEN_ASCII.sub(lambda match: _FULL_WIDTH[match.group()], text)
+
+
+def _byte_level_table() -> dict[str, int]:
+    """Character -> byte of GPT-2's byte-level BPE (Radford et al. 2019, `bytes_to_unicode` of its encoder).
+
+    Bytes that print as themselves keep their character; the other 68 take the characters from U+0100 on, in order.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {chr(byte): byte for byte in printable}
+    others = [byte for byte in range(256) if byte not in set(printable)]
+    table.update({chr(0x100 + index): byte for index, byte in enumerate(others)})
+    return table
+
+
+class Tokenizer:
+    """A transformers tokenizer behind the few methods the engine needs."""
+
+    def __init__(self, wrapped: Any, eos_token_id: int | list[int] | None = None) -> None:
+        """`eos_token_id`: what the model's generation configuration says, besides the tokenizer's own."""
+        self._wrapped = wrapped
+        ids = [eos_token_id] if isinstance(eos_token_id, int) else list(eos_token_id or [])
+        if wrapped.eos_token_id is not None and wrapped.eos_token_id not in ids:
+            ids.append(wrapped.eos_token_id)
+        self.eos_token_ids: list[int] = ids
+        self.vocab_size = len(wrapped)
+        added = wrapped.added_tokens_decoder
+        self._literal: dict[int, str] = {index: token.content for index, token in added.items()}
+        self._special = {index for index, token in added.items() if token.special} | set(wrapped.all_special_ids)
+        kinds, self._space = _decoder_of(wrapped)
+        self._byte_level = _byte_level_table() if "ByteLevel" in kinds else None
+        self._byte_fallback = "ByteFallback" in kinds
+        self._bytes: dict[int, bytes] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, with the special tokens that the tokenizer itself adds."""
+        return list(self._wrapped(text)["input_ids"])
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether the token is a control token: its bytes are its name and no part of the text."""
+        return token_id in self._special
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes the token stands for; of a special token its name; empty for an id without a token."""
+        known = self._bytes.get(token_id)
+        if known is None:
+            known = self._bytes[token_id] = self._token_bytes(token_id)
+        return known
+
+    def _token_bytes(self, token_id: int) -> bytes:
+        if token_id in self._literal:
+            return self._literal[token_id].encode()
+        # A model's vocabulary is often padded beyond its tokenizer's.
+        token = self._wrapped.convert_ids_to_tokens(token_id) if 0 <= token_id < self.vocab_size else None
+        if token is None:
+            return b""
+        if self._byte_level is not None:
+            if all(char in self._byte_level for char in token):
+                return bytes(self._byte_level[char] for char in token)
+            return str(token).encode()
+        if self._byte_fallback and (match := _BYTE_TOKEN.fullmatch(token)):
+            return bytes([int(match.group(1), 16)])
+        if self._space:
+            token = token.replace(SENTENCEPIECE_SPACE, " ")
+        return str(token).encode()
+
+
+def _decoder_of(wrapped: Any) -> tuple[set[str], bool]:
+    """The kinds of decoder a tokenizer is made of, and whether ▁ stands for a space in it."""
+    backend = getattr(wrapped, "backend_tokenizer", None)
+    if backend is None:
+        return {"ByteFallback"}, True  # a tokenizer without a fast form is a sentencepiece one
+    decoder = json.loads(backend.to_str())["decoder"] or {}
+    parts = decoder.get("decoders", [decoder])
+    kinds = {part.get("type") for part in parts}
+    space = "Metaspace" in kinds or any(
+        part.get("type") == "Replace" and part.get("pattern", {}).get("String") == SENTENCEPIECE_SPACE for part in parts
+    )
+    return kinds, space
