@@ -59,13 +59,11 @@ class Listener:
         host, self.port = bound.getsockname()[:2]
         self._app = app
         bound.listen(128)
-        self._server = make_server(
-            host, self.port, app, threaded=True, request_handler=_Quiet, fd=bound.fileno()
-        )
+        self._server = make_server(host, self.port, app, threaded=True, request_handler=_Quiet, fd=bound.fileno())
         bound.close()  # the server has its own descriptor of it
         self._server.daemon_threads = True  # type: ignore[attr-defined]
         self._server.block_on_close = False  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -81,6 +79,9 @@ class _Quiet(WSGIRequestHandler):
 
     def log(self, type: str, message: str, *args: object) -> None:
         pass
+
+    def connection_dropped(self, error: BaseException, environ: object = None) -> None:
+        self.close_connection = True  # also how a web socket ends: there is no further request to wait for on it
 
     def version_string(self) -> str:
         return "kvtheater"

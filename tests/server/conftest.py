@@ -1,0 +1,139 @@
+"""A real server on a free port of 127.0.0.1 over a fake model, and real Socket.IO clients."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import socketio
+
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from tests.server.fake import FakeModel
+
+
+class Client:
+    """A viewer that keeps everything it is sent. `hold` makes it slow: it keeps the acknowledgement back."""
+
+    def __init__(self, url: str, **connect: Any) -> None:
+        self.io = socketio.Client(serializer="msgpack", reconnection=False)
+        self.batches: list[dict[str, Any]] = []
+        self.statuses: list[dict[str, Any]] = []
+        self.resets: list[dict[str, Any]] = []
+        self.closed: list[dict[str, Any]] = []
+        self.log: list[str] = []  # names of what came, in order
+        self.hold = threading.Event()
+        self.hold.set()
+        self.io.on("records", self._on_records)
+        self.io.on("status", lambda m: self._keep("status", self.statuses, m))
+        self.io.on("reset", lambda m: self._keep("reset", self.resets, m))
+        self.io.on("closed", lambda m: self._keep("closed", self.closed, m))
+        self.io.connect(url, transports=connect.pop("transports", ["websocket"]), **connect)
+
+    def _keep(self, name: str, into: list[dict[str, Any]], message: dict[str, Any]) -> None:
+        self.log.append(name)
+        into.append(message)
+
+    def _on_records(self, message: dict[str, Any]) -> None:
+        self._keep("records", self.batches, message)
+        self.hold.wait(20)
+
+    def ask(self, event: str, message: Any = None, **fields: Any) -> Any:
+        """The acknowledgement, whatever it says."""
+        return self.io.call(event, fields if message is None else message, timeout=20)
+
+    def do(self, event: str, **fields: Any) -> dict[str, Any]:
+        """The acknowledgement, which must be ok."""
+        answer = self.ask(event, **fields)
+        assert answer["ok"], answer
+        return answer
+
+    def refused(self, event: str, message: Any = None, **fields: Any) -> dict[str, Any]:
+        """The error, which must be there and be one sentence."""
+        answer = self.ask(event, message, **fields)
+        assert answer["ok"] is False, answer
+        error = answer["error"]
+        assert set(error) == {"code", "message"}
+        assert error["message"] and "\n" not in error["message"] and "Traceback" not in error["message"]
+        return error
+
+    def records(self, epoch: int = 0) -> list[bytes]:
+        """The records of an epoch; asserts that they came in order without a gap."""
+        got: list[bytes] = []
+        for batch in [b for b in self.batches if b["epoch"] == epoch]:
+            assert not got or batch["first"] == start + len(got)
+            if not got:
+                start = batch["first"]
+            assert len(batch["captures"]) == len(batch["records"])
+            got += batch["records"]
+        return got
+
+
+def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {seconds} s"
+        time.sleep(0.005)
+
+
+class Server:
+    """The application, listening."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.model = FakeModel()
+        settings.setdefault("config", EngineConfig(block_size=4, num_blocks=64))
+        self.app, _ = create_app(self.model, ServerSettings(**settings))
+        self.stage = self.app.extensions["kvtheater"]
+        self.listener = Listener(self.app, bind("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.port}"
+        self.clients: list[Client] = []
+
+    def client(self, **connect: Any) -> Client:
+        self.clients.append(Client(self.url, **connect))
+        return self.clients[-1]
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.hold.set()
+            with contextlib.suppress(Exception):
+                client.io.disconnect()
+        self.listener.close()
+
+
+@pytest.fixture
+def make_server() -> Iterator[Callable[..., Server]]:
+    servers: list[Server] = []
+
+    def make(**settings: Any) -> Server:
+        servers.append(Server(**settings))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def server(make_server) -> Server:
+    return make_server()
+
+
+@pytest.fixture
+def client(server) -> Client:
+    return server.client()
+
+
+@pytest.fixture
+def theater(client) -> str:
+    return client.do("create", name="a test")["theater"]
+
+
+def replaced(struct: Any, **changes: Any) -> Any:
+    return msgspec.structs.replace(struct, **changes)

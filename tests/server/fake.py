@@ -1,0 +1,197 @@
+"""A stand-in for model and engine: byte tokens, no arithmetic, real records in a real trace."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
+from engine.trace.log import TraceWriter
+from engine.trace.records import (
+    BatchEntry,
+    Capture,
+    Header,
+    LayerCapture,
+    Machine,
+    ModelFacts,
+    Output,
+    StepRecord,
+    Timing,
+    TokenizerFacts,
+)
+from engine.trace.state import memory_figures
+
+FACTS = ModelFacts(
+    name="fake", architecture="Fake", num_params=1, num_layers=2, hidden_size=8, intermediate_size=16, num_heads=2,
+    num_kv_heads=1, head_dim=4, v_head_dim=4, vocab_size=256, max_position=1024, dtype="float32",
+    sliding_windows=[None, None],
+)  # fmt: skip
+TOKENIZER = TokenizerFacts(name="bytes", vocab_size=256, eos_token_ids=[])
+MACHINE = Machine(device="none", processor="none", num_threads=1, versions={})
+KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a float
+
+
+class FakeRequest:
+    def __init__(self, request_id: str, seq_id: int, prompt: list[int], max_tokens: int) -> None:
+        self.request_id, self.seq_id, self.num_prompt_tokens = request_id, seq_id, len(prompt)
+        self.tokens, self.max_tokens, self.computed, self.blocks = list(prompt), max_tokens, 0, list[int]()
+
+
+class FakeEngine:
+    """Prefills one waiting sequence a step, decodes the others; the next token is the last one plus one."""
+
+    def __init__(self, config: EngineConfig, path: Path, model: FakeModel) -> None:
+        self.config = config.resolved(FACTS.max_position)
+        self._model = model
+        header = Header(
+            generator="fake", created="2026-01-01T00:00:00+00:00", model=FACTS, tokenizer=TOKENIZER,
+            engine=self.config.as_map(), kv_bytes_per_token=KV_BYTES, machine=MACHINE,
+        )  # fmt: skip
+        self.log = TraceWriter(header, path)
+        self.captures, self.focused = True, None
+        self.requests: dict[int, FakeRequest] = {}
+        self.next_seq, self.steps = 0, 0
+
+    def submit(self, prompts, sampling: SamplingParams):
+        sampling.checked()
+        for prompt in prompts:
+            size = len(prompt.text.encode())
+            if not size:
+                raise ConfigError("the prompt is empty: it needs at least one token")
+            if size + 1 > self.config.max_model_len:
+                raise ConfigError(f"the prompt has {size} tokens; that is over max_model_len {self.config.max_model_len}")
+        ops: list[Op] = []
+        new = []
+        for prompt in prompts:
+            tokens = list(prompt.text.encode())
+            name = prompt.request_id or f"request-{self.next_seq}"
+            request = FakeRequest(name, self.next_seq, tokens, sampling.max_tokens or 4)
+            waiting = sum(1 for r in self.requests.values() if not r.computed)
+            ops.append(
+                Submit(
+                    seq_id=request.seq_id, queue_position=waiting, request_id=name, prompt_token_ids=tokens,
+                    prompt_token_bytes=[bytes([t]) for t in tokens], max_tokens=request.max_tokens,
+                )
+            )  # fmt: skip
+            self.requests[request.seq_id] = request
+            self.next_seq += 1
+            new.append(request)
+        self._append("submit", ops)
+        return new
+
+    def step(self) -> StepRecord:
+        self._model.threads.add(threading.get_ident())
+        time.sleep(self._model.step_seconds)
+        if self._model.fail_at == self.steps:
+            self._model.fail_at = None
+            raise RuntimeError("the fake device caught\nfire")
+        ops: list[Op] = []
+        batch, outputs = [], []
+        free = self.log.state_now().free_queue
+        size = self.config.block_size
+        prefilled = False
+        for request in list(self.requests.values()):
+            if not request.computed:
+                if prefilled:
+                    continue
+                prefilled = True
+                ops.append(Admit(seq_id=request.seq_id, num_cached_tokens=0, resumed=False))
+            start, count = request.computed, len(request.tokens) - request.computed
+            while len(request.blocks) * size < len(request.tokens):
+                block = free.pop(0)
+                ops.append(Allocate(seq_id=request.seq_id, block_id=block, logical=len(request.blocks)))
+                request.blocks.append(block)
+            ops.append(Write(seq_id=request.seq_id, start=start, num_tokens=count))
+            batch.append(
+                BatchEntry(
+                    seq_id=request.seq_id, phase="decode" if start else "prefill", start=start,
+                    token_ids=request.tokens[start:], context_len=start + count, samples=True,
+                )
+            )  # fmt: skip
+            request.computed = len(request.tokens)
+            token = (request.tokens[-1] + 1) % 128
+            request.tokens.append(token)
+            ops.append(Sample(seq_id=request.seq_id, token_id=token))
+            text = bytes([token])
+            outputs.append(
+                Output(seq_id=request.seq_id, token_id=token, token_bytes=text, text=text.decode(), logprob=0.0, top=[])
+            )
+            if len(request.tokens) - request.num_prompt_tokens >= request.max_tokens:
+                self._finish(request, "length", ops)
+        self.steps += 1
+        return self._append("step", ops, batch, outputs)
+
+    def abort(self, request_id: str) -> bool:
+        for request in list(self.requests.values()):
+            if request.request_id == request_id:
+                ops: list[Op] = []
+                self._finish(request, "abort", ops)
+                self._append("abort", ops)
+                return True
+        return False
+
+    def num_unfinished(self) -> int:
+        return len(self.requests)
+
+    def prefill_pending(self) -> bool:
+        return any(not r.computed for r in self.requests.values())
+
+    def focus(self, layers, heads) -> None:
+        self.focused = (layers, heads)
+
+    def stop_captures(self) -> None:
+        self.captures = False
+
+    def close(self) -> None:
+        self._model.closed_engines += 1
+        self.log.close()
+
+    def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> None:
+        while request.blocks:
+            ops.append(Free(seq_id=request.seq_id, block_id=request.blocks.pop(), to="front"))
+        ops.append(Finish(seq_id=request.seq_id, reason=reason))
+        del self.requests[request.seq_id]
+
+    def _append(self, kind, ops, batch=(), outputs=()) -> StepRecord:
+        index = len(self.log)
+        capture = None
+        if kind == "step" and self.captures:
+            tokens = sum(len(b.token_ids) for b in batch)
+            kv = np.full((tokens, 1, 4), index, np.float16)
+            q = np.zeros((tokens, 2, 4), np.float16)
+            layers = [LayerCapture(layer=i, q=q, k=kv, v=kv, rows=[]) for i in range(2)]
+            capture = Capture(index=index, dtype="float16", layers=layers)
+        record = StepRecord(
+            index=index, kind=kind, step=self.steps, batch=list(batch), ops=ops, outputs=list(outputs),
+            timing=Timing(at=0.0), memory=memory_figures(self.log.state_now(), KV_BYTES), has_capture=bool(capture),
+        )  # fmt: skip
+        self.log.append(record, capture)
+        return record
+
+
+class FakeModel:
+    """Implements `ServedModel`; its engines sleep `step_seconds` a step and fail once at step `fail_at`."""
+
+    facts, tokenizer_facts, machine, kv_bytes_per_token = FACTS, TOKENIZER, MACHINE, KV_BYTES
+
+    def __init__(self) -> None:
+        self.step_seconds = 0.0
+        self.fail_at: int | None = None
+        self.closed_engines = 0
+        self.threads: set[int] = set()
+
+    def build(self, config: EngineConfig, path: Path) -> FakeEngine:
+        return FakeEngine(config, path, self)
+
+    def normalize(self, text: str) -> str:
+        return text.replace("，", ",")
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
