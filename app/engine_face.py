@@ -56,8 +56,8 @@ class EngineLike(Protocol):
     def close(self) -> None: ...
 
 
-BuildEngine = Callable[[EngineConfig, Path], EngineLike]
-"""Builds an engine that logs to the path; raises ValueError, one sentence, when the configuration cannot work."""
+BuildEngine = Callable[[EngineConfig, Path | None], EngineLike]
+"""Builds an engine that logs to the path (None: a file without a name); raises ValueError, one sentence, when the configuration cannot work."""
 
 
 class ServedModel(Protocol):
@@ -72,5 +72,6 @@ class ServedModel(Protocol):
     def build(self) -> BuildEngine: ...
     def normalize(self, text: str) -> str:
         """Text as the model will see it."""
+
     def encode(self, text: str) -> list[int]: ...
     def token_bytes(self, token_id: int) -> bytes: ...

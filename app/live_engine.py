@@ -23,7 +23,7 @@ MAX_SEQS = 1024
 class LiveEngine:
     """An `Engine` with captures on."""
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, path: Path) -> None:
+    def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None) -> None:
         self._engine = Engine(model, config, log_path=path, capture=CaptureRequest())
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
@@ -67,7 +67,7 @@ class LiveEngine:
 def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
     """Builds engines on `model`, refusing pools that would exhaust the server."""
 
-    def build(config: EngineConfig, path: Path) -> LiveEngine:
+    def build(config: EngineConfig, path: Path | None) -> LiveEngine:
         resolved = config.resolved(model.facts.max_position)
         for name, limit in (
             ("num_blocks", MAX_BLOCKS),

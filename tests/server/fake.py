@@ -44,7 +44,7 @@ class FakeRequest:
 class FakeEngine:
     """Prefills one waiting sequence a step, decodes the others; the next token is the last one plus one."""
 
-    def __init__(self, config: EngineConfig, path: Path, model: FakeModel) -> None:
+    def __init__(self, config: EngineConfig, path: Path | None, model: FakeModel) -> None:
         self.config = config.resolved(FACTS.max_position)
         self._model = model
         header = Header(
@@ -184,7 +184,7 @@ class FakeModel:
         self.closed_engines = 0
         self.threads: set[int] = set()
 
-    def build(self, config: EngineConfig, path: Path) -> FakeEngine:
+    def build(self, config: EngineConfig, path: Path | None) -> FakeEngine:
         return FakeEngine(config, path, self)
 
     def normalize(self, text: str) -> str:

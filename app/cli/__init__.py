@@ -1,0 +1,52 @@
+"""The command line: `kvtheater serve | generate | info | trace`. Imports the model only when a command needs it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from app import __version__
+from app.cli import generate, info, serve, trace
+from app.cli.options import UserError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status: 0 done, 1 done with a finding (a damaged trace), 2 the user's mistake."""
+    arguments = build_parser().parse_args(argv)
+    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    try:
+        return int(arguments.run(arguments))
+    except UserError as error:
+        print(f"kvtheater: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # `kvtheater … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit would fail again
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="kvtheater",
+        description="A real language model's KV cache on a stage.",
+        epilog=(
+            "examples:\n"
+            "  kvtheater serve                          the bundled model, on http://127.0.0.1:8765\n"
+            "  kvtheater serve Qwen/Qwen3-0.6B --open   a model from the Hugging Face hub\n"
+            "  kvtheater generate '床前明月光，'         text on standard output\n"
+            "  kvtheater info                           model facts and KV bytes per token\n"
+            "  kvtheater trace show run.kvtrace         what a recorded run did"
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"kvtheater {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (serve, generate, info, trace):
+        command.add_parser(commands)
+    return parser

@@ -1,0 +1,56 @@
+"""`kvtheater info`: a model's facts and what a token costs in the cache."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from app import __version__
+from app.cli.loading import load
+from app.cli.options import add_command, add_model_options
+from app.plain import to_json
+from app.settings import ServerSettings
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "info",
+        "show a model's facts, its KV bytes per token, versions and device",
+        "  kvtheater info\n  kvtheater info Qwen/Qwen3-0.6B --json\n",
+    )
+    parser.add_argument("model", nargs="?", default="bundled", metavar="MODEL", help="(default: the bundled model)")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    add_model_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print them."""
+    model = load(arguments.model, arguments.dtype, arguments.device, ServerSettings())
+    facts, machine = model.facts, model.machine
+    if arguments.json:
+        values = {
+            "version": __version__,
+            "model": facts,
+            "tokenizer": model.tokenizer_facts,
+            "kv_bytes_per_token": model.kv_bytes_per_token,
+            "machine": machine,
+        }
+        sys.stdout.write(to_json(values).decode() + "\n")
+        return 0
+    windows = sorted({w for w in facts.sliding_windows if w is not None})
+    rows = [
+        ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype})"),
+        ("layers", f"{facts.num_layers}, hidden size {facts.hidden_size}"),
+        ("heads", f"{facts.num_heads} query, {facts.num_kv_heads} KV, dimension {facts.head_dim}"),
+        ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
+        ("vocabulary", f"{facts.vocab_size:,}"),
+        ("KV cache", f"{model.kv_bytes_per_token:,} bytes a token"),
+        ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
+        ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),
+    ]
+    for name, text in rows:
+        print(f"{name:<11}{text}")
+    return 0

@@ -1,0 +1,36 @@
+"""Opening a model for a command, with a sign of life on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import TYPE_CHECKING
+
+from app.cli.options import UserError
+from app.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from app.live_model import LiveModel
+
+
+def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveModel:
+    """The model.
+
+    Raises:
+        UserError: it cannot be opened, and why.
+    """
+    with _sign_of_life(f"loading {name}"):
+        from app import live_model
+
+        try:
+            return live_model.load(name, dtype, device, settings)
+        except ValueError as error:  # ModelError
+            raise UserError(str(error)) from error
+
+
+def _sign_of_life(text: str) -> contextlib.AbstractContextManager[object]:
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from rich.console import Console
+
+    return Console(stderr=True).status(text)

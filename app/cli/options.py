@@ -1,0 +1,107 @@
+"""Options that several commands share; names follow vLLM's."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, get_args
+
+from msgspec import structs
+
+from engine.config import ConfigError, EngineConfig, SamplingParams, Strategy
+
+
+class UserError(Exception):
+    """The user's mistake: one sentence, exit status 2, no traceback."""
+
+
+def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.ArgumentParser:
+    """A subcommand whose --help ends with examples."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=help[:1].upper() + help[1:] + ".",
+        epilog="examples:\n" + examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """--dtype and --device."""
+    group = parser.add_argument_group("model")
+    group.add_argument("--dtype", default="auto", help="auto, float32, float16 or bfloat16 (default: auto)")
+    group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """The fields of EngineConfig."""
+    defaults = EngineConfig()
+    group = parser.add_argument_group("engine")
+
+    def number(flag: str, default: int | None, help: str) -> None:
+        shown = "what model and pool can hold" if default is None else default
+        group.add_argument(flag, type=int, default=default, metavar="N", help=f"{help} (default: {shown})")
+
+    def switch(flag: str, default: bool, help: str) -> None:
+        shown = "on" if default else "off"
+        group.add_argument(
+            flag, action=argparse.BooleanOptionalAction, default=default, help=f"{help} (default: {shown})"
+        )
+
+    group.add_argument(
+        "--strategy",
+        choices=get_args(Strategy),
+        default=defaults.strategy,
+        help=f"how the cache is laid out (default: {defaults.strategy})",
+    )
+    number("--block-size", defaults.block_size, "slots a block")
+    number("--num-blocks", defaults.num_blocks, "blocks in the pool")
+    number("--max-model-len", defaults.max_model_len, "tokens of a sequence, prompt and output")
+    number("--max-num-seqs", defaults.max_num_seqs, "sequences running at once")
+    number("--max-num-batched-tokens", defaults.max_num_batched_tokens, "token budget of a step")
+    switch("--enable-prefix-caching", defaults.enable_prefix_caching, "share blocks between equal beginnings")
+    switch("--enable-chunked-prefill", defaults.enable_chunked_prefill, "split long prompts over steps")
+    group.add_argument(
+        "--scheduling-policy",
+        choices=("fcfs", "priority"),
+        default=defaults.scheduling_policy,
+        help=f"who is admitted first (default: {defaults.scheduling_policy})",
+    )
+    number("--seed", defaults.seed, "of everything random")
+
+
+def engine_config(arguments: argparse.Namespace) -> EngineConfig:
+    """What the options say."""
+    given = {k: v for k, v in vars(arguments).items() if k in EngineConfig.__struct_fields__}
+    return EngineConfig(**given)
+
+
+def add_sampling_options(parser: argparse.ArgumentParser) -> None:
+    """The fields of SamplingParams, but for the seed, which is the engine's."""
+    defaults = SamplingParams()
+    group = parser.add_argument_group("sampling")
+    group.add_argument("--max-tokens", type=int, metavar="N", help="tokens to generate (default: as many as fit)")
+    group.add_argument(
+        "--temperature", type=float, default=defaults.temperature, metavar="T", help="0 is greedy (default: 0)"
+    )
+    group.add_argument("--top-k", type=int, default=defaults.top_k, metavar="K", help="0 is off (default: 0)")
+    group.add_argument("--top-p", type=float, default=defaults.top_p, metavar="P", help="(default: 1)")
+    group.add_argument("--min-p", type=float, default=defaults.min_p, metavar="P", help="(default: 0)")
+    group.add_argument(
+        "--repetition-penalty", type=float, default=defaults.repetition_penalty, metavar="R", help="(default: 1)"
+    )
+    group.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
+    group.add_argument("--ignore-eos", action="store_true", help="go on after the end-of-sequence token")
+
+
+def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
+    """What the options say.
+
+    Raises:
+        UserError: a value out of range.
+    """
+    names = set(SamplingParams.__struct_fields__) - {"seed"}
+    try:
+        return structs.replace(SamplingParams(), **{k: v for k, v in vars(arguments).items() if k in names}).checked()
+    except ConfigError as error:
+        raise UserError(str(error)) from error

@@ -1,0 +1,132 @@
+"""`kvtheater trace show`: what a recorded run did."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from app.cli.options import UserError, add_command
+from app.plain import to_json
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+from engine.trace.records import StepRecord
+
+
+def add_parser(commands: Any) -> None:
+    trace = add_command(commands, "trace", "look into a recorded run", "  kvtheater trace show run.kvtrace\n")
+    what = trace.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser = add_command(
+        what,
+        "show",
+        "show a trace's header and records; exit status 1 when the file is damaged",
+        "  kvtheater trace show run.kvtrace\n"
+        "  kvtheater trace show run.kvtrace --record 12\n"
+        "  kvtheater trace show run.kvtrace --json | jq .kind\n",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--record", type=int, metavar="I", help="one record in full, counted from 0")
+    parser.add_argument("--json", action="store_true", help="records as JSON, one a line (the header first)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it. 0 when the file is sound, 1 when it is damaged (what came before the damage is shown)."""
+    path: Path = arguments.file
+    try:
+        reader = TraceReader(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except TraceFormatError as error:
+        print(f"kvtheater: {path}: {error}", file=sys.stderr)
+        return 1
+    with reader:
+        damage = reader.damage
+        try:
+            if arguments.record is not None:
+                _show_record(reader, arguments.record, arguments.json)
+            elif arguments.json:
+                _print_json(reader)
+            else:
+                _print_table(reader)
+        except TraceFormatError as error:  # sound by its checksum, yet not a record
+            damage = str(error)
+    if damage:
+        sys.stdout.flush()
+        print(f"kvtheater: {path} is damaged: {damage}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _show_record(reader: TraceReader, index: int, as_json: bool) -> None:
+    if not 0 <= index < len(reader):
+        raise UserError(f"there is no record {index}; the trace has {len(reader)}, counted from 0")
+    record = reader.record(index)
+    if as_json:
+        sys.stdout.write(to_json(record).decode() + "\n")
+        return
+    print(f"record {index}: {_summary(record)}")
+    for entry in record.batch:
+        end = entry.start + len(entry.token_ids)
+        print(f"  {entry.phase} of sequence {entry.seq_id}: positions {entry.start} to {end - 1}")
+    for op in record.ops:
+        fields = {name: getattr(op, name) for name in op.__struct_fields__}
+        print(f"  {type(op).__name__.lower()} " + " ".join(f"{k}={_short(v)}" for k, v in fields.items()))
+    for output in record.outputs:
+        print(f"  sequence {output.seq_id} -> {output.token_id} {_short(output.token_bytes)} {output.logprob:.3f}")
+
+
+def _print_json(reader: TraceReader) -> None:
+    sys.stdout.write(to_json(reader.header).decode() + "\n")
+    for index in range(len(reader)):
+        sys.stdout.write(to_json(reader.record(index)).decode() + "\n")
+
+
+def _print_table(reader: TraceReader) -> None:
+    header = reader.header
+    engine, machine = header.engine, header.machine
+    print(f"{header.format} {header.version} by {header.generator}, {header.created}")
+    print(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})")
+    print(
+        f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "
+        f"{header.kv_bytes_per_token:,} KV bytes a token, seed {engine.get('seed')}"
+    )
+    print(f"machine  {machine.device}, {machine.processor}")
+    print(f"records  {len(reader)}")
+    if len(reader):
+        print(f"\n{'record':>6}  {'step':>5}  {'blocks held':>11}  what happened")
+    for index in range(len(reader)):
+        record = reader.record(index)
+        held = f"{record.memory.blocks_held}/{record.memory.num_blocks}"
+        print(f"{index:>6}  {record.step:>5}  {held:>11}  {_summary(record)}")
+
+
+def _summary(record: StepRecord) -> str:
+    """A record in one line."""
+    parts = []
+    for phase in ("prefill", "decode"):
+        entries = [e for e in record.batch if e.phase == phase]
+        if entries:
+            tokens = sum(len(e.token_ids) for e in entries)
+            parts.append(f"{phase} {_count(tokens, 'token')} of {_count(len(entries), 'sequence')}")
+    told_by_batch = {"write", "sample"}
+    names = Counter(name for op in record.ops if (name := type(op).__name__.lower()) not in told_by_batch)
+    parts += [f"{name} {count}" if count > 1 else name for name, count in names.items()]
+    text = "".join(o.text for o in record.outputs)
+    return f"{record.kind}: " + ", ".join(parts) + (f" -> {text!r}" if text else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, bytes):
+        text = value.hex()
+    elif isinstance(value, list) and value and isinstance(value[0], bytes):
+        text = "[" + " ".join(v.hex() for v in value) + "]"
+    else:
+        text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
