@@ -1,0 +1,208 @@
+"""Physical blocks: their ref counts, the free queue and the index from hash to blocks. Knows no sequence.
+
+    free queue   head                                                     tail
+                 [ freed without a hash, newest first | free, never used | cached, least recently freed first ]
+                   ^ allocate takes from here                     a hit revives from anywhere ^
+
+Content that others could reuse leaves last, the least recently used of it first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.trace.events import QueueEnd
+
+
+class IntegrityError(AssertionError):
+    """The bookkeeping contradicts itself; the message says where."""
+
+
+def ensure(condition: bool, otherwise: str) -> None:
+    """Raise IntegrityError with the sentence `otherwise` unless `condition` holds."""
+    if not condition:
+        raise IntegrityError(otherwise)
+
+
+@dataclass(slots=True)
+class Block:
+    """One physical block. `num_filled` slots, from slot 0, hold computed keys and values."""
+
+    block_id: int
+    ref_count: int = 0
+    block_hash: bytes | None = None
+    num_filled: int = 0
+
+
+class FreeQueue:
+    """Ids of the blocks that nobody holds, head first. Every operation is O(1) but iteration."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self._ids: OrderedDict[int, None] = OrderedDict.fromkeys(range(num_blocks))
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, block_id: int) -> bool:
+        return block_id in self._ids
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._ids)
+
+    def pop_head(self) -> int:
+        """Take the head. Raises KeyError when empty."""
+        return self._ids.popitem(last=False)[0]
+
+    def push(self, block_id: int, end: QueueEnd) -> None:
+        """Add a block that is not in the queue. Raises IntegrityError when it is."""
+        ensure(block_id not in self._ids, f"block {block_id} is in the free queue already")
+        self._ids[block_id] = None
+        if end == "front":
+            self._ids.move_to_end(block_id, last=False)
+
+    def remove(self, block_id: int) -> None:
+        """Take a block out of the middle. Raises KeyError when it is not in the queue."""
+        del self._ids[block_id]
+
+
+class BlockPool:
+    """`num_blocks` blocks with ids from 0, all free at first, in ascending order.
+
+    Several blocks may carry one hash (two sequences computed the same content before either could find the other's).
+    They are kept; the first that was cached answers lookups, the next one takes over when that is evicted.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        self.blocks = [Block(block_id) for block_id in range(num_blocks)]
+        self.free_queue = FreeQueue(num_blocks)
+        self._ids_by_hash: dict[bytes, dict[int, None]] = {}  # the inner dict is an ordered set
+        self._num_cached_free = 0
+        self._num_filled_held = 0
+
+    @property
+    def num_free(self) -> int:
+        """Blocks with ref_count 0, the cached ones included."""
+        return len(self.free_queue)
+
+    @property
+    def num_held(self) -> int:
+        """Blocks with ref_count > 0."""
+        return len(self.blocks) - len(self.free_queue)
+
+    @property
+    def num_cached_free(self) -> int:
+        """Blocks with ref_count 0 that carry a hash: free, yet reusable."""
+        return self._num_cached_free
+
+    @property
+    def num_filled_held(self) -> int:
+        """Filled slots of held blocks, each physical slot once."""
+        return self._num_filled_held
+
+    def allocate(self) -> tuple[Block, bytes | None]:
+        """Take the head of the free queue: empty, ref_count 1. Also returns the hash that it lost (None: it had none).
+
+        Raises KeyError when no block is free.
+        """
+        block = self.blocks[self.free_queue.pop_head()]
+        evicted = None
+        if block.block_hash is not None:
+            self._num_cached_free -= 1
+            evicted = self._drop_hash(block)
+        block.ref_count, block.num_filled = 1, 0
+        return block, evicted
+
+    def share(self, block: Block) -> bool:
+        """One more owner. A free block is revived in place, content and hash kept; returns whether it was free."""
+        revived = block.ref_count == 0
+        if revived:
+            self.free_queue.remove(block.block_id)
+            self._num_filled_held += block.num_filled
+            if block.block_hash is not None:
+                self._num_cached_free -= 1
+        block.ref_count += 1
+        return revived
+
+    def release(self, block: Block) -> QueueEnd | None:
+        """One owner less. At 0 it is free: hashed to the back, else emptied and to the front. None: still held."""
+        ensure(block.ref_count > 0, f"block {block.block_id} is released, but nobody holds it")
+        block.ref_count -= 1
+        if block.ref_count > 0:
+            return None
+        self._num_filled_held -= block.num_filled
+        end: QueueEnd
+        if block.block_hash is None:
+            block.num_filled, end = 0, "front"
+        else:
+            self._num_cached_free += 1
+            end = "back"
+        self.free_queue.push(block.block_id, end)
+        return end
+
+    def fill(self, block: Block, num_filled: int) -> None:
+        """Slots [0, num_filled) of a held block have content now; never fewer than before."""
+        if num_filled > block.num_filled:
+            self._num_filled_held += num_filled - block.num_filled
+            block.num_filled = num_filled
+
+    def find(self, block_hash: bytes) -> Block | None:
+        """The first cached of the blocks that carry the hash."""
+        ids = self._ids_by_hash.get(block_hash)
+        return self.blocks[next(iter(ids))] if ids else None
+
+    def cache(self, block: Block, block_hash: bytes) -> None:
+        """Give a held block without a hash its hash."""
+        ensure(block.block_hash is None, f"block {block.block_id} has a hash already")
+        ensure(block.ref_count > 0, f"block {block.block_id} gets a hash, but nobody holds it")
+        block.block_hash = block_hash
+        self._ids_by_hash.setdefault(block_hash, {})[block.block_id] = None
+
+    def uncache(self, block: Block) -> bytes:
+        """Take the hash and the content from a held block; returns the hash. It was promised and never written."""
+        ensure(block.ref_count > 0, f"block {block.block_id} is uncached, but nobody holds it")
+        self._num_filled_held -= block.num_filled
+        block.num_filled = 0
+        return self._drop_hash(block)
+
+    def _drop_hash(self, block: Block) -> bytes:
+        block_hash = block.block_hash
+        assert block_hash is not None
+        ids = self._ids_by_hash[block_hash]
+        del ids[block.block_id]
+        if not ids:
+            del self._ids_by_hash[block_hash]
+        block.block_hash = None
+        return block_hash
+
+    def check_integrity(self) -> None:
+        """Recount everything. Raises IntegrityError at the first contradiction. O(num_blocks)."""
+        free = list(self.free_queue)
+        unheld = {b.block_id for b in self.blocks if b.ref_count == 0}
+        ensure(set(free) == unheld, f"free queue {sorted(free)} is not the blocks nobody holds {sorted(unheld)}")
+        for block in self.blocks:
+            name = f"block {block.block_id}"
+            ensure(block.ref_count >= 0, f"{name} has ref_count {block.ref_count}")
+            if block.ref_count == 0 and block.block_hash is None:
+                ensure(block.num_filled == 0, f"{name} is free without a hash, yet {block.num_filled} slots are filled")
+            if block.block_hash is not None:
+                known = block.block_id in self._ids_by_hash.get(block.block_hash, {})
+                ensure(known, f"{name} carries a hash that the index does not know")
+        for block_hash, ids in self._ids_by_hash.items():
+            ensure(bool(ids), f"hash {block_hash.hex()} is in the index without a block")
+            for block_id in ids:
+                carried = self.blocks[block_id].block_hash
+                ensure(carried == block_hash, f"the index has block {block_id} under a hash it does not carry")
+        recounts = {
+            "free cached blocks": (
+                self._num_cached_free,
+                sum(self.blocks[i].block_hash is not None for i in free),
+            ),
+            "filled slots": (
+                self._num_filled_held,
+                sum(b.num_filled for b in self.blocks if b.ref_count > 0),
+            ),
+        }
+        for what, (counter, recount) in recounts.items():
+            ensure(counter == recount, f"the counter of {what} says {counter}, a recount {recount}")

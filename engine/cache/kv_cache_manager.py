@@ -1,0 +1,324 @@
+"""Block tables of sequences over one block pool; every change is reported as a trace operation, in order.
+
+    positions   [0 ............ num_computed) [num_computed ......... num_tokens)
+                 K and V exist                 covered by the table, written by this step
+
+One step, for each sequence: `lookup` (when admitted), `allocate`, `cache_blocks`, then the forward pass, then `write`.
+`cache_blocks` comes before the forward pass: a step writes a layer's K and V of all its tokens before any of them
+attends, so a sequence admitted in the same step can share what another one is about to compute. Until `write` such
+blocks are *promised*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from engine.cache.block_pool import Block, BlockPool
+from engine.cache.block_table import BlockTable, check_tables
+from engine.cache.prefix_cache import HashChain, PrefixMatch
+from engine.trace.events import Allocate, Cache, Copy, Evict, Fork, Free, Op, Share, Write
+from engine.trace.records import Memory
+
+
+class BlockDemand(NamedTuple):
+    """Blocks that an allocation would take from the free queue, and how many it may take."""
+
+    needed: int
+    available: int  # free blocks, less the free ones that the same allocation would revive
+
+    @property
+    def fits(self) -> bool:
+        """Whether the allocation would succeed."""
+        return self.needed <= self.available
+
+
+class Snapshot(NamedTuple):
+    """The manager's state in the terms of `trace.state.State`, blocks by id."""
+
+    ref_counts: list[int]
+    block_hashes: list[bytes | None]
+    num_filled: list[int]
+    free_queue: list[int]
+    block_tables: dict[int, list[int]]  # sequences that hold blocks
+
+
+class KVCacheManager:
+    """Gives sequences their blocks. Methods raise ValueError on misuse and then have changed nothing."""
+
+    def __init__(
+        self, num_blocks: int, block_size: int, enable_prefix_caching: bool, emit: Callable[[Op], None]
+    ) -> None:
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.enable_prefix_caching = enable_prefix_caching
+        self.pool = BlockPool(num_blocks)
+        self._emit = emit
+        self._tables: dict[int, BlockTable] = {}
+        self._chains: dict[int, HashChain] = {}
+        self._promised: dict[int, int] = {}  # block id -> sequence that will write it in this step
+        self._copies: dict[int, int] = {}  # dst -> src, in order
+        self._tokens_logical = 0
+
+    # 1) before the forward pass
+
+    def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None) -> PrefixMatch:
+        """Find the longest cached prefix, whole blocks, at most len(token_ids) - 1 tokens. Changes no block.
+
+        One token is left out because the last token must run through the model to get logits.
+        """
+        if not self.enable_prefix_caching:
+            return PrefixMatch([], 0, "disabled")
+        num_full = (len(token_ids) - 1) // self.block_size
+        if num_full <= 0:
+            return PrefixMatch([], 0, "too_short")
+        chain = self._chain(seq_id, cache_salt)
+        block_ids: list[int] = []
+        for logical in range(num_full):
+            block = self.pool.find(chain.hash_at(logical, token_ids))
+            if block is None:
+                break
+            block_ids.append(block.block_id)
+        return PrefixMatch(block_ids, len(block_ids) * self.block_size, "hit" if block_ids else "miss")
+
+    def demand(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int] = ()) -> BlockDemand:
+        """What `allocate` with the same arguments would need. Changes nothing."""
+        table = self._tables.get(seq_id, BlockTable())
+        num_new = self._num_blocks_of(num_tokens) - len(table.block_ids) - len(hit_block_ids)
+        num_revived = sum(1 for i in hit_block_ids if self.pool.blocks[i].ref_count == 0)
+        num_copies = len(self._shared_before_write(table, seq_id, num_tokens))
+        return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
+
+    def allocate(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int] = ()) -> bool:
+        """Make the sequence's table cover positions [0, num_tokens), writable from num_computed on.
+
+        Hit blocks (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that
+        would be written are replaced by copies, for the caller to carry out (`take_copies`); the rest is allocated.
+        False when there are not enough free blocks; then nothing has changed and nothing was emitted.
+        """
+        self._check_hits(seq_id, num_tokens, hit_block_ids)
+        if not self.demand(seq_id, num_tokens, hit_block_ids).fits:
+            return False
+        table = self._tables.setdefault(seq_id, BlockTable())
+        for logical, block_id in enumerate(hit_block_ids):
+            revived = self.pool.share(self.pool.blocks[block_id])
+            table.block_ids.append(block_id)
+            self._emit(Share(seq_id=seq_id, block_id=block_id, logical=logical, revived=revived))
+        table.num_hashed += len(hit_block_ids)
+        table.num_computed += len(hit_block_ids) * self.block_size
+        self._tokens_logical += len(hit_block_ids) * self.block_size
+        for logical in self._shared_before_write(table, seq_id, num_tokens):
+            self._copy_on_write(seq_id, table, logical)
+        for logical in range(len(table.block_ids), self._num_blocks_of(num_tokens)):
+            table.block_ids.append(self._allocate_block(seq_id, logical).block_id)
+        return True
+
+    def take_copies(self) -> list[tuple[int, int]]:
+        """(src, dst) block pairs to copy in the KV store before this step's forward pass; hands them over once.
+
+        Every dst is distinct and no dst is the src of a later pair, so one gather and one scatter do as well.
+        """
+        copies = [(src, dst) for dst, src in self._copies.items()]
+        self._copies.clear()
+        return copies
+
+    def cache_blocks(
+        self, seq_id: int, token_ids: Sequence[int], num_tokens: int, cache_salt: str | None = None
+    ) -> None:
+        """Give each full block within positions [0, num_tokens) its hash, so that others can find it.
+
+        The caller promises to `write` up to `num_tokens` before the sequence is forked, or is freed while others
+        go on with what they shared. Blocks must have been made writable by `allocate`.
+        """
+        if not self.enable_prefix_caching:
+            return
+        table = self._table(seq_id)
+        chain = self._chain(seq_id, cache_salt)
+        size, num_full = self.block_size, num_tokens // self.block_size
+        if num_full > len(table.block_ids) or num_tokens > len(token_ids):
+            raise ValueError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
+        for logical in range(table.num_hashed, num_full):
+            block = self.pool.blocks[table.block_ids[logical]]
+            if block.block_hash is not None:
+                continue  # a fork shares it and was first
+            if block.num_filled < size:
+                if block.ref_count > 1:
+                    raise ValueError(f"block {block.block_id} is shared and unwritten: allocate must copy it first")
+                self._promised[block.block_id] = seq_id
+            block_hash = chain.hash_at(logical, token_ids)
+            self.pool.cache(block, block_hash)
+            self._emit(
+                Cache(
+                    seq_id=seq_id,
+                    block_id=block.block_id,
+                    logical=logical,
+                    block_hash=block_hash,
+                    parent_hash=chain.parent_of(logical),
+                    token_ids=list(token_ids[logical * size : (logical + 1) * size]),
+                )
+            )
+        table.num_hashed = max(table.num_hashed, num_full)
+
+    def block_table(self, seq_id: int) -> list[int]:
+        """Physical block ids in logical order; empty for a sequence without blocks. A copy."""
+        return list(self._tables[seq_id].block_ids) if seq_id in self._tables else []
+
+    def slot_mapping(self, seq_id: int, start: int, num_tokens: int) -> list[int]:
+        """Slots of positions [start, start + num_tokens): block_id * block_size + position mod block_size."""
+        size, ids = self.block_size, self._table(seq_id).block_ids
+        if not 0 <= start <= start + num_tokens <= len(ids) * size:
+            raise ValueError(f"sequence {seq_id} has no blocks for positions [{start}, {start + num_tokens})")
+        return [ids[p // size] * size + p % size for p in range(start, start + num_tokens)]
+
+    # 2) after the forward pass
+
+    def write(self, seq_id: int, start: int, num_tokens: int) -> None:
+        """K and V of positions [start, start + num_tokens) exist now; start is the number computed so far."""
+        table, size, end = self._table(seq_id), self.block_size, start + num_tokens
+        if start != table.num_computed or num_tokens < 1 or end > len(table.block_ids) * size:
+            raise ValueError(
+                f"sequence {seq_id} cannot write positions [{start}, {end}): {table.num_computed} are computed, "
+                f"{len(table.block_ids)} blocks of {size} are held"
+            )
+        logicals = range(start // size, self._num_blocks_of(end))
+        blocks = [self.pool.blocks[table.block_ids[i]] for i in logicals]
+        for block in blocks:
+            if block.ref_count > 1 and self._promised.get(block.block_id) != seq_id:
+                raise ValueError(f"block {block.block_id} is shared: allocate must copy it before the write")
+        for logical, block in zip(logicals, blocks, strict=True):
+            self.pool.fill(block, min(end - logical * size, size))
+            if block.num_filled == size:
+                self._promised.pop(block.block_id, None)
+        table.num_computed = end
+        self._tokens_logical += num_tokens
+        self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
+
+    def fork(self, parent_seq_id: int, seq_id: int, request_id: str) -> None:
+        """The child shares every block of the parent, the partial tail too; whoever writes to it first gets a copy."""
+        parent = self._table(parent_seq_id)
+        if seq_id in self._tables:
+            raise ValueError(f"sequence {seq_id} holds blocks already")
+        if any(owner == parent_seq_id for owner in self._promised.values()):
+            raise ValueError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
+        if self._copies:
+            raise ValueError("copies are outstanding (take_copies): a fork now could share a block not yet copied")
+        for block_id in parent.block_ids:
+            self.pool.share(self.pool.blocks[block_id])
+        self._tables[seq_id] = BlockTable(list(parent.block_ids), parent.num_computed, parent.num_hashed)
+        if parent_seq_id in self._chains:
+            self._chains[seq_id] = self._chains[parent_seq_id].copy()
+        self._tokens_logical += parent.num_computed
+        self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id))
+
+    def free(self, seq_id: int) -> None:
+        """Let go of all blocks, table tail first (a prefix is worth more than what follows it). No blocks: nothing.
+
+        What the sequence promised and never wrote loses its hash: the step was given up.
+        """
+        table = self._tables.pop(seq_id, None)
+        if table is None:
+            return
+        self._tokens_logical -= table.num_computed
+        for block_id in reversed(table.block_ids):
+            block = self.pool.blocks[block_id]
+            if self._promised.get(block_id) == seq_id:
+                del self._promised[block_id]
+                self._emit(Evict(block_id=block_id, block_hash=self.pool.uncache(block)))
+            end = self.pool.release(block)
+            if end is not None:
+                self._copies.pop(block_id, None)  # the block is given away before its copy was carried out
+            self._emit(Free(seq_id=seq_id, block_id=block_id, to=end))
+
+    def forget(self, seq_id: int) -> None:
+        """Drop the remembered hashes of a sequence that will not come back. It must hold no blocks."""
+        if seq_id in self._tables:
+            raise ValueError(f"sequence {seq_id} still holds blocks")
+        self._chains.pop(seq_id, None)
+
+    # 3) looking at it
+
+    def memory(self, kv_bytes_per_token: int) -> Memory:
+        """The pool in numbers, from counters: O(1)."""
+        pool, block_bytes = self.pool, self.block_size * kv_bytes_per_token
+        return Memory(
+            num_blocks=self.num_blocks,
+            block_size=self.block_size,
+            blocks_held=pool.num_held,
+            blocks_cached=pool.num_cached_free,
+            blocks_free=pool.num_free - pool.num_cached_free,
+            tokens_held=pool.num_filled_held,
+            tokens_logical=self._tokens_logical,
+            bytes_held=pool.num_held * block_bytes,
+            bytes_used=pool.num_filled_held * kv_bytes_per_token,
+            bytes_cached=pool.num_cached_free * block_bytes,
+        )
+
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that the trace's state also knows."""
+        blocks = self.pool.blocks
+        return Snapshot(
+            ref_counts=[b.ref_count for b in blocks],
+            block_hashes=[b.block_hash for b in blocks],
+            num_filled=[b.num_filled for b in blocks],
+            free_queue=list(self.pool.free_queue),
+            block_tables={i: list(t.block_ids) for i, t in self._tables.items()},
+        )
+
+    def check_integrity(self) -> None:
+        """Recount everything. Raises IntegrityError with the first contradiction. O(blocks), for tests."""
+        self.pool.check_integrity()
+        check_tables(self._tables, self.pool, self.block_size, self._promised, self._tokens_logical)
+
+    def _num_blocks_of(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
+
+    def _table(self, seq_id: int) -> BlockTable:
+        if seq_id not in self._tables:
+            raise ValueError(f"sequence {seq_id} holds no blocks")
+        return self._tables[seq_id]
+
+    def _chain(self, seq_id: int, cache_salt: str | None) -> HashChain:
+        chain = self._chains.get(seq_id)
+        if chain is None:
+            chain = self._chains[seq_id] = HashChain(self.block_size, cache_salt)
+        elif chain.cache_salt != cache_salt:
+            raise ValueError(f"sequence {seq_id} was hashed with another cache_salt")
+        return chain
+
+    def _check_hits(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int]) -> None:
+        if not hit_block_ids:
+            return
+        if seq_id in self._tables:
+            raise ValueError(f"sequence {seq_id} holds blocks already: hits can only be its first ones")
+        if len(hit_block_ids) * self.block_size > num_tokens:
+            raise ValueError(f"{len(hit_block_ids)} hit blocks reach beyond {num_tokens} tokens")
+        for logical, block_id in enumerate(hit_block_ids):
+            expected = self._chains[seq_id].parent_of(logical + 1) if seq_id in self._chains else None
+            if expected is None or self.pool.blocks[block_id].block_hash != expected:
+                raise ValueError(f"block {block_id} no longer holds what the lookup found: allocate right after it")
+
+    def _shared_before_write(self, table: BlockTable, seq_id: int, num_tokens: int) -> list[int]:
+        """Logical blocks of positions [num_computed, num_tokens) that others hold too; own promises stay in place."""
+        last = min(self._num_blocks_of(num_tokens), len(table.block_ids))
+        return [
+            logical
+            for logical in range(table.num_computed // self.block_size, last)
+            if self.pool.blocks[table.block_ids[logical]].ref_count > 1
+            and self._promised.get(table.block_ids[logical]) != seq_id
+        ]
+
+    def _allocate_block(self, seq_id: int, logical: int) -> Block:
+        block, evicted = self.pool.allocate()
+        if evicted is not None:
+            self._emit(Evict(block_id=block.block_id, block_hash=evicted))
+        self._emit(Allocate(seq_id=seq_id, block_id=block.block_id, logical=logical))
+        return block
+
+    def _copy_on_write(self, seq_id: int, table: BlockTable, logical: int) -> None:
+        src = self.pool.blocks[table.block_ids[logical]]
+        dst = self._allocate_block(seq_id, logical)
+        self.pool.release(src)  # stays held: it had more than one owner
+        self.pool.fill(dst, src.num_filled)
+        table.block_ids[logical] = dst.block_id
+        self._copies[dst.block_id] = src.block_id
+        self._emit(Copy(seq_id=seq_id, logical=logical, src=src.block_id, dst=dst.block_id))

@@ -1,0 +1,72 @@
+"""Names for content: a block's hash covers its tokens and everything before them, so equal hash = equal K and V.
+
+tokens      [t0 t1 t2 t3 | t4 t5 t6 t7 | t8 t9]      block_size 4
+hashes       h0 = H(salt, t0..t3)
+                          h1 = H(h0, t4..t7)
+                                        no hash: the block is not full
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from engine.trace.events import LookupVerdict
+
+HASH_BYTES = 16
+
+
+class PrefixMatch(NamedTuple):
+    """What the prefix cache has of a sequence. Valid until the next allocation or release."""
+
+    block_ids: list[int]  # in logical order
+    num_tokens: int  # len(block_ids) * block_size, at most the sequence's tokens - 1
+    verdict: LookupVerdict
+
+
+def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None) -> bytes:
+    """The name (HASH_BYTES bytes) of a full block's content.
+
+    The first block of a sequence has no parent and takes the salt in; every later one inherits it from its parent.
+    The encoding is unambiguous: a tag for root or child, lengths before what varies, 8 bytes a token.
+    """
+    if parent_hash is not None:
+        head = b"\x02" + parent_hash
+    elif cache_salt is None:
+        head = b"\x00"
+    else:
+        salt = cache_salt.encode("utf-8", "surrogatepass")
+        head = b"\x01" + struct.pack("<Q", len(salt)) + salt
+    body = struct.pack(f"<{len(token_ids)}q", *token_ids)
+    return blake2b(head + body, digest_size=HASH_BYTES).digest()
+
+
+class HashChain:
+    """The hashes of one sequence's full blocks, each computed once: tokens are only ever appended to a sequence."""
+
+    def __init__(self, block_size: int, cache_salt: str | None) -> None:
+        self.cache_salt = cache_salt
+        self._block_size = block_size
+        self._hashes: list[bytes] = []
+
+    def hash_at(self, logical: int, token_ids: Sequence[int]) -> bytes:
+        """Hash of logical block `logical`; `token_ids` is the whole sequence, in which that block must be full."""
+        size = self._block_size
+        while len(self._hashes) <= logical:
+            start = len(self._hashes) * size
+            self._hashes.append(
+                hash_block(self.parent_of(len(self._hashes)), token_ids[start : start + size], self.cache_salt)
+            )
+        return self._hashes[logical]
+
+    def parent_of(self, logical: int) -> bytes | None:
+        """Hash of the block before `logical`, which must have been computed; None for the first."""
+        return self._hashes[logical - 1] if logical else None
+
+    def copy(self) -> HashChain:
+        """For a forked sequence: the same past, its own future."""
+        chain = HashChain(self._block_size, self.cache_salt)
+        chain._hashes = list(self._hashes)
+        return chain

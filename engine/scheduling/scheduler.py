@@ -1,0 +1,299 @@
+"""Continuous batching: who computes how many tokens in the next step, with which blocks, and who has to wait.
+
+One step, as the engine drives it:
+
+    batch = schedule()               lookup, admit, share, allocate, copy, cache, preempt, defer
+    ... forward pass ...
+    commit(batch)                    write
+    append_token(...), finish(...)   sample, free, finish
+    discard(...)                     strategy `none` only: free, discard
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from engine.scheduling.cache_protocol import Cache, Demand
+from engine.scheduling.capacity import check_feasible
+from engine.scheduling.sequence import Sequence
+from engine.scheduling.step import ScheduledSequence, Step
+from engine.scheduling.waiting_queue import Policy, WaitingQueue
+from engine.trace.events import (
+    Admit,
+    Defer,
+    DeferReason,
+    Discard,
+    Finish,
+    FinishReason,
+    Lookup,
+    Op,
+    Preempt,
+    Sample,
+    Setting,
+    Submit,
+)
+
+__all__ = ["ScheduledSequence", "Scheduler"]
+
+
+class Scheduler:
+    """Puts steps together under a token budget, a limit of running sequences and the blocks that there are.
+
+    Args:
+        cache: the block tables. Nobody else allocates or frees in it.
+        max_num_seqs: sequences running at once, forks still to come included.
+        max_num_batched_tokens: token budget of a step.
+        enable_chunked_prefill: a prompt may be computed in several steps; otherwise whole or not yet.
+        policy: who is admitted first and preempted last.
+        recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget does not split
+            one: the first is always taken, further ones while the budget lasts. As nothing is held between steps,
+            preempting would free nothing; a sequence without room sits the step out.
+        emit: receives every operation, in order.
+    """
+
+    def __init__(
+        self,
+        cache: Cache,
+        *,
+        max_num_seqs: int,
+        max_num_batched_tokens: int,
+        enable_chunked_prefill: bool = True,
+        policy: Policy = "fcfs",
+        recompute_all: bool = False,
+        emit: Callable[[Op], None],
+    ) -> None:
+        self._cache = cache
+        self._max_num_seqs = max_num_seqs
+        self._max_num_batched_tokens = max_num_batched_tokens
+        self._splits = enable_chunked_prefill and not recompute_all
+        self._policy = policy
+        self._recompute_all = recompute_all
+        self._emit = emit
+        self._waiting = WaitingQueue(policy)
+        self._running: list[Sequence] = []  # in order of admission
+
+    @property
+    def waiting(self) -> list[Sequence]:
+        """Sequences that wait, preempted ones included; the head is admitted next. A copy."""
+        return list(self._waiting)
+
+    @property
+    def running(self) -> list[Sequence]:
+        """Sequences that run, in order of admission. A copy."""
+        return list(self._running)
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether any sequence waits or runs."""
+        return bool(self._running) or len(self._waiting) > 0
+
+    def add(self, sequence: Sequence, prompt_token_bytes: list[bytes], sampling: dict[str, Setting]) -> None:
+        """Queue a new sequence; the last two only go into the trace.
+
+        Raises:
+            ValueError: it has no token, or could never run to its end: it needs more blocks than the pool has, more
+                places than max_num_seqs, or (without chunked prefill) more tokens in a step than the budget.
+        """
+        whole_step = None if self._splits or self._recompute_all else self._max_num_batched_tokens
+        check_feasible(sequence, self._cache.num_blocks, self._cache.block_size, self._max_num_seqs, whole_step)
+        position = self._waiting.push(sequence)
+        self._emit(
+            Submit(
+                seq_id=sequence.seq_id,
+                queue_position=position,
+                request_id=sequence.request_id,
+                prompt_token_ids=list(sequence.token_ids),
+                prompt_token_bytes=prompt_token_bytes,
+                max_tokens=sequence.max_tokens,
+                priority=sequence.priority,
+                cache_salt=sequence.cache_salt,
+                sampling=sampling,
+            )
+        )
+
+    def schedule(self) -> list[ScheduledSequence]:
+        """Put a step together; not empty while any sequence is unfinished. Call `commit` before the next."""
+        step = Step(self._max_num_batched_tokens)
+        # 1) running sequences first, or those that hold blocks would wait for those that want some
+        self._schedule_running(step)
+        # 2) hashes only now: a sequence preempted in 1 leaves no promise behind
+        for sequence, start, num_tokens in step.batch.values():
+            self._cache_blocks(sequence, start + num_tokens)
+        # 3) who comes next; what was just taken away from one is not given to another
+        if len(self._waiting) and step.preempted:
+            demand = self._demand_of(self._waiting.head)
+            self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
+        elif len(self._waiting):
+            self._admit_waiting(step)
+        return list(step.batch.values())
+
+    def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
+        """The step's K and V are written: its tokens count as computed."""
+        for sequence, start, num_tokens in scheduled:
+            self._cache.write(sequence.seq_id, start, num_tokens)
+            sequence.num_computed_tokens = start + num_tokens
+
+    def append_token(self, sequence: Sequence, token_id: int) -> None:
+        """A token was sampled from the sequence's last position, which must be computed.
+
+        Raises:
+            ValueError: the last position is not computed, so what was sampled does not follow from the sequence.
+        """
+        if sequence.num_computed_tokens != sequence.num_tokens:
+            raise ValueError(
+                f"sequence {sequence.seq_id} cannot sample: {sequence.num_computed_tokens} of {sequence.num_tokens} "
+                f"tokens are computed"
+            )
+        sequence.token_ids.append(token_id)
+        self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id))
+
+    def fork(self, parent: Sequence, seq_id: int, request_id: str) -> Sequence:
+        """A new running sequence with the parent's tokens and blocks, between `commit` and `append_token`."""
+        child = Sequence(
+            seq_id=seq_id,
+            request_id=request_id,
+            token_ids=list(parent.token_ids),
+            num_prompt_tokens=parent.num_prompt_tokens,
+            max_tokens=parent.max_tokens,
+            priority=parent.priority,
+            arrival=parent.arrival,
+            cache_salt=parent.cache_salt,
+            status=parent.status,
+            num_computed_tokens=parent.num_computed_tokens,
+            num_cached_tokens=parent.num_cached_tokens,
+            num_preemptions=parent.num_preemptions,
+        )
+        self._cache.fork(parent.seq_id, seq_id, request_id)
+        parent.num_forks = max(parent.num_forks - 1, 0)
+        self._running.append(child)
+        return child
+
+    def finish(self, sequence: Sequence, reason: FinishReason, detail: str = "") -> None:
+        """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
+        if sequence.status == "running":
+            self._running.remove(sequence)
+            self._cache.free(sequence.seq_id)
+        else:
+            self._waiting.remove(sequence)
+        self._cache.forget(sequence.seq_id)
+        sequence.status = "finished"
+        self._emit(Finish(seq_id=sequence.seq_id, reason=reason, detail=detail))
+
+    def abort(self, request_id: str, detail: str = "") -> list[Sequence]:
+        """Finish every sequence of a request; returns them (none: the request is unknown or done)."""
+        found = [s for s in (*self._running, *self._waiting) if s.request_id == request_id]
+        for sequence in found:
+            self.finish(sequence, "abort", detail)
+        return found
+
+    def discard(self, sequences: Iterable[Sequence]) -> None:
+        """Strategy `none`, at the end of a step: throw away the K and V of running sequences, forks included."""
+        for sequence in sequences:
+            self._cache.free(sequence.seq_id)
+            sequence.num_computed_tokens = 0
+            self._emit(Discard(seq_id=sequence.seq_id))
+
+    # 1) running sequences
+
+    def _schedule_running(self, step: Step) -> None:
+        for sequence in list(self._running):
+            if sequence.status != "running":
+                continue  # preempted for one before it
+            num_tokens = self._num_schedulable(sequence.num_tokens - sequence.num_computed_tokens, step)
+            if num_tokens and self._make_room(sequence, sequence.num_computed_tokens + num_tokens, step):
+                step.add(sequence, num_tokens)
+
+    def _num_schedulable(self, num_missing: int, step: Step) -> int:
+        """How many of a sequence's missing tokens this step may take: all, some, or none (0)."""
+        if self._splits:
+            return max(min(num_missing, step.budget), 0)
+        first_of_all = self._recompute_all and not step.batch
+        return num_missing if num_missing <= step.budget or first_of_all else 0
+
+    def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
+        """Allocate for positions [0, num_tokens), preempting others for it. False: the sequence itself had to go."""
+        while not self._cache.allocate(sequence.seq_id, num_tokens):
+            if self._recompute_all:
+                return False
+            victim = self._victim()
+            self._preempt(victim, sequence, step)
+            if victim is sequence:
+                return False
+        return True
+
+    def _victim(self) -> Sequence:
+        return max(self._running, key=lambda s: s.rank) if self._policy == "priority" else self._running[-1]
+
+    def _preempt(self, victim: Sequence, needy: Sequence, step: Step) -> None:
+        step.take_back(victim)
+        step.preempted = True
+        self._running.remove(victim)
+        self._cache.free(victim.seq_id)
+        position = self._waiting.push_preempted(victim)
+        self._emit(
+            Preempt(
+                seq_id=victim.seq_id,
+                queue_position=position,
+                mode="recompute",
+                for_seq_id=needy.seq_id,
+                num_computed_tokens=victim.num_computed_tokens,
+            )
+        )
+        victim.status, victim.num_computed_tokens = "preempted", 0
+        victim.num_preemptions += 1
+
+    # 3) waiting sequences
+
+    def _admit_waiting(self, step: Step) -> None:
+        while len(self._waiting) and self._admit(self._waiting.head, step):
+            pass
+
+    def _admit(self, sequence: Sequence, step: Step) -> bool:
+        """Move the head of the waiting queue into the batch, or emit why not (the lookup is emitted only if so)."""
+        places = self._max_num_seqs - sum(1 + s.num_forks for s in self._running)
+        if 1 + sequence.num_forks > places:
+            return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
+        match = self._cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt)
+        num_missing = sequence.num_tokens - match.num_tokens
+        num_tokens = self._num_schedulable(num_missing, step)
+        if num_tokens == 0:
+            return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
+        end = match.num_tokens + num_tokens
+        demand = self._cache.demand(sequence.seq_id, end, match.block_ids)
+        if demand.needed > demand.available:
+            return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
+        self._emit(
+            Lookup(
+                seq_id=sequence.seq_id,
+                verdict=match.verdict,
+                num_tokens=sequence.num_tokens,
+                num_hit_tokens=match.num_tokens,
+                block_ids=match.block_ids,
+            )
+        )
+        resumed = sequence.status == "preempted"
+        self._emit(Admit(seq_id=sequence.seq_id, num_cached_tokens=match.num_tokens, resumed=resumed))
+        self._waiting.remove(sequence)
+        self._running.append(sequence)
+        sequence.status = "running"
+        sequence.num_computed_tokens = sequence.num_cached_tokens = match.num_tokens
+        allocated = self._cache.allocate(sequence.seq_id, end, match.block_ids)
+        assert allocated, "demand said that it fits"
+        self._cache_blocks(sequence, end)
+        step.add(sequence, num_tokens)
+        return True
+
+    def _defer(self, sequence: Sequence, reason: DeferReason, needed: int, available: int) -> bool:
+        self._emit(Defer(seq_id=sequence.seq_id, reason=reason, needed=needed, available=available))
+        return False
+
+    def _demand_of(self, sequence: Sequence) -> Demand:
+        """Blocks for the largest piece of a waiting sequence that one step could take."""
+        match = self._cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt)
+        num_tokens = sequence.num_tokens - match.num_tokens
+        if self._splits:
+            num_tokens = min(num_tokens, self._max_num_batched_tokens)
+        return self._cache.demand(sequence.seq_id, match.num_tokens + num_tokens, match.block_ids)
+
+    def _cache_blocks(self, sequence: Sequence, num_tokens: int) -> None:
+        self._cache.cache_blocks(sequence.seq_id, sequence.token_ids, num_tokens, sequence.cache_salt)
