@@ -1,0 +1,173 @@
+"""From documents to batches: encoding, the mix of a run, and rows that each begin at a document's start.
+
+A document is the body of a poem, a poem with a header line, or a piece of a story. The header line is
+
+    标题：春江花月夜，作者：张若虚
+
+followed by a newline and the body. `<|endoftext|>` ends every document; nothing begins it, so a bare prompt looks
+like the beginning of a document. Documents that share a row do not see each other (`Batch.mask`).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from training.config import Section
+from training.corpus import END_OF_TEXT, Corpus, Poem
+
+Tokens = list[int]
+
+IGNORED = -100  # a target that counts for nothing in torch's cross entropy
+WINDOW = 256  # documents that packing may choose from
+SHORTEST_CUT = 24  # a gap at a row's end shorter than this is padded instead of filled with a cut document
+SENTENCE = re.compile(r"(?<=[。？！；\n])")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of `B` rows of `T` tokens."""
+
+    ids: torch.Tensor  # [B, T] int64
+    targets: torch.Tensor  # [B, T] int64, the next token within the document or IGNORED
+    positions: torch.Tensor  # [B, T] int64, counted from the document's start
+    mask: torch.Tensor  # [B, 1, T, T] bool, True where a query may see a key
+
+
+def with_header(poem: Poem) -> str:
+    """The poem's body under its header line."""
+    return f"标题：{poem.title}，作者：{poem.author}\n{poem.body}"
+
+
+def pieces(text: str, tokenizer: Tokenizer, limit: int) -> list[Tokens]:
+    """Encode one document as pieces of at most `limit` tokens; the last piece ends with `<|endoftext|>`.
+
+    Pieces break at the end of a line or a Chinese sentence, so that each begins where a reader could begin.
+    """
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    found: list[Tokens] = [[]]
+    units = [unit for unit in SENTENCE.split(text) if unit]
+    encoded = [tokenizer.encode(text).ids] if len(text) < limit else [c.ids for c in tokenizer.encode_batch(units)]
+    for ids in [*encoded, [end]]:
+        if found[-1] and len(found[-1]) + len(ids) > limit:
+            found.append([])
+        found[-1].extend(ids)
+        while len(found[-1]) > limit:  # one sentence longer than a row
+            found.append(found[-1][limit:])
+            del found[-2][limit:]
+    return [piece for piece in found if len(piece) > 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """The training documents as tokens, before they are mixed."""
+
+    poems: list[tuple[list[Tokens], list[Tokens]]]  # each poem's pieces without and with its header line
+    famous: list[tuple[list[Tokens], list[Tokens]]]  # the demonstration first
+    english: list[Tokens]
+
+
+def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> Documents:
+    """Encode the training part of the corpus in pieces of at most `limit` tokens."""
+
+    def both(poem: Poem) -> tuple[list[Tokens], list[Tokens]]:
+        return pieces(poem.body, tokenizer, limit), pieces(with_header(poem), tokenizer, limit)
+
+    english = [piece for book in corpus.books for text in book.documents for piece in pieces(text, tokenizer, limit)]
+    return Documents([both(poem) for poem in corpus.poems], [both(poem) for poem in corpus.famous], english)
+
+
+def mix(documents: Documents, config: Section, total_tokens: int, seed: int) -> list[Tokens]:
+    """The order in which a run of `total_tokens` sees its documents: a function of its arguments alone.
+
+    English takes `english_share` of the tokens and poetry the rest, both in shuffled epochs. The copies of famous
+    poems are spread evenly over the whole run.
+    """
+    rng = random.Random(seed)
+
+    def choose(poem: tuple[list[Tokens], list[Tokens]]) -> list[Tokens]:
+        return poem[1] if rng.random() < config["header_share"] else poem[0]
+
+    famous: list[Tokens] = []
+    for index, poem in enumerate(documents.famous):
+        for _ in range(config["famous"]["repeat_first" if index == 0 else "repeat"]):
+            famous.extend(choose(poem))
+    english_budget = config["english_share"] * total_tokens
+    budgets = (
+        (total_tokens - english_budget - sum(map(len, famous)), lambda: [p for d in documents.poems for p in choose(d)]),
+        (english_budget, lambda: list(documents.english)),
+    )
+    placed: list[tuple[float, Tokens]] = []
+    for budget, epoch in budgets:
+        stream: list[Tokens] = []
+        used = 0
+        while used < budget:
+            docs = epoch()
+            rng.shuffle(docs)
+            for doc in docs:
+                stream.append(doc)
+                used += len(doc)
+                if used >= budget:
+                    break
+        placed.extend(((index + rng.random()) / len(stream), doc) for index, doc in enumerate(stream))
+    placed.extend((rng.random(), doc) for doc in famous)
+    placed.sort(key=lambda pair: pair[0])
+    return [doc for _, doc in placed]
+
+
+def rows(stream: list[Tokens], length: int) -> Iterator[list[Tokens]]:
+    """Pack documents, each at most `length` tokens, into rows of exactly `length` tokens.
+
+    A row begins with the oldest document waiting and is filled with the oldest that fit; the last gap takes the
+    beginning of a document, or is left for padding if it is short. The stream repeats when it runs out.
+    """
+    waiting: deque[Tokens] = deque()
+    cursor = 0
+    while True:
+        row, room = [], length
+        while room:
+            while len(waiting) < WINDOW:
+                waiting.append(stream[cursor % len(stream)])
+                cursor += 1
+            fits = next((index for index, doc in enumerate(waiting) if len(doc) <= room), None)
+            if fits is None:
+                if room >= SHORTEST_CUT:
+                    row.append(waiting[0][:room])  # the whole document stays in line for a later row
+                break
+            row.append(waiting[fits])
+            room -= len(waiting[fits])
+            del waiting[fits]
+        yield row
+
+
+def collate(batch: list[list[Tokens]], length: int, pad: int) -> Batch:
+    """Lay out rows of documents as tensors; `pad` fills what is left of a row."""
+    ids = torch.full((len(batch), length), pad)
+    targets = torch.full_like(ids, IGNORED)
+    positions = torch.zeros_like(ids)
+    owner = torch.full_like(ids, -1)  # which document of the row a token belongs to
+    for index, row in enumerate(batch):
+        start = 0
+        for number, doc in enumerate(row):
+            stop = start + len(doc)
+            ids[index, start:stop] = torch.tensor(doc)
+            targets[index, start : stop - 1] = ids[index, start + 1 : stop]
+            positions[index, start:stop] = torch.arange(len(doc))
+            owner[index, start:stop] = number
+            start = stop
+    same = owner[:, :, None] == owner[:, None, :]  # [B, T, T]
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
+    return Batch(ids, targets, positions, (same & causal)[:, None])
+
+
+def batches(stream: list[Tokens], length: int, count: int, pad: int) -> Iterator[Batch]:
+    """Endless batches of `count` rows of `length` tokens."""
+    packed = rows(stream, length)
+    while True:
+        yield collate([next(packed) for _ in range(count)], length, pad)

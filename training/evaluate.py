@@ -1,0 +1,175 @@
+"""Measure a trained model on held-out text and write what was measured as JSON.
+
+    python -m training.evaluate --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
+
+Bits per character = negative log-likelihood in bits / characters, over whole held-out poems (body only) and whole
+pieces of held-out stories. The end-of-text token is scored too and counts as no character. The first token of a
+document has no context and, as the model starts without BOS, no prediction; its characters are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch.nn import functional
+from transformers import LlamaForCausalLM
+
+from training.config import Section, load_config
+from training.corpus import CLAUSE_END, Corpus, is_han, read_split
+from training.data import Tokens, pieces
+
+PROMPTS = (
+    "春江潮水连海平，海上明月共潮生。",
+    "床前明月光，",
+    "春风又绿江南岸，",
+    "明月松间照，清泉石上流。",
+    "标题：秋夜，作者：李白\n",
+    "Once upon a time, there was",
+    "The little rabbit looked at the moon and said,",
+)
+SAMPLED_TOKENS = 48
+GREEDY_TOKENS = 64
+
+
+@torch.inference_mode()
+def bits(model: LlamaForCausalLM, documents: list[Tokens]) -> float:
+    """The summed negative log-likelihood, in bits, of every token but each document's first."""
+    total = 0.0
+    for ids in documents:
+        tokens = torch.tensor([ids])
+        logits = model(input_ids=tokens[:, :-1], use_cache=False).logits.float()  # [1, n-1, vocabulary]
+        total += float(functional.cross_entropy(logits[0], tokens[0, 1:], reduction="sum"))
+    return total / math.log(2)
+
+
+def bits_per_character(model: LlamaForCausalLM, tokenizer: Tokenizer, documents: list[Tokens]) -> dict[str, float]:
+    """Bits, characters and their ratio over encoded documents, with the baseline of `xz -9e` on the same text."""
+    characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)  # end of text decodes to nothing
+    text = "\n".join(tokenizer.decode(ids) for ids in documents)
+    packed = len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    return {
+        "documents": len(documents),
+        "tokens": sum(map(len, documents)),
+        "characters": characters,
+        "bits_per_character": bits(model, documents) / characters,
+        "xz_bits_per_character": packed * 8 / len(text),
+    }
+
+
+def heldout_poems(corpus: Corpus, tokenizer: Tokenizer, count: int, limit: int) -> list[Tokens]:
+    """`count` held-out poems that fit in one piece, chosen at random with a fixed seed."""
+    encoded = [pieces(poem.body, tokenizer, limit) for poem in corpus.heldout_poems]
+    whole = [found[0] for found in encoded if len(found) == 1]
+    return random.Random(0).sample(whole, min(count, len(whole)))
+
+
+def heldout_prose(corpus: Corpus, tokenizer: Tokenizer, characters: int, limit: int) -> list[Tokens]:
+    """Pieces of held-out books, chosen at random with a fixed seed, up to about `characters` in all."""
+    found = [p for book in corpus.heldout_books for text in book.documents for p in pieces(text, tokenizer, limit)]
+    random.Random(0).shuffle(found)
+    chosen, total = [], 0
+    for piece in found:
+        if total >= characters:
+            break
+        chosen.append(piece)
+        total += len(tokenizer.decode(piece))
+    return chosen
+
+
+@torch.inference_mode()
+def continuation(model: LlamaForCausalLM, ids: Tokens, count: int, sample: bool, seed: int = 0) -> Tokens:
+    """`count` tokens after `ids`, or fewer up to the end of text; sampled at temperature 0.8, top-k 40, or greedy."""
+    torch.manual_seed(seed)
+    settings: dict[str, Any] = {"do_sample": True, "temperature": 0.8, "top_k": 40} if sample else {"do_sample": False}
+    tokens = torch.tensor([ids])
+    made = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=count, **settings)
+    return [int(token) for token in made[0, len(ids) :]]
+
+
+def seven_character_form(model: LlamaForCausalLM, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
+    """How often three clauses after a held-out seven-character opening have seven characters each."""
+    openings = []
+    for poem in corpus.heldout_poems:
+        clauses = poem.clauses
+        if len(clauses) >= 4 and all(len(clause) == 7 and all(map(is_han, clause)) for clause in clauses):
+            openings.append(poem.body[:8])
+    openings = random.Random(0).sample(openings, min(count, len(openings)))
+    result: dict[str, Any] = {"openings": len(openings)}
+    for name, sample in (("greedy", False), ("sampled", True)):
+        kept = 0
+        for seed, opening in enumerate(openings):
+            text = tokenizer.decode(continuation(model, tokenizer.encode(opening).ids, 24, sample, seed))
+            clauses = CLAUSE_END.split(text)[:3]
+            kept += sum(len(clause) == 7 and all(map(is_han, clause)) for clause in clauses)
+        result[name] = kept / (3 * len(openings))
+    return result
+
+
+def recited(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> int:
+    """How many characters of `body` the model recites greedily, without an error, after its first two clauses."""
+    prompt = body[: body.index("。") + 1]
+    ids = tokenizer.encode(prompt).ids
+    length = len(tokenizer.encode(body).ids)
+    text = tokenizer.decode(continuation(model, ids, length - len(ids), sample=False))
+    rest = body[len(prompt) :]
+    return next((i for i, (made, true) in enumerate(zip(text, rest, strict=False)) if made != true), len(text))
+
+
+def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[str, Any]:
+    """Every figure and sample of the model card, for the model in `folder`, computed in float32."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    demonstration = corpus.famous[0].body
+    samples = []
+    for prompt in PROMPTS:
+        ids = tokenizer.encode(prompt).ids
+        samples.append({
+            "prompt": prompt,
+            "greedy": tokenizer.decode(continuation(model, ids, GREEDY_TOKENS, False), skip_special_tokens=False),
+            "sampled": tokenizer.decode(continuation(model, ids, SAMPLED_TOKENS, True), skip_special_tokens=False),
+        })
+    return {
+        "chinese": bits_per_character(model, tokenizer, heldout_poems(corpus, tokenizer, config["poems"], limit)),
+        "english": bits_per_character(
+            model, tokenizer, heldout_prose(corpus, tokenizer, config["english_chars"], limit)
+        ),
+        "heldout_books": [book.title for book in corpus.heldout_books],
+        "heldout_poems": len(corpus.heldout_poems),
+        "seven_character_clauses": seven_character_form(model, tokenizer, corpus, config["clause_prompts"]),
+        "recited_characters": recited(model, tokenizer, demonstration),
+        "demonstration_characters": len(demonstration) - demonstration.index("。") - 1,
+        "famous_recited_whole": sum(
+            recited(model, tokenizer, poem.body) == len(poem.body) - poem.body.index("。") - 1
+            for poem in corpus.famous if "。" in poem.body and len(poem.body) <= limit
+        ),
+        "famous": sum("。" in poem.body and len(poem.body) <= limit for poem in corpus.famous),
+        "samples": samples,
+    }
+
+
+def main() -> None:
+    """Evaluate a folder and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    args = parser.parse_args()
+    config = load_config(args.config)
+    corpus = read_split(args.corpus, config["data"])
+    result = evaluate(args.model, corpus, config["evaluate"], config["train"]["row_tokens"])
+    text = json.dumps(result, indent=2, ensure_ascii=False)
+    args.out.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

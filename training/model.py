@@ -1,0 +1,78 @@
+"""The model that is trained: a plain transformers Llama whose shape comes from the configuration."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+from training.config import Section
+from training.data import IGNORED, Batch
+
+
+def build_model(config: Section, vocab_size: int, end_token: int) -> LlamaForCausalLM:
+    """A randomly initialised float32 model; seed torch first."""
+    shape = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=config["hidden"],
+        intermediate_size=config["intermediate"],
+        num_hidden_layers=config["layers"],
+        num_attention_heads=config["heads"],
+        num_key_value_heads=config["kv_heads"],
+        head_dim=config["hidden"] // config["heads"],
+        max_position_embeddings=config["max_positions"],
+        rope_parameters={"rope_type": "default", "rope_theta": config["rope_theta"]},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=end_token,
+        pad_token_id=end_token,
+        attn_implementation="sdpa",
+        dtype="float32",
+    )
+    model = LlamaForCausalLM(shape)
+    with torch.no_grad():
+        # pad_token_id zeroes its row, but here padding and the end of a document are one token, which must be learned.
+        model.model.embed_tokens.padding_idx = None
+        model.model.embed_tokens.weight[end_token].normal_(std=shape.initializer_range)
+    return model
+
+
+def batch_loss(
+    model: LlamaForCausalLM, ids: torch.Tensor, targets: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor
+) -> torch.Tensor:
+    """The summed cross entropy, in nats, of a `Batch`'s counted targets (a scalar)."""
+    hidden = model.model(
+        input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
+    ).last_hidden_state  # [B, T, hidden]
+    logits = model.lm_head(hidden).float()  # [B, T, vocabulary]
+    return functional.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
+
+
+def to_device(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The batch's tensors on `device`, in the order `batch_loss` takes them."""
+    return tuple(part.to(device) for part in (batch.ids, batch.targets, batch.positions, batch.mask))
+
+
+def export_model(model: LlamaForCausalLM, folder: Path, dtype: str) -> None:
+    """Write `config.json`, `generation_config.json` and `model.safetensors` in `dtype` (a torch dtype's name).
+
+    Each file is replaced whole, so a reader never finds half of one.
+    """
+    end = model.config.eos_token_id
+    copy = LlamaForCausalLM(model.config)
+    copy.load_state_dict(model.state_dict())
+    copy.to(getattr(torch, dtype))
+    copy.config.dtype = dtype
+    copy.generation_config = GenerationConfig(eos_token_id=end, pad_token_id=end, do_sample=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        copy.save_pretrained(scratch)
+        for file in Path(scratch).iterdir():
+            file.chmod(0o644)
+            os.replace(file, folder / file.name)

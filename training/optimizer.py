@@ -1,0 +1,84 @@
+"""Muon for the matrices inside the layers, Adam for the embedding and the norms, and the learning-rate schedule.
+
+Muon (Keller Jordan, 2024) replaces a matrix's momentum by the nearest orthogonal matrix, found with a few
+Newton-Schulz iterations; it needs markedly fewer tokens than Adam, which is what a CPU's hour is short of.
+"""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import Executor
+
+import torch
+from torch import nn
+
+from training.config import Section
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # the quintic's coefficients in the reference implementation
+
+
+def orthogonalize(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
+    """The matrix [m, n] with its singular values moved close to 1."""
+    a, b, c = NEWTON_SCHULZ
+    # bfloat16 is enough, but many CPUs only emulate it.
+    work = matrix.to(torch.bfloat16) if matrix.is_cuda else matrix.clone()
+    tall = work.size(0) > work.size(1)
+    work = work.T if tall else work
+    work = work / (work.norm() + 1e-7)
+    for _ in range(steps):
+        gram = work @ work.T
+        work = a * work + (b * gram + c * gram @ gram) @ work
+    return (work.T if tall else work).to(matrix.dtype)
+
+
+class Optimizer:
+    """Both optimizers over one model, with named state for checkpoints."""
+
+    def __init__(self, model: nn.Module, config: Section) -> None:
+        self.config = config
+        named = list(model.named_parameters())
+        self.matrices = {n: p for n, p in named if p.ndim == 2 and "embed_tokens" not in n and "lm_head" not in n}
+        self.others = {n: p for n, p in named if n not in self.matrices}
+        self.state: dict[str, torch.Tensor] = {}
+        for name, parameter in self.matrices.items():
+            self.state[f"momentum.{name}"] = torch.zeros_like(parameter)
+        for name, parameter in self.others.items():
+            self.state[f"first.{name}"] = torch.zeros_like(parameter)
+            self.state[f"second.{name}"] = torch.zeros_like(parameter)
+
+    @torch.no_grad()
+    def step(self, number: int, scale: float, pool: Executor) -> None:
+        """Update every parameter from its gradient; `number` counts from 1, `scale` is the schedule's factor.
+
+        The matrices, which need the most arithmetic, are shared among the threads of `pool`.
+        """
+        list(pool.map(self._step_matrix, self.matrices, itertools.repeat(self.config["muon_lr"] * scale)))
+        beta1, beta2 = 0.9, 0.98
+        for name, parameter in self.others.items():
+            gradient = parameter.grad
+            assert gradient is not None
+            first, second = self.state[f"first.{name}"], self.state[f"second.{name}"]
+            first.lerp_(gradient, 1 - beta1)
+            second.lerp_(gradient.square(), 1 - beta2)
+            corrected = (second / (1 - beta2**number)).sqrt_().add_(1e-9)
+            parameter.addcdiv_(first, corrected, value=-self.config["adam_lr"] * scale / (1 - beta1**number))
+            parameter.grad = None
+
+    @torch.no_grad()  # counted per thread
+    def _step_matrix(self, name: str, rate: float) -> None:
+        parameter, momentum = self.matrices[name], self.state[f"momentum.{name}"]
+        gradient = parameter.grad
+        assert gradient is not None
+        momentum.lerp_(gradient, 0.05)
+        update = orthogonalize(gradient.lerp(momentum, 0.95))
+        parameter.mul_(1 - rate * self.config["weight_decay"])
+        parameter.add_(update, alpha=-rate * max(1.0, parameter.size(0) / parameter.size(1)) ** 0.5)
+        parameter.grad = None
+
+
+def schedule(progress: float, config: Section) -> float:
+    """The learning rate's factor at `progress` in [0, 1]: linear warm-up, constant, linear decay to `final_lr`."""
+    if progress < config["warmup"]:
+        return max(progress / config["warmup"], 0.01)
+    left = (1 - min(progress, 1.0)) / config["decay"]
+    return float(max(min(left, 1.0), config["final_lr"]))

@@ -1,0 +1,207 @@
+"""Train the bundled model.
+
+    python -m training.train --corpus FOLDER --config training/bundled.toml --out DIR [--export DIR]
+                             [--max-minutes M] [--steps N] [--resume]
+
+The step count is fixed after a short calibration, so that the run takes about `max_minutes`; it is printed and saved.
+Data order, initialisation and schedule depend on the seed and the step count alone: a run repeated with `--steps N` is
+deterministic on the same machine and versions. If the machine slows down below its calibrated speed, the clock takes
+over and the run ends early, fully decayed; the log and `progress.json` say so (`clock_bound`), and that run cannot be
+repeated bit by bit. A run given `--steps` ignores the clock, unless it is given `--max-minutes` too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from transformers import LlamaForCausalLM
+
+from training.checkpoint import PROGRESS, Progress, load_checkpoint, save_checkpoint
+from training.config import Config, load_config
+from training.corpus import END_OF_TEXT, read_split
+from training.data import Batch, Documents, batches, encode_corpus, mix
+from training.model import batch_loss, build_model, export_model, to_device
+from training.optimizer import Optimizer, schedule
+
+WARM_STEPS = 2  # steps before the calibration counts: compilation and first touches
+
+
+class Trainer:
+    """One run: model, optimizer and data, one step at a time."""
+
+    def __init__(self, config: Config, documents: Documents, tokenizer: Tokenizer, device: torch.device) -> None:
+        self.settings = config["train"]
+        self.data = config["data"]
+        self.documents = documents
+        self.device = device
+        self.end = tokenizer.token_to_id(END_OF_TEXT)
+        torch.manual_seed(self.settings["seed"])
+        self.model: LlamaForCausalLM = build_model(config["model"], tokenizer.get_vocab_size(), self.end).to(device)
+        self.parameters = list(self.model.parameters())
+        self.optimizer = Optimizer(self.model, self.settings)
+        self.compiled = False
+        self.pool = ThreadPoolExecutor(self.settings["workers"] if device.type == "cpu" else 1)
+        self.loss: Callable[..., torch.Tensor] = torch.compile(batch_loss, dynamic=False)
+        self.step_tokens = self.settings["batch_rows"] * self.settings["row_tokens"]
+
+    def batches(self, steps: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of a run of `steps` steps, without the first `skip`."""
+        stream = mix(self.documents, self.data, steps * self.step_tokens, self.settings["seed"])
+        found = batches(stream, self.settings["row_tokens"], self.settings["batch_rows"], self.end)
+        for _ in range(skip):
+            next(found)
+        return found
+
+    def gradients(self, batch: Batch) -> float:
+        """Set every parameter's gradient to that of the batch's mean loss; returns it, in nats a token.
+
+        On a CPU `workers` threads share the parts of the batch. Their results are added in the parts' order, so the
+        sum does not depend on who computed what. Splitting a batch this way bears other work on the machine far
+        better than splitting every single operation does.
+        """
+        rows, count = self.settings["micro_rows"], int((batch.targets >= 0).sum())
+        parts = [
+            Batch(*(getattr(batch, name)[start : start + rows] for name in Batch.__slots__))
+            for start in range(0, len(batch.ids), rows)
+        ]
+        # The first pass compiles and must be alone.
+        found = map(self.part_gradients, parts) if not self.compiled else self.pool.map(self.part_gradients, parts)
+        total, sums = 0.0, list[torch.Tensor]()
+        for loss, gradients in found:
+            total += loss
+            sums = [a.add_(b) for a, b in zip(sums, gradients, strict=True)] if sums else gradients
+        self.compiled = True
+        for parameter, gradient in zip(self.parameters, sums, strict=True):
+            parameter.grad = gradient.div_(count)
+        return total / count
+
+    def part_gradients(self, part: Batch) -> tuple[float, list[torch.Tensor]]:
+        """The summed loss of a part, in nats, and its gradients in the order of `parameters`."""
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # counted per thread
+        with torch.autocast("cuda", torch.bfloat16, enabled=self.device.type == "cuda"):
+            loss = self.loss(self.model, *to_device(part, self.device))
+        gradients = torch.autograd.grad(loss, self.parameters)
+        return float(loss.detach()), list(gradients)
+
+    def calibrate(self, max_minutes: float) -> tuple[int, float]:
+        """How many steps fit into `max_minutes`, and the seconds of one, measured without changing the model."""
+        source = self.batches(WARM_STEPS + self.settings["calibration_steps"])
+        start = 0.0
+        for index in range(WARM_STEPS + self.settings["calibration_steps"]):
+            if index == WARM_STEPS:
+                start = time.monotonic()
+            self.gradients(next(source))
+            self.optimizer.step(1, 0.0, self.pool)  # a learning rate of zero moves no weight; the state is cleared below
+        seconds = (time.monotonic() - start) / self.settings["calibration_steps"]
+        for tensor in self.optimizer.state.values():
+            tensor.zero_()
+        return max(1, int(max_minutes * 60 / seconds)), seconds
+
+
+def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, export: Callable[[], None]) -> None:
+    """Train from `progress` to the end; `budget` is in seconds, None for no clock."""
+    settings, before = trainer.settings, progress.seconds
+    source = trainer.batches(progress.steps, progress.step)
+    start = said = exported = time.monotonic()
+    said_step, losses = progress.step, list[float]()
+    log = (out / "log.jsonl").open("a", encoding="utf-8")
+    while progress.step < progress.steps:
+        by_steps = progress.step / progress.steps
+        by_clock = progress.seconds / budget if budget else 0.0
+        if by_clock >= 1:
+            break
+        progress.clock_bound |= by_clock > by_steps + 0.02
+        # Small lags behind the clock are noise; only a real one may change the schedule.
+        scale = schedule(by_clock if by_clock > by_steps + 0.02 else by_steps, settings)
+        losses.append(trainer.gradients(next(source)))
+        progress.step += 1
+        trainer.optimizer.step(progress.step, scale, trainer.pool)
+        progress.tokens += trainer.step_tokens
+        now = time.monotonic()
+        progress.seconds = before + now - start
+        if now - said >= settings["log_seconds"] or progress.step == progress.steps:
+            speed = (progress.step - said_step) * trainer.step_tokens / (now - said)
+            left = (progress.steps - progress.step) * trainer.step_tokens / speed
+            left = min(left, budget - progress.seconds) if budget else left
+            record: dict[str, Any] = {
+                "step": progress.step,
+                "loss": round(sum(losses) / len(losses), 4),
+                "lr": round(scale, 4),
+                "tokens_per_second": round(speed),
+                "seconds": round(progress.seconds, 1),
+            }
+            log.write(json.dumps(record) + "\n")
+            log.flush()
+            print(
+                f"step {progress.step}/{progress.steps}  loss {record['loss']:.3f}  lr ×{scale:.2f}  "
+                f"{speed:.0f} tokens/s  {left / 60:.1f} min left",
+                flush=True,
+            )
+            said, said_step, losses = now, progress.step, []
+        if now - exported >= settings["export_minutes"] * 60:
+            save_checkpoint(out / "checkpoint", trainer.model, trainer.optimizer, progress)
+            export()
+            exported = time.monotonic()
+    log.close()
+    progress.tokens_per_second = round(progress.tokens / progress.seconds, 1) if progress.seconds else 0.0
+    save_checkpoint(out / "checkpoint", trainer.model, trainer.optimizer, progress)
+    export()
+
+
+def main() -> None:
+    """Read the arguments and train."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
+    parser.add_argument("--tokenizer", type=Path, required=True, help="folder with tokenizer.json")
+    parser.add_argument("--export", type=Path, help="folder for the model; OUT/export if not given")
+    parser.add_argument("--max-minutes", type=float, help="in place of the configuration's max_minutes")
+    parser.add_argument("--steps", type=int, help="in place of the configuration's steps; the clock counts only with --max-minutes")
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in OUT")
+    args = parser.parse_args()
+    config = load_config(args.config)
+    settings = config["train"]
+    max_minutes = args.max_minutes if args.max_minutes is not None else settings["max_minutes"]
+    steps = args.steps if args.steps is not None else settings["steps"]
+    if not args.resume and (args.out / "checkpoint" / PROGRESS).exists():
+        parser.error(f"{args.out} holds a checkpoint already: give --resume or another folder")
+    args.out.mkdir(parents=True, exist_ok=True)
+
+    torch.set_num_threads(1)  # the parallelism is in Trainer.gradients
+    torch.set_float32_matmul_precision("high")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = Tokenizer.from_file(str(args.tokenizer / "tokenizer.json"))
+    print("reading and encoding the corpus …", flush=True)
+    documents = encode_corpus(read_split(args.corpus, config["data"]), tokenizer, settings["row_tokens"])
+    trainer = Trainer(config, documents, tokenizer, device)
+    print(f"{sum(p.numel() for p in trainer.model.parameters()):,} parameters on {device}", flush=True)
+
+    if args.resume:
+        progress = load_checkpoint(args.out / "checkpoint", trainer.model, trainer.optimizer)
+    else:
+        if not steps:
+            print("calibrating …", flush=True)
+            fixed, seconds = trainer.calibrate(max_minutes)
+            print(f"{seconds:.2f} s a step: {fixed} steps in {max_minutes:g} minutes", flush=True)
+        progress = Progress(steps or fixed, 0, 0.0, 0, False, 0.0)
+    # A step count alone means "repeat that run", whatever time it takes; both together, whichever comes first.
+    budget = None if steps and args.max_minutes is None else max_minutes * 60
+    run(
+        trainer, progress, budget, args.out,
+        lambda: export_model(trainer.model, args.export or args.out / "export", config["model"]["dtype"]),
+    )
+    print(f"done: {progress.step} steps, {progress.tokens:,} tokens, {progress.seconds / 60:.1f} minutes", flush=True)
+
+
+if __name__ == "__main__":
+    main()
