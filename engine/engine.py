@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from engine import __version__
-from engine.accounting.memory import kv_bytes_per_token
 from engine.accounting.work import step_work
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, SamplingParams
@@ -92,7 +91,7 @@ class Engine:
         self._max_model_len = self.config.max_model_len
         self._ops: list[Op] = []
         self._runner = ModelRunner(model, self.config.num_blocks, self.config.block_size, self._max_model_len)
-        self._kv_bytes_per_token = kv_bytes_per_token(model.facts, self._runner.kv_store.element_bytes)
+        self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         self._cache = KVCacheManager(
             self.config.num_blocks, self.config.block_size, self.config.enable_prefix_caching, self._ops.append
         )
@@ -123,7 +122,7 @@ class Engine:
 
     def close(self) -> None:
         """Close the log."""
-        if self.log:
+        if self.log is not None:
             self.log.close()
 
     def add_request(
@@ -202,10 +201,9 @@ class Engine:
         t1 = time.perf_counter()
         # 2) prepare: copies first, so that shared blocks are apart before anyone writes
         self._runner.copy_blocks(self._cache.take_copies())
-        packed = self._runner.prepare(slices)
-        t2 = time.perf_counter()
         # 3) forward: every layer writes K and V to the slots, then attends over the blocks
-        result = self._runner.forward(packed, self.capture)
+        result = self._runner.execute(slices, self.capture)
+        t2 = t1 + result.prepare_seconds
         t3 = time.perf_counter()
         # 4) sample, and what follows from the new tokens
         self._scheduler.commit(scheduled)
@@ -225,16 +223,14 @@ class Engine:
             batch=batch,
             outputs=outputs,
             timing=Timing(at=t4 - self._began, schedule=t1 - t0, prepare=t2 - t1, forward=t3 - t2, sample=t4 - t3),
-            work=step_work(
-                self.model.facts, batch, self._runner.weight_element_bytes, self._runner.kv_store.element_bytes
-            ),
+            work=step_work(self.model.facts, batch, kv_element_bytes=self._runner.kv_store.dtype.itemsize),
             capture=Capture(
                 index=self._num_records,
                 dtype=self.capture.dtype,
                 layers=result.layers,
                 omitted=result.omitted,
             )
-            if self.capture and self.log
+            if self.capture and self.log is not None
             else None,
         )
 
@@ -343,7 +339,6 @@ class Engine:
     def _drop(self, request: Request, reason: str) -> None:
         request.finish_reason = reason  # type: ignore[assignment]
         del self._requests[request.seq_id]
-        self._runner.forget(request.seq_id)
 
     def _token_bytes(self, token_id: int) -> bytes:
         return self.model.tokenizer.token_bytes(token_id) if self.model.tokenizer else b""
@@ -372,7 +367,7 @@ class Engine:
         )
         self._ops.clear()
         self._num_records += 1
-        if self.log:
+        if self.log is not None:
             self.log.append(record, capture)
         return record
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-import torch
-
 from engine.config import SamplingParams
-from engine.model.tokenizer import IncrementalDetokenizer, Tokenizer
+from engine.model.detokenizer import IncrementalDetokenizer
+from engine.model.sampling import make_generator
+from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import FinishReason
 
@@ -36,14 +35,12 @@ class Request:
         self.max_tokens = max_tokens
         self.text = ""
         self.finish_reason: FinishReason | None = None
-        self.generator = torch.Generator()
-        # A request without a seed gets one that depends on nothing but the engine's seed and its own number.
-        self.generator.manual_seed(
+        # Without a seed of its own, one that depends on nothing but the engine's seed and the sequence's number.
+        self.generator = make_generator(
             sampling.seed if sampling.seed is not None else (engine_seed << 32) + sequence.seq_id
         )
-        self._eos = frozenset() if sampling.ignore_eos or tokenizer is None else tokenizer.eos_token_ids
+        self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
-        self._token_bytes: Callable[[int], bytes] = tokenizer.text_bytes if tokenizer else lambda _: b""
         self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
 
     @property
@@ -71,13 +68,13 @@ class Request:
             sequence ends, if it does.
         """
         stop: Stop | None = None
-        if token_id in self._eos:
+        if self._ends_text(token_id):
             stop = Stop("stop", "end of sequence")
         elif token_id in self.sampling.stop_token_ids:
             stop = Stop("stop", f"token {token_id}")
         pending = self._held_back
         if stop is None:
-            pending += self._detokenizer.feed(self._token_bytes(token_id))
+            pending += self._detokenizer.feed(self._text_bytes(token_id))
             found = [(at, s) for s in self.sampling.stop if (at := pending.find(s)) >= 0]
             if found:
                 at, string = min(found)
@@ -89,6 +86,15 @@ class Request:
         shown, self._held_back = pending[: len(pending) - keep], pending[len(pending) - keep :]
         self.text += shown
         return shown, stop
+
+    def _ends_text(self, token_id: int) -> bool:
+        return bool(self._tokenizer) and not self.sampling.ignore_eos and token_id in self._tokenizer.eos_token_ids
+
+    def _text_bytes(self, token_id: int) -> bytes:
+        """What the token adds to the text: nothing if it is a control token."""
+        if self._tokenizer is None or self._tokenizer.is_special(token_id):
+            return b""
+        return self._tokenizer.token_bytes(token_id)
 
     def _beginning_of_stop(self, text: str) -> int:
         """Length of the longest end of `text` that is the beginning of a stop string."""

@@ -18,13 +18,14 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM
 
 from engine.bench.interleave import Comparison, Variant, interleave
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.machine import machine_facts
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loader import BUNDLED, BUNDLED_FOLDER, LoadedModel, load_model
 from engine.trace.records import Machine
 
 RESULTS = Path(__file__).parent / "results" / "first_path.json"
@@ -46,7 +47,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 def main(argv: list[str] | None = None) -> None:
     """Measure, print, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="bundled")
+    parser.add_argument("--model", default=BUNDLED)
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
@@ -54,8 +55,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     model = load_model(args.model, dtype="float32")
     # generate gets a model of its own: the engine's has another attention function and weight layout
-    peer = load_model(args.model, dtype="float32", optimize=False).module
-    peer.set_attn_implementation("sdpa")
+    source = BUNDLED_FOLDER if args.model == BUNDLED else args.model
+    peer = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True).eval()
     random = np.random.default_rng(args.seed)
     vocab = model.facts.vocab_size
     lengths = random.integers(16, 65, 16)

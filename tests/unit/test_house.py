@@ -27,7 +27,7 @@ class NoWeb:
 sys.meta_path.insert(0, NoWeb())
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from tests.tiny_models import tiny_llama
+from tests.unit.engine.runs import tiny_llama
 
 with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=8)) as engine:
     request = engine.add_request([1, 2, 3], SamplingParams(max_tokens=2, ignore_eos=True))

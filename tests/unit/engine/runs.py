@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-
-from engine.model.capture import CaptureRequest
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from tests.tiny_models import tiny_llama
+from engine.model.capture import CaptureRequest
+from engine.model.loader import LoadedModel, from_module
+from engine.trace.log import TraceWriter
+from tests.tiny_models import tiny_model, tiny_tokenizer
+
+
+@cache
+def tiny_llama() -> LoadedModel:
+    """A random Llama of 3 layers with grouped heads (4:2), and a tokenizer."""
+    return from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
+
 
 PROMPTS: list[list[int]] = [
     [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25],
@@ -20,6 +29,12 @@ PROMPTS: list[list[int]] = [
     [60, 61, 62, 63, 64, 65, 66, 67, 68, 69],
 ]
 GREEDY = SamplingParams(max_tokens=12, ignore_eos=True)
+
+
+def log_of(engine: Engine) -> TraceWriter:
+    """The engine's log, which it keeps (a log without records is falsy, as any empty sequence)."""
+    assert engine.log is not None
+    return engine.log
 
 
 def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, check: bool = True) -> list[list[int]]:
@@ -35,8 +50,10 @@ def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, che
 
 def _drive(engine: Engine) -> Iterator[None]:
     """Requests that arrive while others run, one of them aborted. Yields after every record."""
-    requests = [engine.add_request(p, GREEDY) for p in PROMPTS[:3]]
-    yield
+    requests = []
+    for prompt in PROMPTS[:3]:
+        requests.append(engine.add_request(prompt, GREEDY))
+        yield
     for _ in range(3):
         engine.step()
         yield

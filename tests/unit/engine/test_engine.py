@@ -1,13 +1,12 @@
 """The Engine's public face: requests in, records out, refusals in one sentence."""
 
 import pytest
-from engine.model.capture import CaptureRequest
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine, NothingToDo, RequestError, RequestSpec
+from engine.model.capture import CaptureRequest
 from engine.trace.events import Defer, Finish, Lookup, Sample
-from tests.tiny_models import tiny_llama
-from tests.unit.engine.runs import GREEDY, PROMPTS
+from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
 SMALL = EngineConfig(block_size=4, num_blocks=16, max_model_len=32)
 
@@ -76,7 +75,7 @@ def test_a_request_that_cannot_be_served_is_refused_with_the_numbers(
     with pytest.raises(RequestError, match=words) as error:
         engine.add_request(prompt, sampling)
     assert "\n" not in str(error.value)
-    assert len(engine.log or []) == 0 and not engine.has_unfinished()
+    assert len(log_of(engine)) == 0 and not engine.has_unfinished()
 
 
 def test_a_prompt_over_the_pool_is_refused_with_the_numbers() -> None:
@@ -104,7 +103,7 @@ def test_several_requests_are_accepted_together_or_not_at_all(engine: Engine) ->
     assert not engine.has_unfinished()
     first, second = engine.add_requests([RequestSpec([1, 2], GREEDY), RequestSpec([3], GREEDY)])
     assert (first.seq_id, second.seq_id) == (0, 1)
-    assert len(engine.log or []) == 1
+    assert len(log_of(engine)) == 1
     assert [e.seq_id for e in engine.step().batch] == [0, 1]
 
 
@@ -235,5 +234,5 @@ def test_work_counts_what_the_batch_says(engine: Engine) -> None:
     assert prefill.work and decode.work
     assert (prefill.work.num_tokens, decode.work.num_tokens) == (17, 1)
     assert prefill.work.flops > decode.work.flops
-    bytes_per_token = engine.log.header.kv_bytes_per_token if engine.log else 0
+    bytes_per_token = log_of(engine).header.kv_bytes_per_token
     assert decode.work.kv_write_bytes == bytes_per_token

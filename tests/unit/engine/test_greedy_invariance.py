@@ -4,16 +4,14 @@ import pytest
 import torch
 
 from engine.config import EngineConfig
-from tests.tiny_models import tiny_llama
-from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, outputs_of
+from tests.tiny_models import tiny_model
+from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, outputs_of, tiny_llama
 
 
 @pytest.fixture(scope="module")
 def reference() -> list[list[int]]:
     """Plain transformers, one prompt at a time, no cache, eager attention: argmax over the whole sequence."""
-    from tests.tiny_models import tiny_llama_module
-
-    module = tiny_llama_module()
+    module = tiny_model("llama")
     outputs = []
     for prompt in PROMPTS:
         ids = list(prompt)

@@ -11,7 +11,7 @@ from engine.trace.events import Preempt
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord, Timing
 from engine.trace.snapshot import snapshot_of
-from tests.unit.engine.runs import CONFIGS, run
+from tests.unit.engine.runs import CONFIGS, log_of, run
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -28,7 +28,7 @@ def test_replay_equals_the_engine_after_every_record(name: str) -> None:
         seen.append(live)
 
     with run(name, on_record=check) as engine:
-        assert len(seen) == len(engine.log or [])
+        assert len(seen) == len(log_of(engine))
 
 
 def test_the_preempting_run_preempts() -> None:

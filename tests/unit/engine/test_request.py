@@ -1,10 +1,10 @@
 """Text of a growing output: never half a character, never a part of a stop string."""
 
 import pytest
-from engine.scheduling.sequence import Sequence
 
 from engine.config import ConfigError, SamplingParams
 from engine.request import Request
+from engine.scheduling.sequence import Sequence
 
 
 class ByteTokenizer:
@@ -12,7 +12,10 @@ class ByteTokenizer:
 
     eos_token_ids = frozenset({0})
 
-    def text_bytes(self, token_id: int) -> bytes:
+    def is_special(self, token_id: int) -> bool:
+        return False
+
+    def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
 
 
