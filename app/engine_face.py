@@ -57,7 +57,9 @@ class EngineLike(Protocol):
 
 
 BuildEngine = Callable[[EngineConfig, Path | None], EngineLike]
-"""Builds an engine that logs to the path (None: a file without a name); raises ValueError, one sentence, when the configuration cannot work."""
+"""Builds an engine that logs to the path (None: a file without a name).
+
+Raises ValueError, one sentence, when the configuration cannot work."""
 
 
 class ServedModel(Protocol):

@@ -63,7 +63,9 @@ class FakeEngine:
             if not size:
                 raise ConfigError("the prompt is empty: it needs at least one token")
             if size + 1 > self.config.max_model_len:
-                raise ConfigError(f"the prompt has {size} tokens; that is over max_model_len {self.config.max_model_len}")
+                raise ConfigError(
+                    f"the prompt has {size} tokens; that is over max_model_len {self.config.max_model_len}"
+                )
         ops: list[Op] = []
         new = []
         for prompt in prompts:

@@ -15,7 +15,7 @@ def test_create_gives_an_empty_log_with_its_header(client):
     made = client.do("create", config={"block_size": 8}, name="Übung 一")
     header = codec.decode(made["header"], Header)
     assert header.engine["block_size"] == 8
-    assert header.engine["num_blocks"] == 64  # the server's default stays
+    assert header.engine["num_blocks"] == 256  # the server's default stays
     assert (made["epoch"], made["num_records"], made["from"]) == (0, 0, 0)
     assert made["status"]["mode"] == "paused"
     assert made["status"]["error"] is None
@@ -106,7 +106,7 @@ def test_pause_ends_a_long_step(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 900})
     answers: list[dict] = []
     client.io.emit("step", {"theater": theater, "count": 500}, callback=answers.append)
-    wait_for(lambda: client.batches)
+    wait_for(lambda: len(client.records()) > 2)
     client.do("pause", theater=theater)
     wait_for(lambda: answers)
     assert 0 < answers[0]["performed"] < 500

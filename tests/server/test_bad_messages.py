@@ -1,0 +1,148 @@
+"""Whatever a client sends, it is told in one sentence what is wrong, and the server lives."""
+
+from __future__ import annotations
+
+import pytest
+import requests
+
+DEEP: dict = {}
+for _ in range(200):
+    DEEP = {"a": DEEP}
+
+BAD = [
+    ("create", 5),
+    ("create", "text"),
+    ("create", [1]),
+    ("create", None),
+    ("create", b"\x00\xff"),
+    ("create", {"config": 3}),
+    ("create", {"config": {"blok_size": 4}}),
+    ("create", {"config": {"block_size": "4"}}),
+    ("create", {"config": {"block_size": 1.5}}),
+    ("create", {"config": {"block_size": None}}),
+    ("create", {"config": {"strategy": "magic"}}),
+    ("create", {"config": DEEP}),
+    ("create", {"name": "x" * 201}),
+    ("create", {"naem": "x"}),
+    ("create", {b"name": "x"}),
+    ("join", {}),
+    ("join", {"theater": "THEATER", "from": -1}),
+    ("join", {"theater": "THEATER", "from": "0"}),
+    ("join", {"theater": "THEATER", "from": 2**60}),
+    ("join", {"theater": "THEATER", "captures": "yes"}),
+    ("join", {"theater": ["THEATER"]}),
+    ("submit", {"theater": "THEATER"}),
+    ("submit", {"theater": "THEATER", "prompts": []}),
+    ("submit", {"theater": "THEATER", "prompts": "abc"}),
+    ("submit", {"theater": "THEATER", "prompts": ["abc"]}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": 5}]}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "x" * 65537}]}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "水" * 30000}]}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a"}] * 65}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a", "priority": "high"}]}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a", "request_id": ""}]}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a"}], "sampling": {"temprature": 1}}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a"}], "sampling": {"temperature": "hot"}}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a"}], "sampling": {"stop": [1]}}),
+    ("submit", {"theater": "THEATER", "prompts": [{"text": "a"}], "sampling": {"stop": ["x"] * 65}}),
+    ("step", {"theater": "THEATER", "count": 0}),
+    ("step", {"theater": "THEATER", "count": -3}),
+    ("step", {"theater": "THEATER", "count": 10**9}),
+    ("step", {"theater": "THEATER", "count": True}),
+    ("step", {"theater": "THEATER", "expect": -1}),
+    ("prefill", {"theater": "THEATER", "expect": "0"}),
+    ("run", {"theater": "THEATER"}),
+    ("run", {"theater": "THEATER", "speed": -1}),
+    ("run", {"theater": "THEATER", "speed": float("nan")}),
+    ("run", {"theater": "THEATER", "speed": float("inf")}),
+    ("run", {"theater": "THEATER", "speed": "fast"}),
+    ("abort", {"theater": "THEATER"}),
+    ("configure", {"theater": "THEATER"}),
+    ("configure", {"theater": "THEATER", "config": []}),
+    ("focus", {"theater": "THEATER"}),
+    ("focus", {"theater": "THEATER", "layers": [-1], "heads": None}),
+    ("focus", {"theater": "THEATER", "layers": [99], "heads": None}),
+    ("focus", {"theater": "THEATER", "layers": [0] * 5000, "heads": None}),
+    ("read", {"theater": "THEATER", "from": 0}),
+    ("read", {"theater": "THEATER", "from": -5, "to": 3}),
+    ("tokenize", {}),
+    ("tokenize", {"text": 5}),
+    ("tokenize", {"text": "x" * 65537}),
+    ("reset", 7),
+    ("dance", {}),
+    ("__class__", {}),
+    ("", {}),
+]
+
+
+@pytest.fixture(scope="module")
+def shared():
+    from tests.server.conftest import Server
+
+    server = Server()
+    client = server.client()
+    yield client, client.do("create")["theater"], server.url
+    server.close()
+
+
+def put(message, theater):
+    if isinstance(message, dict) and message.get("theater") == "THEATER":
+        return {**message, "theater": theater}
+    return message
+
+
+@pytest.mark.parametrize(("event", "message"), BAD)
+def test_a_bad_message_is_refused_in_one_sentence(shared, event, message):
+    client, theater, _ = shared
+    if message is None:
+        answer = client.io.call(event, None, timeout=10)  # a client that sends nothing asks for the defaults
+        assert answer["ok"] or answer["error"]["code"] == "bad_request"
+        return
+    assert client.refused(event, put(message, theater))["code"] == "bad_request"
+
+
+@pytest.mark.parametrize("event", ["join", "leave", "pause", "reset", "step", "prefill", "abort", "read", "run"])
+def test_an_unknown_theater(shared, event):
+    client, _, _ = shared
+    fields = {"abort": {"request_id": "r"}, "read": {"from": 0, "to": 1}, "run": {"speed": 1}}.get(event, {})
+    error = client.refused(event, {"theater": "../../etc/passwd", **fields})
+    assert error["code"] == "unknown_theater"
+
+
+def test_the_message_names_the_field(shared):
+    client, theater, _ = shared
+    error = client.refused("step", {"theater": theater, "count": "one"})
+    assert error["message"] == "count: expected `int`, got `str`"
+    error = client.refused("create", {"config": {"blok_size": 4}})
+    assert "'blok_size'" in error["message"] and "block_size" in error["message"]
+
+
+def test_two_arguments_and_special_names(shared):
+    client, _, url = shared
+    assert client.io.call("step", ({}, {}), timeout=10)["error"]["code"] == "bad_request"
+    client.io.emit("connect", {"x": 1})
+    client.io.emit("message", "x")
+    assert client.do("tokenize", text="a")["token_ids"] == [97]
+    assert requests.get(f"{url}/api/health").json()["ok"]
+
+
+def test_a_message_over_the_limit_ends_only_its_own_connection(shared):
+    client, _, url = shared
+    from tests.server.conftest import Client
+
+    other = Client(url)
+    other.io.emit("tokenize", {"text": "x" * 2_000_000})
+    other.io.sleep(0.3)
+    assert client.do("tokenize", text="a")["token_ids"] == [97]
+
+
+def test_bytes_that_are_no_packets(shared):
+    client, _, url = shared
+    import websocket
+
+    for garbage in (b"\xc1\xc1", b"4", "4hello", "9", "", b"\x93\x01", "4" + "[" * 5000):
+        raw = websocket.create_connection(url.replace("http", "ws") + "/socket.io/?EIO=4&transport=websocket")
+        raw.recv()
+        raw.send(garbage, websocket.ABNF.OPCODE_BINARY if isinstance(garbage, bytes) else websocket.ABNF.OPCODE_TEXT)
+        raw.close(timeout=1)
+    assert client.do("tokenize", text="a")["token_ids"] == [97]

@@ -1,0 +1,146 @@
+"""The command line: help, exit statuses, one sentence for a mistake, and traces."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.messages import SubmittedPrompt
+from app.serving import bind
+from engine.config import EngineConfig, SamplingParams
+from engine.trace.log import TraceReader
+from tests.server.fake import FakeModel
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    try:
+        status = main(arguments)
+    except SystemExit as ended:  # argparse
+        status = int(ended.code or 0)
+    out, err = capsys.readouterr()
+    assert "Traceback" not in err
+    return status, out, err
+
+
+@pytest.fixture
+def trace(tmp_path) -> Path:
+    """A sound trace of one submission and five steps."""
+    path = tmp_path / "run.kvtrace"
+    engine = FakeModel().build(EngineConfig(block_size=4), path)
+    engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))
+    while engine.num_unfinished():
+        engine.step()
+    engine.close()
+    return path
+
+
+@pytest.mark.parametrize("command", [[], ["serve"], ["generate"], ["info"], ["trace"], ["trace", "show"]])
+def test_help_has_examples(capsys, command):
+    status, out, _ = run(capsys, *command, "--help")
+    assert status == 0 and "examples:\n  kvtheater" in out
+
+
+def test_help_does_not_import_torch():
+    code = "import sys; from app.cli import build_parser; build_parser(); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_options_have_vllms_names(capsys):
+    _, out, _ = run(capsys, "serve", "--help")
+    for name in (
+        "--block-size --max-num-seqs --max-num-batched-tokens --enable-prefix-caching --no-enable-prefix-caching "
+        "--enable-chunked-prefill --max-model-len --dtype --seed --scheduling-policy"
+    ).split():
+        assert name in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["dance"],
+        ["serve", "--block-size", "four"],
+        ["serve", "--port", "70000"],
+        ["serve", "--max-theaters", "0"],
+        ["generate"],
+        ["generate", "x", "--temperature", "-1"],
+        ["generate", "x", "--record", "pyproject.toml"],
+        ["trace", "show", "nothing.kvtrace"],
+        ["trace", "show", "tests"],
+    ],
+)
+def test_a_mistake_is_one_sentence_and_status_2(capsys, arguments):
+    status, out, err = run(capsys, *arguments)
+    assert status == 2 and not out
+    assert err.strip().splitlines()[-1].startswith("kvtheater")
+
+
+def test_a_port_that_is_taken_is_said_before_the_model_is_loaded(capsys):
+    with bind("127.0.0.1", 0) as taken:
+        taken.listen()
+        port = taken.getsockname()[1]
+        status, _, err = run(capsys, "serve", "--port", str(port))
+    assert status == 2
+    assert err == (
+        f"kvtheater: port {port} is in use by another program; choose another with --port, or --port 0 for a free one\n"
+    )
+
+
+def test_without_a_port_the_next_free_one_is_taken():
+    with bind("127.0.0.1", None) as first:
+        first.listen()
+        with bind("127.0.0.1", None) as second:
+            assert second.getsockname()[1] > first.getsockname()[1]
+
+
+def test_trace_show(capsys, trace):
+    status, out, err = run(capsys, "trace", "show", str(trace))
+    assert status == 0 and not err
+    assert "model    fake (2 layers, float32)" in out and "records  6" in out
+    lines = out.splitlines()
+    assert lines[-6].split(maxsplit=3)[3] == "submit: submit"
+    assert lines[-5].split(maxsplit=3)[3] == "step: prefill 3 tokens of 1 sequence, admit, allocate -> 'd'"
+    assert lines[-1].split(maxsplit=3)[3] == "step: decode 1 token of 1 sequence, free 2, finish -> 'h'"
+
+
+def test_trace_show_one_record(capsys, trace):
+    status, out, _ = run(capsys, "trace", "show", str(trace), "--record", "1")
+    assert status == 0 and "prefill of sequence 0: positions 0 to 2" in out and "allocate seq_id=0 block_id=0" in out
+    _, out, _ = run(capsys, "trace", "show", str(trace), "--record", "1", "--json")
+    assert json.loads(out)["outputs"][0]["text"] == "d"
+    status, _, err = run(capsys, "trace", "show", str(trace), "--record", "6")
+    assert status == 2 and "has 6" in err
+
+
+def test_trace_show_as_json(capsys, trace):
+    _, out, _ = run(capsys, "trace", "show", str(trace), "--json")
+    header, *records = [json.loads(line) for line in out.splitlines()]
+    assert header["format"] == "kvtrace" and [r["index"] for r in records] == list(range(6))
+
+
+def test_a_damaged_trace_shows_what_came_before(capsys, trace):
+    with TraceReader(trace) as reader:
+        frame = reader._records[3]
+    content = bytearray(trace.read_bytes())
+    content[frame.offset + 5] ^= 0xFF
+    trace.write_bytes(content)
+    status, out, err = run(capsys, "trace", "show", str(trace))
+    assert status == 1
+    assert "records  3" in out and out.rstrip().splitlines()[-1].split()[0] == "2"
+    assert f"at byte {frame.offset - 9} fails its checksum" in err and len(err.splitlines()) == 1
+
+
+def test_a_cut_off_trace_and_a_file_that_is_none(capsys, trace, tmp_path):
+    trace.write_bytes(trace.read_bytes()[:-3])
+    status, out, err = run(capsys, "trace", "show", str(trace))
+    assert status == 1 and "records  6" in out and "the file ends inside" in err
+    other = tmp_path / "x.kvtrace"
+    other.write_bytes(b"hello")
+    status, out, err = run(capsys, "trace", "show", str(other))
+    assert status == 1 and not out and "not a .kvtrace file" in err

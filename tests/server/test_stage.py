@@ -1,0 +1,74 @@
+"""How many theaters there may be, and when one goes."""
+
+from __future__ import annotations
+
+import os
+
+from tests.server.conftest import wait_for
+
+
+def test_too_many_theaters(make_server):
+    server = make_server(max_theaters=2)
+    client = server.client()
+    client.do("create")
+    client.do("create")
+    error = client.refused("create")
+    assert error["code"] == "too_many_theaters" and "2" in error["message"]
+
+
+def test_a_theater_that_nobody_watches_makes_room(make_server):
+    server = make_server(max_theaters=2, reclaim_seconds=0)
+    client = server.client()
+    old = client.do("create")["theater"]
+    watched = client.do("create")["theater"]
+    client.do("leave", theater=old)
+    new = client.do("create")["theater"]
+    assert {t.theater_id for t in server.stage.all()} == {watched, new}
+    assert client.refused("step", theater=old)["code"] == "unknown_theater"
+
+
+def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
+    server = make_server(idle_seconds=0.2)
+    client = server.client()
+    kept = client.do("create")["theater"]
+    left = client.do("create")["theater"]
+    path = server.stage.get(left).run.path
+    assert path.exists()
+    client.do("leave", theater=left)
+    wait_for(lambda: not path.exists())
+    assert [t.theater_id for t in server.stage.all()] == [kept]
+    assert server.model.closed_engines == 1
+
+
+def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
+    server.stage.close()
+    wait_for(lambda: client.closed)
+    assert client.closed[0]["theater"] == theater and "shutting down" in client.closed[0]["reason"]
+
+
+def test_a_reset_deletes_the_old_log(server, client, theater):
+    run = server.stage.get(theater).run
+    folder = run.path.parent
+    client.do("reset", theater=theater)
+    assert len(os.listdir(folder)) == 1 and not run.path.exists()
+
+
+def test_a_reader_keeps_an_old_log_open_until_it_is_done(server, client, theater):
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    run = server.stage.get(theater).run
+    with run.reading() as log:
+        client.do("reset", theater=theater)
+        assert log.record_bytes(0) and run.path.exists()
+    assert not run.path.exists()
+
+
+def test_closing_deletes_everything(make_server):
+    server = make_server()
+    client = server.client()
+    theater = client.do("create")["theater"]
+    client.do("submit", theater=theater, prompts=[{"text": "a"}], sampling={"max_tokens": 900})
+    client.do("run", theater=theater, speed=0)
+    folder = server.stage.get(theater).run.path.parent
+    server.stage.close()
+    assert not folder.exists()
+    server.stage.close()  # again: nothing happens

@@ -1,0 +1,130 @@
+"""Every viewer gets every record, in order, as the bytes of the file, at its own pace."""
+
+from __future__ import annotations
+
+import time
+
+import requests
+
+from engine.trace.log import TraceReader
+from tests.server.conftest import wait_for
+
+
+def grow(client, theater: str, tokens: int) -> int:
+    """Submit one prompt and compute all of it; the number of records."""
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
+    return client.do("step", theater=theater, count=tokens)["num_records"]
+
+
+def test_every_viewer_gets_the_bytes_of_the_file(server, client, theater, tmp_path):
+    others = [server.client(), server.client(transports=["polling"])]
+    for other in others:
+        other.do("join", theater=theater, captures=False)
+    count = grow(client, theater, 100)
+    for viewer in (client, *others):
+        wait_for(lambda v=viewer: len(v.records()) == count, "all records")
+    (tmp_path / "t").write_bytes(requests.get(f"{server.url}/api/theaters/{theater}/trace").content)
+    with TraceReader(tmp_path / "t") as reader:
+        assert reader.damage is None and len(reader) == count
+        for viewer in (client, *others):
+            assert viewer.records() == [reader.record_bytes(i) for i in range(count)]
+        seen = [c for b in client.batches for c in b["captures"]]
+        assert all(c in (None, reader.capture_bytes(i)) for i, c in enumerate(seen))
+        assert any(seen) and seen[-1] == reader.capture_bytes(count - 1)
+    assert not any(c for b in others[0].batches for c in b["captures"])
+
+
+def test_a_late_joiner_gets_everything(server, client, theater):
+    count = grow(client, theater, 300)  # more than one batch
+    late = server.client()
+    joined = late.do("join", theater=theater)
+    assert joined["num_records"] == count
+    wait_for(lambda: len(late.records()) == count)
+    wait_for(lambda: len(client.records()) == count)
+    assert late.records() == client.records()
+    with_captures = [b["first"] + i for b in late.batches for i, c in enumerate(b["captures"]) if c]
+    assert with_captures and min(with_captures) >= count - 16  # far behind: captures of the newest only
+
+
+def test_the_acknowledgement_of_a_join_comes_before_the_records(server, client, theater):
+    grow(client, theater, 5)
+    for _ in range(20):
+        late = server.client()
+        order: list[str] = []
+        late.io.on("records", lambda m, order=order: order.append("records"))
+        late.io.emit("join", {"theater": theater}, callback=lambda a, order=order: order.append("joined"))
+        wait_for(lambda order=order: len(order) >= 2)
+        assert order[0] == "joined"
+
+
+def test_a_viewer_that_reconnects_goes_on_where_it_was(server, client, theater):
+    first = server.client()
+    first.do("join", theater=theater)
+    grow(client, theater, 5)
+    wait_for(lambda: len(first.records()) == 6)
+    first.io.disconnect()
+    count = grow(client, theater, 5)
+    again = server.client()
+    assert again.do("join", theater=theater, **{"from": 6}, epoch=0)["from"] == 6
+    wait_for(lambda: len(again.records()) == count - 6)
+    assert again.batches[0]["first"] == 6
+    wait_for(lambda: len(client.records()) == count)
+    assert first.records() + again.records() == client.records()
+
+
+def test_a_viewer_of_an_older_epoch_starts_from_the_beginning(server, client, theater):
+    grow(client, theater, 5)
+    client.do("reset", theater=theater)
+    count = grow(client, theater, 3)
+    late = server.client()
+    assert late.do("join", theater=theater, **{"from": 4}, epoch=0)["from"] == 0
+    wait_for(lambda: len(late.records(epoch=1)) == count)
+
+
+def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater):
+    slow = server.client()
+    slow.do("join", theater=theater)
+    slow.hold.clear()  # it gets one batch and does not acknowledge it
+    started = time.monotonic()
+    count = grow(client, theater, 400)
+    wait_for(lambda: len(client.records()) == count)
+    assert time.monotonic() - started < 10
+    time.sleep(0.2)
+    assert len(slow.batches) == 1
+    slow.hold.set()
+    wait_for(lambda: len(slow.records()) == count)
+    assert slow.records() == client.records()
+
+
+def test_the_status_says_how_many_watch(server, client, theater):
+    other = server.client()
+    other.do("join", theater=theater)
+    wait_for(lambda: client.statuses and client.statuses[-1]["viewers"] == 2)
+    other.io.disconnect()
+    wait_for(lambda: client.statuses[-1]["viewers"] == 1)
+    client.do("leave", theater=theater)
+    before = len(client.batches)
+    grow(client, theater, 3)
+    time.sleep(0.1)
+    assert len(client.batches) == before
+
+
+def test_one_client_may_watch_two_theaters(client, theater):
+    second = client.do("create", config={"strategy": "none"})["theater"]
+    grow(client, theater, 3)
+    grow(client, second, 5)
+    wait_for(lambda: sum(len(b["records"]) for b in client.batches) == 4 + 6)
+    assert {b["theater"] for b in client.batches} == {theater, second}
+
+
+def test_a_download_is_sound_while_the_log_grows(server, client, theater, tmp_path):
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 200})
+    client.do("run", theater=theater, speed=0)
+    for i in range(10):
+        path = tmp_path / f"{i}.kvtrace"
+        path.write_bytes(requests.get(f"{server.url}/api/theaters/{theater}/trace").content)
+        with TraceReader(path) as reader:
+            assert reader.damage is None
+            if len(reader):
+                record = reader.record(len(reader) - 1)
+                assert record.has_capture == (reader.capture_bytes(record.index) is not None)
