@@ -239,18 +239,14 @@ class KVCacheManager:
 
     def memory(self, kv_bytes_per_token: int) -> Memory:
         """The pool in numbers, from counters: O(1)."""
-        pool, block_bytes = self.pool, self.block_size * kv_bytes_per_token
-        return Memory(
+        return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,
-            blocks_held=pool.num_held,
-            blocks_cached=pool.num_cached_free,
-            blocks_free=pool.num_free - pool.num_cached_free,
-            tokens_held=pool.num_filled_held,
+            blocks_held=self.pool.num_held,
+            blocks_cached=self.pool.num_cached_free,
+            tokens_held=self.pool.num_filled_held,
             tokens_logical=self._tokens_logical,
-            bytes_held=pool.num_held * block_bytes,
-            bytes_used=pool.num_filled_held * kv_bytes_per_token,
-            bytes_cached=pool.num_cached_free * block_bytes,
+            kv_bytes_per_token=kv_bytes_per_token,
         )
 
     def snapshot(self) -> Snapshot:

@@ -60,7 +60,11 @@ class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
 
 
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
-    """The head of the waiting queue was not admitted in this step, and why: it needed more than was available."""
+    """The head of the waiting queue was not admitted in this step, and why: it needed more than was available.
+
+    `step_preempted` is about order, not room: blocks were just taken from a running sequence, so nobody is admitted,
+    whether the needed blocks are available now or not.
+    """
 
     seq_id: int
     reason: DeferReason
@@ -77,7 +81,7 @@ class Allocate(_Op, frozen=True, kw_only=True, tag="allocate"):
 
 
 class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
-    """A cached block is about to be reallocated: its hash leaves the prefix cache."""
+    """A block's hash leaves the prefix cache: it is about to be reallocated, or what it promised was never written."""
 
     block_id: int
     block_hash: bytes

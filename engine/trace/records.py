@@ -127,6 +127,32 @@ class Memory(Struct, frozen=True, kw_only=True):
     bytes_used: int  # tokens_held * kv_bytes_per_token
     bytes_cached: int  # blocks_cached * block_size * kv_bytes_per_token
 
+    @classmethod
+    def counted(
+        cls,
+        *,
+        num_blocks: int,
+        block_size: int,
+        blocks_held: int,
+        blocks_cached: int,
+        tokens_held: int,
+        tokens_logical: int,
+        kv_bytes_per_token: int,
+    ) -> Memory:
+        """The figures that follow from the counts."""
+        return cls(
+            num_blocks=num_blocks,
+            block_size=block_size,
+            blocks_held=blocks_held,
+            blocks_cached=blocks_cached,
+            blocks_free=num_blocks - blocks_held - blocks_cached,
+            tokens_held=tokens_held,
+            tokens_logical=tokens_logical,
+            bytes_held=blocks_held * block_size * kv_bytes_per_token,
+            bytes_used=tokens_held * kv_bytes_per_token,
+            bytes_cached=blocks_cached * block_size * kv_bytes_per_token,
+        )
+
     @property
     def slots_wasted(self) -> int:
         """Reserved slots without content."""

@@ -141,19 +141,14 @@ def memory_figures(state: State, kv_bytes_per_token: int) -> Memory:
     """The pool in numbers: blocks and slots are counted, bytes are slots times `kv_bytes_per_token`."""
     held = [b for b in state.blocks if b.ref_count > 0]
     cached = sum(1 for b in state.blocks if b.ref_count == 0 and b.block_hash is not None)
-    tokens_held = sum(len(b.token_ids) for b in held)
-    block_bytes = state.block_size * kv_bytes_per_token
-    return Memory(
+    return Memory.counted(
         num_blocks=len(state.blocks),
         block_size=state.block_size,
         blocks_held=len(held),
         blocks_cached=cached,
-        blocks_free=len(state.blocks) - len(held) - cached,
-        tokens_held=tokens_held,
+        tokens_held=sum(len(b.token_ids) for b in held),
         tokens_logical=sum(state.sequences[i].num_computed_tokens for i in state.running),
-        bytes_held=len(held) * block_bytes,
-        bytes_used=tokens_held * kv_bytes_per_token,
-        bytes_cached=cached * block_bytes,
+        kv_bytes_per_token=kv_bytes_per_token,
     )
 
 
