@@ -108,7 +108,9 @@ def read_split(folder: Path, config: Section) -> Corpus:
     than `heldout_min_books` books are held out or a famous opening is missing.
     """
     salt, openings = config["heldout_salt"], config["famous"]["openings"]
-    poems, famous, heldout = [], [], []
+    poems: list[Poem] = []
+    famous: list[Poem] = []
+    heldout: list[Poem] = []
     for poem in read_poems(folder, config):
         if poem.body.startswith(tuple(openings)):
             famous.append(poem)
@@ -122,7 +124,8 @@ def read_split(folder: Path, config: Section) -> Corpus:
     famous.sort(key=lambda poem: not poem.body.startswith(openings[0]))
     seen = {clause for poem in [*poems, *famous] for clause in poem.clauses}
     heldout = [poem for poem in heldout if sum(c in seen for c in poem.clauses) < len(poem.clauses) / 4]
-    books, heldout_books = [], []
+    books: list[Book] = []
+    heldout_books: list[Book] = []
     for book in read_books(folder, config):
         chosen = hash_share(book.number, salt) < config["heldout_books"]
         (heldout_books if chosen else books).append(book)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,14 @@ class Batch:
     mask: torch.Tensor  # [B, 1, T, T] bool, True where a query may see a key
 
 
+def token_id(tokenizer: Tokenizer, token: str) -> int:
+    """The id of `token`. Raises `ValueError` if the vocabulary lacks it."""
+    found: int | None = tokenizer.token_to_id(token)
+    if found is None:
+        raise ValueError(f"the tokenizer has no token {token}")
+    return found
+
+
 def with_header(poem: Poem) -> str:
     """The poem's body under its header line."""
     return f"标题：{poem.title}，作者：{poem.author}\n{poem.body}"
@@ -50,10 +58,10 @@ def pieces(text: str, tokenizer: Tokenizer, limit: int) -> list[Tokens]:
 
     Pieces break at the end of a line or a Chinese sentence, so that each begins where a reader could begin.
     """
-    end = tokenizer.token_to_id(END_OF_TEXT)
+    end = token_id(tokenizer, END_OF_TEXT)
     found: list[Tokens] = [[]]
-    units = [unit for unit in SENTENCE.split(text) if unit]
-    encoded = [tokenizer.encode(text).ids] if len(text) < limit else [c.ids for c in tokenizer.encode_batch(units)]
+    units = [text] if len(text) < limit else [unit for unit in SENTENCE.split(text) if unit]
+    encoded: list[Tokens] = [code.ids for code in tokenizer.encode_batch(units)]
     for ids in [*encoded, [end]]:
         if found[-1] and len(found[-1]) + len(ids) > limit:
             found.append([])
@@ -99,10 +107,11 @@ def mix(documents: Documents, config: Section, total_tokens: int, seed: int) -> 
         for _ in range(config["famous"]["repeat_first" if index == 0 else "repeat"]):
             famous.extend(choose(poem))
     english_budget = config["english_share"] * total_tokens
-    budgets = (
-        (total_tokens - english_budget - sum(map(len, famous)), lambda: [p for d in documents.poems for p in choose(d)]),
+    poetry_budget = total_tokens - english_budget - sum(map(len, famous))
+    budgets: list[tuple[float, Callable[[], list[Tokens]]]] = [
+        (poetry_budget, lambda: [piece for poem in documents.poems for piece in choose(poem)]),
         (english_budget, lambda: list(documents.english)),
-    )
+    ]
     placed: list[tuple[float, Tokens]] = []
     for budget, epoch in budgets:
         stream: list[Tokens] = []

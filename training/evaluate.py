@@ -131,11 +131,13 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
     samples = []
     for prompt in PROMPTS:
         ids = tokenizer.encode(prompt).ids
-        samples.append({
-            "prompt": prompt,
-            "greedy": tokenizer.decode(continuation(model, ids, GREEDY_TOKENS, False), skip_special_tokens=False),
-            "sampled": tokenizer.decode(continuation(model, ids, SAMPLED_TOKENS, True), skip_special_tokens=False),
-        })
+        samples.append(
+            {
+                "prompt": prompt,
+                "greedy": tokenizer.decode(continuation(model, ids, GREEDY_TOKENS, False), skip_special_tokens=False),
+                "sampled": tokenizer.decode(continuation(model, ids, SAMPLED_TOKENS, True), skip_special_tokens=False),
+            }
+        )
     return {
         "chinese": bits_per_character(model, tokenizer, heldout_poems(corpus, tokenizer, config["poems"], limit)),
         "english": bits_per_character(
@@ -148,7 +150,8 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
         "demonstration_characters": len(demonstration) - demonstration.index("。") - 1,
         "famous_recited_whole": sum(
             recited(model, tokenizer, poem.body) == len(poem.body) - poem.body.index("。") - 1
-            for poem in corpus.famous if "。" in poem.body and len(poem.body) <= limit
+            for poem in corpus.famous
+            if "。" in poem.body and len(poem.body) <= limit
         ),
         "famous": sum("。" in poem.body and len(poem.body) <= limit for poem in corpus.famous),
         "samples": samples,

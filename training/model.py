@@ -49,9 +49,7 @@ def batch_loss(
         input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
     ).last_hidden_state  # [B, T, hidden]
     logits = model.lm_head(hidden).float()  # [B, T, vocabulary]
-    return functional.cross_entropy(
-        logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum"
-    )
+    return functional.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="sum")
 
 
 def to_device(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:

@@ -28,7 +28,8 @@ def orthogonalize(matrix: torch.Tensor, steps: int = 5) -> torch.Tensor:
     for _ in range(steps):
         gram = work @ work.T
         work = a * work + (b * gram + c * gram @ gram) @ work
-    return (work.T if tall else work).to(matrix.dtype)
+    result: torch.Tensor = (work.T if tall else work).to(matrix.dtype)
+    return result
 
 
 class Optimizer:
@@ -79,6 +80,8 @@ class Optimizer:
 def schedule(progress: float, config: Section) -> float:
     """The learning rate's factor at `progress` in [0, 1]: linear warm-up, constant, linear decay to `final_lr`."""
     if progress < config["warmup"]:
-        return max(progress / config["warmup"], 0.01)
-    left = (1 - min(progress, 1.0)) / config["decay"]
-    return float(max(min(left, 1.0), config["final_lr"]))
+        start: float = config["warmup"]
+        return max(progress / start, 0.01)
+    left: float = (1 - min(progress, 1.0)) / config["decay"]
+    floor: float = config["final_lr"]
+    return max(min(left, 1.0), floor)

@@ -111,9 +111,9 @@ def main() -> None:
     args = parser.parse_args()
     config = load_config(args.config)
     data = config["data"]
-    poetry = list(itertools.chain.from_iterable(
-        read_corpus(args.corpus / name).splitlines() for name in data["poetry_files"]
-    ))
+    poetry = list(
+        itertools.chain.from_iterable(read_corpus(args.corpus / name).splitlines() for name in data["poetry_files"])
+    )
     prose = read_corpus(args.corpus / data["english_file"]).replace(END_OF_TEXT + "\n", "")
     tokenizer = build_tokenizer(poetry, prose[: config["tokenizer"]["english_bytes"]], config["tokenizer"])
     save_tokenizer(tokenizer, args.out, config["model"]["max_positions"])

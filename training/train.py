@@ -27,9 +27,10 @@ from transformers import LlamaForCausalLM
 from training.checkpoint import PROGRESS, Progress, load_checkpoint, save_checkpoint
 from training.config import Config, load_config
 from training.corpus import END_OF_TEXT, read_split
-from training.data import Batch, Documents, batches, encode_corpus, mix
+from training.data import Batch, Documents, batches, encode_corpus, mix, token_id
 from training.model import batch_loss, build_model, export_model, to_device
 from training.optimizer import Optimizer, schedule
+from training.record import save_record
 
 WARM_STEPS = 2  # steps before the calibration counts: compilation and first touches
 
@@ -42,7 +43,7 @@ class Trainer:
         self.data = config["data"]
         self.documents = documents
         self.device = device
-        self.end = tokenizer.token_to_id(END_OF_TEXT)
+        self.end = token_id(tokenizer, END_OF_TEXT)
         torch.manual_seed(self.settings["seed"])
         self.model: LlamaForCausalLM = build_model(config["model"], tokenizer.get_vocab_size(), self.end).to(device)
         self.parameters = list(self.model.parameters())
@@ -100,7 +101,7 @@ class Trainer:
             if index == WARM_STEPS:
                 start = time.monotonic()
             self.gradients(next(source))
-            self.optimizer.step(1, 0.0, self.pool)  # a learning rate of zero moves no weight; the state is cleared below
+            self.optimizer.step(1, 0.0, self.pool)  # a rate of zero moves no weight; the state is cleared below
         seconds = (time.monotonic() - start) / self.settings["calibration_steps"]
         for tensor in self.optimizer.state.values():
             tensor.zero_()
@@ -166,7 +167,9 @@ def main() -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with tokenizer.json")
     parser.add_argument("--export", type=Path, help="folder for the model; OUT/export if not given")
     parser.add_argument("--max-minutes", type=float, help="in place of the configuration's max_minutes")
-    parser.add_argument("--steps", type=int, help="in place of the configuration's steps; the clock counts only with --max-minutes")
+    parser.add_argument(
+        "--steps", type=int, help="in place of the configuration's steps; the clock counts only with --max-minutes"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in OUT")
     args = parser.parse_args()
     config = load_config(args.config)
@@ -184,7 +187,9 @@ def main() -> None:
     print("reading and encoding the corpus …", flush=True)
     documents = encode_corpus(read_split(args.corpus, config["data"]), tokenizer, settings["row_tokens"])
     trainer = Trainer(config, documents, tokenizer, device)
-    print(f"{sum(p.numel() for p in trainer.model.parameters()):,} parameters on {device}", flush=True)
+    parameters = sum(p.numel() for p in trainer.parameters)
+    print(f"{parameters:,} parameters on {device}", flush=True)
+    save_record(args.out, parameters, device)
 
     if args.resume:
         progress = load_checkpoint(args.out / "checkpoint", trainer.model, trainer.optimizer)
@@ -197,7 +202,10 @@ def main() -> None:
     # A step count alone means "repeat that run", whatever time it takes; both together, whichever comes first.
     budget = None if steps and args.max_minutes is None else max_minutes * 60
     run(
-        trainer, progress, budget, args.out,
+        trainer,
+        progress,
+        budget,
+        args.out,
         lambda: export_model(trainer.model, args.export or args.out / "export", config["model"]["dtype"]),
     )
     print(f"done: {progress.step} steps, {progress.tokens:,} tokens, {progress.seconds / 60:.1f} minutes", flush=True)

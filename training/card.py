@@ -1,0 +1,194 @@
+"""Write the model card from what a run and its evaluation measured.
+
+    python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json
+
+Reads the run's `checkpoint/progress.json` and `run.json`; writes `FOLDER/README.md`. No figure is typed by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from training.checkpoint import PROGRESS, Progress
+from training.config import Config, load_config
+from training.record import RUN
+
+TEMPLATE = """\
+---
+license: apache-2.0
+language: [zh, en]
+library_name: transformers
+pipeline_tag: text-generation
+---
+
+# The bundled model
+
+A small Llama for showing how a KV cache works without downloading anything. It was trained from nothing on classical
+Chinese poetry and simple English stories; it is meant to be looked into, not to be asked for advice.
+
+| | |
+|---|---|
+| architecture | `LlamaForCausalLM`, {layers} layers, hidden size {hidden}, feed-forward {intermediate} |
+| attention | {heads} query heads on {kv_heads} key/value heads (GQA), head size {head_dim}, RoPE |
+| parameters | {parameters:,}, input and output embedding shared |
+| KV cache | 2 · {layers} layers · {kv_heads} heads · {head_dim} · 2 bytes = {kv_bytes:,} bytes a token in bfloat16 |
+| weights | bfloat16 safetensors, {file_bytes:,} bytes |
+| vocabulary | {vocab:,} tokens |
+| positions | {positions:,} configured; trained on rows of {row_tokens}, so it is weaker beyond |
+
+It loads without remote code:
+
+```python
+tokenizer = AutoTokenizer.from_pretrained("engine/model/bundled")
+model = AutoModelForCausalLM.from_pretrained("engine/model/bundled")
+```
+
+## Text form
+
+There is no BOS token: a prompt is the beginning of a document. `<|endoftext|>` ends a document and pads. Each of the
+{han:,} most frequent Chinese characters is one token, so a clause of seven characters with its punctuation is 8
+tokens; English is BPE with the leading space inside the piece; everything else is bytes `<0x00>` to `<0xFF>`.
+Decoding gives back exactly the encoded text. Chinese punctuation is full width in training (，。？！；：、).
+{header:.0%} of the poems carry one header line, which can also be prompted:
+`标题：春江花月夜，作者：张若虚` and a newline.
+
+## Measured
+
+In float32 on text never trained on: whole poems and whole books, chosen by a hash
+({poem_count:,} poems, of which {zh[documents]:,} scored, and {book_count} books: {books}).
+
+| held out | the model | `xz -9e` on the same text | scored |
+|---|---|---|---|
+| Chinese poetry | {zh[bits_per_character]:.3f} bits per character | {zh[xz_bits_per_character]:.3f} | \
+{zh[characters]:,} characters |
+| English stories | {en[bits_per_character]:.3f} bits per character | {en[xz_bits_per_character]:.3f} | \
+{en[characters]:,} characters |
+
+- Each document is scored by itself, its first token excepted (nothing stands before it), its end included.
+- `xz` packs the scored text as one file, without having seen the training text; it is a yardstick, not a rival.
+- Form: {form[openings]} held-out openings of seven characters, three clauses after each; seven Chinese characters
+  long are {form[greedy]:.1%} of the clauses greedily and {form[sampled]:.1%} sampled (temperature 0.8, top-k 40).
+- 春江花月夜, asked for by its first couplet, greedily: {recited} of {recitable} characters before the first error.
+- {famous_whole} of {famous} famous poems in the training mix are recited whole from their first sentence, greedily.
+
+### Samples, unedited
+
+Sampled at temperature 0.8, top-k 40, seed 0, not selected. `↵` is a newline.
+
+{samples}
+
+## Training
+
+{steps:,} steps, {tokens:,} tokens, {minutes:.1f} minutes ({speed:,.0f} tokens/s), seed {seed}, float32, on {machine}
+({cores} cores; other work ran on the machine at the same time). {clock}
+Versions: {versions}.
+
+```
+{command}
+```
+
+Muon for the matrices, Adam for the embedding and norms, learning rate constant and then linear to near zero.
+`training/bundled.toml` holds every setting: the mix is {english:.0%} English tokens and the rest poetry, with some
+famous poems repeated ({repeat_first} copies of 春江花月夜, {repeat} of each other, over a full schedule). What it
+recites, it learned by heart.
+
+## Limits
+
+It knows the form of a poem and of a story's sentence, not the world. Longer samples wander. Anything outside classical
+poetry and old children's stories (modern Chinese, code, other languages) gives noise. The English books are of their
+time, and so are their attitudes.
+
+## Data
+
+- Poems: [chinese-poetry](https://github.com/chinese-poetry/chinese-poetry) at commit
+  `99ebbef7e1345c0985c44b9fd96a3f9e776f117b`, MIT licence, © 2016 JackeyGao; converted to simplified characters and
+  full-width punctuation. The poems themselves are in the public domain.
+- English: public-domain texts from Project Gutenberg by way of the GITenberg mirrors, the simplest
+  {english_mb:.1f} MB of children's stories and folk tales.
+
+The data is not part of this repository. The weights are under the Apache License 2.0, as the project is.
+"""
+
+
+def quote(sample: dict[str, str]) -> str:
+    """One sample as a list item with its greedy and sampled continuation."""
+    prompt, greedy, sampled = (sample[key].replace("\n", "↵") for key in ("prompt", "greedy", "sampled"))
+    return f"- `{prompt}`\n  - greedy: {_literal(greedy)}\n  - sampled: {_literal(sampled)}"
+
+
+def _literal(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def card(config: Config, folder: Path, progress: Progress, run: dict[str, Any], found: dict[str, Any]) -> str:
+    """The card's Markdown."""
+    shape, train, data = config["model"], config["train"], config["data"]
+    head_dim = shape["hidden"] // shape["heads"]
+    return TEMPLATE.format(
+        **{key: shape[key] for key in ("layers", "hidden", "intermediate", "heads", "kv_heads")},
+        head_dim=head_dim,
+        parameters=run["parameters"],
+        kv_bytes=2 * shape["layers"] * shape["kv_heads"] * head_dim * 2,
+        file_bytes=(folder / "model.safetensors").stat().st_size,
+        vocab=config["tokenizer"]["vocab_size"],
+        positions=shape["max_positions"],
+        row_tokens=train["row_tokens"],
+        han=config["tokenizer"]["cjk_characters"],
+        header=data["header_share"],
+        poem_count=found["heldout_poems"],
+        book_count=len(found["heldout_books"]),
+        books="; ".join(found["heldout_books"]),
+        zh=found["chinese"],
+        en=found["english"],
+        form=found["seven_character_clauses"],
+        recited=found["recited_characters"],
+        recitable=found["demonstration_characters"],
+        famous_whole=found["famous_recited_whole"],
+        famous=found["famous"],
+        samples="\n".join(quote(sample) for sample in found["samples"]),
+        steps=progress.step,
+        tokens=progress.tokens,
+        minutes=progress.seconds / 60,
+        speed=progress.tokens_per_second,
+        seed=train["seed"],
+        machine=run["machine"],
+        cores=run["cores"],
+        clock=_clock(progress),
+        versions=run["versions"],
+        command=run["command"],
+        english=data["english_share"],
+        repeat_first=data["famous"]["repeat_first"],
+        repeat=data["famous"]["repeat"],
+        english_mb=data["english_bytes"] / 1e6,
+    )
+
+
+def _clock(progress: Progress) -> str:
+    if progress.clock_bound:
+        return (
+            f"The clock ended the run before the {progress.steps:,} steps of its schedule, with the learning rate "
+            "fully decayed by the clock, so it can be repeated in kind but not bit by bit."
+        )
+    return "The step count, not the clock, ended the run: the same command with that step count repeats it."
+
+
+def main() -> None:
+    """Write the card."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
+    parser.add_argument("--run", type=Path, required=True, help="the run's --out folder")
+    parser.add_argument("--evaluation", type=Path, required=True, help="what training.evaluate wrote")
+    args = parser.parse_args()
+    progress = Progress(**json.loads((args.run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
+    run = json.loads((args.run / RUN).read_text(encoding="utf-8"))
+    found = json.loads(args.evaluation.read_text(encoding="utf-8"))
+    text = card(load_config(args.config), args.model, progress, run, found)
+    (args.model / "README.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

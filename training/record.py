@@ -1,0 +1,50 @@
+"""What a run records about itself: machine, versions, command. Paths are left out of the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+import tokenizers
+import torch
+import transformers
+
+RUN = "run.json"
+PATHS = {"--corpus": "CORPUS", "--out": "DIR", "--tokenizer": "engine/model/bundled", "--export": "FOLDER"}
+
+
+def command() -> str:
+    """The command line with placeholders for the machine's own paths."""
+    words, hidden = ["python -m training.train"], ""
+    for word in sys.argv[1:]:
+        words.append(hidden or word)
+        hidden = PATHS.get(word, "")
+    return " ".join(words)
+
+
+def machine(device: torch.device) -> str:
+    """The GPU's name, or the CPU's."""
+    if device.type == "cuda":
+        return str(torch.cuda.get_device_name(device))
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def save_record(folder: Path, parameters: int, device: torch.device) -> None:
+    """Write `run.json` into `folder`."""
+    record = {
+        "command": command(),
+        "machine": machine(device),
+        "cores": os.cpu_count(),
+        "parameters": parameters,
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}, tokenizers {tokenizers.__version__}",
+    }
+    (folder / RUN).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
