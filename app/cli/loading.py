@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,12 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveMo
     Raises:
         UserError: it cannot be opened, and why.
     """
-    with _sign_of_life(f"loading {name}"):
+    is_local = name == "bundled" or os.path.isdir(name)
+    if is_local or not sys.stderr.isatty():
+        os.environ.setdefault(
+            "HF_HUB_DISABLE_PROGRESS_BARS", "1"
+        )  # a download shows its own bars, the rest has no need
+    with _sign_of_life(f"loading {name}") if is_local else contextlib.nullcontext():
         from app import live_model
 
         try:

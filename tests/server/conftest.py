@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 import socketio
 
@@ -51,7 +50,7 @@ class Client:
 
     def do(self, event: str, **fields: Any) -> dict[str, Any]:
         """The acknowledgement, which must be ok."""
-        answer = self.ask(event, **fields)
+        answer: dict[str, Any] = self.ask(event, **fields)
         assert answer["ok"], answer
         return answer
 
@@ -59,18 +58,17 @@ class Client:
         """The error, which must be there and be one sentence."""
         answer = self.ask(event, message, **fields)
         assert answer["ok"] is False, answer
-        error = answer["error"]
+        error: dict[str, Any] = answer["error"]
         assert set(error) == {"code", "message"}
         assert error["message"] and "\n" not in error["message"] and "Traceback" not in error["message"]
         return error
 
     def records(self, epoch: int = 0) -> list[bytes]:
         """The records of an epoch; asserts that they came in order without a gap."""
+        batches = [b for b in self.batches if b["epoch"] == epoch]
         got: list[bytes] = []
-        for batch in [b for b in self.batches if b["epoch"] == epoch]:
-            assert not got or batch["first"] == start + len(got)
-            if not got:
-                start = batch["first"]
+        for batch in batches:
+            assert batch["first"] == batches[0]["first"] + len(got)
             assert len(batch["captures"]) == len(batch["records"])
             got += batch["records"]
         return got
@@ -121,19 +119,15 @@ def make_server() -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture
-def server(make_server) -> Server:
+def server(make_server: Callable[..., Server]) -> Server:
     return make_server()
 
 
 @pytest.fixture
-def client(server) -> Client:
+def client(server: Server) -> Client:
     return server.client()
 
 
 @pytest.fixture
-def theater(client) -> str:
-    return client.do("create", name="a test")["theater"]
-
-
-def replaced(struct: Any, **changes: Any) -> Any:
-    return msgspec.structs.replace(struct, **changes)
+def theater(client: Client) -> str:
+    return str(client.do("create", name="a test")["theater"])

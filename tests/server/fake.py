@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,8 @@ class FakeEngine:
             engine=self.config.as_map(), kv_bytes_per_token=KV_BYTES, machine=MACHINE,
         )  # fmt: skip
         self.log = TraceWriter(header, path)
-        self.captures, self.focused = True, None
+        self.captures = True
+        self.focused: Any = None
         self.requests: dict[int, FakeRequest] = {}
         self.next_seq, self.steps = 0, 0
 
@@ -62,7 +64,7 @@ class FakeEngine:
             size = len(prompt.text.encode())
             if not size:
                 raise ConfigError("the prompt is empty: it needs at least one token")
-            if size + 1 > self.config.max_model_len:
+            if size + 1 > (self.config.max_model_len or 0):
                 raise ConfigError(
                     f"the prompt has {size} tokens; that is over max_model_len {self.config.max_model_len}"
                 )
@@ -142,7 +144,7 @@ class FakeEngine:
     def prefill_pending(self) -> bool:
         return any(not r.computed for r in self.requests.values())
 
-    def focus(self, layers, heads) -> None:
+    def focus(self, layers: Any, heads: Any) -> None:
         self.focused = (layers, heads)
 
     def stop_captures(self) -> None:

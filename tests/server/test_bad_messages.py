@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import requests
 
-DEEP: dict = {}
+DEEP: dict[str, Any] = {}
 for _ in range(200):
     DEEP = {"a": DEEP}
 
-BAD = [
+BAD: list[tuple[str, Any]] = [
     ("create", 5),
     ("create", "text"),
     ("create", [1]),
@@ -85,7 +87,7 @@ def shared():
     server.close()
 
 
-def put(message, theater):
+def put(message: Any, theater: str) -> Any:
     if isinstance(message, dict) and message.get("theater") == "THEATER":
         return {**message, "theater": theater}
     return message
@@ -104,7 +106,12 @@ def test_a_bad_message_is_refused_in_one_sentence(shared, event, message):
 @pytest.mark.parametrize("event", ["join", "leave", "pause", "reset", "step", "prefill", "abort", "read", "run"])
 def test_an_unknown_theater(shared, event):
     client, _, _ = shared
-    fields = {"abort": {"request_id": "r"}, "read": {"from": 0, "to": 1}, "run": {"speed": 1}}.get(event, {})
+    optional: dict[str, dict[str, Any]] = {
+        "abort": {"request_id": "r"},
+        "read": {"from": 0, "to": 1},
+        "run": {"speed": 1},
+    }
+    fields = optional.get(event, {})
     error = client.refused(event, {"theater": "../../etc/passwd", **fields})
     assert error["code"] == "unknown_theater"
 

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import requests
 
 from engine.trace.log import TraceReader
-from tests.server.conftest import wait_for
+from tests.server.conftest import Client, wait_for
 
 
-def grow(client, theater: str, tokens: int) -> int:
+def grow(client: Client, theater: str, tokens: int) -> int:
     """Submit one prompt and compute all of it; the number of records."""
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
-    return client.do("step", theater=theater, count=tokens)["num_records"]
+    return int(client.do("step", theater=theater, count=tokens)["num_records"])
+
+
+def arrived(viewer: Client, count: int) -> None:
+    wait_for(lambda: len(viewer.records()) == count, "the arrival of all records")
+
+
+def noting(viewer: Client, word: str) -> Callable[[Any], None]:
+    """A callback that notes when it was called among what came."""
+    return lambda _: viewer.log.append(word)
 
 
 def test_every_viewer_gets_the_bytes_of_the_file(server, client, theater, tmp_path):
@@ -22,7 +33,7 @@ def test_every_viewer_gets_the_bytes_of_the_file(server, client, theater, tmp_pa
         other.do("join", theater=theater, captures=False)
     count = grow(client, theater, 100)
     for viewer in (client, *others):
-        wait_for(lambda v=viewer: len(v.records()) == count, "all records")
+        arrived(viewer, count)
     (tmp_path / "t").write_bytes(requests.get(f"{server.url}/api/theaters/{theater}/trace").content)
     with TraceReader(tmp_path / "t") as reader:
         assert reader.damage is None and len(reader) == count
@@ -50,11 +61,9 @@ def test_the_acknowledgement_of_a_join_comes_before_the_records(server, client, 
     grow(client, theater, 5)
     for _ in range(20):
         late = server.client()
-        order: list[str] = []
-        late.io.on("records", lambda m, order=order: order.append("records"))
-        late.io.emit("join", {"theater": theater}, callback=lambda a, order=order: order.append("joined"))
-        wait_for(lambda order=order: len(order) >= 2)
-        assert order[0] == "joined"
+        late.io.emit("join", {"theater": theater}, callback=noting(late, "joined"))
+        arrived(late, 6)
+        assert late.log[0] == "joined"
 
 
 def test_a_viewer_that_reconnects_goes_on_where_it_was(server, client, theater):

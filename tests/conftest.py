@@ -1,0 +1,57 @@
+"""A live server over the bundled model, for tests that drive the whole thing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 180.0  # importing torch and loading the model, on a busy machine
+
+
+@pytest.fixture(scope="session")
+def live_server() -> Iterator[str]:
+    """The address of `kvtheater serve` on a free port, stopped at the end of the session."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "app", "serve", "bundled", "--port", "0", "--max-theaters", "32"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    lines: list[str] = []
+    found: list[str] = []
+    ready = threading.Event()
+
+    def read() -> None:
+        """Reads to the end, so that the server never waits for a full pipe."""
+        for line in process.stdout or ():
+            lines.append(line)
+            address = re.search(r"http://\S+", line)
+            if address and not found:
+                found.append(address.group().rstrip("/"))
+                ready.set()
+        ready.set()  # it ended
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        ready.wait(START_SECONDS)
+        if not found:
+            pytest.fail("the server did not start:\n" + "".join(lines))
+        yield found[0]
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
