@@ -1,0 +1,68 @@
+// Canvas helpers: sharp on every screen, painted at most once a frame.
+
+import { effect } from "../../vendor/signals/signals.js";
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { frameDone, schedule } from "./frame.js";
+
+export { frameDone };
+
+/** Size the canvas for the screen and return its context, cleared, in CSS pixels. */
+export function prepare(canvas, width, height) {
+  const ratio = globalThis.devicePixelRatio || 1;
+  const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+  }
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}
+
+/**
+ * Paint the referenced element's canvas whenever a signal read by `watch` changes or its box changes size.
+ * `paint(element)` runs inside an animation frame. Returns the ref.
+ */
+export function usePainter(watch, paint) {
+  const ref = useRef(null);
+  const latest = useRef(paint);
+  latest.current = paint;
+  useEffect(() => {
+    const element = ref.current;
+    if (!element) return undefined;
+    const run = () => latest.current(element);
+    const stop = effect(() => {
+      watch();
+      schedule(run);
+    });
+    const sizes = new ResizeObserver(() => schedule(run));
+    sizes.observe(element);
+    return () => {
+      stop();
+      sizes.disconnect();
+    };
+  }, []);
+  useEffect(() => {
+    if (ref.current) schedule(() => ref.current && latest.current(ref.current));
+  });
+  return ref;
+}
+
+/** A hairline at whole device pixels. */
+export function hairline(context, x0, y0, x1, y1, colour) {
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(Math.round(x0) + 0.5, Math.round(y0) + 0.5);
+  context.lineTo(Math.round(x1) + (x1 === x0 ? 0.5 : 0), Math.round(y1) + (y1 === y0 ? 0.5 : 0));
+  context.stroke();
+}
+
+/** Path of a rectangle with round corners. */
+export function roundRect(context, x, y, width, height, radius) {
+  context.beginPath();
+  context.roundRect(x, y, width, height, Math.min(radius, width / 2, height / 2));
+}

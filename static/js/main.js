@@ -1,0 +1,58 @@
+// Where the page begins: settings, theme, the view, the connection.
+
+import { effect } from "../vendor/signals/signals.js";
+import { render } from "../vendor/preact/preact.js";
+import { themeChanged } from "./draw/colour.js";
+import { startMotion } from "./draw/frame.js";
+import { t } from "./i18n/index.js";
+import { followSpeed } from "./model/actions.js";
+import { listenToKeys } from "./model/keyboard.js";
+import { connectSettings, settings } from "./model/settings.js";
+import { toast } from "./model/store.js";
+import { open, start } from "./net/session.js";
+import { App } from "./views/app.js";
+import { html } from "./views/html.js";
+
+connectSettings(location, history, localStorageOrNull());
+
+const root = document.documentElement;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+effect(() => {
+  root.dataset.theme = settings.theme.value;
+  themeChanged();
+});
+dark.addEventListener("change", themeChanged);
+effect(() => {
+  root.lang = settings.lang.value === "zh" ? "zh-CN" : "en";
+  document.title = t("app.title");
+});
+
+render(html`<${App} />`, document.getElementById("app"));
+startMotion();
+listenToKeys();
+followSpeed();
+acceptDroppedTraces();
+start();
+
+/** A `.kvtrace` dropped on the page is replayed. */
+function acceptDroppedTraces() {
+  document.addEventListener("dragover", (event) => event.preventDefault());
+  document.addEventListener("drop", async (event) => {
+    const file = event.dataTransfer?.files[0];
+    if (!file) return;
+    event.preventDefault();
+    try {
+      open(await file.arrayBuffer());
+    } catch (error) {
+      toast(t("error.recording", { reason: error.message }), "error");
+    }
+  });
+}
+
+function localStorageOrNull() {
+  try {
+    return globalThis.localStorage;
+  } catch {
+    return null; // refused in some private windows
+  }
+}

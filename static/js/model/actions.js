@@ -1,0 +1,97 @@
+// What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
+
+import { effect, signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/index.js";
+import { command, submit, wantedConfig } from "../net/session.js";
+import { PRESETS } from "./presets.js";
+import { settings } from "./settings.js";
+import * as store from "./store.js";
+
+/** The prompt being written: what the next submission sends. */
+export const draft = signal(PRESETS[0]);
+let lastSubmitted = null;
+
+const expected = () => ({ expect: store.numRecords.peek() });
+
+/** Send the draft to the waiting queue. */
+export async function addPrompt() {
+  const text = draft.value;
+  if (!text) return store.toast(t("error.no_prompt"));
+  const answer = await submit([text]);
+  if (!answer) return null;
+  lastSubmitted = text;
+  if (draft.value === text) draft.value = "";
+  return answer;
+}
+
+const unfinished = () => {
+  const log = store.log.peek();
+  return log ? log.tail.waiting.length + log.tail.running.length : 0;
+};
+
+/** Submit the draft when there is one (`always`) or when nothing else is left to compute. False: nothing to do. */
+async function ensureWork(always) {
+  store.backToLive();
+  if (draft.value && (always || unfinished() === 0)) return Boolean(await addPrompt());
+  if (unfinished() > 0) return true;
+  store.toast(t("transport.nothing"));
+  return false;
+}
+
+export async function prefill() {
+  if (await ensureWork(true)) await command("prefill");
+}
+
+export async function step() {
+  const fresh = unfinished() === 0;
+  if (await ensureWork(false)) await command("step", fresh ? {} : expected());
+}
+
+export async function run() {
+  if (await ensureWork(false)) await command("run", { speed: settings.speed.value });
+}
+
+export const pause = () => command("pause");
+
+export const running = () => store.status.value?.mode === "running";
+
+export const runOrPause = () => (running() ? pause() : run());
+
+/** A new, empty log under the same settings; the prompt comes back to be sent again. */
+export async function reset() {
+  store.backToLive();
+  if ((await command("reset")) && !draft.value) draft.value = lastSubmitted ?? PRESETS[0];
+}
+
+/** Settings of the cache: at once while the log is empty, else when the user says so. */
+export async function applyConfig() {
+  store.backToLive();
+  if ((await command("configure", { config: wantedConfig() })) && !draft.value) draft.value = lastSubmitted ?? PRESETS[0];
+}
+
+/** Whether the controls say something other than the run's own header. */
+export function configDiffers() {
+  const engine = store.log.value?.header.engine;
+  if (!engine) return false;
+  if (settings.strategy.value !== engine.strategy) return true;
+  if (engine.strategy === "contiguous") return false;
+  return settings.block_size.value !== engine.block_size || settings.num_blocks.value !== engine.num_blocks;
+}
+
+export function changeConfig(name, value) {
+  settings[name].value = value;
+  if (store.numRecords.value === 0 && configDiffers()) applyConfig();
+}
+
+export const abort = (requestId) => command("abort", { request_id: requestId });
+
+/** Tell the server another speed while it runs. */
+export function followSpeed() {
+  effect(() => {
+    const speed = settings.speed.value;
+    if (store.status.peek()?.mode === "running" && store.status.peek().speed !== speed) command("run", { speed });
+  });
+}
+
+/** Speeds offered, steps a second; 0 is as fast as it goes. */
+export const SPEEDS = [0.5, 1, 2, 4, 8, 16, 0];

@@ -1,0 +1,89 @@
+// One typed table of settings that is also the URL: what a link must carry to show the same thing.
+
+import { effect, signal } from "../../vendor/signals/signals.js";
+
+const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
+const number = { parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined), write: String };
+const text = { parse: (value) => value || undefined, write: String };
+const flag = { parse: (value) => ({ 1: true, 0: false })[value], write: (value) => (value ? "1" : "0") };
+const oneOf = (...choices) => ({ parse: (value) => (choices.includes(value) ? value : undefined), write: String, choices });
+
+const preferred = () => (globalThis.navigator?.language?.toLowerCase().startsWith("zh") ? "zh" : "en");
+
+/** name -> {type, initial, remember}. `remember`: kept on this device too, for the next visit without a link. */
+export const TABLE = {
+  lang: { type: oneOf("zh", "en"), initial: preferred(), remember: true },
+  theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
+  theater: { type: text, initial: null },
+  recording: { type: text, initial: null },
+  step: { type: integer, initial: null }, // record shown; null = the newest
+  seq: { type: integer, initial: null }, // sequence on stage; null = follow the batch
+  layer: { type: integer, initial: 0 },
+  head: { type: integer, initial: 0 },
+  speed: { type: number, initial: 4 }, // steps a second; 0 = as fast as it goes
+  strategy: { type: oneOf("paged", "contiguous", "none"), initial: "paged" },
+  block_size: { type: integer, initial: 4 },
+  num_blocks: { type: integer, initial: 48 },
+  temperature: { type: number, initial: 0 },
+  top_k: { type: integer, initial: 0 },
+  top_p: { type: number, initial: 1 },
+  max_tokens: { type: integer, initial: 32 },
+  seed: { type: integer, initial: null },
+  region: { type: oneOf("stage", "score", "memory"), initial: "stage" }, // phone: the region shown
+  motion: { type: flag, initial: true },
+};
+
+const MEMORY_KEY = "kvtheater";
+
+/** Every setting as a signal, by name. */
+export const settings = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]));
+
+/** The settings of a query string, by name; unknown names and values that do not parse are left out. */
+export function parseQuery(query) {
+  const found = {};
+  for (const [name, value] of new URLSearchParams(query)) {
+    const parsed = TABLE[name]?.type.parse(value);
+    if (parsed !== undefined) found[name] = parsed;
+  }
+  return found;
+}
+
+/** The query string of settings that differ from their initial values. */
+export function writeQuery(values) {
+  const query = new URLSearchParams();
+  for (const [name, row] of Object.entries(TABLE)) {
+    const value = values[name];
+    if (value !== null && value !== undefined && value !== row.initial) query.set(name, row.type.write(value));
+  }
+  return query.toString();
+}
+
+/** Read this device's memory, then the address; from then on write both back as settings change. */
+export function connectSettings(location, history, storage) {
+  let remembered = {};
+  try {
+    remembered = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
+  } catch {
+    // unreadable memory is no memory
+  }
+  for (const [name, row] of Object.entries(TABLE)) {
+    const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
+    if (kept !== undefined) settings[name].value = kept;
+  }
+  for (const [name, value] of Object.entries(parseQuery(location.search))) settings[name].value = value;
+  let timer = null;
+  effect(() => {
+    const values = Object.fromEntries(Object.entries(settings).map(([name, s]) => [name, s.value]));
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const query = writeQuery(values);
+      history.replaceState(null, "", query ? `?${query}` : location.pathname);
+      const keep = Object.fromEntries(Object.keys(TABLE).filter((n) => TABLE[n].remember).map((n) => [n, values[n]]));
+      try {
+        storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
+      } catch {
+        // private windows may refuse; the link still carries everything
+      }
+    }, 150);
+  });
+}

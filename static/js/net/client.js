@@ -1,0 +1,47 @@
+// The socket: events as promises, reconnection, errors as sentences. See app/PROTOCOL.md.
+
+const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an answer
+
+/** The server said no. `message` is a sentence for a person. */
+export class Refusal extends Error {
+  constructor({ code, message }) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** No answer: the connection went away. */
+export class NoAnswer extends Error {}
+
+export class Client {
+  /** `handlers`: {records, status, reset, closed, connect, disconnect}. */
+  constructor(handlers) {
+    this.socket = globalThis.io({ transports: ["websocket", "polling"], reconnectionDelay: 300, reconnectionDelayMax: 3000 });
+    this.socket.on("connect", () => handlers.connect());
+    this.socket.on("disconnect", (reason) => handlers.disconnect(reason));
+    this.socket.on("connect_error", (error) => handlers.disconnect(error.message));
+    this.socket.on("status", (message) => handlers.status(message));
+    this.socket.on("reset", (message) => handlers.reset(message));
+    this.socket.on("closed", (message) => handlers.closed(message));
+    this.socket.on("records", (message, acknowledge) => {
+      acknowledge?.();
+      handlers.records(message);
+    });
+  }
+
+  get connected() {
+    return this.socket.connected;
+  }
+
+  /** Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. */
+  async ask(event, body = {}) {
+    let answer;
+    try {
+      answer = await this.socket.timeout(ACK_TIMEOUT).emitWithAck(event, body);
+    } catch (error) {
+      throw new NoAnswer(error.message);
+    }
+    if (!answer?.ok) throw new Refusal(answer?.error ?? { code: "internal", message: "" });
+    return answer;
+  }
+}

@@ -1,0 +1,91 @@
+// What to call a token: byte-aware, so that a fragment of a character says so and whitespace can be seen.
+
+const strict = new TextDecoder("utf-8", { fatal: true });
+const VISIBLE = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
+const cache = new WeakMap(); // token_bytes array -> {length, labels}
+
+/**
+ * Labels of a sequence's tokens. Each is `{text, char, part, of, hex}`: for whole characters `text` is what to show and
+ * `of` is 0; for a fragment `char` is the character it belongs to (null while its other bytes have not come), `part`
+ * of `of` tokens, and `hex` its bytes.
+ */
+export function tokenLabels(tokenBytes) {
+  const known = cache.get(tokenBytes);
+  if (known?.length === tokenBytes.length) return known.labels;
+  const labels = tokenBytes.map((bytes) => wholeLabel(bytes));
+  labels.forEach((label, i) => {
+    if (label === null) labelFragments(tokenBytes, labels, i);
+  });
+  cache.set(tokenBytes, { length: tokenBytes.length, labels });
+  return labels;
+}
+
+/** The label of a token by itself, as in a list of candidates. */
+export function loneLabel(bytes) {
+  return wholeLabel(bytes) ?? fragment(bytes, null, 0, 1);
+}
+
+/** A label as one short string: `月`, `␣the`, `月 1/3`, `E6 9C`. */
+export function labelText(label) {
+  if (!label.of) return label.text;
+  return label.char ? `${label.char} ${label.part}/${label.of}` : label.hex;
+}
+
+/** Text of a run of tokens; bytes of unfinished characters at its end are left out. */
+export function joinText(tokenBytes) {
+  const total = tokenBytes.reduce((sum, bytes) => sum + bytes.length, 0);
+  const all = new Uint8Array(total);
+  let offset = 0;
+  for (const bytes of tokenBytes) {
+    all.set(bytes, offset);
+    offset += bytes.length;
+  }
+  let end = total;
+  for (let cut = 0; cut < 4 && end >= 0; cut++, end--) {
+    try {
+      return strict.decode(all.subarray(0, end));
+    } catch {
+      // an unfinished character at the end: try without its last byte
+    }
+  }
+  return new TextDecoder().decode(all).replaceAll("\ufffd", "·");
+}
+
+/** `text` with its whitespace and control characters made visible. */
+export function visible(text) {
+  return text.replace(/[\s\u0000-\u001f]/g, (c) => VISIBLE[c] ?? (c < " " ? String.fromCodePoint(0x2400 + c.codePointAt(0)) : c));
+}
+
+function wholeLabel(bytes) {
+  try {
+    const text = strict.decode(bytes);
+    return { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
+  } catch {
+    return null;
+  }
+}
+
+/** Token `i` is no whole text: join it with the tokens after it until they make one, and label them together. */
+function labelFragments(tokenBytes, labels, i) {
+  for (let end = i + 1; end <= Math.min(i + 8, tokenBytes.length); end++) {
+    const run = tokenBytes.slice(i, end);
+    const joined = new Uint8Array(run.reduce((sum, bytes) => sum + bytes.length, 0));
+    run.reduce((offset, bytes) => (joined.set(bytes, offset), offset + bytes.length), 0);
+    try {
+      const char = visible(strict.decode(joined));
+      run.forEach((bytes, k) => (labels[i + k] = fragment(bytes, char, k + 1, run.length)));
+      return;
+    } catch {
+      // not whole yet
+    }
+  }
+  labels[i] = fragment(tokenBytes[i], null, 0, 1);
+}
+
+function fragment(bytes, char, part, of) {
+  return { text: char ?? hexOf(bytes), char, part, of, hex: hexOf(bytes) };
+}
+
+function hexOf(bytes) {
+  return Array.from(bytes, (byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ");
+}

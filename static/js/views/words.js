@@ -1,0 +1,91 @@
+// Small parts of text: terms with a definition, fidelity marks, swatches of sequences, icons.
+
+import { signal } from "../../vendor/signals/signals.js";
+import { GLOSSARY } from "../i18n/glossary.js";
+import { t } from "../i18n/index.js";
+import { settings } from "../model/settings.js";
+import { html } from "./html.js";
+
+/** What the one tooltip shows: {x, y, lines: [text or vnode]} in page pixels, or null. */
+export const tip = signal(null);
+
+export function showTip(element, lines) {
+  const box = element.getBoundingClientRect();
+  tip.value = { x: box.left + box.width / 2, y: box.top, bottom: box.bottom, lines };
+}
+
+export function tipAt(x, y, lines) {
+  tip.value = { x, y: y - 6, bottom: y + 14, lines };
+}
+
+export const hideTip = () => (tip.value = null);
+
+/** Attributes that show `lines` while an element is pointed at or focused. */
+export function tips(lines) {
+  const show = (event) => showTip(event.currentTarget, typeof lines === "function" ? lines() : lines);
+  return { onPointerEnter: show, onFocus: show, onPointerLeave: hideTip, onBlur: hideTip };
+}
+
+/** A word of the field: dotted underline, its definition in both languages. */
+export function Term({ id, children }) {
+  const lang = settings.lang.value;
+  const other = lang === "zh" ? "en" : "zh";
+  const entry = GLOSSARY[id];
+  const lines = () => [
+    html`<b>${entry[lang][0]}</b>`,
+    entry[lang][1],
+    html`<span class="tip-other" lang=${other}>${entry[other][0]} — ${entry[other][1]}</span>`,
+  ];
+  return html`<span class="term" tabindex="0" role="note" aria-label=${`${entry[lang][0]}: ${entry[lang][1]}`} ...${tips(lines)}
+    >${children ?? entry[lang][0]}</span
+  >`;
+}
+
+const FIDELITY = { captured: "●", derived: "○", schematic: "◇" };
+
+/** ● captured, ○ derived (with its formula), ◇ schematic. */
+export function Fidelity({ kind, formula = "" }) {
+  const text = t(`fidelity.${kind}`, { formula });
+  return html`<span class="fidelity" tabindex="0" role="img" aria-label=${text} ...${tips([text])}>${FIDELITY[kind]}</span>`;
+}
+
+/** Colour and texture of a sequence. */
+export function Swatch({ id }) {
+  return html`<span class=${`swatch seq-${id % 8}`} aria-hidden="true"></span>`;
+}
+
+export function Tooltip() {
+  const shown = tip.value;
+  if (!shown) return html`<div class="tooltip" role="tooltip" hidden></div>`;
+  const below = shown.y < 140;
+  const x = Math.max(140, Math.min(shown.x, innerWidth - 140));
+  const style = below
+    ? { left: `${x}px`, top: `${shown.bottom + 8}px` }
+    : { left: `${x}px`, bottom: `${innerHeight - shown.y + 8}px` };
+  return html`<div class="tooltip" role="tooltip" style=${style}>
+    ${shown.lines.filter(Boolean).map((line) => html`<div>${line}</div>`)}
+  </div>`;
+}
+
+const PATHS = {
+  first: "M4 3v10 M13 3 6.5 8 13 13z",
+  back: "M11.5 3 5 8l6.5 5z",
+  forward: "M4.5 3 11 8l-6.5 5z",
+  last: "M12 3v10 M3 3l6.5 5L3 13z",
+  run: "M4.5 2.5 13 8l-8.5 5.5z",
+  pause: "M5 3v10 M11 3v10",
+  step: "M3 3l6 5-6 5z M12 3v10",
+  prefill: "M2.5 4.5h11 M2.5 8h11 M2.5 11.5h7",
+  reset: "M3.2 6.2A5.2 5.2 0 1 1 3 9.5 M3 2.8v3.6h3.6",
+  share: "M6.5 9.5l4-4 M7.5 4.5l1.3-1.3a2.7 2.7 0 0 1 3.9 3.9L11.4 8.4 M8.5 11.5l-1.3 1.3a2.7 2.7 0 0 1-3.9-3.9l1.3-1.3",
+  download: "M8 2.5v7.5 M4.8 7 8 10.2 11.2 7 M3 13.3h10",
+  theme: "M8 2.5a5.5 5.5 0 1 0 0 11z M8 2.5a5.5 5.5 0 0 1 0 11",
+  help: "M5.8 6.2a2.2 2.2 0 1 1 3.2 2c-.7.4-1 .8-1 1.6 M8 12.4v.2",
+  add: "M8 3v10 M3 8h10",
+  close: "M4 4l8 8 M12 4l-8 8",
+};
+const SOLID = new Set(["first", "back", "forward", "last", "run", "step"]);
+
+export function Icon({ name }) {
+  return html`<svg class=${SOLID.has(name) ? "icon solid" : "icon"} viewBox="0 0 16 16" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
+}
