@@ -88,7 +88,9 @@ class Request:
         return shown, stop
 
     def _ends_text(self, token_id: int) -> bool:
-        return bool(self._tokenizer) and not self.sampling.ignore_eos and token_id in self._tokenizer.eos_token_ids
+        if self._tokenizer is None or self.sampling.ignore_eos:
+            return False
+        return token_id in self._tokenizer.eos_token_ids
 
     def _text_bytes(self, token_id: int) -> bytes:
         """What the token adds to the text: nothing if it is a control token."""

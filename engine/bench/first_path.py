@@ -12,8 +12,9 @@ import argparse
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -26,8 +27,10 @@ from engine.engine import Engine
 from engine.machine import machine_facts
 from engine.model.capture import CaptureRequest
 from engine.model.loader import BUNDLED, BUNDLED_FOLDER, LoadedModel, load_model
+from engine.request import Request
 from engine.trace.records import Machine
 
+BASELINE = "transformers generate, DynamicCache"
 RESULTS = Path(__file__).parent / "results" / "first_path.json"
 
 
@@ -66,9 +69,12 @@ def main(argv: list[str] | None = None) -> None:
     comparisons = []
     for job, batch in (("one sequence", single), ("batch of 16 mixed requests", prompts)):
         variants: dict[str, Callable[[], list[list[int]]]] = {
-            "transformers generate, DynamicCache": lambda b=batch: _generate(peer, b, args.new_tokens),
-            "kvtheater": lambda b=batch: _engine(model, b, args.new_tokens)[0],
-            "kvtheater, log and capture of everything": lambda b=batch: _engine(model, b, args.new_tokens, True)[0],
+            BASELINE: partial(_generate, peer, batch, args.new_tokens),
+            "kvtheater": partial(_engine, model, batch, args.new_tokens),
+            "kvtheater, logging": partial(_engine, model, batch, args.new_tokens, observer="log"),
+            "kvtheater, logging and capturing everything": partial(
+                _engine, model, batch, args.new_tokens, observer="capture"
+            ),
         }
         outputs = {name: run() for name, run in variants.items()}
         reference = next(iter(outputs.values()))
@@ -76,14 +82,14 @@ def main(argv: list[str] | None = None) -> None:
         comparisons.append(
             interleave(
                 job,
-                "transformers generate, DynamicCache",
+                BASELINE,
                 {name: _counting(run) for name, run in variants.items()},
                 args.rounds,
                 args.seed,
                 lambda line: print(line, file=sys.stderr),
             )
         )
-    _, waste = _engine(model, prompts, args.new_tokens)
+    waste = _most_wasted_slots(model, prompts, args.new_tokens)
     report = Report(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         model=f"{model.facts.name} ({model.facts.num_params:,} parameters)",
@@ -108,25 +114,50 @@ def _counting(run: Callable[[], list[list[int]]]) -> Variant:
     return lambda: sum(map(len, run()))
 
 
-def _engine(
-    model: LoadedModel, prompts: list[list[int]], new_tokens: int, observed: bool = False
-) -> tuple[list[list[int]], int]:
-    """Greedy outputs, and the most slots that any sequence held without content after any step."""
+def _start(
+    model: LoadedModel, prompts: list[list[int]], new_tokens: int, observer: Literal["none", "log", "capture"]
+) -> tuple[Engine, list[Request]]:
     config = EngineConfig(num_blocks=256, block_size=16, max_num_seqs=16, max_num_batched_tokens=2048, num_logprobs=0)
+    capture = CaptureRequest(budget_bytes=1 << 30) if observer == "capture" else None
+    engine = Engine(model, config, keep_log=observer != "none", capture=capture)
     sampling = SamplingParams(max_tokens=new_tokens, ignore_eos=True)
-    waste = 0
-    with Engine(
-        model,
-        config,
-        keep_log=observed,
-        capture=CaptureRequest(budget_bytes=1 << 30) if observed else None,
-    ) as engine:
-        requests = [engine.add_request(prompt, sampling) for prompt in prompts]
+    return engine, [engine.add_request(prompt, sampling) for prompt in prompts]
+
+
+def _engine(
+    model: LoadedModel,
+    prompts: list[list[int]],
+    new_tokens: int,
+    observer: Literal["none", "log", "capture"] = "none",
+) -> list[list[int]]:
+    """Greedy outputs of all prompts, submitted at once."""
+    engine, requests = _start(model, prompts, new_tokens, observer)
+    with engine:
         while engine.has_unfinished():
-            memory = engine.step().memory
-            running = max(engine.num_unfinished, 1)
-            waste = max(waste, -(-memory.slots_wasted // running))
-        return [r.output_token_ids for r in requests], waste
+            engine.step()
+    return [request.output_token_ids for request in requests]
+
+
+def _most_wasted_slots(model: LoadedModel, prompts: list[list[int]], new_tokens: int) -> int:
+    """The most reserved slots without content that any sequence held after any step."""
+    engine, requests = _start(model, prompts, new_tokens, "none")
+    most = 0
+    with engine:
+        while engine.has_unfinished():
+            engine.step()
+            tables = engine.snapshot().block_tables
+            size = engine.config.block_size
+            most = max(
+                [
+                    most,
+                    *(
+                        len(tables.get(r.seq_id, [])) * size - r.sequence.num_computed_tokens
+                        for r in requests
+                        if r.seq_id in tables
+                    ),
+                ]
+            )
+    return most
 
 
 def _generate(peer: Any, prompts: list[list[int]], new_tokens: int) -> list[list[int]]:

@@ -24,7 +24,7 @@ def test_the_browsers_state_equals_pythons_after_every_record(name: str, tmp_pat
         ["node", ROOT / "tests/js/state_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    theirs = json.loads(done.stdout)
+    theirs = [json.loads(line) for line in done.stdout.splitlines()]
     with TraceReader(path) as reader:
         assert len(theirs) == len(reader)
         for index, state in enumerate(theirs):
