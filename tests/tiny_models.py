@@ -37,16 +37,30 @@ def _config(name: str, **settings: Any) -> Any:
 
 def _gpt2(**settings: Any) -> Any:
     return transformers.GPT2Config(
-        vocab_size=VOCAB_SIZE, n_embd=32, n_layer=3, n_head=4, n_positions=256,
-        bos_token_id=1, eos_token_id=2, **settings,
-    )  # fmt: skip
+        vocab_size=VOCAB_SIZE,
+        n_embd=32,
+        n_layer=3,
+        n_head=4,
+        n_positions=256,
+        bos_token_id=1,
+        eos_token_id=2,
+        **settings,
+    )
 
 
 def _opt() -> Any:
     return transformers.OPTConfig(
-        vocab_size=VOCAB_SIZE, hidden_size=32, ffn_dim=48, num_hidden_layers=3, num_attention_heads=4,
-        max_position_embeddings=256, word_embed_proj_dim=32, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-    )  # fmt: skip
+        vocab_size=VOCAB_SIZE,
+        hidden_size=32,
+        ffn_dim=48,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        max_position_embeddings=256,
+        word_embed_proj_dim=32,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
 
 
 SLIDING_THEN_FULL = ["sliding_attention", "sliding_attention", "full_attention"]
@@ -67,7 +81,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         attn_logit_softcapping=2.0,
         final_logit_softcapping=5.0,
         **HEADS,
-    ),  # fmt: skip
+    ),
     "gemma3": lambda: _config(
         "Gemma3Text", sliding_window=WINDOW, query_pre_attn_scalar=8, layer_types=SLIDING_THEN_FULL, **HEADS
     ),
@@ -82,7 +96,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         num_local_experts=4,
         num_experts_per_tok=2,
         **HEADS,
-    ),  # fmt: skip
+    ),
     "deepseek_v3": lambda: _config(
         "DeepseekV3",
         num_key_value_heads=4,
@@ -98,7 +112,7 @@ FAMILIES: dict[str, Callable[[], Any]] = {
         moe_intermediate_size=16,
         n_shared_experts=1,
         first_k_dense_replace=1,
-    ),  # fmt: skip
+    ),
     "qwen3_moe": lambda: _config("Qwen3Moe", **MOE, **HEADS),
 }
 
@@ -136,7 +150,7 @@ def tiny_model(family: str = "llama", seed: int = 0, dtype: torch.dtype = torch.
         for name, parameter in sorted(model.named_parameters()):
             if parameter.dim() > 1:
                 fan_in = parameter.shape[-1]
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * (1.5 / fan_in**0.5))
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * (1.2 / fan_in**0.5))
             elif "sinks" in name or "bias" in name:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
     return model.to(dtype).eval()

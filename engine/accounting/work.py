@@ -1,7 +1,7 @@
 """What a step costs in theory: floating-point operations and bytes moved.
 
-A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et al.,
-"Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and
+A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et
+al., "Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and
 2 Hq Dv C for the weighted sum, in every layer. Normalisation, activations and the softmax are left out: they are small
 beside these.
 """

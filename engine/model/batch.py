@@ -54,7 +54,7 @@ class PrefillKeys(NamedTuple):
 class PrefillSpan(NamedTuple):
     """A slice with more than one token: packed tokens [begin, end), positions [start, context_len)."""
 
-    index: int  # of the slice
+    slice_index: int
     row: int  # of the slot table
     begin: int
     end: int
@@ -216,9 +216,9 @@ class StepBatch:
 
     def prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:
         """Slots and visibility of one prefilling sequence for layers with this sliding window."""
-        keys = self._prefill_keys.get((span.index, window))
+        keys = self._prefill_keys.get((span.slice_index, window))
         if keys is None:
-            keys = self._prefill_keys[span.index, window] = self._make_prefill_keys(span, window)
+            keys = self._prefill_keys[span.slice_index, window] = self._make_prefill_keys(span, window)
         return keys
 
     def _make_prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:

@@ -172,7 +172,7 @@ class CaptureRecorder:
     def _prefill_rows(self, piece: PrefillWeights, full: bool) -> Iterable[AttentionRows]:
         """All rows of the observed heads if `full`, and the last row of the others."""
         span = piece.span
-        seq_id = self._batch.slices[span.index].seq_id
+        seq_id = self._batch.slices[span.slice_index].seq_id
         observed = self._heads if full else []
         others = [head for head in range(self._num_heads) if head not in observed]
         if observed:

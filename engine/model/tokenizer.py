@@ -11,14 +11,14 @@ import re
 from typing import Any
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-_CJK_THEN_ASCII = re.compile(r"(?<=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef])[,?!]")
+_CJK_THEN_ASCII = re.compile(r"(?<=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef])[,?!]+")
 _FULL_WIDTH = {",": "，", "?": "？", "!": "！"}
 SENTENCEPIECE_SPACE = "▁"
 
 
 def normalize_prompt(text: str) -> str:
     """ASCII `,?!` after a CJK character becomes full width, as in all text the bundled model was trained on."""
-    return _CJK_THEN_ASCII.sub(lambda match: _FULL_WIDTH[match.group()], text)
+    return _CJK_THEN_ASCII.sub(lambda run: "".join(_FULL_WIDTH[char] for char in run.group()), text)
 
 
 def _byte_level_table() -> dict[str, int]:

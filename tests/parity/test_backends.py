@@ -1,0 +1,77 @@
+"""Every attention backend against the plain formula, on random tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from engine.cache.kv_store import KVStore, LayerShape
+from engine.model.attention_backend import AttentionBackend, AttentionCall
+from engine.model.attention_gather import GatherAttention
+from engine.model.attention_reference import ReferenceAttention
+from engine.model.batch import SequenceSlice, SlotTable, StepBatch
+from tests.parity.harness import Blocks
+
+BACKENDS: dict[str, type[AttentionBackend]] = {"gather": GatherAttention}
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+NUM_HEADS = 4
+# (start, tokens) of each slice
+STEPS = {
+    "decode": [(9, 1), (0, 1), (22, 1)],
+    "one_decode": [(13, 1)],
+    "prefill": [(0, 7), (0, 2)],
+    "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)],
+}
+
+
+def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> Iterator[SequenceSlice]:
+    blocks = Blocks(100, block_size)
+    for seq_id, (start, count) in enumerate(steps):
+        needed = -(-(start + count) // block_size)
+        table = list(range(seq_id * 24, seq_id * 24 + needed)) if contiguous else blocks.table(seq_id, start + count)
+        yield SequenceSlice(seq_id, list(range(count)), start, table, True)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("step", sorted(STEPS))
+@pytest.mark.parametrize("contiguous", [False, True])
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("window", "softcap", "sinks"), [(None, None, False), (5, None, False), (None, 2.0, False), (4, 3.0, True)]
+)
+def test_agrees_with_the_reference(
+    device: str,
+    backend: str,
+    step: str,
+    contiguous: bool,
+    block_size: int,
+    num_kv_heads: int,
+    window: int | None,
+    softcap: float | None,
+    sinks: bool,
+) -> None:
+    generator = torch.Generator().manual_seed(len(step) + block_size)
+    store = KVStore([LayerShape(num_kv_heads, 8, 6)], 100, block_size, torch.float32, torch.device(device))
+    for pool in (store.keys[0], store.values[0]):
+        pool.copy_(torch.randn(pool.shape, generator=generator))
+    slices = list(_steps(block_size, contiguous, STEPS[step]))
+    batch = StepBatch(slices, SlotTable(block_size, 32), torch.device(device))
+    q = torch.randn((batch.num_tokens, NUM_HEADS, 8), generator=generator).to(device)
+    extra = torch.randn(NUM_HEADS, generator=generator).to(device) if sinks else None
+    call = AttentionCall(0, 0.4, window, softcap, extra)
+
+    expected = ReferenceAttention().forward(call, q, store, batch, True)
+    found = BACKENDS[backend]().forward(call, q, store, batch, True)
+
+    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
+    assert (found.decode is None) == (expected.decode is None)
+    if found.decode is not None and expected.decode is not None:
+        assert found.decode.key_starts == expected.decode.key_starts
+        torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)
+    for one, other in zip(found.prefills, expected.prefills, strict=True):
+        assert one.span == other.span and one.key_start == other.key_start
+        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)

@@ -1,0 +1,127 @@
+"""Captured arrays against transformers' attentions and cache; capture changes no result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.model.capture import CaptureRequest
+from engine.model.loader import from_module
+from engine.model.runner import ForwardResult
+from tests.parity.harness import Driver, eager_forward, mixed_schedule, random_prompt
+from tests.tiny_models import FAMILIES, VOCAB_SIZE, tiny_model
+
+SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_capture_changes_no_logit(family: str) -> None:
+    model = from_module(tiny_model(family))
+    plain, watched = Driver(model, 4, 16), Driver(model, 4, 16)
+    mixed_schedule(plain, SEQUENCES)
+    mixed_schedule(watched, SEQUENCES, CaptureRequest())
+    assert plain.logits.keys() == watched.logits.keys()
+    assert all(torch.equal(plain.logits[key], watched.logits[key]) for key in plain.logits)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3", "gpt2", "gpt_oss", "deepseek_v3"])
+def test_rows_and_keys_equal_eager(family: str) -> None:
+    """Every captured row is the eager row over [key_start, key_start + C); every captured key the cached key."""
+    module = tiny_model(family)
+    eager = {seq: eager_forward(module, tokens) for seq, tokens in SEQUENCES.items()}
+    # A whole-sequence cache without windows that drop old keys.
+    driver = Driver(from_module(module), 4, 16)
+    results = mixed_schedule(driver, SEQUENCES, CaptureRequest(dtype="float32"))
+    compared = 0
+    for result in results:
+        assert result.omitted == ""
+        for layer in result.layers:
+            for rows in layer.rows:
+                attention = eager[rows.seq_id].attentions[layer.layer][0].numpy()  # [Hq, tokens, tokens]
+                _, count, width = rows.weights.shape
+                queries = slice(rows.query_start, rows.query_start + count)
+                expected = attention[rows.heads, queries, rows.key_start : rows.key_start + width]
+                np.testing.assert_allclose(rows.weights, expected, atol=2e-6)
+                # Nothing that eager could see lies before key_start.
+                assert np.abs(attention[rows.heads, queries, : rows.key_start]).max(initial=0) == 0
+                compared += count
+    assert compared == sum(len(tokens) for tokens in SEQUENCES.values()) * driver.runner.kv_store.num_layers
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3", "opt"])
+def test_captured_keys_and_values_are_those_of_the_cache(family: str) -> None:
+    module = tiny_model(family)
+    tokens = SEQUENCES[9]
+    cache = eager_forward(module, tokens).past_key_values
+    driver = Driver(from_module(module), 4, 16)
+    result = driver.step([driver.slice(9, tokens, len(tokens))], CaptureRequest(dtype="float32"))
+    for layer in result.layers:
+        expected = cache.layers[layer.layer]
+        np.testing.assert_allclose(layer.k, expected.keys[0].transpose(0, 1).numpy(), atol=1e-5)
+        np.testing.assert_allclose(layer.v, expected.values[0].transpose(0, 1).numpy(), atol=1e-5)
+        slots = [driver.blocks.tables[9][p // 4] * 4 + p % 4 for p in range(len(tokens))]
+        k, _ = driver.runner.kv_store.gather(layer.layer, torch.tensor(slots))
+        assert np.array_equal(layer.k, k.numpy())
+
+
+def test_rows_with_sinks_sum_to_less_than_one() -> None:
+    driver = Driver(from_module(tiny_model("gpt_oss")), 4, 16)
+    result = driver.step([driver.slice(9, SEQUENCES[9], 18)], CaptureRequest(dtype="float32"))
+    sums = result.layers[1].rows[0].weights.sum(axis=2)
+    assert (sums < 1).all() and (sums > 0).all()
+
+
+def test_a_decode_row_starts_at_its_window() -> None:
+    """Window 5, query at position 17: keys 13 to 17."""
+    driver = Driver(from_module(tiny_model("mistral")), 4, 16)
+    driver.step([driver.slice(9, SEQUENCES[9], 17)])
+    result = driver.step([driver.slice(9, SEQUENCES[9], 1)], CaptureRequest())
+    rows = result.layers[0].rows[0]
+    assert (rows.query_start, rows.key_start, rows.weights.shape) == (17, 13, (4, 1, 5))
+    assert rows.weights.dtype == np.float16
+    assert abs(float(rows.weights.astype(np.float64).sum()) - 4) < 5e-3
+
+
+class TestBudget:
+    """Llama, 3 layers, Hq 4, Hkv 2, D 8; 10 tokens in float16 (2 bytes a number).
+
+    q, k, v: 10 * (4 + 2 + 2) * 8 * 2 = 1280 bytes a layer; the last row 4 * 10 * 2 = 80; the other rows
+    4 * 9 * 10 * 2 = 720 with all heads, 180 with one.
+    """
+
+    @staticmethod
+    def run(**request: Any) -> ForwardResult:
+        driver = Driver(from_module(tiny_model("llama")), 4, 16)
+        return driver.step([driver.slice(9, SEQUENCES[9], 10)], CaptureRequest(**request))
+
+    @staticmethod
+    def shapes(result: ForwardResult) -> dict[int, list[tuple[list[int], int]]]:
+        return {layer.layer: [(rows.heads, rows.weights.shape[1]) for rows in layer.rows] for layer in result.layers}
+
+    def test_all_fits(self) -> None:
+        result = self.run(budget_bytes=3 * (1280 + 80 + 720))
+        assert self.shapes(result) == {layer: [([0, 1, 2, 3], 10)] for layer in range(3)}
+        assert result.omitted == ""
+
+    def test_full_rows_while_they_fit(self) -> None:
+        result = self.run(budget_bytes=3 * (1280 + 80) + 720)
+        assert self.shapes(result) == {0: [([0, 1, 2, 3], 10)], 1: [([0, 1, 2, 3], 1)], 2: [([0, 1, 2, 3], 1)]}
+        assert "all but the last attention row of each sequence in layers 1-2" in result.omitted
+
+    def test_focus_comes_first(self) -> None:
+        result = self.run(layers=[2], heads=[1], budget_bytes=3 * (1280 + 80) + 180)
+        last = [([0, 1, 2, 3], 1)]
+        assert self.shapes(result) == {0: last, 1: last, 2: [([1], 10), ([0, 2, 3], 1)]}
+        assert result.omitted == ""
+
+    def test_the_focused_layer_outlives_the_others(self) -> None:
+        result = self.run(layers=[1], budget_bytes=1280 + 80)
+        assert self.shapes(result) == {1: [([0, 1, 2, 3], 1)]}
+        assert "everything of layers 0, 2" in result.omitted and "in layers 1" in result.omitted
+
+    def test_nothing_fits(self) -> None:
+        result = self.run(budget_bytes=10)
+        assert result.layers == [] and "everything of layers 0-2" in result.omitted

@@ -1,0 +1,159 @@
+"""Loading, refusing, and the facts of a model."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.model.cpu_layout import store_linear_weights_transposed
+from engine.model.errors import ModelError
+from engine.model.loader import BUNDLED_FOLDER, from_module, load_model, resolve_device, resolve_dtype
+from engine.model.runner import ModelRunner
+from tests.parity.harness import eager_forward
+from tests.tiny_models import REFUSED, tiny_model, tiny_tokenizer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    tiny_model("llama_tied").save_pretrained(path)
+    tiny_tokenizer().save_pretrained(path)
+    return path
+
+
+def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text and not text.endswith(".") and len(text) < 400, text
+    return text
+
+
+def test_a_folder(folder: Path) -> None:
+    model = load_model(str(folder), device="cpu")
+    assert model.dtype == torch.float32 and model.device.type == "cpu"
+    assert model.tokenizer is not None and model.tokenizer_facts.eos_token_ids == [2]
+    assert model.facts.name == str(folder) and model.facts.tie_word_embeddings
+    assert load_model(str(folder), dtype="bfloat16", device="cpu").facts.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("family", sorted(REFUSED))
+def test_families_without_the_attention_interface(family: str, tmp_path: Path) -> None:
+    """Refused by their class alone: the folder holds no weights."""
+    tiny_model(family).config.save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="attention interface") as error:
+        load_model(str(tmp_path), device="cpu")
+    assert "ForCausalLM" in one_sentence(error)
+
+
+def test_an_encoder_decoder(tmp_path: Path) -> None:
+    from transformers import T5Config
+
+    T5Config(vocab_size=32, d_model=16, num_layers=1, num_heads=2, d_ff=16, d_kv=8).save_pretrained(tmp_path)
+    with pytest.raises(ModelError) as error:
+        load_model(str(tmp_path))
+    one_sentence(error)
+
+
+def test_layers_that_are_no_attention(tmp_path: Path) -> None:
+    module = tiny_model("llama")
+    module.model.layers[1].self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
+    with pytest.raises(ModelError, match="of its 3 layers 2 use"):
+        from_module(module)
+
+
+def test_a_window_that_attention_is_not_told() -> None:
+    module = tiny_model("mistral")
+    for layer in module.model.layers:
+        layer.self_attn.config = tiny_model("llama").config  # its sliding_window is what attention is given
+        layer.self_attn.config._attn_implementation = "kv_paged"
+    with pytest.raises(ModelError, match="sliding window"):
+        from_module(module)
+
+
+def test_missing_things(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelError, match="no folder") as error:
+        load_model(str(tmp_path / "nowhere"))
+    one_sentence(error)
+    with pytest.raises(ModelError, match=r"no config\.json") as error:
+        load_model(str(tmp_path))
+    one_sentence(error)
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    with pytest.raises(ModelError, match="no safetensors") as error:
+        load_model(str(tmp_path), device="cpu")
+    one_sentence(error)
+
+
+def test_unknown_options() -> None:
+    with pytest.raises(ModelError, match="dtype 'float12' is unknown"):
+        resolve_dtype("float12", torch.device("cpu"))
+    with pytest.raises(ModelError, match="unknown"):
+        resolve_device("nonsense")
+    with pytest.raises(ModelError, match="not supported"):
+        resolve_device("mps")
+    if not torch.cuda.is_available():
+        with pytest.raises(ModelError, match="sees no GPU") as error:
+            load_model("bundled", device="cuda")
+        one_sentence(error)
+
+
+def test_positions_bound_the_length() -> None:
+    with pytest.raises(ModelError, match="max_model_len 300 is over the 256 positions"):
+        ModelRunner(from_module(tiny_model("llama")), 4, 16, 300)
+
+
+def test_facts_of_a_dense_model() -> None:
+    """Llama 32 wide, 3 layers: embedding and output 128 * 32 each; a layer q 32*32, k and v 32*16 each, o 32*32,
+    three 32*48, two norms of 32; one last norm: 31,456 parameters."""
+    facts = from_module(tiny_model("llama")).facts
+    assert facts.num_params == 2 * 4096 + 3 * (1024 + 512 + 512 + 1024 + 3 * 1536 + 64) + 32 == 31_456
+    assert (facts.num_heads, facts.num_kv_heads, facts.head_dim, facts.v_head_dim) == (4, 2, 8, 8)
+    assert facts.num_active_params is None and facts.architecture == "LlamaForCausalLM"
+
+
+def test_facts_of_unusual_models() -> None:
+    """DeepSeek-V3 caches expanded keys, 8 + 4 wide, and values 6 wide. Qwen3-MoE uses 2 of 4 experts, each three
+    matrices 32 * 16: per layer 2 * 1536 parameters of 4 * 1536 rest. Gemma 2 alternates windows."""
+    deepseek = from_module(tiny_model("deepseek_v3")).facts
+    assert (deepseek.num_kv_heads, deepseek.head_dim, deepseek.v_head_dim) == (4, 12, 6)
+    moe = from_module(tiny_model("qwen3_moe")).facts
+    assert moe.num_active_params == moe.num_params - 3 * 2 * 1536
+    assert from_module(tiny_model("gemma2")).facts.sliding_windows == [5, None, 5]
+
+
+def test_rope_that_changes_with_length_ends_at_the_original_length() -> None:
+    module = tiny_model("llama")
+    module.config.rope_parameters = {
+        "rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0, "original_max_position_embeddings": 64,
+    }  # fmt: skip
+    assert from_module(module).facts.max_position == 64
+
+
+def test_transposed_weights_keep_results_and_ties() -> None:
+    module = tiny_model("llama_tied")
+    before = eager_forward(module, [3, 4, 5]).logits
+    embedding = module.model.embed_tokens.weight.clone()
+    assert store_linear_weights_transposed(module) == 3 * 7 + 1
+    assert store_linear_weights_transposed(module) == 0
+    assert (eager_forward(module, [3, 4, 5]).logits - before).abs().max() < 1e-5
+    assert module.model.embed_tokens.weight.is_contiguous()
+    assert torch.equal(module.lm_head.weight, embedding) and module.lm_head.weight.stride() == (1, 128)
+
+
+@pytest.mark.skipif(not (BUNDLED_FOLDER / "config.json").is_file(), reason="the bundled model is not here")
+def test_the_bundled_model_loads_fast_and_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    import socket
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    load_model("bundled", device="cpu")  # imports
+    begin = time.perf_counter()
+    model = load_model(device="cpu")
+    assert time.perf_counter() - begin < 2
+    assert model.facts.name == "bundled"

@@ -1,0 +1,124 @@
+"""Distributions against their formulas, seeds, and independence of the batch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from engine.config import SamplingParams
+from engine.model.sampling import (
+    Sampler,
+    SamplingRow,
+    distribution,
+    draw,
+    make_generator,
+    penalize_repetition,
+)
+
+LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, 1.0])
+
+
+def row(seed: int = 0, token_ids: tuple[int, ...] = (), **params) -> SamplingRow:
+    return SamplingRow(SamplingParams(**params), make_generator(seed), token_ids, len(token_ids))
+
+
+def softmax(values: list[float]) -> list[float]:
+    total = sum(math.exp(value) for value in values)
+    return [math.exp(value) / total for value in values]
+
+
+def close(found: torch.Tensor, expected: list[float]) -> None:
+    assert found.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_temperature() -> None:
+    close(distribution(LOGITS, SamplingParams(temperature=0.5)), softmax([4, 2, 1, 0, -2, 2]))
+
+
+def test_top_k_keeps_ties_with_the_last() -> None:
+    """The second largest logit is 1.0, and there are two of them."""
+    low = -math.inf
+    close(distribution(LOGITS, SamplingParams(temperature=1.0, top_k=2)), softmax([2, 1, low, low, low, 1]))
+
+
+def test_top_p_is_the_smallest_set_that_reaches_p() -> None:
+    """p: 0.5, 0.25, 0.15, 0.1. 0.6 needs the first two; 0.5 the first alone; 1.0 is off."""
+    logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
+    close(distribution(logits, SamplingParams(temperature=1.0, top_p=0.6)), [2 / 3, 1 / 3, 0, 0])
+    close(distribution(logits, SamplingParams(temperature=1.0, top_p=0.01)), [1, 0, 0, 0])
+    close(distribution(logits, SamplingParams(temperature=1.0)), [0.5, 0.25, 0.15, 0.1])
+
+
+def test_min_p_is_relative_to_the_most_probable() -> None:
+    logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
+    close(distribution(logits, SamplingParams(temperature=1.0, min_p=0.25)), [5 / 9, 2.5 / 9, 1.5 / 9, 0])
+
+
+def test_filters_follow_each_other() -> None:
+    """top_k 3 leaves 0.5, 0.25, 0.15, renormalised 0.556, 0.278, 0.167; top_p 0.8 then keeps two of them."""
+    logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
+    close(distribution(logits, SamplingParams(temperature=1.0, top_k=3, top_p=0.8)), [2 / 3, 1 / 3, 0, 0])
+
+
+def test_repetition_penalty() -> None:
+    """Positive logits of seen tokens are divided, negative ones multiplied; repeats count once."""
+    found = penalize_repetition(LOGITS, [0, 4, 0], 2.0)
+    assert found.tolist() == [1.0, 1.0, 0.5, 0.0, -2.0, 1.0]
+    assert LOGITS[0] == 2.0
+
+
+def test_penalty_also_moves_greedy() -> None:
+    sampler = Sampler()
+    assert sampler.sample(LOGITS[None], [row()])[0].token_id == 0
+    assert sampler.sample(LOGITS[None], [row(token_ids=(0,), repetition_penalty=4.0)])[0].token_id in (1, 5)
+
+
+def test_draws_follow_the_distribution() -> None:
+    """20,000 draws: each frequency within 4.5 standard deviations."""
+    probs = distribution(LOGITS, SamplingParams(temperature=1.0))
+    generator = make_generator(3)
+    count = 20_000
+    counts = torch.bincount(torch.tensor([draw(probs, generator) for _ in range(count)]), minlength=6)
+    for p, found in zip(probs.tolist(), counts.tolist(), strict=True):
+        assert abs(found - count * p) < 4.5 * math.sqrt(count * p * (1 - p))
+
+
+def test_impossible_tokens_are_never_drawn() -> None:
+    probs = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0], dtype=torch.float64)
+    generator = make_generator(0)
+    assert {draw(probs, generator) for _ in range(2000)} == {1, 3}
+
+
+def test_same_seed_same_tokens_whatever_the_batch() -> None:
+    sampler = Sampler()
+    logits = torch.randn((4, 50), generator=torch.Generator().manual_seed(1))
+    alone = []
+    generator = make_generator(7)
+    for _ in range(20):
+        single = SamplingRow(SamplingParams(temperature=1.0), generator, [], 0)
+        alone.append(sampler.sample(logits[2:3], [single])[0].token_id)
+    shared = []
+    rows = [row(seed=1, temperature=0.7), row(), row(seed=7, temperature=1.0), row(seed=9, temperature=2.0, top_k=5)]
+    for _ in range(20):
+        shared.append(sampler.sample(logits, rows)[2].token_id)
+    assert alone == shared
+    assert len(set(alone)) > 3
+
+
+def test_logprobs_are_of_the_raw_distribution() -> None:
+    expected = torch.log_softmax(LOGITS, dim=0)
+    for settings in (row(), row(temperature=0.1, top_k=1, repetition_penalty=1.1, token_ids=(3,))):
+        sampled = Sampler().sample(LOGITS[None], [settings], num_logprobs=3)[0]
+        assert sampled.logprob == pytest.approx(float(expected[sampled.token_id]), abs=1e-6)
+        assert sampled.top[0][0] == 0 and {token for token, _ in sampled.top[1:]} == {1, 5}
+        assert [value for _, value in sampled.top] == pytest.approx(
+            [float(expected[token]) for token, _ in sampled.top], abs=1e-6
+        )
+
+
+def test_more_alternatives_than_tokens() -> None:
+    assert len(Sampler().sample(LOGITS[None], [row()], num_logprobs=20)[0].top) == 6
+    assert Sampler().sample(LOGITS[None], [row()])[0].top == []
+    assert Sampler().sample(torch.empty((0, 6)), []) == []
