@@ -61,8 +61,7 @@ def test_a_shared_beginning_hits_and_preemption_works_over_the_wire(viewer: Clie
     sampling = {"max_tokens": 12, "ignore_eos": True}
     viewer.do("submit", theater=theater, prompts=[{"text": POEM}, {"text": POEM + "滟滟"}], sampling=sampling)
     viewer.do("run", theater=theater, speed=0)
-    ended = lambda s: s["num_records"] > 1 and s["unfinished"] == 0  # noqa: E731
-    wait_for(lambda: any(ended(s) for s in viewer.statuses), seconds=30)
+    wait_for(lambda: any(s["num_records"] > 1 and s["unfinished"] == 0 for s in viewer.statuses), seconds=30)
     status = viewer.do("pause", theater=theater)["status"]
     assert status["error"] is None
     wait_for(lambda: len(viewer.records()) == status["num_records"])

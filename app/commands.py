@@ -1,0 +1,90 @@
+"""A queue of things to do on one thread, asked for from any."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from app.errors import AppError, one_sentence
+
+MAX_PENDING = 256  # commands waiting
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class _Command(NamedTuple):
+    do: Callable[[], Any]
+    future: Future[Any]
+
+
+class CommandQueue:
+    """Commands in the order in which they came, until closed."""
+
+    def __init__(self, gone: AppError) -> None:
+        """`gone`: what is answered once it is closed."""
+        self._gone = gone
+        self._queue: queue.Queue[_Command] = queue.Queue(MAX_PENDING)
+        self._closed = False
+        self._ended = False
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def ask(self, do: Callable[[], T]) -> T:
+        """Have it done on the working thread and wait for what comes of it.
+
+        Raises:
+            AppError: what `do` raised; a ValueError (the engine's refusals) as `refused`, anything else as `internal`;
+                `busy` when too much is waiting.
+        """
+        if self._closed:
+            raise self._gone
+        future: Future[T] = Future()
+        try:
+            self._queue.put_nowait(_Command(do, future))
+        except queue.Full:
+            raise AppError("busy", f"{MAX_PENDING} commands are waiting already; try again in a moment") from None
+        if self._ended:  # between the first line and the last: nobody reads the queue any more
+            self._refuse_all()
+        return future.result()
+
+    def carry_out_next(self, wait: float | None) -> bool:
+        """On the working thread: do the next command, waiting `wait` seconds (None: forever). Whether it did."""
+        try:
+            command = self._queue.get(wait is None or wait > 0, wait)
+        except queue.Empty:
+            return False
+        try:
+            result = command.do()
+        except AppError as error:
+            command.future.set_exception(error)
+        except ValueError as error:  # ConfigError, RequestError: one sentence with the numbers
+            command.future.set_exception(AppError("refused", one_sentence(error)))
+        except BaseException as error:
+            logger.exception("a command")
+            command.future.set_exception(AppError("internal", one_sentence(error)))
+        else:
+            command.future.set_result(result)
+        return True
+
+    def close(self) -> None:
+        """From any thread: take no more commands and wake the working thread."""
+        self._closed = True
+        with contextlib.suppress(queue.Full):  # then it has enough to wake up for
+            self._queue.put_nowait(_Command(lambda: None, Future()))
+
+    def end(self) -> None:
+        """On the working thread, at its end: answer whoever still waits."""
+        self._ended = True
+        self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait().future.set_exception(self._gone)

@@ -1,0 +1,204 @@
+"""What happens in a theater, step by step: runs, their mode and pace, and the steps asked for. One thread only."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from app.engine_face import BuildEngine, Prompt, RequestLike
+from app.errors import AppError, one_sentence
+from app.jobs import StepJob
+from app.run import Run
+from app.settings import MIB, ServerSettings
+from app.turns import Turns
+from engine.config import EngineConfig, SamplingParams
+
+Mode = Literal["paused", "running"]
+logger = logging.getLogger(__name__)
+
+
+class Performance:
+    """An engine at work. Methods and changes belong to the engine thread; other threads may read the attributes."""
+
+    def __init__(
+        self,
+        build: BuildEngine,
+        name_log: Callable[[int], Path],
+        settings: ServerSettings,
+        turns: Turns,
+        changed: Callable[[], None],
+        began: Callable[[Run], None],
+    ) -> None:
+        """`name_log` gives the log file of an epoch; `changed` is called when there is something new to tell, `began`
+        with a new run just before it becomes `run`."""
+        self._build, self._name_log, self._settings, self._turns = build, name_log, settings, turns
+        self._changed, self._began = changed, began
+        self.run: Run | None = None
+        self.config = (
+            EngineConfig()
+        )  # as asked for: the engine's is resolved, and would tie a later one to its strategy
+        self.mode: Mode = "paused"
+        self.speed = 0.0  # steps a second, 0 = as fast as it goes
+        self.error: str | None = None
+        self.notice: str | None = None
+        self.unfinished = 0
+        self._jobs: deque[StepJob] = deque()
+        self._next_step_at = 0.0
+        self._next_epoch = 0
+        self._focus: tuple[list[int] | None, list[int] | None] = (None, None)
+
+    @property
+    def current(self) -> Run:
+        """The run; there is one after the first `begin`."""
+        assert self.run is not None
+        return self.run
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it would step on without being asked again."""
+        return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0)
+
+    def seconds_to_next_step(self) -> float | None:
+        """0 when a step is due; None when none will be until something is asked."""
+        if self._jobs:
+            return 0.0
+        return max(0.0, self._next_step_at - time.monotonic()) if self.at_work else None
+
+    def begin(self, config: EngineConfig) -> Run:
+        """A new log from the beginning. ValueError: the configuration cannot work, and the old log goes on."""
+        path = self._name_log(self._next_epoch)
+        with self._turns:
+            engine = self._build(config, path)
+        old, run = self.run, Run(self._next_epoch, engine, path)
+        if self._focus != (None, None):
+            engine.focus(*self._focus)
+
+        def appended(_: int) -> None:
+            run.note_append()
+            self._changed()
+
+        run.log.subscribe(appended)
+        self.end_jobs()
+        self.mode, self.error, self.notice, self.unfinished = "paused", None, None, 0
+        self._next_epoch += 1
+        self._began(run)
+        self.run, self.config = run, config
+        if old is not None:
+            old.retire()
+        return run
+
+    def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
+        """All prompts or none. Returns the requests and the number of records."""
+        unfinished, limit = self.unfinished + len(prompts), self._settings.max_unfinished
+        if unfinished > limit:
+            raise AppError(
+                "refused", f"{len(prompts)} more would make {unfinished} unfinished sequences; a theater takes {limit}"
+            )
+        self._check_room()
+        with self._turns:
+            requests = self.current.engine.submit(prompts, sampling)
+        self.error = None
+        self.unfinished = self.current.engine.num_unfinished()
+        return requests, len(self.current.log)
+
+    def abort(self, request_id: str) -> int:
+        """End a request. Returns the number of records."""
+        with self._turns:
+            found = self.current.engine.abort(request_id)
+        if not found:
+            raise AppError("refused", f"no unfinished request is called {request_id!r}")
+        self.unfinished = self.current.engine.num_unfinished()
+        return len(self.current.log)
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        """What captures keep first, now and after a reset."""
+        self.current.engine.focus(layers, heads)
+        self._focus = (layers, heads)
+
+    def add_job(self, job: StepJob) -> None:
+        """Steps to perform, after those asked for before."""
+        if self.mode == "running":
+            raise AppError("busy", "the theater is running; pause it before stepping")
+        self._jobs.append(job)
+
+    def play(self, speed: float) -> None:
+        """Step on its own from now on."""
+        self.end_jobs()
+        self.mode, self.speed, self.error, self._next_step_at = "running", speed, None, time.monotonic()
+
+    def pause(self) -> None:
+        """Step no more."""
+        self.end_jobs()
+        self.mode = "paused"
+
+    def advance(self) -> None:
+        """Perform the step that is due."""
+        if self._jobs:
+            self._advance_job(self._jobs[0])
+        elif self.at_work:
+            # The next step is due one period after this one was, unless the engine cannot keep up.
+            period = 1 / self.speed if self.speed else 0.0
+            self._next_step_at = max(self._next_step_at + period, time.monotonic())
+            with contextlib.suppress(AppError):  # paused then, and the status says why
+                self._step()
+
+    def end_jobs(self, error: AppError | None = None) -> None:
+        """Answer every job, with what it has performed or with the error."""
+        while self._jobs:
+            job = self._jobs.popleft()
+            if error:
+                job.future.set_exception(error)
+            else:
+                job.end(len(self.current.log))
+
+    def _advance_job(self, job: StepJob) -> None:
+        """One step of the job, or its end."""
+        log = self.current.log
+        stale = job.performed == 0 and job.expect is not None and job.expect < len(log)
+        done = job.performed >= job.count or (job.until_prefilled and not self.current.engine.prefill_pending())
+        if stale or done or not self.unfinished:
+            self._jobs.popleft()
+            job.end(len(log))
+            return
+        try:
+            self._step()
+            job.performed += 1
+        except AppError as error:
+            self._jobs.remove(job)
+            job.future.set_exception(error)
+
+    def _step(self) -> None:
+        """One step of the engine. A failure pauses and stays in the status; the log keeps what it has."""
+        try:
+            self._check_room()
+            with self._turns:
+                self.current.engine.step()
+            self.unfinished = self.current.engine.num_unfinished()
+            self.error = None
+        except AppError as error:
+            self._fail(error.message)
+            raise
+        except Exception as error:
+            logger.exception("a step")
+            message = f"the step failed: {one_sentence(error)}"
+            self._fail(message)
+            raise AppError("internal", message) from error
+
+    def _fail(self, message: str) -> None:
+        self.mode, self.error = "paused", message
+        self._changed()
+
+    def _check_room(self) -> None:
+        """Keep the log's file within its limit: first without captures, then not at all."""
+        size, limit = self.current.log.num_bytes, self._settings.max_log_bytes
+        if size >= 2 * limit:
+            raise AppError("refused", f"the log has reached {size // MIB} MiB; reset the theater to go on")
+        if size >= limit and self.notice is None:
+            self.current.engine.stop_captures()
+            self.notice = f"the log has passed {limit // MIB} MiB: tensors are no longer recorded; a reset starts anew"
+            self._changed()

@@ -1,0 +1,46 @@
+"""Messages, presets and JSON forms: the parts that need no server."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from app.errors import AppError
+from app.messages import Join, Play, parse, parse_config, parse_sampling
+from app.plain import plain, to_json
+from app.presets import PRESETS, STRATEGIES
+from engine.config import EngineConfig
+from engine.trace.records import LayerCapture
+
+
+def test_a_message_has_its_defaults_and_may_use_from():
+    assert parse({"theater": "t"}, Join) == Join(theater="t", first=0, epoch=None, captures=True)
+    assert parse({"theater": "t", "from": 3}, Join).first == 3
+    assert parse({"theater": "t", "speed": 2}, Play).speed == 2.0
+
+
+@pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.id)
+def test_presets_are_valid(preset):
+    config = parse_config(preset.config, EngineConfig())
+    config.resolved(1024)
+    parse_sampling(preset.sampling).checked()
+    assert preset.prompts and preset.title.en and preset.title.zh
+
+
+def test_a_config_changes_only_what_is_given():
+    base = EngineConfig(block_size=4, num_blocks=9)
+    changed = parse_config({"num_blocks": 7}, base)
+    assert (changed.block_size, changed.num_blocks) == (4, 7)
+    with pytest.raises(AppError, match="config has no field 'x'"):
+        parse_config({"x": 1}, base)
+    assert {s.id for s in STRATEGIES} == {"paged", "contiguous", "none"}
+
+
+def test_json_form_of_arrays_and_bytes():
+    array = np.array([[[0.5, 1.0]]], np.float16)
+    layer = LayerCapture(layer=0, q=array, k=array, v=array, rows=[])
+    assert plain(layer)["q"] == [[[0.5, 1.0]]]
+    value = json.loads(to_json({"hash": b"\x00\xff", "of": [b"a", None], "x": float("nan")}))
+    assert value == {"hash": "00ff", "of": ["61", None], "x": None}
