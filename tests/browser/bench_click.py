@@ -75,7 +75,7 @@ def clicks(url: str, steps: int) -> list[float]:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
         page.goto(url)
         page.wait_for_selector("#btn-prefill:not([disabled])")
         page.click("#btn-prefill")
