@@ -1,16 +1,16 @@
 // Geometry of the pool: where each block and slot lies. Pure.
 
-const HEAD = 14; // a block's own line: id, owners, hash
-const PAD = 8; // between blocks
+const HEAD = 13; // a block's own line: id, owners, hash
+const PAD = 6; // between blocks
 const MAX_CELL = 24;
-const MIN_CELL = 5;
+const MIN_CELL = 10;
 
 /** The largest cells with which `count` blocks of `size` slots fit in width × height; the pool scrolls below that. */
 export function poolLayout(count, size, width, height) {
   let chosen = null;
   for (let cell = MAX_CELL; cell >= MIN_CELL; cell--) {
     chosen = arrange(count, size, width, cell);
-    if (chosen && chosen.height <= height && chosen.columns >= 1) break;
+    if (chosen.height <= height) break;
   }
   return chosen;
 }
@@ -19,7 +19,7 @@ function arrange(count, size, width, cell) {
   const widest = Math.max(1, Math.floor((width - 2) / cell));
   const perRow = Math.min(size, widest, size <= 8 ? size : size <= 32 ? 8 : widest);
   const lines = Math.ceil(size / perRow);
-  const minimum = 46; // room for the block's line
+  const minimum = 44; // room for the block's line
   const block = { width: Math.max(perRow * cell, minimum), height: HEAD + lines * cell };
   const columns = Math.max(1, Math.min(count, Math.floor((width + PAD) / (block.width + PAD))));
   const rows = Math.ceil(count / columns);

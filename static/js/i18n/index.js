@@ -1,4 +1,4 @@
-// Words of the page in two languages. `t("key", {n: 3})`; `{n|key|keys}` in a text chooses by number.
+// Words of the page in two languages: `t(key, {n: 3})`; `{n|key|keys}` in a text chooses by number.
 
 import { settings } from "../model/settings.js";
 import { en } from "./en.js";

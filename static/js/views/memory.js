@@ -1,8 +1,8 @@
 // KV memory in numbers: what is used, reserved, wasted, cached; the formula with this model's numbers.
 
-import { bytesText, grouped, secondsText, t } from "../i18n/index.js";
+import { bytesText, grouped, t } from "../i18n/index.js";
 import { log, record, state } from "../model/store.js";
-import { kvTerms, stepSeconds } from "../trace/metrics.js";
+import { kvTerms } from "../trace/metrics.js";
 import { memoryFigures } from "../trace/state.js";
 import { html } from "./html.js";
 import { Pool } from "./pool.js";
@@ -47,10 +47,6 @@ function Figures() {
       <${Figure} kind="free" name=${t("memory.free")} bytes=${free} note=${`${m.blocks_free} / ${m.num_blocks}`} formula="pool − held − cached" />
     </dl>
     <${Formula} header=${header} />
-    <p class="step-time num">
-      ${t("memory.step_time")} <b>${record.value?.kind === "step" ? secondsText(stepSeconds(record.value)) : "–"}</b>
-      <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" />
-    </p>
   </section>`;
 }
 

@@ -24,7 +24,7 @@ function Composer() {
     <label class="group-title" for="prompt">${t("score.prompt")}</label>
     <textarea
       id="prompt"
-      rows="3"
+      rows="2"
       placeholder=${t("score.placeholder")}
       value=${draft.value}
       onInput=${(event) => (draft.value = event.currentTarget.value)}
@@ -40,10 +40,10 @@ function Composer() {
   </div>`;
 }
 
-/** The server's single prompts, else the page's own. */
+/** The page's own, then the server's single prompts. */
 function presetTexts() {
   const offered = (modelFacts.value?.presets ?? []).filter((p) => p.prompts.length === 1).map((p) => p.prompts[0]);
-  return offered.length ? [...new Set([PRESETS[0], ...offered])].slice(0, 8) : PRESETS;
+  return [...new Set([...PRESETS, ...offered.filter((text) => text.length < 60)])].slice(0, 6);
 }
 
 function CacheSettings() {
@@ -88,7 +88,7 @@ function CacheSettings() {
 }
 
 function SamplingSettings() {
-  return html`<details class="group" open>
+  return html`<details class="group" open=${innerHeight >= 860}>
     <summary class="group-title">${t("score.sampling")}</summary>
     <div class="fields">
       <${NumberField} id="temperature" label=${t("score.temperature")} hint=${t("score.greedy")} name="temperature" min="0" max="5" step="0.1" />

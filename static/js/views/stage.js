@@ -29,7 +29,7 @@ export function Stage() {
 function Heading() {
   return html`<div class="stage-head">
     <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
-    <${Choice} />
+    <div class="stage-tools"><${Scales} /><${Choice} /></div>
   </div>`;
 }
 
@@ -47,6 +47,15 @@ function Text() {
     <${Swatch} id=${seq.seq_id} /> <span class="prompt">${prompt}</span
     ><span class="generated" id="generated">${lines.map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line))}</span>
   </p>`;
+}
+
+/** The two scales of values; each row says its own range. */
+function Scales() {
+  return html`<div class="scales num" aria-hidden="true">
+    <span>−</span><i class="scale diverging"></i><span>+</span>
+    <span class="scale-name">${t("stage.attention")}</span><span>0</span><i class="scale sequential"></i>
+    <span class="scale-name"><i class="line prompt"></i>${t("stage.prompt")} <i class="line generated"></i>${t("stage.generated")}</span>
+  </div>`;
 }
 
 /** Which layer and head the strip shows. */

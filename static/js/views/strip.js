@@ -38,9 +38,10 @@ export function Strip() {
 
   useEffect(() => {
     const box = ref.current;
-    const measure = () => setSize({ width: box.clientWidth, height: box.clientHeight });
+    const measure = () => setSize({ width: scroller.current.clientWidth, height: box.clientHeight });
     const sizes = new ResizeObserver(measure);
     sizes.observe(box);
+    sizes.observe(scroller.current);
     measure();
     return () => sizes.disconnect();
   }, []);
@@ -57,6 +58,7 @@ export function Strip() {
     <div class="strip-scroll" ref=${scroller} onScroll=${(event) => setOffset(event.currentTarget.scrollLeft)} data-arrows>
       <div
         class="strip-window"
+        style=${{ width: `${size.width}px` }}
         ref=${ref}
         onPointerMove=${(event) => hover(event, geometry.current)}
         onPointerLeave=${() => ((hovered.value = null), hideTip())}
@@ -67,6 +69,7 @@ export function Strip() {
       </div>
       <div class="strip-tokens" role="listbox" aria-orientation="horizontal" aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : ""} style=${{ width: `${layout?.total ?? 0}px` }}>
         ${layout ? range(span).map((position) => html`<${Token} key=${position} position=${position} layout=${layout} stage=${now} />`) : null}
+        ${layout ? blockSpans(now, span).map(([logical, first, last]) => html`<${BlockMark} key=${`b${logical}`} now=${now} layout=${layout} logical=${logical} first=${first} last=${last} />`) : null}
       </div>
     </div>
   </div>`;
@@ -148,6 +151,28 @@ function Token({ position, layout, stage: now }) {
     <span class="token-text">${label.of ? label.char ?? label.hex : label.text}</span>
     ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
   </button>`;
+}
+
+/** Which physical block holds the columns above it. */
+function BlockMark({ now, layout, logical, first, last }) {
+  const block = now.table[logical];
+  const left = layout.x(first);
+  const style = { left: `${left}px`, width: `${layout.x(last) + layout.width - left}px` };
+  const here = pointed.value?.block === block || Math.floor((pointed.value?.position ?? -1) / now.blockSize) === logical;
+  return html`<button class=${here ? "strip-block pointed" : "strip-block"} style=${style} tabindex="-1" aria-hidden="true" onClick=${() => select({ position: first, block })}>
+    ${block}
+  </button>`;
+}
+
+/** [logical block, first, last position] of the blocks under the visible columns. */
+function blockSpans(now, [first, last]) {
+  const spans = [];
+  const size = now.blockSize;
+  const end = Math.min(last, now.numFilled);
+  for (let logical = Math.floor(first / size); logical * size < end; logical++)
+    if (now.table[logical] !== undefined)
+      spans.push([logical, logical * size, Math.min((logical + 1) * size, now.numFilled) - 1]);
+  return spans;
 }
 
 /** A column in words. */

@@ -46,7 +46,7 @@ function paintBeams(c, palette, stage, layout, [first, last], at) {
   for (let p = Math.max(first, row.keyStart); p < Math.min(last, stage.query + 1); p++) {
     const share = row.weights[p - row.keyStart] / (row.max || 1);
     if (share < 0.02) continue;
-    c.fillStyle = alpha(palette.q, 0.5 * share);
+    c.fillStyle = alpha(palette.q, 0.4 * share);
     c.fillRect(layout.x(p) - 1, top, layout.width + 2, at.v.y + at.v.height + 3 - top);
   }
 }

@@ -1,13 +1,14 @@
 // The bottom region: buttons, the scrubber with its event marks, the sentence.
 
-import { t } from "../i18n/index.js";
+import { secondsText, t } from "../i18n/index.js";
 import * as actions from "../model/actions.js";
 import { settings } from "../model/settings.js";
 import { backToLive, busy, connection, following, goTo, numRecords, record, shownSeq, viewIndex, log } from "../model/store.js";
+import { stepSeconds } from "../trace/metrics.js";
 import { sentencesOf } from "../trace/sentence.js";
 import { html } from "./html.js";
 import { Scrubber } from "./scrubber.js";
-import { Icon, Term } from "./words.js";
+import { Fidelity, Icon, Term } from "./words.js";
 
 export function Transport() {
   return html`<section class="transport" aria-label=${t("transport.label")}>
@@ -71,7 +72,12 @@ function Position() {
     <span class="num" id="position">${index < 0 ? t("transport.before") : t("transport.position", { i: index + 1, n: numRecords.value })}</span>
     <span class="position-second num">
       ${following.value || connection.value === "replay"
-        ? html`<span>${t("transport.step_count", { n: record.value?.step ?? 0 })}</span>`
+        ? html`<span>
+            ${t("transport.step_count", { n: record.value?.step ?? 0 })}
+            ${record.value?.kind === "step"
+              ? html` · <b>${secondsText(stepSeconds(record.value))}</b> <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" />`
+              : null}
+          </span>`
         : html`<button class="link" id="btn-live" onClick=${backToLive}>${t("transport.live")}</button>`}
     </span>
   </div>`;

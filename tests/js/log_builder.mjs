@@ -1,0 +1,138 @@
+// A small log built by hand, as bytes: one request of five tokens in blocks of two, then decode steps.
+
+import { encode } from "../../static/vendor/msgpack/encode.mjs";
+import { ExtData } from "../../static/vendor/msgpack/ExtData.mjs";
+
+const MODEL = {
+  name: "tiny",
+  architecture: "LlamaForCausalLM",
+  num_params: 1000,
+  num_layers: 1,
+  hidden_size: 4,
+  intermediate_size: 8,
+  num_heads: 2,
+  num_kv_heads: 1,
+  head_dim: 2,
+  v_head_dim: 2,
+  vocab_size: 10,
+  max_position: 32,
+  dtype: "float32",
+  sliding_windows: [null],
+};
+
+export const bytes = (text) => new TextEncoder().encode(text);
+
+/** An array extension of float32 values. */
+export function floats(shape, values) {
+  const data = new Uint8Array(2 + 4 * shape.length + 4 * values.length);
+  const view = new DataView(data.buffer);
+  data.set([2, shape.length]);
+  shape.forEach((n, i) => view.setUint32(2 + 4 * i, n, true));
+  values.forEach((value, i) => view.setFloat32(2 + 4 * shape.length + 4 * i, value, true));
+  return new ExtData(1, data);
+}
+
+export function header(engine = {}) {
+  return encode({
+    format: "kvtrace",
+    version: 1,
+    generator: "test",
+    created: "2000-01-01T00:00:00Z",
+    model: MODEL,
+    tokenizer: { name: "tiny", vocab_size: 10, eos_token_ids: [0] },
+    engine: { strategy: "paged", num_blocks: 4, block_size: 2, ...engine },
+    kv_bytes_per_token: 2 * 1 * 1 * 2 * 4,
+    machine: { device: "cpu", processor: "test", num_threads: 1, versions: {} },
+  });
+}
+
+const MEMORY = {};
+
+/** [record bytes, capture bytes or null] of each record. The prompt is `春江潮水连`. */
+export function records() {
+  const prompt = Array.from("春江潮水连");
+  const submit = {
+    index: 0,
+    kind: "submit",
+    step: 0,
+    ops: [
+      {
+        type: "submit",
+        seq_id: 0,
+        queue_position: 0,
+        request_id: "r0",
+        prompt_token_ids: [1, 2, 3, 4, 5],
+        prompt_token_bytes: prompt.map(bytes),
+        max_tokens: 2,
+      },
+    ],
+    timing: { at: 1.0 },
+    memory: MEMORY,
+  };
+  const prefill = {
+    index: 1,
+    kind: "step",
+    step: 1,
+    batch: [{ seq_id: 0, phase: "prefill", start: 0, token_ids: [1, 2, 3, 4, 5], context_len: 5, samples: true }],
+    ops: [
+      { type: "lookup", seq_id: 0, verdict: "miss", num_tokens: 5, num_hit_tokens: 0, block_ids: [] },
+      { type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: false },
+      { type: "allocate", seq_id: 0, block_id: 0, logical: 0 },
+      { type: "allocate", seq_id: 0, block_id: 1, logical: 1 },
+      { type: "allocate", seq_id: 0, block_id: 2, logical: 2 },
+      { type: "write", seq_id: 0, start: 0, num_tokens: 5 },
+      { type: "cache", seq_id: 0, block_id: 0, logical: 0, block_hash: bytes("h0"), parent_hash: null, token_ids: [1, 2] },
+      { type: "sample", seq_id: 0, token_id: 6 },
+    ],
+    outputs: [{ seq_id: 0, token_id: 6, token_bytes: bytes("海").slice(0, 1), text: "", logprob: -0.5, top: [] }],
+    timing: { at: 1.25, schedule: 0.01, prepare: 0.02, forward: 0.2, sample: 0.01 },
+    memory: MEMORY,
+    has_capture: true,
+  };
+  const decode = {
+    index: 2,
+    kind: "step",
+    step: 2,
+    batch: [{ seq_id: 0, phase: "decode", start: 5, token_ids: [6], context_len: 6, samples: true }],
+    ops: [
+      { type: "write", seq_id: 0, start: 5, num_tokens: 1 },
+      { type: "sample", seq_id: 0, token_id: 7 },
+      { type: "free", seq_id: 0, block_id: 2, to: "front" },
+      { type: "free", seq_id: 0, block_id: 1, to: "front" },
+      { type: "free", seq_id: 0, block_id: 0, to: "back" },
+      { type: "finish", seq_id: 0, reason: "length" },
+    ],
+    outputs: [{ seq_id: 0, token_id: 7, token_bytes: bytes("海").slice(1), text: "海", logprob: -1, top: [] }],
+    timing: { at: 1.35 },
+    memory: MEMORY,
+    has_capture: true,
+  };
+  return [
+    [encode(submit), null],
+    [encode(prefill), capture(1, 5, 0)],
+    [encode(decode), capture(2, 1, 5)],
+  ];
+}
+
+/** K of position p is [p, -p], V [p, 0], Q of head h [p, h]; every key gets the same weight. */
+function capture(index, count, start) {
+  const positions = Array.from({ length: count }, (_, i) => start + i);
+  const width = start + count;
+  const rows = [0, 1].flatMap(() =>
+    positions.flatMap((p) => Array.from({ length: width }, (_, key) => (key <= p ? 1 / (p + 1) : 0))),
+  );
+  return encode({
+    index,
+    dtype: "float32",
+    layers: [
+      {
+        layer: 0,
+        q: floats([count, 2, 2], positions.flatMap((p) => [p, 0, p, 1])),
+        k: floats([count, 1, 2], positions.flatMap((p) => [p, -p])),
+        v: floats([count, 1, 2], positions.flatMap((p) => [p, 0])),
+        rows: [{ seq_id: 0, query_start: start, key_start: 0, heads: [0, 1], weights: floats([2, count, width], rows) }],
+      },
+    ],
+    omitted: "",
+  });
+}
