@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from engine.cache.kv_store import LayerShape
 from engine.model import attention
 from engine.model.cpu_layout import store_linear_weights_transposed
+from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
 from engine.model.tokenizer import Tokenizer
@@ -74,7 +75,7 @@ def load_model(
 
 
 def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> LoadedModel:
-    """Make a transformers model in memory ready; it is changed in place (attention function, frozen, weight layout).
+    """Make a transformers model in memory ready; it is changed in place: attention, frozen weights, CPU layout.
 
     `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None.
 
@@ -89,6 +90,7 @@ def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> 
     context = probe(module, parameter.device)
     facts = model_facts(module, name, context)
     store_linear_weights_transposed(module)
+    replace_rms_norms(module)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
     return LoadedModel(

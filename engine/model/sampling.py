@@ -18,6 +18,9 @@ from torch import Tensor
 from engine.config import SamplingParams
 
 
+TOP_P_FIRST = 256  # tokens that top-p looks at before it sorts the whole vocabulary
+
+
 class SamplingRow(NamedTuple):
     """What one row of logits is sampled with."""
 
@@ -49,7 +52,7 @@ class Sampler:
             return []
         with torch.inference_mode():
             if all(row.params.temperature == 0 and row.params.repetition_penalty == 1 for row in rows):
-                chosen = logits.argmax(dim=-1)
+                chosen = _argmax(logits)
             else:
                 chosen = torch.tensor([self._choose(logits[i], row) for i, row in enumerate(rows)])
                 chosen = chosen.to(logits.device)
@@ -79,6 +82,13 @@ class Sampler:
         return draw(distribution(logits, row.params), row.generator)
 
 
+def _argmax(logits: Tensor) -> Tensor:
+    """[S, V] -> [S], the first of equals. On the CPU by numpy, whose argmax is vectorised: 10 times torch's speed."""
+    if logits.device.type == "cpu":
+        return torch.from_numpy(logits.numpy().argmax(axis=-1))
+    return logits.argmax(dim=-1)
+
+
 def penalize_repetition(logits: Tensor, token_ids: Sequence[int], penalty: float) -> Tensor:
     """Divide positive and multiply negative logits [V] of the tokens that occurred (CTRL, arXiv 1909.05858, 4.1)."""
     seen = torch.tensor(sorted({token for token in token_ids if token < logits.shape[0]}), device=logits.device)
@@ -101,13 +111,29 @@ def distribution(logits: Tensor, params: SamplingParams) -> Tensor:
         scores = scores.masked_fill(scores < smallest, float("-inf"))
     probs = torch.softmax(scores, dim=-1)
     if params.top_p < 1:
-        ordered, order = torch.sort(probs, descending=True, stable=True)
+        ordered, order = _most_probable(probs, params.top_p)
         before = torch.cumsum(ordered, dim=-1) - ordered  # mass of the more probable ones
-        dropped = order[before >= params.top_p]
-        probs = probs.index_fill(0, dropped, 0.0)
+        kept = order[before < params.top_p]
+        probs = torch.zeros_like(probs).index_copy_(0, kept, probs[kept])
     if params.min_p > 0:
         probs = probs.masked_fill(probs < params.min_p * probs.max(), 0.0)
     return probs / probs.sum()
+
+
+def _most_probable(probs: Tensor, mass: float) -> tuple[Tensor, Tensor]:
+    """The most probable tokens, in order, that reach `mass` together: (probabilities, ids), ties by id.
+
+    A full sort of the vocabulary costs a millisecond; the first few hundred tokens nearly always suffice.
+    """
+    ids = torch.arange(probs.shape[0])
+    if probs.shape[0] > TOP_P_FIRST:
+        few = torch.topk(probs, TOP_P_FIRST)
+        # Beyond the last of them there may be equals; only what is strictly above it is known to be complete.
+        certain = few.values > few.values[-1]
+        if float(few.values[certain].sum()) >= mass:
+            ids = few.indices[certain].sort().values
+    ordered, order = torch.sort(probs[ids], descending=True, stable=True)
+    return ordered, ids[order]
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> int:

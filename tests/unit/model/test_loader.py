@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from engine.model.cpu_layout import store_linear_weights_transposed
+from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.loader import BUNDLED_FOLDER, from_module, load_model, resolve_device, resolve_dtype
 from engine.model.runner import ModelRunner
@@ -142,6 +144,27 @@ def test_transposed_weights_keep_results_and_ties() -> None:
     assert (eager_forward(module, [3, 4, 5]).logits - before).abs().max() < 1e-5
     assert module.model.embed_tokens.weight.is_contiguous()
     assert torch.equal(module.lm_head.weight, embedding) and module.lm_head.weight.stride() == (1, 128)
+
+
+def test_only_norms_with_the_same_results_are_replaced() -> None:
+    """Llama: two norms a layer and a last one, w; Gemma: w + 1, four a layer; GPT-2 has layer norms; a norm that
+    merely is named like one stays."""
+    for family, count in (("llama", 7), ("gemma2", 13), ("gpt2", 0)):
+        module = tiny_model(family)
+        generator = torch.Generator().manual_seed(0)
+        for name, parameter in module.named_parameters():
+            if "norm" in name:
+                parameter.data.add_(torch.randn(parameter.shape, generator=generator) * 0.3)
+        before = eager_forward(module, [3, 4, 5]).logits
+        assert replace_rms_norms(module) == count
+        assert (eager_forward(module, [3, 4, 5]).logits - before).abs().max() < 1e-5
+
+    class HalfRMSNorm(LlamaRMSNorm):  # type: ignore[misc]
+        def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+            normed: torch.Tensor = super().forward(hidden_states)
+            return 0.5 * normed
+
+    assert replace_rms_norms(torch.nn.Sequential(HalfRMSNorm(8), LlamaRMSNorm(8))) == 1
 
 
 @pytest.mark.skipif(not (BUNDLED_FOLDER / "config.json").is_file(), reason="the bundled model is not here")

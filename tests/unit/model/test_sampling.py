@@ -51,6 +51,23 @@ def test_top_p_is_the_smallest_set_that_reaches_p() -> None:
     close(distribution(logits, SamplingParams(temperature=1.0)), [0.5, 0.25, 0.15, 0.1])
 
 
+@pytest.mark.parametrize("scale", [0.0, 0.5, 4.0])
+@pytest.mark.parametrize("top_p", [0.3, 0.95, 0.9999])
+def test_top_p_over_a_large_vocabulary_equals_a_full_sort(scale: float, top_p: float) -> None:
+    """Flat and peaked distributions over 3000 tokens, with ties (logits in steps of a quarter)."""
+    logits = (torch.randn(3000, generator=torch.Generator().manual_seed(0)) * scale * 4).round() / 4
+    probs = torch.softmax(logits.double(), dim=0).tolist()
+    kept, mass = set(), 0.0
+    for token in sorted(range(3000), key=lambda token: (-probs[token], token)):
+        if mass >= top_p - 1e-12:
+            break
+        kept.add(token)
+        mass += probs[token]
+    found = distribution(logits, SamplingParams(temperature=1.0, top_p=top_p))
+    assert set(found.nonzero()[:, 0].tolist()) == kept
+    assert float(found.sum()) == pytest.approx(1)
+
+
 def test_min_p_is_relative_to_the_most_probable() -> None:
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1], dtype=torch.float64).log()
     close(distribution(logits, SamplingParams(temperature=1.0, min_p=0.25)), [5 / 9, 2.5 / 9, 1.5 / 9, 0])
