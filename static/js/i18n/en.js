@@ -202,7 +202,7 @@ export const en = {
   "sentence.prefill": "Prefill, step {step}: {n} prompt {n|token|tokens} of {name} computed at once, positions {from}–{to}; K and V went to {blocks} {blocks|block|blocks} ({ids}).",
   "sentence.chunk": "Prefill, step {step}: a chunk of {n} prompt {n|token|tokens} of {name}, positions {from}–{to}; K and V went to {blocks} {blocks|block|blocks} ({ids}). The prompt is not finished.",
   "sentence.decode": "Decode step {step}: the query of “{token}” read {keys} {keys|key|keys} in {blocks} {blocks|block|blocks}; its K and V went to block {block}, slot {slot}.",
-  "sentence.decode_none": "Step {step}, no cache: all {n} tokens of {name} computed again to get one more; their K and V were thrown away.",
+  "sentence.decode_none": "Step {step}, no cache: all {n} tokens of {name} were computed to get one more; their K and V were thrown away.",
   "sentence.sampled": "“{token}” was chosen (p {p}); its K and V are written in the next step.",
   "sentence.sampled_last": "“{token}” was chosen (p {p}) and is the last: its K and V are never written.",
   "sentence.hit": "The prefix cache held {hit} of {n} tokens ({ids}): they were not computed.",

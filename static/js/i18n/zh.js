@@ -202,7 +202,7 @@ export const zh = {
   "sentence.prefill": "第 {step} 步，预填充：一次算完{name}的 {n} 个提示词元（位置 {from}–{to}），K 和 V 写入 {blocks} 个块（{ids}）。",
   "sentence.chunk": "第 {step} 步，分块预填充：计算{name}的 {n} 个提示词元（位置 {from}–{to}），K 和 V 写入 {blocks} 个块（{ids}），提示词还没算完。",
   "sentence.decode": "第 {step} 步，解码：“{token}”的查询读取了 {blocks} 个块中的 {keys} 个键；它自己的 K 和 V 写入块 {block} 的槽位 {slot}。",
-  "sentence.decode_none": "第 {step} 步，无缓存：为了多得一个词元，重算了{name}的全部 {n} 个词元，它们的 K 和 V 随即丢弃。",
+  "sentence.decode_none": "第 {step} 步，无缓存：为了多得一个词元，计算了{name}的全部 {n} 个词元，它们的 K 和 V 随即丢弃。",
   "sentence.sampled": "选中了“{token}”（p {p}），它的 K 和 V 要到下一步才写入。",
   "sentence.sampled_last": "选中了“{token}”（p {p}），它是最后一个：它的 K 和 V 不会再写入。",
   "sentence.hit": "前缀缓存命中 {n} 个词元中的 {hit} 个（{ids}），无需计算。",

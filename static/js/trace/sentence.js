@@ -33,7 +33,7 @@ function entrySentences(log, index, record, entry) {
   const sentences = [];
   const hit = ops.find((op) => op.type === "lookup" && op.verdict === "hit");
   if (hit) sentences.push(["sentence.hit", { hit: hit.num_hit_tokens, n: hit.num_tokens, ids: listed(hit.block_ids) }]);
-  if (ops.some((op) => op.type === "discard") && entry.phase === "decode") {
+  if (log.header.engine.strategy === "none" && entry.samples) {
     sentences.push(["sentence.decode_none", { step: record.step, n: count, name: entry.seq_id }]);
   } else if (entry.phase === "prefill") {
     const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));

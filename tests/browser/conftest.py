@@ -1,0 +1,47 @@
+"""A real Chromium over the real server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+CHROMIUM = os.environ.get("KVTHEATER_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's chromium, or the one playwright keeps."""
+    with sync_playwright() as playwright:
+        if CHROMIUM is None and not os.path.exists(playwright.chromium.executable_path):
+            pytest.skip("no chromium: install it, or name one in KVTHEATER_CHROMIUM")
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page]]:
+    """Open the page in a context of its own. At the end no page may have had an error or broken the security policy."""
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def opened(path: str = "/", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: object) -> Page:
+        context = browser.new_context(viewport={"width": width, "height": height}, locale=locale, **options)  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
+        page.goto(live_server + path)
+        page.wait_for_selector("#connection.live")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
