@@ -9,7 +9,8 @@ from app.engine_face import BuildEngine, Prompt, RequestLike
 from app.settings import MIB
 from engine.accounting.memory import kv_bytes_per_token
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.engine import Engine, RequestSpec
+from engine.engine import Engine
+from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loader import LoadedModel
 from engine.trace.log import TraceWriter

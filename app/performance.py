@@ -39,9 +39,8 @@ class Performance:
         self._build, self._name_log, self._settings, self._turns = build, name_log, settings, turns
         self._changed, self._began = changed, began
         self.run: Run | None = None
-        self.config = (
-            EngineConfig()
-        )  # as asked for: the engine's is resolved, and would tie a later one to its strategy
+        # as asked for: the engine's is resolved, and would tie a later one to its strategy
+        self.config = EngineConfig()
         self.mode: Mode = "paused"
         self.speed = 0.0  # steps a second, 0 = as fast as it goes
         self.error: str | None = None

@@ -11,12 +11,13 @@ from collections.abc import Sequence as Items
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from engine import __version__
 from engine.accounting.work import step_work
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, SamplingParams
+from engine.intake import Intake, RequestSpec
 from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
@@ -25,7 +26,6 @@ from engine.model.runner import ModelRunner
 from engine.model.sampling import Sampled, Sampler, SamplingRow
 from engine.request import Request
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
-from engine.scheduling.sequence import Sequence
 from engine.trace.events import Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -43,22 +43,8 @@ from engine.trace.records import (
 from engine.trace.snapshot import Snapshot
 
 
-class RequestError(ValueError):
-    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed."""
-
-
 class NothingToDo(RuntimeError):
     """A step was asked for, and no sequence is waiting or running."""
-
-
-class RequestSpec(NamedTuple):
-    """What is asked of the engine: `prompt` as text or token ids."""
-
-    prompt: str | list[int]
-    sampling: SamplingParams
-    request_id: str | None = None
-    priority: int = 0  # lower first; only under scheduling_policy "priority"
-    cache_salt: str | None = None  # requests with different salts share no cached blocks
 
 
 class Engine:
@@ -87,10 +73,9 @@ class Engine:
         self.model = model
         self.config = config.resolved(model.facts.max_position)
         self.capture = capture
-        assert self.config.max_model_len is not None  # resolved
-        self._max_model_len = self.config.max_model_len
+        self._intake = Intake(model, self.config)
         self._ops: list[Op] = []
-        self._runner = ModelRunner(model, self.config.num_blocks, self.config.block_size, self._max_model_len)
+        self._runner = ModelRunner(model, self.config.num_blocks, self.config.block_size, self._intake.max_model_len)
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         self._cache = KVCacheManager(
             self.config.num_blocks, self.config.block_size, self.config.enable_prefix_caching, self._ops.append
@@ -144,12 +129,8 @@ class Engine:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
             ConfigError: sampling parameters out of range.
         """
-        requests: list[Request] = []
-        taken = {r.request_id for r in self._requests.values()}
-        for offset, spec in enumerate(specs):
-            request = self._checked_request(spec, self._next_seq_id + offset, taken)
-            taken.add(request.request_id)
-            requests.append(request)
+        unfinished = {r.request_id for r in self._requests.values()}
+        requests = self._intake.accept(specs, self._next_seq_id, unfinished)
         self._next_seq_id += len(requests)
         for request in requests:
             self._requests[request.seq_id] = request
@@ -251,62 +232,6 @@ class Engine:
     def check_integrity(self) -> None:
         """Raise IntegrityError when the cache's books do not agree with each other."""
         self._cache.check_integrity()
-
-    def _checked_request(self, spec: RequestSpec, seq_id: int, taken: set[str]) -> Request:
-        sampling = spec.sampling.checked()
-        request_id = spec.request_id or f"request-{seq_id}"
-        if request_id in taken:
-            raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
-        token_ids = self._encode(spec.prompt)
-        max_tokens = self._max_tokens(len(token_ids), sampling.max_tokens)
-        sequence = Sequence(
-            seq_id=seq_id,
-            request_id=request_id,
-            token_ids=token_ids,
-            num_prompt_tokens=len(token_ids),
-            max_tokens=max_tokens,
-            priority=spec.priority,
-            cache_salt=spec.cache_salt,
-            arrival=seq_id,
-        )
-        return Request(sequence, sampling, max_tokens, self.model.tokenizer, self.config.seed)
-
-    def _encode(self, prompt: str | list[int]) -> list[int]:
-        if isinstance(prompt, str):
-            if self.model.tokenizer is None:
-                raise RequestError("this model has no tokenizer: give the prompt as token ids")
-            prompt = self.model.tokenizer.encode(prompt)
-        if not prompt:
-            raise RequestError("the prompt is empty: it needs at least one token")
-        vocab_size = self.model.facts.vocab_size
-        if not all(0 <= i < vocab_size for i in prompt):
-            raise RequestError(f"the prompt has token ids outside 0..{vocab_size - 1}")
-        return list(prompt)
-
-    def _max_tokens(self, num_prompt_tokens: int, asked: int | None) -> int:
-        """How many tokens may be generated, when that many are sure to fit.
-
-        A sequence needs slots for prompt + max_tokens - 1 tokens: the last token's K and V are never written.
-        """
-        length, blocks, size = self._max_model_len, self.config.num_blocks, self.config.block_size
-        if num_prompt_tokens + 1 > length:
-            raise RequestError(
-                f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
-            )
-        room = min(length - num_prompt_tokens, blocks * size - num_prompt_tokens + 1)
-        if room < 1:
-            raise RequestError(
-                f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
-                f"the pool has {blocks}"
-            )
-        if asked is None:
-            return room
-        if asked > room:
-            raise RequestError(
-                f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
-                f"(max_model_len {length}, {blocks} blocks of {size})"
-            )
-        return asked
 
     def _slice(self, scheduled: ScheduledSequence) -> SequenceSlice:
         sequence, start, num_tokens = scheduled

@@ -3,7 +3,8 @@
 import pytest
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.engine import Engine, NothingToDo, RequestError, RequestSpec
+from engine.engine import Engine, NothingToDo
+from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.trace.events import Defer, Finish, Lookup, Sample
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama

@@ -1,0 +1,103 @@
+"""What is asked of the engine, checked: nothing that can never be served gets as far as the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from engine.config import EngineConfig, SamplingParams
+from engine.model.loader import LoadedModel
+from engine.request import Request
+from engine.scheduling.capacity import max_tokens_that_fit
+from engine.scheduling.sequence import Sequence
+
+
+class RequestError(ValueError):
+    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed."""
+
+
+class RequestSpec(NamedTuple):
+    """What is asked of the engine: `prompt` as text or token ids."""
+
+    prompt: str | list[int]
+    sampling: SamplingParams
+    request_id: str | None = None
+    priority: int = 0  # lower first; only under scheduling_policy "priority"
+    cache_salt: str | None = None  # requests with different salts share no cached blocks
+
+
+class Intake:
+    """Makes requests for one model under one resolved configuration."""
+
+    def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
+        assert config.max_model_len is not None, "the configuration must be resolved"
+        self.max_model_len = config.max_model_len
+        self._model = model
+        self._config = config
+
+    def accept(self, specs: Iterable[RequestSpec], first_seq_id: int, ids_in_use: set[str]) -> list[Request]:
+        """A request for each spec, with ascending sequence ids; all are good or none is made.
+
+        Raises:
+            RequestError: empty, longer than the model or the pool, or an id that is in use.
+            ConfigError: sampling parameters out of range.
+        """
+        taken = set(ids_in_use)
+        requests = []
+        for seq_id, spec in enumerate(specs, first_seq_id):
+            request = self._request(spec, seq_id, taken)
+            taken.add(request.request_id)
+            requests.append(request)
+        return requests
+
+    def _request(self, spec: RequestSpec, seq_id: int, taken: set[str]) -> Request:
+        sampling = spec.sampling.checked()
+        request_id = spec.request_id or f"request-{seq_id}"
+        if request_id in taken:
+            raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
+        token_ids = self._encode(spec.prompt)
+        max_tokens = self._max_tokens(len(token_ids), sampling.max_tokens)
+        sequence = Sequence(
+            seq_id=seq_id,
+            request_id=request_id,
+            token_ids=token_ids,
+            num_prompt_tokens=len(token_ids),
+            max_tokens=max_tokens,
+            priority=spec.priority,
+            cache_salt=spec.cache_salt,
+            arrival=seq_id,
+        )
+        return Request(sequence, sampling, max_tokens, self._model.tokenizer, self._config.seed)
+
+    def _encode(self, prompt: str | list[int]) -> list[int]:
+        if isinstance(prompt, str):
+            if self._model.tokenizer is None:
+                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+            prompt = self._model.tokenizer.encode(prompt)
+        if not prompt:
+            raise RequestError("the prompt is empty: it needs at least one token")
+        vocab_size = self._model.facts.vocab_size
+        if not all(0 <= i < vocab_size for i in prompt):
+            raise RequestError(f"the prompt has token ids outside 0..{vocab_size - 1}")
+        return list(prompt)
+
+    def _max_tokens(self, num_prompt_tokens: int, asked: int | None) -> int:
+        """How many tokens may be generated, when that many are sure to fit the model and the pool."""
+        length, blocks, size = self.max_model_len, self._config.num_blocks, self._config.block_size
+        if num_prompt_tokens >= length:
+            raise RequestError(
+                f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
+            )
+        fit = max_tokens_that_fit(num_prompt_tokens, blocks, size)
+        if fit < 1:
+            raise RequestError(
+                f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
+                f"the pool has {blocks}"
+            )
+        room = min(length - num_prompt_tokens, fit)
+        if asked is not None and asked > room:
+            raise RequestError(
+                f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
+                f"(max_model_len {length}, {blocks} blocks of {size})"
+            )
+        return room if asked is None else asked
