@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from engine.cache.kv_store import LayerShape
 from engine.model import attention
@@ -67,10 +68,13 @@ def load_model(
     # A mapping entry may be a tuple of alternatives; the first is the default.
     refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, source, **options)
-    module = _read(
-        name, "weights", AutoModelForCausalLM.from_pretrained, source,
-        config=config, dtype=wanted, use_safetensors=True, **options,
-    )  # fmt: skip
+    weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
+    if name == BUNDLED:
+        logging.disable_progress_bar()  # it takes a blink
+    try:
+        module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
+    finally:
+        logging.enable_progress_bar()
     return from_module(module.to(target), tokenizer, name)
 
 

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.config import SamplingParams
-
-
-TOP_P_FIRST = 256  # tokens that top-p looks at before it sorts the whole vocabulary
 
 
 class SamplingRow(NamedTuple):
@@ -111,29 +109,25 @@ def distribution(logits: Tensor, params: SamplingParams) -> Tensor:
         scores = scores.masked_fill(scores < smallest, float("-inf"))
     probs = torch.softmax(scores, dim=-1)
     if params.top_p < 1:
-        ordered, order = _most_probable(probs, params.top_p)
-        before = torch.cumsum(ordered, dim=-1) - ordered  # mass of the more probable ones
-        kept = order[before < params.top_p]
+        kept = _nucleus(probs, params.top_p)
         probs = torch.zeros_like(probs).index_copy_(0, kept, probs[kept])
     if params.min_p > 0:
         probs = probs.masked_fill(probs < params.min_p * probs.max(), 0.0)
     return probs / probs.sum()
 
 
-def _most_probable(probs: Tensor, mass: float) -> tuple[Tensor, Tensor]:
-    """The most probable tokens, in order, that reach `mass` together: (probabilities, ids), ties by id.
+def _nucleus(probs: Tensor, mass: float) -> Tensor:
+    """Ids of the most probable tokens that reach `mass` together, ties by id; probs [V] on the CPU.
 
-    A full sort of the vocabulary costs a millisecond; the first few hundred tokens nearly always suffice.
+    Sorting the values alone is ten times faster than sorting the ids with them, and tells where to cut.
     """
-    ids = torch.arange(probs.shape[0])
-    if probs.shape[0] > TOP_P_FIRST:
-        few = torch.topk(probs, TOP_P_FIRST)
-        # Beyond the last of them there may be equals; only what is strictly above it is known to be complete.
-        certain = few.values > few.values[-1]
-        if float(few.values[certain].sum()) >= mass:
-            ids = few.indices[certain].sort().values
-    ordered, order = torch.sort(probs[ids], descending=True, stable=True)
-    return ordered, ids[order]
+    values = probs.numpy()
+    ordered = np.sort(values)[::-1]
+    count = int((np.cumsum(ordered) - ordered < mass).sum())
+    cut = ordered[count - 1]
+    above = np.flatnonzero(values > cut)
+    equal = np.flatnonzero(values == cut)[: count - above.size]
+    return torch.from_numpy(np.concatenate([above, equal]))
 
 
 def draw(probs: Tensor, generator: torch.Generator) -> int:
