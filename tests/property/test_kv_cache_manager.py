@@ -1,0 +1,145 @@
+"""The cache manager under every order of calls that its contract allows, on pools small enough to run dry."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.cache.replay import CacheRun
+
+PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Sequences wait, run, grow, fork and finish. After every operation the books are recounted and the trace's state
+    is compared with the live objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.next_id = 0
+        self.waiting: list[int] = []
+        self.promised: dict[int, int] = {}  # seq_id -> position up to which it must write
+
+    @initialize(
+        num_blocks=st.integers(1, 10),
+        block_size=st.sampled_from([1, 2, 3, 4, 4]),
+        enable_prefix_caching=st.sampled_from([True, True, False]),
+    )
+    def begin(self, num_blocks: int, block_size: int, enable_prefix_caching: bool) -> None:
+        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching)
+
+    @property
+    def running(self) -> list[int]:
+        return list(self.run_.computed)
+
+    def settled(self) -> list[int]:
+        """Running sequences when nobody has a promise to keep, else none."""
+        return [] if self.promised else self.running
+
+    @precondition(lambda self: len(self.waiting) < 3)
+    @rule(
+        prefix=st.sampled_from(PREFIXES),
+        suffix=st.lists(st.integers(0, 2), max_size=6),
+        salt=st.sampled_from([None, None, None, "a"]),
+    )
+    def submit(self, prefix: list[int], suffix: list[int], salt: str | None) -> None:
+        self.run_.submit(self.next_id, [*prefix, *suffix] or [0], salt)
+        self.waiting.append(self.next_id)
+        self.next_id += 1
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def admit(self, data: st.DataObject) -> None:
+        """Several may be admitted before anyone writes: they share what is promised."""
+        seq_id = data.draw(st.sampled_from(self.waiting))
+        num_tokens = data.draw(st.integers(1, len(self.run_.tokens[seq_id])))
+        if self.run_.admit(seq_id, num_tokens) is not None:
+            self.waiting.remove(seq_id)
+            self.promise(seq_id, max(num_tokens, self.run_.computed[seq_id] + 1))
+        self.run_.fold()
+
+    @precondition(lambda self: self.unfinished_prompts())
+    @rule(data=st.data())
+    def next_chunk(self, data: st.DataObject) -> None:
+        seq_id = data.draw(st.sampled_from(self.unfinished_prompts()))
+        end = data.draw(st.integers(self.run_.computed[seq_id] + 1, len(self.run_.tokens[seq_id])))
+        if self.run_.manager.allocate(seq_id, end):
+            self.run_.manager.take_copies()
+            self.promise(seq_id, end)
+        self.run_.fold()
+
+    @precondition(lambda self: self.promised)
+    @rule()
+    def write(self) -> None:
+        """The forward pass: everybody writes what was promised, in the order of the promises."""
+        for seq_id, end in self.promised.items():
+            self.run_.write(seq_id, end)
+        self.promised.clear()
+        self.run_.fold()
+        hashes = self.run_.manager.snapshot().block_hashes
+        filled = self.run_.manager.snapshot().num_filled
+        size = self.run_.manager.block_size
+        assert all(n == size for n, h in zip(filled, hashes, strict=True) if h is not None), "cached blocks are full"
+
+    @precondition(lambda self: self.grown())
+    @rule(data=st.data(), tokens=st.lists(st.integers(0, 2), min_size=1, max_size=3))
+    def append(self, data: st.DataObject, tokens: list[int]) -> None:
+        seq_id = data.draw(st.sampled_from(self.grown()))
+        for token in tokens:
+            if self.run_.append(seq_id, token) is None:
+                break
+            self.run_.manager.take_copies()
+
+    @precondition(lambda self: self.settled())
+    @rule(data=st.data(), token=st.integers(0, 2))
+    def fork(self, data: st.DataObject, token: int) -> None:
+        parent = data.draw(st.sampled_from(self.settled()))
+        self.run_.fork(parent, self.next_id)
+        if parent in self.grown():
+            self.run_.append(parent, token)
+            self.run_.manager.take_copies()
+        self.next_id += 1
+
+    @precondition(lambda self: self.settled())
+    @rule(data=st.data())
+    def free(self, data: st.DataObject) -> None:
+        self.run_.free(data.draw(st.sampled_from(self.settled())))
+
+    @precondition(lambda self: self.promised)
+    @rule()
+    def give_up_the_step(self) -> None:
+        """The forward pass failed: all that were in it go, and nothing that was not written can be found."""
+        self.run_.free(*self.promised)
+        self.promised.clear()
+
+    @invariant()
+    def free_and_held_are_the_pool(self) -> None:
+        if hasattr(self, "run_"):
+            memory = self.run_.manager.memory(1)
+            assert memory.blocks_held + memory.blocks_cached + memory.blocks_free == memory.num_blocks
+            assert memory.tokens_held <= memory.blocks_held * memory.block_size
+
+    def teardown(self) -> None:
+        """When all are gone every block is free."""
+        if hasattr(self, "run_"):
+            self.run_.free(*self.running)
+            assert sorted(self.run_.manager.snapshot().free_queue) == list(range(self.run_.manager.num_blocks))
+            assert self.run_.manager.memory(1).tokens_logical == 0
+
+    def promise(self, seq_id: int, end: int) -> None:
+        self.run_.promise(seq_id, end)
+        self.promised[seq_id] = end
+
+    def unfinished_prompts(self) -> list[int]:
+        unscheduled = [i for i in self.running if i not in self.promised]
+        return [i for i in unscheduled if self.run_.computed[i] < len(self.run_.tokens[i])]
+
+    def grown(self) -> list[int]:
+        return [i for i in self.settled() if self.run_.computed[i] == len(self.run_.tokens[i])]
+
+
+TestCacheManager = CacheMachine.TestCase
+TestCacheManager.settings = settings(
+    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+)

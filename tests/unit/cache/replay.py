@@ -1,0 +1,134 @@
+"""Holds a KV cache manager to its own trace: every operation that it emits is folded into a replayed state."""
+
+from __future__ import annotations
+
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.prefix_cache import PrefixMatch
+from engine.trace.events import Admit, Finish, Op, Sample, Submit
+from engine.trace.records import Output, StepRecord, Timing
+from engine.trace.state import Block, State, apply, memory_figures
+
+KV_BYTES_PER_TOKEN = 64
+
+
+class Replay:
+    """A state fed with the operations that were emitted since the last `fold`."""
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self.pending: list[Op] = []
+        blocks = [Block(block_id=i) for i in range(num_blocks)]
+        self.state = State(block_size=block_size, blocks=blocks, free_queue=list(range(num_blocks)))
+
+    def fold(self, manager: KVCacheManager) -> list[Op]:
+        """Apply what is pending as one record, compare the replayed state with the manager, return the operations."""
+        ops, self.pending[:] = list(self.pending), []
+        index, memory = self.state.index + 1, manager.memory(KV_BYTES_PER_TOKEN)
+        outputs = [
+            Output(seq_id=op.seq_id, token_id=op.token_id, token_bytes=b"?", text="?", logprob=0.0, top=[])
+            for op in ops
+            if isinstance(op, Sample)
+        ]
+        record = StepRecord(
+            index=index, kind="step", step=index, ops=ops, outputs=outputs, timing=Timing(at=0), memory=memory
+        )
+        apply(self.state, record)
+        manager.check_integrity()
+        live, blocks = manager.snapshot(), self.state.blocks
+        tables = {i: s.block_table for i, s in self.state.sequences.items() if s.block_table}
+        assert live.block_tables == tables
+        assert live.ref_counts == [b.ref_count for b in blocks]
+        assert live.block_hashes == [b.block_hash for b in blocks]
+        assert live.num_filled == [len(b.token_ids) for b in blocks]
+        assert live.free_queue == self.state.free_queue
+        assert memory == memory_figures(self.state, KV_BYTES_PER_TOKEN)
+        return ops
+
+
+class CacheRun:
+    """A manager driven by hand, one call a step, checked against its trace after every one."""
+
+    def __init__(self, num_blocks: int, block_size: int, enable_prefix_caching: bool = True) -> None:
+        self.replay = Replay(num_blocks, block_size)
+        self.manager = KVCacheManager(num_blocks, block_size, enable_prefix_caching, self.replay.pending.append)
+        self.tokens: dict[int, list[int]] = {}
+        self.computed: dict[int, int] = {}
+        self.salts: dict[int, str | None] = {}
+
+    def fold(self) -> list[Op]:
+        return self.replay.fold(self.manager)
+
+    def submit(self, seq_id: int, tokens: list[int], salt: str | None = None) -> None:
+        self.tokens[seq_id], self.salts[seq_id] = list(tokens), salt
+        position = len(self.replay.state.waiting)
+        self.replay.pending.append(
+            Submit(
+                seq_id=seq_id,
+                queue_position=position,
+                request_id=str(seq_id),
+                prompt_token_ids=list(tokens),
+                prompt_token_bytes=[b"?"] * len(tokens),
+                max_tokens=99,
+            )
+        )
+        self.fold()
+
+    def admit(self, seq_id: int, num_tokens: int | None = None) -> PrefixMatch | None:
+        """Look up and allocate for the first `num_tokens` tokens (None: all). None when there is no room."""
+        tokens, salt = self.tokens[seq_id], self.salts[seq_id]
+        match = self.manager.lookup(seq_id, tokens, salt)
+        end = max(num_tokens or len(tokens), match.num_tokens + 1)
+        if not self.manager.demand(seq_id, end, match.block_ids).fits:
+            before = self.manager.snapshot()
+            assert not self.manager.allocate(seq_id, end, match.block_ids)
+            assert self.manager.snapshot() == before and not self.replay.pending
+            return None
+        self.replay.pending.append(Admit(seq_id=seq_id, num_cached_tokens=match.num_tokens, resumed=False))
+        assert self.manager.allocate(seq_id, end, match.block_ids)
+        self.computed[seq_id] = match.num_tokens
+        return match
+
+    def promise(self, seq_id: int, num_tokens: int) -> None:
+        self.manager.cache_blocks(seq_id, self.tokens[seq_id], num_tokens, self.salts[seq_id])
+
+    def write(self, seq_id: int, num_tokens: int) -> None:
+        """Write up to position `num_tokens`."""
+        self.manager.write(seq_id, self.computed[seq_id], num_tokens - self.computed[seq_id])
+        self.computed[seq_id] = num_tokens
+
+    def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
+        """Submit, admit and compute a whole prompt."""
+        self.submit(seq_id, tokens, salt)
+        match = self.admit(seq_id)
+        assert match is not None
+        self.promise(seq_id, len(tokens))
+        self.write(seq_id, len(tokens))
+        self.fold()
+        return match
+
+    def append(self, seq_id: int, token: int) -> list[Op] | None:
+        """Sample a token and compute it. None when there is no room for it."""
+        self.replay.pending.append(Sample(seq_id=seq_id, token_id=token))
+        self.tokens[seq_id].append(token)
+        self.fold()
+        end = len(self.tokens[seq_id])
+        if not self.manager.allocate(seq_id, end):
+            assert not self.replay.pending
+            return None
+        self.promise(seq_id, end)
+        self.write(seq_id, end)
+        return self.fold()
+
+    def fork(self, parent: int, child: int) -> None:
+        self.manager.fork(parent, child, str(child))
+        self.tokens[child] = list(self.tokens[parent])
+        self.computed[child], self.salts[child] = self.computed[parent], self.salts[parent]
+        self.fold()
+
+    def free(self, *seq_ids: int) -> list[Op]:
+        """The sequences finish; returns the operations of their going."""
+        for seq_id in seq_ids:
+            self.manager.free(seq_id)
+            self.manager.forget(seq_id)
+            self.replay.pending.append(Finish(seq_id=seq_id, reason="stop"))
+            del self.tokens[seq_id], self.computed[seq_id], self.salts[seq_id]
+        return self.fold()

@@ -1,0 +1,364 @@
+"""Block tables by hand: exact block ids at block size 4, every operation replayed and compared."""
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.cache.block_pool import IntegrityError
+from engine.cache.block_table import BlockTable
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.prefix_cache import PrefixMatch, hash_block
+from engine.trace.events import Allocate, Cache, Copy, Evict, Free, Share, Write
+from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
+
+PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
+
+
+def test_a_prompt_gets_the_first_blocks_and_only_full_ones_a_hash() -> None:
+    """10 tokens at block size 4: blocks 0, 1 full, block 2 holds 2 tokens."""
+    run = CacheRun(8, 4)
+    run.submit(0, PROMPT[:10])
+    assert run.admit(0) == PrefixMatch([], 0, "miss")
+    run.promise(0, 10)
+    run.write(0, 10)
+    ops = run.fold()[1:]
+    h0 = hash_block(None, PROMPT[:4])
+    h1 = hash_block(h0, PROMPT[4:8])
+    assert ops == [
+        Allocate(seq_id=0, block_id=0, logical=0),
+        Allocate(seq_id=0, block_id=1, logical=1),
+        Allocate(seq_id=0, block_id=2, logical=2),
+        Cache(seq_id=0, block_id=0, logical=0, block_hash=h0, parent_hash=None, token_ids=PROMPT[:4]),
+        Cache(seq_id=0, block_id=1, logical=1, block_hash=h1, parent_hash=h0, token_ids=PROMPT[4:8]),
+        Write(seq_id=0, start=0, num_tokens=10),
+    ]
+    assert run.manager.block_table(0) == [0, 1, 2] and run.manager.block_table(7) == []
+
+
+def test_slot_is_block_id_times_block_size_plus_offset() -> None:
+    """Sequence 1 holds blocks 1 and 2: positions 3, 4, 5 are slots 1*4+3, 2*4+0, 2*4+1."""
+    run = CacheRun(8, 4)
+    run.run(0, [1])
+    run.run(1, PROMPT[:6])
+    assert run.manager.slot_mapping(1, 3, 3) == [7, 8, 9]
+    with pytest.raises(ValueError, match=r"no blocks for positions \[7, 9\)"):
+        run.manager.slot_mapping(1, 7, 2)
+
+
+def test_a_prefix_hit_shares_blocks_that_are_held() -> None:
+    """12 and 10 tokens, the first 8 equal: blocks 0, 1 are shared, the rest is apart."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT)
+    assert run.run(1, [*PROMPT[:8], 7, 7]) == PrefixMatch([0, 1], 8, "hit")
+    assert run.manager.block_table(1) == [0, 1, 3]
+    assert run.manager.snapshot().ref_counts[:4] == [2, 2, 1, 1]
+
+
+def test_a_prefix_hit_ends_at_the_first_block_that_differs() -> None:
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT)
+    assert run.run(1, [*PROMPT[:4], 0, *PROMPT[5:12]]) == PrefixMatch([0], 4, "hit")
+
+
+def test_verdicts_of_a_lookup() -> None:
+    """Of 4 tokens at most 3 can hit, which is no block: too short. Of 5 tokens 4 can."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT)
+    lookup = run.manager.lookup
+    assert lookup(1, PROMPT[:4]) == PrefixMatch([], 0, "too_short")
+    assert lookup(2, PROMPT[:5]) == PrefixMatch([0], 4, "hit")
+    assert lookup(3, [1, 2, 3, 4, 5]) == PrefixMatch([], 0, "miss")
+    assert lookup(4, PROMPT[:5], "salt") == PrefixMatch([], 0, "miss")
+    assert not run.replay.pending, "a lookup changes nothing"
+    plain = CacheRun(8, 4, enable_prefix_caching=False)
+    plain.run(0, PROMPT)
+    assert plain.manager.lookup(1, PROMPT) == PrefixMatch([], 0, "disabled")
+    assert plain.manager.snapshot().block_hashes == [None] * 8
+
+
+def test_a_fully_cached_prompt_of_whole_blocks_leaves_a_token_to_compute() -> None:
+    """12 tokens are 3 cached blocks; 11 may hit, rounded down 8: tokens 8..11 are computed again in a new block."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT)
+    assert run.run(1, PROMPT) == PrefixMatch([0, 1], 8, "hit")
+    assert run.manager.block_table(1) == [0, 1, 3]
+
+
+def test_duplicates_are_kept_and_never_repointed() -> None:
+    """Block 3 gets the hash that block 2 has; the table keeps 3, lookups answer 2 until it is reallocated."""
+    run = CacheRun(5, 4)
+    run.run(0, PROMPT)
+    run.run(1, PROMPT)
+    hashes = run.manager.snapshot().block_hashes
+    assert hashes[2] == hashes[3] is not None and run.manager.block_table(1) == [0, 1, 3]
+    run.free(0)
+    assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 2]
+    assert run.manager.snapshot().free_queue == [4, 2]
+    run.run(3, [5, 6, 7, 8, 9])  # takes 4, then 2
+    assert run.manager.block_table(3) == [4, 2]
+    assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 3]
+
+
+def test_freeing_walks_the_tail_first_hashless_to_the_front_hashed_to_the_back() -> None:
+    """Table [0, 1, 2], 2 partial. 2 to the front, then 1 and 0 to the back: prefixes survive longest."""
+    run = CacheRun(5, 4)
+    run.run(0, PROMPT[:10])
+    ops = run.free(0)
+    assert ops[:3] == [
+        Free(seq_id=0, block_id=2, to="front"),
+        Free(seq_id=0, block_id=1, to="back"),
+        Free(seq_id=0, block_id=0, to="back"),
+    ]
+    assert run.manager.snapshot().free_queue == [2, 3, 4, 1, 0]
+    memory = run.manager.memory(KV_BYTES_PER_TOKEN)
+    assert (memory.blocks_held, memory.blocks_cached, memory.blocks_free) == (0, 2, 3)
+    assert memory.bytes_cached == 2 * 4 * KV_BYTES_PER_TOKEN
+
+
+def test_a_hit_revives_free_blocks_in_place() -> None:
+    run = CacheRun(5, 4)
+    run.run(0, PROMPT[:10])
+    run.free(0)
+    run.submit(1, PROMPT[:10])
+    run.admit(1)
+    shares = [op for op in run.fold() if isinstance(op, Share)]
+    assert [(s.block_id, s.logical, s.revived) for s in shares] == [(0, 0, True), (1, 1, True)]
+    assert run.manager.block_table(1) == [0, 1, 2] and run.manager.snapshot().free_queue == [3, 4]
+
+
+def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
+    """3 blocks, the freed prompt cached in 0 and 1. 9 other tokens take 2, then 1 and 0 with two evictions."""
+    run = CacheRun(3, 4)
+    run.run(0, PROMPT[:8])
+    run.free(0)
+    assert run.manager.snapshot().free_queue == [2, 1, 0]
+    run.submit(1, list(range(9)))
+    run.admit(1)
+    kinds = [(type(op).__name__, op.block_id) for op in run.fold() if isinstance(op, Evict | Allocate)]
+    assert kinds == [("Allocate", 2), ("Evict", 1), ("Allocate", 1), ("Evict", 0), ("Allocate", 0)]
+    assert run.manager.lookup(2, PROMPT) == PrefixMatch([], 0, "miss")
+
+
+def test_two_identical_prompts_in_one_step_share() -> None:
+    """Sequence 0 promised blocks 0, 1 and has written nothing yet; sequence 1 shares both and computes 1 token."""
+    run = CacheRun(8, 4)
+    run.submit(0, PROMPT[:9])
+    run.submit(1, PROMPT[:9])
+    run.admit(0)
+    run.promise(0, 9)
+    assert run.admit(1) == PrefixMatch([0, 1], 8, "hit")
+    run.promise(1, 9)
+    run.write(0, 9)
+    run.write(1, 9)
+    run.fold()
+    assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
+    memory = run.manager.memory(KV_BYTES_PER_TOKEN)
+    assert (memory.tokens_held, memory.tokens_logical, memory.slots_wasted) == (10, 18, 6)
+
+
+def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_revive() -> None:
+    """4 blocks, 2 of them held, 2 free and cached. 12 tokens of which 8 hit need 1 new block, and the free
+    blocks are the very ones that hit: 2 - 2 = 0 are available."""
+    run = CacheRun(4, 4)
+    run.run(0, PROMPT[:8])
+    run.run(1, [1, 2, 3, 4, 5, 6, 7, 8])
+    run.free(0)
+    run.submit(2, PROMPT)
+    match = run.manager.lookup(2, PROMPT)
+    assert match.block_ids == [0, 1]
+    assert run.manager.demand(2, 12, match.block_ids) == (1, 0)
+    assert run.admit(2) is None
+    run.free(1)
+    assert run.manager.demand(2, 12, match.block_ids) == (1, 2)
+    assert run.admit(2) == match
+
+
+def test_memory_counts_reserved_used_and_wasted() -> None:
+    """10 tokens in 3 blocks of 4: 12 slots reserved, 10 used, 2 wasted."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:10])
+    memory = run.manager.memory(KV_BYTES_PER_TOKEN)
+    assert (memory.blocks_held, memory.tokens_held, memory.slots_wasted) == (3, 10, 2)
+    assert (memory.bytes_held, memory.bytes_used) == (12 * KV_BYTES_PER_TOKEN, 10 * KV_BYTES_PER_TOKEN)
+
+
+def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_place() -> None:
+    """7 tokens at block size 4 are blocks 0, 1 with one slot left in 1. Two owners: the first to write copies 1 to 2,
+    the second writes into 1. 3 blocks in all, not 4."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:7])
+    run.fork(0, 1)
+    assert run.manager.snapshot().ref_counts[:2] == [2, 2]
+    ops = run.append(0, 50)
+    assert ops is not None and ops[:2] == [
+        Allocate(seq_id=0, block_id=2, logical=1),
+        Copy(seq_id=0, logical=1, src=1, dst=2),
+    ]
+    assert run.manager.take_copies() == [(1, 2)] and run.manager.take_copies() == []
+    ops = run.append(1, 60)
+    assert ops is not None and not any(isinstance(op, Allocate | Copy) for op in ops)
+    assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 2], [0, 1])
+    assert run.manager.memory(1).blocks_held == 3
+
+
+def test_four_samples_of_one_prompt_take_three_copies_and_five_blocks() -> None:
+    """Block 0 stays shared by four, block 1 is copied to 2, 3, 4 and written in place by the fourth."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:7])
+    for child in (1, 2, 3):
+        run.fork(0, child)
+    for seq_id in range(4):
+        assert run.append(seq_id, 50 + seq_id) is not None
+    assert run.manager.take_copies() == [(1, 2), (1, 3), (1, 4)]
+    assert [run.manager.block_table(i) for i in range(4)] == [[0, 2], [0, 3], [0, 4], [0, 1]]
+    assert run.manager.snapshot().ref_counts[:5] == [4, 1, 1, 1, 1]
+
+
+def test_a_fork_at_a_block_boundary_copies_nothing() -> None:
+    """8 tokens fill blocks 0, 1; each sequence's next token opens a block of its own: 4 blocks."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:8])
+    run.fork(0, 1)
+    run.append(0, 50)
+    run.append(1, 60)
+    assert run.manager.take_copies() == []
+    assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
+
+
+def test_without_a_block_for_the_copy_the_write_is_refused() -> None:
+    run = CacheRun(2, 4)
+    run.run(0, PROMPT[:7])
+    run.fork(0, 1)
+    assert run.append(0, 50) is None
+    run.free(1)
+    assert run.manager.allocate(0, 8), "the last owner needs no copy"
+
+
+def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
+    """Sequence 0 copies 1 to 2 and is freed in the same step: 2 may belong to another one by now."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:7])
+    run.fork(0, 1)
+    assert run.manager.allocate(0, 8)
+    run.free(0)
+    assert run.manager.take_copies() == []
+
+
+def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
+    run = CacheRun(8, 4)
+    run.submit(0, PROMPT)
+    run.admit(0)
+    run.promise(0, 12)
+    assert run.manager.lookup(1, PROMPT).num_tokens == 8
+    run.free(0)
+    assert run.manager.lookup(1, PROMPT).num_tokens == 0
+    assert run.manager.snapshot().free_queue == [0, 1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() -> None:
+    """Sequence 1 shares block 0 before it is written. Sequence 0, still its writer, allocates again: no copy."""
+    run = CacheRun(8, 4)
+    run.submit(0, PROMPT)
+    run.submit(1, PROMPT[:6])
+    run.admit(0, 4)
+    run.promise(0, 4)
+    assert run.admit(1) == PrefixMatch([0], 4, "hit")
+    assert run.manager.allocate(0, 12)
+    assert run.manager.block_table(0) == [0, 2, 3] and run.manager.take_copies() == []
+    run.write(0, 12)
+    run.write(1, 6)
+    run.fold()
+
+
+def test_forks_have_one_past_and_two_futures() -> None:
+    """Their next blocks hold different tokens, so they get different hashes over the same parent."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:7])
+    run.fork(0, 1)
+    caches = []
+    for seq_id, token in ((0, 50), (1, 60)):
+        caches += [op for op in run.append(seq_id, token) or [] if isinstance(op, Cache)]
+    first, second = caches
+    assert first.parent_hash == second.parent_hash and first.block_hash != second.block_hash
+    for seq_id in (0, 1):
+        for token in (1, 2, 3, 4):
+            caches += [op for op in run.append(seq_id, token) or [] if isinstance(op, Cache)]
+    assert len({op.block_hash for op in caches}) == 4
+
+
+def test_a_pool_can_be_used_to_the_last_slot() -> None:
+    run = CacheRun(2, 4)
+    run.run(0, PROMPT[:4])
+    run.run(1, [1, 2, 3])
+    assert run.append(1, 4) is not None
+    memory = run.manager.memory(1)
+    assert (memory.blocks_held, memory.slots_wasted, memory.blocks_free) == (2, 0, 0)
+    assert run.append(1, 5) is None
+
+
+def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
+    run = CacheRun(8, 4)
+    manager = run.manager
+    run.run(0, PROMPT[:7])
+    before = manager.snapshot()
+    with pytest.raises(ValueError, match=r"cannot write positions \[5, 8\): 7 are computed"):
+        manager.write(0, 5, 3)
+    with pytest.raises(ValueError, match=r"cannot write positions \[7, 9\).*2 blocks of 4"):
+        manager.write(0, 7, 2)
+    with pytest.raises(ValueError, match="sequence 5 holds no blocks"):
+        manager.write(5, 0, 1)
+    with pytest.raises(ValueError, match="holds blocks already"):
+        manager.allocate(0, 8, [0])
+    with pytest.raises(ValueError, match="still holds blocks"):
+        manager.forget(0)
+    with pytest.raises(ValueError, match="another cache_salt"):
+        manager.lookup(0, PROMPT, "salt")
+    with pytest.raises(ValueError, match="neither blocks nor tokens"):
+        manager.cache_blocks(0, PROMPT, 12)
+    run.fork(0, 1)
+    with pytest.raises(ValueError, match="block 1 is shared: allocate must copy it"):
+        manager.write(0, 7, 1)
+    with pytest.raises(ValueError, match="block 1 is shared and unwritten"):
+        manager.cache_blocks(0, PROMPT, 8)
+    with pytest.raises(ValueError, match="sequence 1 holds blocks already"):
+        manager.fork(0, 1, "again")
+    assert manager.allocate(0, 8)
+    with pytest.raises(ValueError, match="copies are outstanding"):
+        manager.fork(0, 2, "too early")
+    manager.take_copies()
+    manager.cache_blocks(0, PROMPT, 8)
+    with pytest.raises(ValueError, match="before it wrote what it promised"):
+        manager.fork(0, 2, "too early")
+    assert before.block_tables[0] == [0, 1]
+
+
+def test_a_match_that_is_no_longer_true_is_refused() -> None:
+    run = CacheRun(3, 4)
+    run.run(0, PROMPT[:8])
+    match = run.manager.lookup(1, PROMPT)
+    run.free(0)
+    run.run(2, list(range(9)))
+    run.free(2)
+    with pytest.raises(ValueError, match="no longer holds what the lookup found"):
+        run.manager.allocate(1, 12, match.block_ids)
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda m, _: setattr(m.pool.blocks[0], "ref_count", 2), "block 0 has ref_count 2 and is in 1 tables"),
+        (lambda _, table: table.block_ids.append(0), "sequence 0 has a block twice"),
+        (lambda _, table: setattr(table, "num_computed", 99), "sequence 0 has computed 99 of 12 positions"),
+        (lambda _, table: setattr(table, "num_computed", 11), "computed 3 slots of block 2, but 2 are filled"),
+        (lambda _, table: setattr(table, "num_hashed", 3), "sequence 0 counts block 2 as hashed"),
+        (lambda m, _: setattr(m, "_tokens_logical", 9), "the counter of computed tokens says 9, a recount 10"),
+        (lambda m, _: m._promised.update({5: 0}), "block 5 is promised by sequence 0, which does not hold it"),
+    ],
+)
+def test_damage_is_found_and_named(damage: Callable[[KVCacheManager, BlockTable], object], sentence: str) -> None:
+    """10 tokens in blocks 0, 1 (cached) and 2 (partial)."""
+    run = CacheRun(8, 4)
+    run.run(0, PROMPT[:10])
+    damage(run.manager, run.manager._tables[0])
+    with pytest.raises(IntegrityError, match=sentence):
+        run.manager.check_integrity()

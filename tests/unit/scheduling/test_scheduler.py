@@ -1,0 +1,271 @@
+"""The scheduler by hand: exact blocks, budgets, queues and orders of operations at block size 4."""
+
+import pytest
+
+from engine.trace.events import (
+    Admit,
+    Allocate,
+    Copy,
+    Defer,
+    Discard,
+    Finish,
+    Free,
+    Lookup,
+    Preempt,
+    Sample,
+    Share,
+    Write,
+)
+from tests.unit.scheduling.fake_engine import FakeEngine, facts, names, of_type, reference
+
+PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
+
+
+def test_operations_of_a_prompt_come_in_order() -> None:
+    """9 tokens: 3 blocks, of which 2 get a hash."""
+    engine = FakeEngine()
+    engine.add(PROMPT[:9])
+    assert names(engine.step()) == ["lookup", "admit", *["allocate"] * 3, *["cache"] * 2, "write", "sample"]
+    assert names(engine.step()) == ["write", "sample"]
+
+
+def test_operations_of_a_hit_come_in_order_and_eviction_precedes_reallocation() -> None:
+    """4 blocks: the first prompt's 0, 1 stay cached. The second revives 0, then takes 2, 3 and evicts 1."""
+    engine = FakeEngine(num_blocks=4)
+    engine.add(PROMPT[:8], max_tokens=1)
+    engine.step()
+    engine.add([*PROMPT[:4], *range(9)], max_tokens=4)
+    ops = engine.step()
+    assert names(ops) == [
+        *["lookup", "admit", "share", "allocate", "allocate", "evict", "allocate"],
+        *["cache", "cache", "write", "sample"],
+    ]
+    assert facts(ops, Share, "block_id", "revived") == [(0, True)]
+    assert facts(ops, Allocate, "block_id", "logical") == [(2, 1), (3, 2), (1, 3)]
+    assert facts(ops, Admit, "num_cached_tokens", "resumed") == [(4, False)]
+    assert facts(ops, Write, "start", "num_tokens") == [(4, 9)]
+
+
+def test_a_finished_sequence_frees_tail_first_and_then_finishes() -> None:
+    engine = FakeEngine()
+    engine.add(PROMPT[:6], max_tokens=1)
+    ops = engine.step()
+    assert names(ops)[-4:] == ["sample", "free", "free", "finish"]
+    assert facts(ops, Free, "block_id", "to") == [(1, "front"), (0, "back")]
+    assert facts(ops, Finish, "reason", "detail") == [("length", "")]
+    assert not engine.scheduler.has_unfinished
+
+
+def test_running_sequences_come_before_waiting_ones_in_a_mixed_step() -> None:
+    """Budget 8: sequence 0 decodes 1 token, the next prompt of 12 gets the remaining 7."""
+    engine = FakeEngine(max_num_batched_tokens=8)
+    engine.add(PROMPT[:3])
+    engine.step()
+    engine.add([9] * 12)
+    assert facts(engine.step(), Write, "seq_id", "start", "num_tokens") == [(0, 3, 1), (1, 0, 7)]
+
+
+def test_a_prompt_is_cut_into_chunks_of_the_token_budget_and_samples_after_the_last() -> None:
+    """12 tokens under a budget of 5: 5, 5, 2; blocks come as they are needed, 2, 1, 0 of them."""
+    engine = FakeEngine(max_num_batched_tokens=5)
+    engine.add(PROMPT)
+    steps = [engine.step() for _ in range(3)]
+    assert [facts(ops, Write, "start", "num_tokens") for ops in steps] == [[(0, 5)], [(5, 5)], [(10, 2)]]
+    assert [len(of_type(ops, Allocate)) for ops in steps] == [2, 1, 0]
+    assert [len(of_type(ops, Sample)) for ops in steps] == [0, 0, 1]
+
+
+def test_a_spent_budget_defers_the_head_and_the_next_step_goes_on() -> None:
+    engine = FakeEngine(max_num_batched_tokens=4)
+    for _ in range(2):
+        engine.add(PROMPT[:4])
+    ops = engine.step()
+    assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(1, "token_budget", 1, 0)]
+    assert of_type(ops, Lookup) and all(op.seq_id == 0 for op in of_type(ops, Lookup)), "no lookup for who waits on"
+
+
+def test_without_chunked_prefill_a_prompt_waits_until_it_fits_in_one_step() -> None:
+    """Budget 16: the first takes 12, the second needs 12 of 4 left, then 12 of 15."""
+    engine = FakeEngine(max_num_batched_tokens=16, enable_chunked_prefill=False)
+    engine.add(PROMPT)
+    engine.add([9] * 12)
+    first, second = engine.step(), engine.step()
+    assert facts(first, Defer, "reason", "needed", "available") == [("token_budget", 12, 4)]
+    assert facts(second, Write, "seq_id", "num_tokens") == [(0, 1), (1, 12)]
+
+
+def test_max_num_seqs_limits_who_runs() -> None:
+    engine = FakeEngine(max_num_seqs=2)
+    for i in range(3):
+        engine.add([i, i], max_tokens=2)
+    ops = engine.step()
+    assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(2, "max_num_seqs", 1, 0)]
+    engine.step()
+    assert facts(engine.step(), Admit, "seq_id") == [(2,)]
+
+
+def test_without_free_blocks_the_head_is_deferred_and_nobody_overtakes_it() -> None:
+    """4 blocks, 3 held: the head needs 2; the one behind it, which needs 1, does not pass."""
+    engine = FakeEngine(num_blocks=4)
+    engine.add(PROMPT[:10], max_tokens=3)
+    engine.add([1, 2, 3, 4, 5], max_tokens=2)
+    engine.add([7], max_tokens=2)
+    ops = engine.step()
+    assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(1, "no_free_blocks", 2, 1)]
+    assert facts(ops, Admit, "seq_id") == [(0,)]
+
+
+def test_two_identical_prompts_in_one_step_share() -> None:
+    """9 equal tokens: the second is admitted with 8 of them cached, though not written yet, and computes 1."""
+    engine = FakeEngine()
+    engine.add(PROMPT[:9])
+    engine.add(PROMPT[:9])
+    ops = engine.step()
+    assert facts(ops, Share, "seq_id", "block_id", "revived") == [(1, 0, False), (1, 1, False)]
+    assert facts(ops, Write, "seq_id", "start", "num_tokens") == [(0, 0, 9), (1, 8, 1)]
+    engine.run()
+    assert engine.output(0) == engine.output(1) == engine.expected(0)
+
+
+def test_a_prompt_shares_what_a_running_sequence_computes_in_the_same_step() -> None:
+    """Budget 8. Step 2: sequence 0 computes tokens 8..11, promising block 2; sequence 1 hits 12 tokens of its 13."""
+    engine = FakeEngine(max_num_batched_tokens=8)
+    engine.add(PROMPT)
+    engine.step()
+    engine.add([*PROMPT, 1])
+    ops = engine.step()
+    assert facts(ops, Lookup, "verdict", "num_tokens", "num_hit_tokens") == [("hit", 13, 12)]
+    assert facts(ops, Write, "seq_id", "start", "num_tokens") == [(0, 8, 4), (1, 12, 1)]
+    engine.run()
+    assert engine.output(1) == engine.expected(1)
+
+
+def test_a_fully_cached_prompt_of_whole_blocks_computes_at_least_one_token() -> None:
+    """12 cached tokens: 8 hit, 4 are computed."""
+    engine = FakeEngine()
+    engine.add(PROMPT, max_tokens=1)
+    engine.step()
+    engine.add(PROMPT, max_tokens=1)
+    assert facts(engine.step(), Write, "start", "num_tokens") == [(8, 4)]
+    assert engine.output(1) == engine.output(0)
+
+
+def test_priority_admits_the_lowest_number_first_ties_by_arrival() -> None:
+    engine = FakeEngine(max_num_seqs=1, policy="priority")
+    for priority in (5, 1, 5, 0):
+        engine.add([priority, 1], max_tokens=1, priority=priority)
+    assert [s.seq_id for s in engine.scheduler.waiting] == [3, 1, 0, 2]
+    assert facts(engine.run(), Admit, "seq_id") == [(3,), (1,), (0,), (2,)]
+
+
+def test_forks_keep_their_places_and_share_the_prompt() -> None:
+    """n = 4 from 7 tokens: 2 blocks, then exactly 3 copies; 5 blocks in all. max_num_seqs 4 admits nobody else."""
+    engine = FakeEngine(max_num_seqs=4, max_num_batched_tokens=4)
+    engine.add(PROMPT[:7], max_tokens=2, num_forks=3)
+    engine.add([1, 2], max_tokens=2)
+    first = engine.step()
+    assert facts(first, Defer, "seq_id", "reason", "needed", "available") == [(1, "max_num_seqs", 1, 0)]
+    engine.step()
+    ops = engine.step()
+    assert facts(ops, Copy, "seq_id", "src", "dst") == [(0, 1, 2), (2, 1, 3), (3, 1, 4)]
+    assert of_type(engine.run(), Admit)
+    assert [engine.output(i) for i in (0, 2, 3, 4)] == [reference(PROMPT[:7], 2, offset=i) for i in range(4)]
+
+
+def test_sequences_with_different_salts_share_nothing() -> None:
+    engine = FakeEngine()
+    engine.add(PROMPT, salt="a")
+    engine.add(PROMPT, salt="b")
+    engine.add(PROMPT, salt="a")
+    assert [op.num_hit_tokens for op in of_type(engine.step(), Lookup)] == [0, 0, 8]
+
+
+def test_abort_frees_what_runs_and_forgets_what_waits() -> None:
+    engine = FakeEngine(max_num_seqs=1)
+    engine.add(PROMPT)
+    engine.add(PROMPT)
+    engine.step()
+    engine.abort(1)
+    engine.abort(0)
+    assert engine.scheduler.abort("r0") == [] and not engine.scheduler.has_unfinished
+    assert not engine.manager._chains, "the remembered hashes go with the sequence"
+    assert engine.manager.memory(1).blocks_held == 0
+    assert engine.replay.state.finished == [1, 0]
+
+
+def test_no_cache_recomputes_every_token_and_keeps_nothing() -> None:
+    engine = FakeEngine(recompute_all=True)
+    engine.add(PROMPT[:3], max_tokens=3)
+    first, second = engine.step(), engine.step()
+    assert names(first) == ["lookup", "admit", "allocate", "write", "sample", "free", "discard"]
+    assert names(second) == ["allocate", "write", "sample", "free", "discard"]
+    assert facts(second, Write, "start", "num_tokens") == [(0, 4)]
+    assert facts(first, Lookup, "verdict") == [("disabled",)]
+    assert engine.tables() == {} and facts(second, Discard, "seq_id") == [(0,)]
+    engine.run()
+    assert engine.output(0) == engine.expected(0)
+
+
+def test_no_cache_takes_the_first_over_the_budget_and_others_while_it_lasts() -> None:
+    """Budget 8: 12 tokens alone exceed it and go alone; then 5 fit, 4 more do not."""
+    engine = FakeEngine(recompute_all=True, max_num_batched_tokens=8)
+    engine.add(PROMPT, max_tokens=1)
+    engine.add([1] * 5, max_tokens=1)
+    engine.add([2] * 4, max_tokens=1)
+    ops = engine.step()
+    assert facts(ops, Write, "seq_id", "num_tokens") == [(0, 12)]
+    assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(1, "token_budget", 5, 0)]
+    ops = engine.step()
+    assert facts(ops, Write, "seq_id", "num_tokens") == [(1, 5)]
+    assert facts(ops, Defer, "seq_id", "reason", "needed", "available") == [(2, "token_budget", 4, 3)]
+
+
+def test_no_cache_without_room_sits_a_step_out_and_preempts_nobody() -> None:
+    """3 blocks: two sequences of 4 tokens grow to 5, 2 blocks each: one of them runs at a time."""
+    engine = FakeEngine(recompute_all=True, num_blocks=3)
+    engine.add([1] * 4, max_tokens=3)
+    engine.add([2] * 4, max_tokens=3)
+    assert facts(engine.step(), Write, "seq_id") == [(0,), (1,)]
+    assert facts(engine.step(), Write, "seq_id") == [(0,)]
+    ops = engine.run()
+    assert not of_type(ops, Preempt)
+    assert [engine.output(i) for i in (0, 1)] == [engine.expected(i) for i in (0, 1)]
+
+
+def test_contiguous_is_one_block_a_sequence() -> None:
+    """Blocks of 32: two of them run two sequences, and a third one waits for a whole block."""
+    engine = FakeEngine(num_blocks=2, block_size=32, enable_prefix_caching=False)
+    for i in range(3):
+        engine.add([i] * 5)
+    ops = engine.step()
+    assert engine.tables() == {0: [0], 1: [1]}
+    assert facts(ops, Defer, "reason", "needed", "available") == [("no_free_blocks", 1, 0)]
+    assert engine.manager.memory(1).slots_wasted == 2 * (32 - 5)
+
+
+def test_a_token_cannot_follow_a_position_that_is_not_computed() -> None:
+    engine = FakeEngine(max_num_batched_tokens=4)
+    engine.add(PROMPT)
+    engine.step()
+    with pytest.raises(ValueError, match="sequence 0 cannot sample: 4 of 12 tokens are computed"):
+        engine.scheduler.append_token(engine.sequences[0], 1)
+
+
+def test_a_sequence_that_can_never_run_is_refused_with_the_numbers() -> None:
+    """12 prompt tokens + 6 - 1 = 17 slots are 5 blocks of 4; + 5 - 1 = 16 slots are 4."""
+    engine = FakeEngine(num_blocks=4, max_num_seqs=2)
+    with pytest.raises(ValueError, match="sequence 0 may need 5 blocks; the pool has 4"):
+        engine.add(PROMPT, max_tokens=6)
+    with pytest.raises(ValueError, match="at least one token"):
+        engine.add([])
+    with pytest.raises(ValueError, match="at least one token, and one to generate"):
+        engine.add([1], max_tokens=0)
+    with pytest.raises(ValueError, match="becomes 3 sequences; max_num_seqs is 2"):
+        engine.add([1], num_forks=2)
+    assert not engine.scheduler.has_unfinished and not engine.replay.pending
+    engine.add(PROMPT, max_tokens=5)
+    engine.run()
+    assert len(engine.output(0)) == 5
+    whole = FakeEngine(enable_chunked_prefill=False, max_num_batched_tokens=8)
+    with pytest.raises(ValueError, match="compute 9 tokens in one step without chunked prefill"):
+        whole.add([1] * 8, max_tokens=2)
