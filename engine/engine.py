@@ -26,7 +26,7 @@ from engine.model.runner import ModelRunner
 from engine.model.sampling import Sampled, Sampler, SamplingRow
 from engine.request import Request
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
-from engine.trace.events import Op
+from engine.trace.events import FinishReason, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
@@ -171,6 +171,8 @@ class Engine:
 
         Raises:
             NothingToDo: no request is unfinished.
+            Exception: the forward pass failed (out of memory, say); the batch's requests are aborted, the engine and
+                its log stay sound.
         """
         if not self._requests:
             raise NothingToDo("nothing to do: no request is waiting or running")
@@ -181,9 +183,13 @@ class Engine:
         batch = [_batch_entry(s, piece) for s, piece in zip(scheduled, slices, strict=True)]
         t1 = time.perf_counter()
         # 2) prepare: copies first, so that shared blocks are apart before anyone writes
-        self._runner.copy_blocks(self._cache.take_copies())
-        # 3) forward: every layer writes K and V to the slots, then attends over the blocks
-        result = self._runner.execute(slices, self.capture)
+        try:
+            self._runner.copy_blocks(self._cache.take_copies())
+            # 3) forward: every layer writes K and V to the slots, then attends over the blocks
+            result = self._runner.execute(slices, self.capture)
+        except Exception as error:
+            self._give_up(scheduled, error)
+            raise
         t2 = t1 + result.prepare_seconds
         t3 = time.perf_counter()
         # 4) sample, and what follows from the new tokens
@@ -261,8 +267,15 @@ class Engine:
             ],
         )
 
-    def _drop(self, request: Request, reason: str) -> None:
-        request.finish_reason = reason  # type: ignore[assignment]
+    def _give_up(self, scheduled: list[ScheduledSequence], error: Exception) -> None:
+        """A step that was scheduled will not be computed: nobody may go on with blocks that it promised to write."""
+        for sequence, _, _ in scheduled:
+            self._scheduler.finish(sequence, "abort", f"the step failed: {type(error).__name__}")
+            self._drop(self._requests[sequence.seq_id], "abort")
+        self._append_record("abort")
+
+    def _drop(self, request: Request, reason: FinishReason) -> None:
+        request.finish_reason = reason
         del self._requests[request.seq_id]
 
     def _token_bytes(self, token_id: int) -> bytes:

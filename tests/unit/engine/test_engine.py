@@ -7,6 +7,7 @@ from engine.engine import Engine, NothingToDo
 from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.trace.events import Defer, Finish, Lookup, Sample
+from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
 SMALL = EngineConfig(block_size=4, num_blocks=16, max_model_len=32)
@@ -128,6 +129,26 @@ def test_abort_of_a_waiting_request(engine: Engine) -> None:
     engine.add_request(PROMPTS[0], GREEDY, request_id="x")
     assert engine.abort("x") and not engine.has_unfinished()
     assert engine.log is not None and engine.log.state_now().finished == [0]
+
+
+def test_a_failed_step_aborts_its_batch_and_leaves_the_engine_sound(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two equal prompts, so that one shares blocks that the other promised to write in the step that fails."""
+    first, second = engine.add_requests([RequestSpec(PROMPTS[0], GREEDY), RequestSpec(PROMPTS[3], GREEDY)])
+    with monkeypatch.context() as broken:
+        broken.setattr(engine._runner, "execute", lambda *_: (_ for _ in ()).throw(RuntimeError("out of memory")))
+        with pytest.raises(RuntimeError, match="out of memory"):
+            engine.step()
+    assert first.finish_reason == second.finish_reason == "abort" and not engine.has_unfinished()
+    engine.check_integrity()
+    log = log_of(engine)
+    assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+    again = engine.add_request(PROMPTS[0], GREEDY)
+    record = engine.step()
+    assert record.batch[0].start == 0, "blocks that were never written must not hit"
+    finish(engine)
+    assert len(again.output_token_ids) == 12
 
 
 def test_stop_token_ends_the_sequence(engine: Engine) -> None:
