@@ -20,7 +20,9 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 VENDOR = Path(__file__).resolve().parent.parent / "static" / "vendor"
@@ -35,13 +37,14 @@ class Package(NamedTuple):
     integrity: str  # of the archive, as the registry states it
     folder: str
     files: dict[str, str]  # path in the archive -> path in the folder
-    imports: dict[str, str] = {}  # bare specifier -> relative path
+    imports: Mapping[str, str] = MappingProxyType({})  # bare specifier -> relative path
 
 
-MSGPACK_MODULES = (
-    "CachedKeyDecoder DecodeError Decoder Encoder ExtData ExtensionCodec decode decodeAsync encode index timestamp "
-    "utils/int utils/prettyByte utils/stream utils/typedArrays utils/utf8"
-).split()
+MSGPACK_MODULES = [
+    *("CachedKeyDecoder", "DecodeError", "Decoder", "Encoder", "ExtData", "ExtensionCodec"),
+    *("decode", "decodeAsync", "encode", "index", "timestamp"),
+    *("utils/int", "utils/prettyByte", "utils/stream", "utils/typedArrays", "utils/utf8"),
+]
 
 PACKAGES = [
     Package(
@@ -120,7 +123,7 @@ def fetch(package: Package, into: Path) -> Path:
     return unpacked / "package"
 
 
-def rewrite(text: str, imports: dict[str, str]) -> str:
+def rewrite(text: str, imports: Mapping[str, str]) -> str:
     """`text` with bare import specifiers made relative and the reference to its source map dropped."""
     for bare, relative in imports.items():
         text = re.sub(rf'(\bfrom\s*)(["\']){re.escape(bare)}\2', rf"\1\2{relative}\2", text)

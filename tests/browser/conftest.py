@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
 CHROMIUM = os.environ.get("KVTHEATER_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -30,8 +30,11 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
-    def opened(path: str = "/", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: object) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": height}, locale=locale, **options)  # type: ignore[arg-type]
+    def opened(
+        path: str = "/", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: bool
+    ) -> Page:
+        size = ViewportSize(width=width, height=height)
+        context = browser.new_context(viewport=size, locale=locale, **options)  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)

@@ -264,7 +264,8 @@ def test_a_phone_has_one_region_at_a_time_and_large_targets(open_page: OpenPage)
 
 def test_nothing_jumps_when_records_come(open_page: OpenPage) -> None:
     page = open_page()
-    regions = "[...document.querySelectorAll('.pool, .tables, .figures, .strip, .chain, .below, .transport')].map((e) => { const b = e.getBoundingClientRect(); return [b.left, b.top]; })"
+    regions = """[...document.querySelectorAll('.pool, .tables, .figures, .strip, .chain, .below, .transport')]
+      .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""
     prefill(page)
     before = page.evaluate(regions)
     step(page, 3)
@@ -279,7 +280,10 @@ def test_from_click_to_painted_is_quick(open_page: OpenPage) -> None:
       const before = Number(document.documentElement.dataset.painted);
       const start = performance.now();
       document.querySelector('#btn-step').click();
-      const look = () => Number(document.documentElement.dataset.painted) > before ? done(performance.now() - start) : requestAnimationFrame(look);
+      const look = () => {
+        if (Number(document.documentElement.dataset.painted) > before) done(performance.now() - start);
+        else requestAnimationFrame(look);
+      };
       look();
     })"""
     times = sorted(float(page.evaluate(click)) for _ in range(11))

@@ -32,6 +32,7 @@ const unfinished = () => {
 /** Submit the draft when there is one (`always`) or when nothing else is left to compute. False: nothing to do. */
 async function ensureWork(always) {
   store.backToLive();
+  if (store.status.value?.mode === "running" && unfinished() === 0) await command("pause"); // it ran out of work
   if (draft.value && (always || unfinished() === 0)) return Boolean(await addPrompt());
   if (unfinished() > 0) return true;
   store.toast(t("transport.nothing"));
@@ -53,7 +54,8 @@ export async function run() {
 
 export const pause = () => command("pause");
 
-export const running = () => store.status.value?.mode === "running";
+/** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
+export const running = () => store.status.value?.mode === "running" && store.numRecords.value > 0 && unfinished() > 0;
 
 export const runOrPause = () => (running() ? pause() : run());
 

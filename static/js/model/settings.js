@@ -27,7 +27,7 @@ export const TABLE = {
   temperature: { type: number, initial: 0 },
   top_k: { type: integer, initial: 0 },
   top_p: { type: number, initial: 1 },
-  max_tokens: { type: integer, initial: 32 },
+  max_tokens: { type: integer, initial: 64 },
   seed: { type: integer, initial: null },
   region: { type: oneOf("stage", "score", "memory"), initial: "stage" }, // phone: the region shown
   motion: { type: flag, initial: true },

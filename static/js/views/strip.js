@@ -133,6 +133,7 @@ function Token({ position, layout, stage: now }) {
   if (position >= now.numFilled) classes.push("unwritten");
   if (chosen) classes.push("pointed");
   if (label.of) classes.push("fragment");
+  if (!label.of && label.text.length > 3) classes.push("long");
   return html`<button
     class=${classes.join(" ")}
     role="option"

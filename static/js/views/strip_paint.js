@@ -88,6 +88,7 @@ function paintAttention(c, palette, stage, layout, [first, last], box, progress)
   const labelled = largest(row, 3);
   c.font = "11px system-ui, sans-serif";
   c.textAlign = "center";
+  let written = -Infinity; // right edge of the last figure: figures never overlap
   for (let p = Math.max(first, row.keyStart); p < Math.min(last, stage.query + 1); p++) {
     const weight = row.weights[p - row.keyStart];
     const height = Math.max(1, (box.height - 16) * (weight / top) * progress);
@@ -97,7 +98,12 @@ function paintAttention(c, palette, stage, layout, [first, last], box, progress)
     c.fill();
     if (labelled.has(p) || pointed.value?.position === p) {
       c.fillStyle = palette["ink-2"];
-      c.fillText(probabilityText(weight), x + layout.width / 2, base - height - 4);
+      const text = probabilityText(weight);
+      const half = c.measureText(text).width / 2;
+      const middle = Math.max(x + layout.width / 2, half);
+      if (middle - half < written) continue;
+      c.fillText(text, middle, base - height - 4);
+      written = middle + half + 3;
     }
   }
 }
