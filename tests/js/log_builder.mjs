@@ -103,7 +103,7 @@ export function records() {
       { type: "finish", seq_id: 0, reason: "length" },
     ],
     outputs: [{ seq_id: 0, token_id: 7, token_bytes: bytes("海").slice(1), text: "海", logprob: -1, top: [] }],
-    timing: { at: 1.35 },
+    timing: { at: 1.35, forward: 0.08 },
     memory: MEMORY,
     has_capture: true,
   };

@@ -58,12 +58,12 @@ export const GLOSSARY = {
     zh: ["分组查询注意力", "多个查询头共用一个 KV 头，缓存相应缩小同样的倍数。"],
   },
   ttft: {
-    en: ["TTFT", "Time to first token: from the request to the end of the step that chose its first token."],
-    zh: ["TTFT", "首词元延迟：从请求到达，到选出第一个词元的那一步结束。"],
+    en: ["TTFT", "Time to first token, in engine time: all steps from the request to the one that chose its first token."],
+    zh: ["TTFT", "首词元延迟（引擎时间）：从请求到达起，到选出第一个词元的那一步为止，各步用时之和。"],
   },
   tpot: {
-    en: ["TPOT", "Time per output token after the first: mean gap between them. Pauses between your steps count."],
-    zh: ["TPOT", "首词元之后每个词元的平均间隔。你在步与步之间的停顿也计算在内。"],
+    en: ["TPOT", "Time per output token after the first, in engine time: the mean of its steps. Pauses between steps are left out."],
+    zh: ["TPOT", "首词元之后每个词元的平均用时（引擎时间）。步与步之间的停顿不计算在内。"],
   },
   preempt: {
     en: ["preemption", "No block is free: the newest sequence gives its blocks back and is computed again later."],

@@ -1,29 +1,27 @@
 // Figures derived from records: latencies of a sequence, KV bytes, the marks on the scrubber.
 
 /**
- * Latencies of `seqId` as far as record `index`, seconds: `ttft` = end of the step that sampled its first token - its
- * submission; `tpot` = mean gap between its tokens after that. null while not defined.
+ * Latencies of `seqId` as far as record `index`, seconds of engine time: what the steps took, without the pauses between
+ * them (someone who steps by hand is not a slow model). `ttft`: the steps from its submission to the one that chose its
+ * first token, that one included. `tpot`: the steps after that, divided by the tokens they chose. null while not defined.
  */
 export function latencies(log, seqId, index) {
   const sequence = log.tail.sequences.get(seqId);
   if (!sequence) return { ttft: null, tpot: null, num_output_tokens: 0 };
-  const submitted = log.records[sequence.submitted_in].timing.at;
-  let first = null;
+  let worked = 0;
+  let ttft = null;
   let last = null;
   let count = 0;
-  for (let i = sequence.submitted_in; i <= index; i++) {
+  for (let i = sequence.submitted_in + 1; i <= index; i++) {
+    worked += stepSeconds(log.records[i]);
     for (const output of log.records[i].outputs ?? []) {
       if (output.seq_id !== seqId) continue;
-      last = log.records[i].timing.at;
-      first ??= last;
+      last = worked;
+      ttft ??= worked;
       count += 1;
     }
   }
-  return {
-    ttft: first === null ? null : first - submitted,
-    tpot: count > 1 ? (last - first) / (count - 1) : null,
-    num_output_tokens: count,
-  };
+  return { ttft, tpot: count > 1 ? (last - ttft) / (count - 1) : null, num_output_tokens: count };
 }
 
 /** Seconds the engine worked in a record: schedule + prepare + forward + sample. */
