@@ -42,13 +42,15 @@ function entrySentences(log, index, record, entry) {
     sentences.push([key, { ...values, blocks: ids.length, ids: listed(ids) }]);
   } else {
     const place = slotOf(table, size, end - 1);
+    const widest = Math.max(...log.header.model.sliding_windows.map((window) => window ?? Infinity));
+    const keys = Math.min(entry.context_len, widest); // what the layer that sees farthest read
     sentences.push([
       "sentence.decode",
       {
         step: record.step,
         token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
-        keys: entry.context_len,
-        blocks: Math.ceil(entry.context_len / size),
+        keys,
+        blocks: Math.floor((end - 1) / size) - Math.floor((entry.context_len - keys) / size) + 1,
         block: place?.block ?? "–",
         slot: place?.offset ?? "–",
       },
