@@ -58,7 +58,8 @@ Decoding gives back exactly the encoded text. Chinese punctuation is full width 
 ## Measured
 
 In float32 on text never trained on: whole poems and whole books, chosen by a hash
-({poem_count:,} poems, of which {zh[documents]:,} scored, and {book_count} books: {books}).
+({poem_count:,} poems, of which {zh[documents]:,} scored, and {book_count} books:
+{books}).
 
 | held out | the model | `xz -9e` on the same text | scored |
 |---|---|---|---|
@@ -97,7 +98,8 @@ recites, it learned by heart.
 
 ## Limits
 
-It knows the form of a poem and of a story's sentence, not the world. Longer samples wander. Anything outside classical
+It knows the form of a poem and of a story's sentence, not the world. Longer samples wander; greedy decoding of
+anything it has not learned by heart soon loops, so sample (temperature about 0.8, top-k 40). Anything outside classical
 poetry and old children's stories (modern Chinese, code, other languages) gives noise. The English books are of their
 time, and so are their attitudes.
 
