@@ -60,21 +60,26 @@ def main(argv: list[str] | None = None) -> None:
     # generate gets a model of its own: the engine's has another attention function and weight layout
     source = BUNDLED_FOLDER if args.model == BUNDLED else args.model
     peer = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True).eval()
+    peer.generation_config.eos_token_id = None  # as ignore_eos does: every request runs to its length
     random = np.random.default_rng(args.seed)
     vocab = model.facts.vocab_size
-    lengths = random.integers(16, 65, 16)
-    prompts = [random.integers(300, vocab, n).tolist() for n in lengths]
-    single = prompts[:1]
+    prompts = [random.integers(300, vocab, n).tolist() for n in random.integers(16, 65, 16)]
+    longest = args.new_tokens
+    same = [longest] * 16
+    mixed = [longest, *random.integers(longest // 4, longest + 1, 15).tolist()]
+    jobs = {
+        "one sequence": (prompts[:1], [longest]),
+        "16 requests, prompts of 16 to 64 tokens, outputs of one length": (prompts, same),
+        "16 mixed requests, outputs of different lengths too": (prompts, mixed),
+    }
     identical: dict[str, bool] = {}
     comparisons = []
-    for job, batch in (("one sequence", single), ("batch of 16 mixed requests", prompts)):
+    for job, (batch, lengths) in jobs.items():
         variants: dict[str, Callable[[], list[list[int]]]] = {
-            BASELINE: partial(_generate, peer, batch, args.new_tokens),
-            "kvtheater": partial(_engine, model, batch, args.new_tokens),
-            "kvtheater, logging": partial(_engine, model, batch, args.new_tokens, observer="log"),
-            "kvtheater, logging and capturing everything": partial(
-                _engine, model, batch, args.new_tokens, observer="capture"
-            ),
+            BASELINE: partial(_generate, peer, batch, lengths),
+            "kvtheater": partial(_engine, model, batch, lengths),
+            "kvtheater, logging": partial(_engine, model, batch, lengths, observer="log"),
+            "kvtheater, logging and capturing everything": partial(_engine, model, batch, lengths, observer="capture"),
         }
         outputs = {name: run() for name, run in variants.items()}
         reference = next(iter(outputs.values()))
@@ -89,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
                 lambda line: print(line, file=sys.stderr),
             )
         )
-    waste = _most_wasted_slots(model, prompts, args.new_tokens)
+    waste = _most_wasted_slots(model, prompts, mixed)
     report = Report(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         model=f"{model.facts.name} ({model.facts.num_params:,} parameters)",
@@ -115,19 +120,21 @@ def _counting(run: Callable[[], list[list[int]]]) -> Variant:
 
 
 def _start(
-    model: LoadedModel, prompts: list[list[int]], new_tokens: int, observer: Literal["none", "log", "capture"]
+    model: LoadedModel, prompts: list[list[int]], new_tokens: list[int], observer: Literal["none", "log", "capture"]
 ) -> tuple[Engine, list[Request]]:
     config = EngineConfig(num_blocks=256, block_size=16, max_num_seqs=16, max_num_batched_tokens=2048, num_logprobs=0)
     capture = CaptureRequest(budget_bytes=1 << 30) if observer == "capture" else None
     engine = Engine(model, config, keep_log=observer != "none", capture=capture)
-    sampling = SamplingParams(max_tokens=new_tokens, ignore_eos=True)
-    return engine, [engine.add_request(prompt, sampling) for prompt in prompts]
+    return engine, [
+        engine.add_request(prompt, SamplingParams(max_tokens=length, ignore_eos=True))
+        for prompt, length in zip(prompts, new_tokens, strict=True)
+    ]
 
 
 def _engine(
     model: LoadedModel,
     prompts: list[list[int]],
-    new_tokens: int,
+    new_tokens: list[int],
     observer: Literal["none", "log", "capture"] = "none",
 ) -> list[list[int]]:
     """Greedy outputs of all prompts, submitted at once."""
@@ -138,7 +145,7 @@ def _engine(
     return [request.output_token_ids for request in requests]
 
 
-def _most_wasted_slots(model: LoadedModel, prompts: list[list[int]], new_tokens: int) -> int:
+def _most_wasted_slots(model: LoadedModel, prompts: list[list[int]], new_tokens: list[int]) -> int:
     """The most reserved slots without content that any sequence held after any step."""
     engine, requests = _start(model, prompts, new_tokens, "none")
     most = 0
@@ -160,8 +167,8 @@ def _most_wasted_slots(model: LoadedModel, prompts: list[list[int]], new_tokens:
     return most
 
 
-def _generate(peer: Any, prompts: list[list[int]], new_tokens: int) -> list[list[int]]:
-    """`generate` on one left-padded batch."""
+def _generate(peer: Any, prompts: list[list[int]], new_tokens: list[int]) -> list[list[int]]:
+    """`generate` on one left-padded batch, which runs until its longest output is done; the rest is cut off."""
     width = max(map(len, prompts))
     ids = torch.zeros(len(prompts), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
@@ -169,15 +176,8 @@ def _generate(peer: Any, prompts: list[list[int]], new_tokens: int) -> list[list
         ids[row, width - len(prompt) :] = torch.tensor(prompt)
         mask[row, width - len(prompt) :] = 1
     with torch.inference_mode():
-        out = peer.generate(
-            ids,
-            attention_mask=mask,
-            do_sample=False,
-            max_new_tokens=new_tokens,
-            min_new_tokens=new_tokens,
-            pad_token_id=0,
-        )
-    return [row[width:].tolist() for row in out]
+        out = peer.generate(ids, attention_mask=mask, do_sample=False, max_new_tokens=max(new_tokens), pad_token_id=0)
+    return [row[width : width + n].tolist() for row, n in zip(out, new_tokens, strict=True)]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface
 
 from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
@@ -87,11 +87,10 @@ def paged_attention(
     return context.attend(call, q, k, v)[None], None
 
 
-def _no_mask(*args: Any, **kwargs: Any) -> None:
-    """The backend applies causality and windows itself; a packed row of many sequences has no mask of this form."""
-
-
 def register() -> None:
-    """Make "kv_paged" known to transformers; doing it again changes nothing."""
+    """Make "kv_paged" known to transformers; doing it again changes nothing.
+
+    No mask function is registered beside it: transformers then makes none at all, which is what is wanted (the backend
+    applies causality and windows itself, and a packed row of many sequences has no mask of that form).
+    """
     AttentionInterface.register(ATTENTION_NAME, paged_attention)
-    AttentionMaskInterface.register(ATTENTION_NAME, _no_mask)

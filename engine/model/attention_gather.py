@@ -59,8 +59,14 @@ def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) ->
     if k.dtype != q.dtype:
         k, v = k.to(q.dtype), v.to(q.dtype)
     grouped = q.reshape(n * num_kv_heads, num_heads // num_kv_heads, head_dim)
-    scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)  # [n * Hkv, G, L]
-    weights = _softmax(call, scores.view(n, num_heads, length), keys.mask, (1, num_heads, 1))
+    if call.softcap is None:
+        # one operation for product, scaling and mask: on few tokens an operation costs more than its arithmetic
+        bias = batch.decode_bias(call.sliding_window, num_kv_heads, q.dtype)  # [n * Hkv or 1, 1, L or 1]
+        scores = torch.baddbmm(bias, grouped, k.transpose(1, 2), alpha=call.scaling)  # [n * Hkv, G, L]
+        weights = _softmax(call, scores.view(n, num_heads, length), None, (1, num_heads, 1))
+    else:
+        scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)
+        weights = _softmax(call, scores.view(n, num_heads, length), keys.mask, (1, num_heads, 1))
     out = torch.bmm(weights.view(n * num_kv_heads, -1, length), v)  # [n * Hkv, G, Dv]
     return out.view(n, num_heads, v_head_dim), DecodeWeights(keys.key_starts, weights)
 

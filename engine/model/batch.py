@@ -172,6 +172,7 @@ class StepBatch:
         self._decode_keys: dict[int | None, DecodeKeys] = {}
         self._prefill_keys: dict[tuple[int, int | None], PrefillKeys] = {}
         self._head_rows: dict[tuple[int | None, int], Tensor] = {}
+        self._decode_bias: dict[tuple[int | None, int], Tensor] = {}
 
     @property
     def num_decodes(self) -> int:
@@ -203,6 +204,19 @@ class StepBatch:
             padding = np.arange(longest) >= np.asarray(counts)[:, None]
             mask = torch.from_numpy(padding).to(self._device)[:, None, :]
         return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot)
+
+    def decode_bias(self, window: int | None, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
+        """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""
+        bias = self._decode_bias.get((window, num_kv_heads))
+        if bias is None:
+            mask = self.decode_keys(window).mask
+            if mask is None:
+                bias = torch.zeros((1, 1, 1), dtype=dtype, device=self._device)
+            else:
+                bias = torch.zeros(mask.shape, dtype=dtype, device=self._device).masked_fill_(mask, float("-inf"))
+                bias = bias.repeat_interleave(num_kv_heads, dim=0)
+            self._decode_bias[window, num_kv_heads] = bias
+        return bias
 
     def decode_head_rows(self, window: int | None, num_kv_heads: int) -> Tensor:
         """Rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
