@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,13 +71,21 @@ def load_model(
     refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, source, **options)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
-    if name == BUNDLED:
-        logging.disable_progress_bar()  # it takes a blink
-    try:
+    with _without_progress_bar() if name == BUNDLED else nullcontext():  # it takes a blink
         module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
-    finally:
-        logging.enable_progress_bar()
     return from_module(module.to(target), tokenizer, name)
+
+
+@contextmanager
+def _without_progress_bar() -> Iterator[None]:
+    was_enabled = logging.is_progress_bar_enabled()
+    if was_enabled:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
 
 
 def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> LoadedModel:
