@@ -21,10 +21,10 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveMo
         UserError: it cannot be opened, and why.
     """
     is_local = name == "bundled" or os.path.isdir(name)
+    # What goes wrong on the way to the hub is said in one sentence below, not retry by retry.
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if is_local or not sys.stderr.isatty():
-        os.environ.setdefault(
-            "HF_HUB_DISABLE_PROGRESS_BARS", "1"
-        )  # a download shows its own bars, the rest has no need
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
     with _sign_of_life(f"loading {name}") if is_local else contextlib.nullcontext():
         from app import live_model
 
