@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from engine.trace.events import Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
+KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16"]
 MAX_POOL_SLOTS = 1 << 24
 
 
@@ -33,6 +34,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
 

@@ -75,7 +75,13 @@ class Engine:
         self.capture = capture
         self._intake = Intake(model, self.config)
         self._ops: list[Op] = []
-        self._runner = ModelRunner(model, self.config.num_blocks, self.config.block_size, self._intake.max_model_len)
+        self._runner = ModelRunner(
+            model,
+            self.config.num_blocks,
+            self.config.block_size,
+            self._intake.max_model_len,
+            self.config.kv_cache_dtype,
+        )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         self._cache = KVCacheManager(
             self.config.num_blocks, self.config.block_size, self.config.enable_prefix_caching, self._ops.append

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from msgspec import structs
 
-from engine.config import ConfigError, EngineConfig, SamplingParams, Strategy
+from engine.config import ConfigError, EngineConfig, KVCacheDtype, SamplingParams, Strategy
 
 
 class UserError(Exception):
@@ -66,6 +66,12 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         choices=("fcfs", "priority"),
         default=defaults.scheduling_policy,
         help=f"who is admitted first (default: {defaults.scheduling_policy})",
+    )
+    group.add_argument(
+        "--kv-cache-dtype",
+        choices=get_args(KVCacheDtype),
+        default=defaults.kv_cache_dtype,
+        help=f"what keys and values are stored as (default: {defaults.kv_cache_dtype}, the model's own)",
     )
     number("--seed", defaults.seed, "of everything random")
 
