@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -101,8 +99,8 @@ def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> fla
         run = _run(stage, theater_id)
         reading = ExitStack()
         reading.enter_context(run.reading())  # let go when the download ends
-        size = run.sound_bytes
-        response = Response(_file_until(run, size), mimetype="application/octet-stream")
+        size = run.log.num_bytes
+        response = Response(run.log.file_chunks(size), mimetype="application/octet-stream")
         response.call_on_close(reading.close)
         response.content_length = size
         response.headers["Content-Disposition"] = f'attachment; filename="{theater_id}-{run.epoch}.kvtrace"'
@@ -173,14 +171,3 @@ def _json(value: Any) -> Response:
     response = Response(to_json(value), mimetype="application/json")
     response.headers["Cache-Control"] = "no-store"
     return response
-
-
-def _file_until(run: Run, size: int) -> Iterator[bytes]:
-    with open(run.path, "rb") as file:
-        left = size
-        while left > 0:
-            chunk = os.pread(file.fileno(), min(CHUNK, left), size - left)
-            if not chunk:
-                return
-            left -= len(chunk)
-            yield chunk

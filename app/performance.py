@@ -7,7 +7,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal
 
 from app.engine_face import BuildEngine, Prompt, RequestLike
@@ -28,15 +27,13 @@ class Performance:
     def __init__(
         self,
         build: BuildEngine,
-        name_log: Callable[[int], Path],
         settings: ServerSettings,
         turns: Turns,
         changed: Callable[[], None],
         began: Callable[[Run], None],
     ) -> None:
-        """`name_log` gives the log file of an epoch; `changed` is called when there is something new to tell, `began`
-        with a new run just before it becomes `run`."""
-        self._build, self._name_log, self._settings, self._turns = build, name_log, settings, turns
+        """`changed` is called when there is news, `began` with a new run just before it becomes `run`."""
+        self._build, self._settings, self._turns = build, settings, turns
         self._changed, self._began = changed, began
         self.run: Run | None = None
         # as asked for: the engine's is resolved, and would tie a later one to its strategy
@@ -70,18 +67,13 @@ class Performance:
 
     def begin(self, config: EngineConfig) -> Run:
         """A new log from the beginning. ValueError: the configuration cannot work, and the old log goes on."""
-        path = self._name_log(self._next_epoch)
         with self._turns:
-            engine = self._build(config, path)
-        old, run = self.run, Run(self._next_epoch, engine, path)
+            engine = self._build(config, None)
+        old, run = self.run, Run(self._next_epoch, engine)
         if self._focus != (None, None):
             engine.focus(*self._focus)
 
-        def appended(_: int) -> None:
-            run.note_append()
-            self._changed()
-
-        run.log.subscribe(appended)
+        run.log.subscribe(lambda _: self._changed())
         self.end_jobs()
         self.mode, self.error, self.notice, self.unfinished = "paused", None, None, 0
         self._next_epoch += 1

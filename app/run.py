@@ -1,11 +1,10 @@
-"""One epoch of a theater: an engine, its log and the log's file."""
+"""One epoch of a theater: an engine and its log."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 from app.engine_face import EngineLike
 from app.errors import AppError
@@ -16,23 +15,17 @@ class Run:
     """An engine and its log, readable by any number of threads until the last of them lets go.
 
     A reset retires the run while viewers and downloads may still be reading it: the log stays open for them, and the
-    last one out closes the engine and deletes the file.
+    last one out closes the engine; the log is a file without a name and goes with it.
     """
 
-    def __init__(self, epoch: int, engine: EngineLike, path: Path) -> None:
+    def __init__(self, epoch: int, engine: EngineLike) -> None:
         self.epoch = epoch
         self.engine = engine
-        self.path = path
         self.log: TraceWriter = engine.log
         self.header: bytes = self.log.header_bytes
-        self.sound_bytes = self.log.num_bytes  # the file up to here ends with a whole record and what belongs to it
         self._lock = threading.Lock()
         self._readers = 0
         self._retired = False
-
-    def note_append(self) -> None:
-        """Call on the engine thread after an append: only there is `num_bytes` known to lie between two records."""
-        self.sound_bytes = self.log.num_bytes
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[TraceWriter]:
@@ -70,7 +63,6 @@ class Run:
         finally:
             with contextlib.suppress(OSError, ValueError):
                 self.log.close()
-            self.path.unlink(missing_ok=True)
 
 
 def read_batch(

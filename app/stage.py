@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import secrets
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 from app.broadcast import Emit
 from app.engine_face import BuildEngine
@@ -21,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Stage:
-    """The theaters by id. Their logs lie in one temporary folder, which goes with the stage."""
+    """The theaters by id."""
 
     def __init__(self, build: BuildEngine, settings: ServerSettings, emit: Emit) -> None:
         self._build, self._settings, self._emit = build, settings, emit
@@ -30,7 +28,6 @@ class Stage:
         self._being_built = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._folder = tempfile.TemporaryDirectory(prefix="kvtheater-")
         self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
         self._janitor.start()
 
@@ -52,9 +49,7 @@ class Stage:
             left.close("nobody was watching and another theater needed the place")
         try:
             theater_id = secrets.token_urlsafe(9)
-            theater = Theater(
-                theater_id, name, config, self._build, Path(self._folder.name), self._settings, self._turns, self._emit
-            )
+            theater = Theater(theater_id, name, config, self._build, self._settings, self._turns, self._emit)
             with self._lock:
                 self._theaters[theater_id] = theater
             return theater
@@ -84,12 +79,11 @@ class Stage:
             theater.leave(sid)
 
     def close(self) -> None:
-        """Close every theater and delete the logs."""
+        """Close every theater; the logs go with them."""
         self._closed.set()
         for theater in self.all():
             self._remove(theater, "the server is shutting down")
         self._janitor.join()
-        self._folder.cleanup()
 
     def close_idle(self) -> None:
         """Close the theaters that nobody has used for long."""

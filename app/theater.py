@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 from app.broadcast import Broadcast, Emit
@@ -40,12 +39,11 @@ class Theater:
         name: str,
         config: EngineConfig,
         build: BuildEngine,
-        folder: Path,
         settings: ServerSettings,
         turns: Turns,
         emit: Emit,
     ) -> None:
-        """Builds the engine on the theater's own thread; `folder` is for its logs."""
+        """Builds the engine on the theater's own thread."""
         self.theater_id = theater_id
         self.name = name
         self.last_used = time.monotonic()
@@ -55,7 +53,6 @@ class Theater:
         self._broadcast = Broadcast(theater_id, emit, self.status)
         self._performance = Performance(
             build,
-            lambda epoch: folder / f"{theater_id}-{epoch}.kvtrace",
             settings,
             turns,
             changed=self._broadcast.wake,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -102,6 +102,16 @@ class TraceReader:
             apply(state, self.record(i))
         return state
 
+    @property
+    def num_bytes(self) -> int:
+        """Size of the file; of a growing one, up to the last whole record."""
+        return os.fstat(self._file.fileno()).st_size
+
+    def file_chunks(self, num_bytes: int, chunk_size: int = 1 << 18) -> Iterator[bytes]:
+        """The first `num_bytes` bytes of the file, piece by piece."""
+        for start in range(0, num_bytes, chunk_size):
+            yield os.pread(self._file.fileno(), min(chunk_size, num_bytes - start), start)
+
     def _read(self, found: Frame) -> bytes:
         return codec.check_payload(found, os.pread(self._file.fileno(), found.length, found.offset))
 
@@ -161,11 +171,12 @@ class TraceWriter(TraceReader):
         self._write(codec.MAGIC)
         self._header_frame = self._append("header", codec.encode(header))
         self._file.flush()
+        self._whole = self._end
 
     @property
     def num_bytes(self) -> int:
-        """Bytes written so far."""
-        return self._end
+        """Bytes written so far, up to the last whole record."""
+        return self._whole
 
     def state_now(self) -> State:
         """A copy of the state after the last record."""
@@ -194,7 +205,9 @@ class TraceWriter(TraceReader):
             if (record.index + 1) % KEYFRAME_INTERVAL == 0:
                 self._keyframes[record.index] = self._append("keyframe", codec.encode(self._state))
             self._file.flush()
-            self._records.append(found)  # only now, so that no reader sees a record that is not flushed
+            # only now, so that no reader sees a record that is not flushed
+            self._records.append(found)
+            self._whole = self._end
         for subscriber in tuple(self._subscribers):
             subscriber(record.index)
 
