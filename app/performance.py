@@ -16,6 +16,7 @@ from app.run import Run
 from app.settings import MIB, ServerSettings
 from app.turns import Turns
 from engine.config import EngineConfig, SamplingParams
+from engine.trace.records import StepRecord
 
 Mode = Literal["paused", "running"]
 logger = logging.getLogger(__name__)
@@ -157,20 +158,26 @@ class Performance:
             job.end(len(log))
             return
         try:
-            self._step()
+            record = self._step()
             job.performed += 1
         except AppError as error:
             self._jobs.remove(job)
             job.future.set_exception(error)
+            return
+        if job.until_prefilled and not any(entry.phase == "prefill" for entry in record.batch):
+            # Whoever still waits has no room: going on would decode the others to their ends.
+            self._jobs.remove(job)
+            job.end(len(log))
 
-    def _step(self) -> None:
+    def _step(self) -> StepRecord:
         """One step of the engine. A failure pauses and stays in the status; the log keeps what it has."""
         try:
             self._check_room()
             with self._turns:
-                self.current.engine.step()
+                record = self.current.engine.step()
             self.unfinished = self.current.engine.num_unfinished()
             self.error = None
+            return record
         except AppError as error:
             self._fail(error.message)
             raise

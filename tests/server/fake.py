@@ -100,7 +100,7 @@ class FakeEngine:
         prefilled = False
         for request in list(self.requests.values()):
             if not request.computed:
-                if prefilled:
+                if prefilled or sum(1 for r in self.requests.values() if r.computed) >= self.config.max_num_seqs:
                     continue
                 prefilled = True
                 ops.append(Admit(seq_id=request.seq_id, num_cached_tokens=0, resumed=False))

@@ -22,6 +22,13 @@ def test_create_gives_an_empty_log_with_its_header(client):
     assert made["status"]["error"] is None
 
 
+def test_prefill_stops_when_nobody_else_can_be_admitted(client):
+    """One place: the first prompt is prefilled, the next step only decodes it, and that is where prefill ends."""
+    theater = client.do("create", config={"max_num_seqs": 1})["theater"]
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "de"}], sampling={"max_tokens": 50})
+    assert client.do("prefill", theater=theater)["performed"] == 2
+
+
 def test_submit_prefill_and_step(client, theater):
     made = client.do("submit", theater=theater, prompts=[{"text": "abc", "request_id": "r"}, {"text": "xyz"}])
     assert made["requests"] == [
