@@ -51,6 +51,20 @@ export function usePainter(watch, paint) {
   return ref;
 }
 
+const widths = new Map(); // text -> px
+
+/** Width of `text` at 17 px in the page's font. */
+export function labelWidth(text) {
+  if (widths.has(text)) return widths.get(text);
+  measuring ??= document.createElement("canvas").getContext("2d");
+  measuring.font = `17px ${getComputedStyle(document.body).fontFamily}`;
+  const width = measuring.measureText(text).width;
+  widths.set(text, width);
+  return width;
+}
+
+let measuring = null;
+
 /** A hairline at whole device pixels. */
 export function hairline(context, x0, y0, x1, y1, colour) {
   context.strokeStyle = colour;

@@ -70,10 +70,10 @@ function Formula({ header }) {
   const two = same ? html`<mn>2</mn>${times}` : null;
   return html`<p class="formula">
     <span class="formula-name">${t("memory.formula")} <${Fidelity} kind="derived" formula=${same ? "2 · L · Hkv · D · bytes" : "L · Hkv · (D + Dv) · bytes"} /></span>
-    <math>
+    <math lang="en">
       <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext></mrow>
     </math>
-    <math>
+    <math lang="en">
       <mrow
         ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(
           k.element_bytes,

@@ -30,7 +30,7 @@ export function Pool() {
     },
   );
   useEffect(() => {
-    const measure = () => setSize({ width: outer.current.clientWidth - 6, height: outer.current.clientHeight });
+    const measure = () => setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
     const sizes = new ResizeObserver(measure);
     sizes.observe(outer.current);
     measure();

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { tick, motionAt } from "../draw/frame.js";
 import { columns, rows } from "../draw/strip.js";
 import { themeVersion } from "../draw/colour.js";
-import { prepare, usePainter } from "../draw/canvas.js";
+import { labelWidth, prepare, usePainter } from "../draw/canvas.js";
 import { probabilityText, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { hovered, pointed, select, selected, stage, viewIndex } from "../model/store.js";
@@ -14,7 +14,7 @@ import { vectorOf } from "../trace/stage.js";
 import { wantLayer } from "../net/session.js";
 import { html } from "./html.js";
 import { legendOf, paintStrip, rangesOf } from "./strip_paint.js";
-import { Fidelity, hideTip, Term, tipAt } from "./words.js";
+import { Fidelity, hideTip, showTip, Term, tipAt } from "./words.js";
 
 export function Strip() {
   const scroller = useRef(null);
@@ -75,18 +75,29 @@ export function Strip() {
   </div>`;
 }
 
+const LARGEST = 17; // px, a token's text
+const SMALLEST = 11.5; // it shrinks to this before it is cut
+const MAX_COLUMN = 84;
+
+const shownText = (label) => (label.of ? label.char ?? label.hex : label.text);
+
+/** Size of `text` in a column of `width`: the largest with which it fits, and readable. */
+function fontSize(text, width) {
+  return Math.max(SMALLEST, Math.min(LARGEST, Math.floor(((width - 2) / labelWidth(text)) * LARGEST * 2) / 2));
+}
+
 function layoutOf(now, width) {
-  const longest = now.labels.reduce((most, label) => Math.max(most, Array.from(label.text).length), 1);
+  const widest = now.labels.reduce((most, label) => Math.max(most, labelWidth(shownText(label))), 0);
   const seq = now.seq;
   const expected = Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, 4096));
-  const wide = longest > 2;
+  const needed = Math.ceil((widest * SMALLEST) / LARGEST / 8) * 8 + 4; // in steps, so that a new token seldom widens them
   return columns({
     count: seq.token_ids.length,
     expected,
     blockSize: now.blockSize,
     width,
-    minimum: wide ? 44 : 26,
-    maximum: wide ? 56 : 40,
+    minimum: Math.max(26, Math.min(MAX_COLUMN, needed)),
+    maximum: Math.max(40, Math.min(MAX_COLUMN, needed + 8)),
   });
 }
 
@@ -133,23 +144,22 @@ function Token({ position, layout, stage: now }) {
   if (position >= now.numFilled) classes.push("unwritten");
   if (chosen) classes.push("pointed");
   if (label.of) classes.push("fragment");
-  if (!label.of && label.text.length > 3) classes.push("long");
   return html`<button
     class=${classes.join(" ")}
     role="option"
     aria-selected=${selected.value?.position === position}
     aria-label=${describe(now, position)}
-    style=${{ left: `${layout.x(position)}px`, width: `${layout.width}px` }}
+    style=${{ left: `${layout.x(position)}px`, width: `${layout.width}px`, fontSize: `${fontSize(shownText(label), layout.width)}px` }}
     data-position=${position}
     tabindex=${position === (selected.value?.position ?? now.seq.token_ids.length - 1) ? 0 : -1}
     onClick=${() => select({ position })}
     onFocus=${() => (hovered.value = { position })}
     onBlur=${() => (hovered.value = null)}
-    onPointerEnter=${() => (hovered.value = { position })}
-    onPointerLeave=${() => (hovered.value = null)}
+    onPointerEnter=${(event) => ((hovered.value = { position }), showTip(event.currentTarget, describe(now, position).split(SEPARATOR)))}
+    onPointerLeave=${() => ((hovered.value = null), hideTip())}
     onKeyDown=${moveFocus}
   >
-    <span class="token-text">${label.of ? label.char ?? label.hex : label.text}</span>
+    <span class="token-text">${shownText(label)}</span>
     ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
   </button>`;
 }
@@ -190,6 +200,8 @@ export function describe(now, position) {
   return parts.join(settings.lang.value === "zh" ? "；" : "; ");
 }
 
+const SEPARATOR = /; |；/;
+
 function moveFocus(event) {
   const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!step) return;
@@ -209,7 +221,7 @@ function hover(event, geometry) {
   hovered.value = position === null ? null : { position };
   if (position === null) return hideTip();
   const box = event.currentTarget.getBoundingClientRect();
-  const lines = describe(stage.value, position).split(/; |；/);
+  const lines = describe(stage.value, position).split(SEPARATOR);
   const y = event.clientY - box.top;
   const at = rows(geometry.size.height);
   for (const kind of ["k", "v", "q"]) {
