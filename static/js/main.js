@@ -5,7 +5,7 @@ import { render } from "../vendor/preact/preact.js";
 import { themeChanged } from "./draw/colour.js";
 import { startMotion } from "./draw/frame.js";
 import { t } from "./i18n/index.js";
-import { followSpeed } from "./model/actions.js";
+import { followDraft, followFocus, followSpeed } from "./model/actions.js";
 import { listenToKeys } from "./model/keyboard.js";
 import { connectSettings, settings } from "./model/settings.js";
 import { toast } from "./model/store.js";
@@ -31,6 +31,8 @@ render(html`<${App} />`, document.getElementById("app"));
 startMotion();
 listenToKeys();
 followSpeed();
+followFocus();
+followDraft();
 acceptDroppedTraces();
 start();
 

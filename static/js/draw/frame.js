@@ -4,6 +4,7 @@ import { effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "../model/settings.js";
 import { numRecords, status, viewIndex } from "../model/store.js";
 
+const FADE = 80; // ms, under prefers-reduced-motion
 const FULL = 350; // ms for the motion of one record at speed 1
 
 const waiting = new Set();
@@ -54,6 +55,12 @@ export function frameDone() {
   }, 0);
 }
 
+/** Instead of movement: what is new fades in. */
+function crossFade() {
+  for (const canvas of document.querySelectorAll(".strip-window canvas, .pool-window canvas"))
+    canvas.animate([{ opacity: 0.35 }, { opacity: 1 }], FADE);
+}
+
 /** Follow the record shown: one record forward moves, everything else is shown at once. */
 export function startMotion() {
   const query = matchMedia("(prefers-reduced-motion: reduce)");
@@ -63,6 +70,7 @@ export function startMotion() {
     const index = viewIndex.value;
     const still = reducedMotion.value || !settings.motion.value;
     if (index === previous) return;
+    if (reducedMotion.value && settings.motion.value) crossFade();
     const running = status.peek()?.mode === "running";
     const speed = running ? status.peek().speed || 1000 : 1;
     duration = !still && index === previous + 1 && index > 0 ? Math.min(FULL, 700 / speed) : 0;

@@ -2,13 +2,15 @@
 
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
-import { command, submit, wantedConfig } from "../net/session.js";
+import { asTheModelSees, command, focusOn, submit, wantedConfig } from "../net/session.js";
 import { PRESETS } from "./presets.js";
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
 /** The prompt being written: what the next submission sends. */
 export const draft = signal(PRESETS[0]);
+/** Whether the model will see the draft with other punctuation than it was written with. */
+export const rewritten = signal(false);
 let lastSubmitted = null;
 
 const expected = () => ({ expect: store.numRecords.peek() });
@@ -92,6 +94,37 @@ export function followSpeed() {
   effect(() => {
     const speed = settings.speed.value;
     if (store.status.peek()?.mode === "running" && store.status.peek().speed !== speed) command("run", { speed });
+  });
+}
+
+/** Ask the server how the model will see the draft, when it may differ. */
+export function followDraft() {
+  let timer = null;
+  effect(() => {
+    const text = draft.value;
+    const connected = store.connection.value === "live";
+    clearTimeout(timer);
+    if (!connected || !/[^\x00-\u2e7f][,?!]/.test(text)) return void (rewritten.value = false);
+    timer = setTimeout(async () => {
+      const seen = await asTheModelSees(text);
+      if (draft.peek() === text) rewritten.value = seen !== null && seen !== text;
+    }, 200);
+  });
+}
+
+const LONG_PROMPT = 300; // tokens; shorter ones fit the capture's budget
+
+/** About how many tokens `text` is: one a Chinese character, one every four others. */
+const roughTokens = (text) => {
+  const wide = (text.match(/[\u2e80-\u{3ffff}]/gu) ?? []).length;
+  return wide + (text.length - wide) / 4;
+};
+
+/** Captures that do not fit their budget keep the chosen layer. */
+export function followFocus() {
+  effect(() => {
+    const short = Boolean(store.omitted.value) || roughTokens(draft.value) > LONG_PROMPT;
+    if (store.connection.value === "live") focusOn(short ? store.layer.value : null);
   });
 }
 

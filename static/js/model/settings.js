@@ -27,6 +27,9 @@ export const TABLE = {
   temperature: { type: number, initial: 0 },
   top_k: { type: integer, initial: 0 },
   top_p: { type: number, initial: 1 },
+  min_p: { type: number, initial: 0 },
+  repetition_penalty: { type: number, initial: 1 },
+  stop: { type: text, initial: "" },
   max_tokens: { type: integer, initial: 64 },
   seed: { type: integer, initial: null },
   region: { type: oneOf("stage", "score", "memory"), initial: "stage" }, // phone: the region shown

@@ -54,6 +54,18 @@ export const stage = computed(() => {
   return stageAt(log.value, viewIndex.value, shownSeq.value, layer.value, head.value);
 });
 
+/** What the newest capture that left something out says of it (English, from the engine), or "". */
+export const omitted = computed(() => {
+  captureVersion.value;
+  for (let i = numRecords.value - 1, seen = 0; i >= 0 && seen < 8; i--) {
+    if (!log.value?.records[i].has_capture) continue;
+    seen += 1;
+    const words = log.value.capture(i)?.omitted;
+    if (words) return words;
+  }
+  return "";
+});
+
 /** What is pointed at: {position} of the shown sequence, or {block, offset}; null for nothing. */
 export const hovered = signal(null);
 export const selected = signal(null);

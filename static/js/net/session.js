@@ -9,6 +9,8 @@ import { parseTrace } from "../trace/file.js";
 import { TraceLog } from "../trace/log.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
 
+const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "seed"];
+
 let client = null;
 let theater = null;
 let epoch = null;
@@ -27,9 +29,10 @@ export async function start() {
     },
     status: (message) => {
       if (message.theater !== theater) return;
+      const before = store.status.value;
       store.status.value = message;
-      if (message.error) store.toast(message.error, "error");
-      if (message.notice) store.toast(message.notice);
+      if (message.error && message.error !== before?.error) store.toast(message.error, "error");
+      if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
     },
     reset: (message) => message.theater === theater && message.epoch !== epoch && begin(message),
     closed: (message) => {
@@ -107,6 +110,7 @@ function entered(answer) {
     settings.theater.value = theater;
     store.connection.value = "live";
     store.status.value = answer.status;
+    focused = null;
     if (!same || !store.log.value) begin(answer);
   });
   const waiting = early;
@@ -185,14 +189,42 @@ export function wantedConfig() {
 }
 
 function sampling() {
-  const fields = {
-    temperature: settings.temperature.value,
-    top_k: settings.top_k.value,
-    top_p: settings.top_p.value,
-    max_tokens: settings.max_tokens.value,
-  };
-  if (settings.seed.value !== null) fields.seed = settings.seed.value;
+  const fields = {};
+  for (const name of SAMPLING) if (settings[name].value !== null) fields[name] = settings[name].value;
+  if (settings.stop.value) fields.stop = [settings.stop.value];
   return fields;
+}
+
+const FOCUS_DELAY = 250; // ms after the last choice of a layer
+let focused = null;
+let focusTimer = null;
+
+/**
+ * Which layer the capture keeps whole when its byte budget is short; null: all alike. Only sent when something was left
+ * out or is about to be: naming one layer drops the earlier rows of the others.
+ */
+export function focusOn(layer) {
+  clearTimeout(focusTimer);
+  focusTimer = setTimeout(async () => {
+    const layers = layer === null ? null : [layer];
+    if (store.connection.value !== "live" || !theater || JSON.stringify(layers) === JSON.stringify(focused)) return;
+    focused = layers;
+    try {
+      await client.ask("focus", { theater, layers, heads: null });
+    } catch {
+      focused = null; // captures are a little less complete, nothing else
+    }
+  }, FOCUS_DELAY);
+}
+
+/** How the bundled model will see `text`; null when the server does not say. */
+export async function asTheModelSees(text) {
+  if (!client?.connected) return null;
+  try {
+    return (await client.ask("tokenize", { text })).text;
+  } catch {
+    return null;
+  }
 }
 
 /** Send a command for this theater; null when it was refused (the reason is shown). */

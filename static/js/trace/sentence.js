@@ -14,11 +14,12 @@ export function sentencesOf(log, index, shownSeq) {
   const found = ops.filter((op) => op.type === "submit").map((op) => ["sentence.submit", { name: op.seq_id, n: op.prompt_token_ids.length }]);
   const batch = record.batch ?? [];
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0];
-  if (entry) found.push(...entrySentences(log, index, record, entry));
-  if (batch.length > 1) found.push(["sentence.others", { n: batch.length - 1 }]);
-  for (const op of ops) found.push(...eventSentences(op));
+  for (const op of ops) if (op.type === "preempt" || op.type === "copy") found.push(...eventSentences(op)); // the rare ones first
   const evicted = ops.filter((op) => op.type === "evict").map((op) => op.block_id);
   if (evicted.length) found.push(["sentence.evict", { n: evicted.length, ids: listed(evicted) }]);
+  if (entry) found.push(...entrySentences(log, index, record, entry));
+  for (const op of ops) if (op.type !== "preempt" && op.type !== "copy") found.push(...eventSentences(op));
+  if (batch.length > 1) found.push(["sentence.others", { n: batch.length - 1 }]);
   return found.length ? found : [["sentence.idle", {}]];
 }
 
@@ -32,12 +33,13 @@ function entrySentences(log, index, record, entry) {
   const ops = record.ops.filter((op) => op.seq_id === entry.seq_id);
   const sentences = [];
   const hit = ops.find((op) => op.type === "lookup" && op.verdict === "hit");
-  if (hit) sentences.push(["sentence.hit", { hit: hit.num_hit_tokens, n: hit.num_tokens, ids: listed(hit.block_ids) }]);
+  if (hit) sentences.push(["sentence.hit", { hit: hit.num_hit_tokens, n: hit.num_tokens, blocks: hit.block_ids.length, ids: listed(hit.block_ids) }]);
   if (log.header.engine.strategy === "none" && entry.samples) {
     sentences.push(["sentence.decode_none", { step: record.step, n: count, name: entry.seq_id }]);
   } else if (entry.phase === "prefill") {
     const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
-    const key = entry.samples ? "sentence.prefill" : "sentence.chunk";
+    const resumed = seq.num_preemptions > 0;
+    const key = !entry.samples ? "sentence.chunk" : resumed ? "sentence.resumed" : "sentence.prefill";
     const values = { step: record.step, n: count, name: entry.seq_id, from: entry.start, to: end - 1 };
     sentences.push([key, { ...values, blocks: ids.length, ids: listed(ids) }]);
   } else {
@@ -56,6 +58,9 @@ function entrySentences(log, index, record, entry) {
       },
     ]);
   }
+  const lookup = ops.find((op) => op.type === "lookup" && op.verdict !== "hit");
+  if (lookup && log.header.engine.strategy === "paged")
+    sentences.push([`sentence.lookup.${lookup.verdict}`, { n: lookup.num_tokens, full: Math.floor((lookup.num_tokens - 1) / size), size }]);
   const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
   if (output) {
     const last = ops.some((op) => op.type === "finish");

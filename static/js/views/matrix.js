@@ -33,8 +33,14 @@ export function Matrix() {
       <canvas aria-hidden="true"></canvas>
       ${n ? null : html`<p class="hint">${t("matrix.empty")}</p>`}
     </div>
-    <p class="panel-foot">${t("matrix.axes")}</p>
+    <p class="panel-foot">${t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
   </section>`;
+}
+
+/** Whether rows of this layer were computed but did not fit their capture. */
+function leftOut(now) {
+  const record = now.log.computedIn(now.seq.seq_id, 0, now.index);
+  return record >= 0 && now.log.layer(record, now.layer) !== null && !rowOf(now, 0);
 }
 
 /** The row of the query at `position`, wherever in the log it was computed; null when it is not known. */

@@ -1,13 +1,13 @@
 // The left region: what is asked of the model, and under which settings.
 
 import { t } from "../i18n/index.js";
-import { addPrompt, applyConfig, changeConfig, configDiffers, draft } from "../model/actions.js";
+import { addPrompt, applyConfig, changeConfig, configDiffers, draft, rewritten } from "../model/actions.js";
 import { PRESETS } from "../model/presets.js";
 import { settings } from "../model/settings.js";
 import { connection, log, modelFacts } from "../model/store.js";
 import { html } from "./html.js";
 import { Sequences } from "./sequences.js";
-import { Icon, Term } from "./words.js";
+import { Icon, Term, tips } from "./words.js";
 
 export function Score() {
   const replay = connection.value === "replay";
@@ -21,7 +21,10 @@ export function Score() {
 
 function Composer() {
   return html`<div class="group composer">
-    <label class="group-title" for="prompt">${t("score.prompt")}</label>
+    <div class="prompt-head">
+      <label class="group-title" for="prompt">${t("score.prompt")}</label>
+      ${rewritten.value ? html`<span class="hint num" id="rewritten" role="status" tabindex="0" ...${tips([t("score.rewritten_text")])}>${t("score.rewritten")}</span>` : null}
+    </div>
     <textarea
       id="prompt"
       rows="2"
@@ -91,24 +94,33 @@ function SamplingSettings() {
   return html`<details class="group" open=${innerHeight >= 860}>
     <summary class="group-title">${t("score.sampling")}</summary>
     <div class="fields">
-      <${NumberField} id="temperature" label=${t("score.temperature")} hint=${t("score.greedy")} name="temperature" min="0" max="5" step="0.1" />
-      <${NumberField} id="max-tokens" label=${t("score.max_tokens")} name="max_tokens" min="1" max="2048" step="1" />
-      <${NumberField} id="top-k" label=${t("score.top_k")} name="top_k" min="0" max="1000" step="1" />
-      <${NumberField} id="top-p" label=${t("score.top_p")} name="top_p" min="0.01" max="1" step="0.01" />
+      <${NumberField} id="temperature" label=${t("score.temperature")} hint=${t("score.greedy")} name="temperature" step="0.1" />
+      <${NumberField} id="max-tokens" label=${t("score.max_tokens")} name="max_tokens" step="1" />
+      <${NumberField} id="top-k" label=${t("score.top_k")} name="top_k" step="1" />
+      <${NumberField} id="top-p" label=${t("score.top_p")} name="top_p" step="0.05" />
+      <${NumberField} id="min-p" label=${t("score.min_p")} name="min_p" step="0.05" />
+      <${NumberField} id="repetition-penalty" label=${t("score.repetition_penalty")} hint=${t("score.repetition_hint")} name="repetition_penalty" step="0.05" />
+      <${NumberField} id="seed" label=${t("score.seed")} name="seed" step="1" optional=${true} />
+      <label class="field" title=${t("score.stop_hint")}>
+        <span>${t("score.stop")}</span>
+        <input id="stop" type="text" value=${settings.stop.value} onChange=${(event) => (settings.stop.value = event.currentTarget.value)} />
+      </label>
     </div>
   </details>`;
 }
 
-function NumberField({ id, label, hint, name, min, max, step, onCommit }) {
+/** A number of the settings. Without `min` and `max` the server says what is out of range, in a sentence. */
+function NumberField({ id, label, hint, name, min, max, step, optional, onCommit }) {
   const commit = (event) => {
     const value = event.currentTarget.valueAsNumber;
-    const valid = event.currentTarget.checkValidity() && Number.isFinite(value);
-    if (!valid) event.currentTarget.value = settings[name].value;
+    const fits = min === undefined ? Number.isFinite(value) && (step !== "1" || Number.isInteger(value)) : event.currentTarget.checkValidity();
+    if (optional && event.currentTarget.value === "") settings[name].value = null;
+    else if (!fits || !Number.isFinite(value)) event.currentTarget.value = settings[name].value;
     else if (onCommit) onCommit(name, value);
     else settings[name].value = value;
   };
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
-    <input id=${id} type="number" inputmode="decimal" min=${min} max=${max} step=${step} value=${settings[name].value} onChange=${commit} />
+    <input id=${id} type="number" inputmode="decimal" min=${min} max=${max} step=${step} placeholder=${optional ? t("score.seed_auto") : ""} value=${settings[name].value ?? ""} onChange=${commit} />
   </label>`;
 }

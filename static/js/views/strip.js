@@ -128,9 +128,9 @@ function Notice({ stage: now }) {
   if (now.released) text = t("stage.released", { name });
   else if (!now.entry) text = now.record.kind === "submit" ? t("stage.no_attention.submit") : t("stage.no_attention.other", { name });
   else if (!now.attention)
-    text = now.log.captureMissing(now.index)
+    text = now.log.captureMissing(now.index) && !now.log.layer(now.index, now.layer)
       ? t("stage.no_attention.loading")
-      : t("stage.no_attention.missing", { layer: now.layer, head: now.head });
+      : t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", { layer: now.layer, head: now.head });
   return text ? html`<p class="strip-notice">${text}</p>` : null;
 }
 
