@@ -31,7 +31,13 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
     problems: list[str] = []
 
     def opened(
-        path: str = "/", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: bool
+        path: str = "/",
+        *,
+        width: int = 1280,
+        height: int = 800,
+        locale: str = "en-US",
+        connection: str = "live",
+        **options: bool | str,
     ) -> Page:
         size = ViewportSize(width=width, height=height)
         context = browser.new_context(viewport=size, locale=locale, **options)  # type: ignore[arg-type]
@@ -41,7 +47,7 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
         page.goto(live_server + path)
-        page.wait_for_selector("#connection.live")
+        page.wait_for_selector(f"#connection.{connection}")
         return page
 
     yield opened

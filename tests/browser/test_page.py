@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 OpenPage = Callable[..., Page]
+ROOT = Path(__file__).resolve().parent.parent.parent
 POEM = "春江潮水连海平，海上明月共潮生。"
 SHOWN = "Number(document.documentElement.dataset.painted)"
 
@@ -152,11 +157,18 @@ def test_strategies_change_the_pool(open_page: OpenPage) -> None:
     page = open_page()
     page.click('[data-strategy="contiguous"]')
     expect(page.locator(".block-button")).to_have_count(1)  # 48 x 4 slots as one reservation of max_model_len
+    prefill(page)
+    step(page)
+    expect(page.locator("#sentence")).to_contain_text("block 0")
+    label = page.locator('[data-block="0"]').get_attribute("aria-label") or ""
+    assert "of 192 slots filled" in label
     page.click('[data-strategy="none"]')
+    page.click("#btn-apply")
     expect(page.locator(".block-button")).to_have_count(48)
     prefill(page)
     step(page)
     expect(page.locator("#sentence")).to_contain_text("no cache")
+    expect(page.locator(".entry")).to_have_count(0)  # nothing is held between steps
 
 
 def test_memory_figures_follow_the_formula(open_page: OpenPage) -> None:
@@ -232,6 +244,131 @@ def test_everything_works_by_keyboard(open_page: OpenPage) -> None:
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.dataset.position") == "4"
     expect(page.locator("#chain")).to_contain_text("@4")
+
+
+def test_a_walk_without_a_mouse(open_page: OpenPage) -> None:
+    """Tab to the buttons and press them: prefill, step, back."""
+    page = open_page()
+    for button, index in (("btn-prefill", 1), ("btn-step", 2), ("btn-back", 1)):
+        page.evaluate("document.activeElement.blur()")
+        for _ in range(120):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.id") == button:
+                break
+        assert page.evaluate("document.activeElement.id") == button
+        page.keyboard.press("Enter")
+        shows(page, index)
+
+
+def test_a_pointed_key_is_marked_in_the_pool(open_page: OpenPage) -> None:
+    page = open_page(reduced_motion="reduce")
+    prefill(page)
+    step(page)
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(200)
+    canvas = ".pool-window canvas"
+    before = page.evaluate(f"document.querySelector('{canvas}').toDataURL()")
+    page.click('[data-position="9"]')
+    expect(page.locator('[data-position="9"]')).to_have_class(re.compile("pointed"))
+    expect(page.locator(".strip-block.pointed")).to_have_text("2")
+    wait_until(page, f"document.querySelector('{canvas}').toDataURL() !== {before!r}")
+    page.keyboard.press("Escape")
+    page.locator("#prompt").focus()
+    page.mouse.move(0, 0)
+    wait_until(page, f"document.querySelector('{canvas}').toDataURL() === {before!r}")
+
+
+def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
+    page = open_page("/?num_blocks=8&max_tokens=16&speed=0")
+    for prompt in ("春江潮水连海平，海上", "白日依山尽，黄河", "床前明月光，疑是地"):
+        page.fill("#prompt", prompt)
+        page.click("#btn-add")
+        expect(page.locator("#prompt")).to_have_value("")
+    page.click("#btn-run")
+    wait_until(page, "[...document.querySelectorAll('.status')].filter((e) => e.matches('.finished')).length === 3")
+    said = ""
+    for index in range(int(page.locator("html").get_attribute("data-num-records") or 0)):
+        page.evaluate("(i) => import('/static/js/model/store.js').then((store) => store.goTo(i))", index)
+        shows(page, index)
+        said += page.locator("#sentence").inner_text() + "\n"
+    assert re.search(r"seq \d was preempted for seq \d: \d+ computed tokens are lost", said)
+    assert re.search(r"\d cached blocks? evicted", said)
+    assert re.search(r"seq \d waits: it needs \d blocks?, 0 free", said)
+    assert re.search(r"is back after its preemption; \d+ tokens? computed again", said)
+    assert re.search(r"held none of its 2 full blocks of 4", said)
+    page.fill("#prompt", "白日依山尽，黄河")
+    page.click("#btn-prefill")
+    expect(page.locator("#sentence")).to_contain_text("The prefix cache held 4 of 8 tokens")
+
+
+SEEN = """() => [document.querySelector('#sentence').textContent,
+  [...document.querySelectorAll('.block-button')].map((e) => e.getAttribute('aria-label')),
+  [...document.querySelectorAll('.token-text')].map((e) => e.textContent),
+  document.querySelector('#memory-figures').textContent]"""
+
+
+def test_a_recording_shows_what_the_live_page_showed(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    replay = open_page(f"/?recording=/api/theaters/{theater}/trace", connection="replay")
+    shows(replay, 3)
+    assert replay.evaluate(SEEN) == page.evaluate(SEEN)
+    for at in (page, replay):
+        at.keyboard.press("ArrowLeft")
+        shows(at, 2)
+    assert replay.evaluate(SEEN) == page.evaluate(SEEN)
+    expect(replay.locator("#btn-step")).to_have_count(0)
+
+
+def test_a_dropped_recording_of_the_command_line_is_replayed(open_page: OpenPage, tmp_path: Path) -> None:
+    file = tmp_path / "run.kvtrace"
+    command = [sys.executable, "-m", "app", "generate", "--record", str(file), "--max-tokens", "4", "--block-size", "4"]
+    subprocess.run([*command, "--num-blocks", "48", POEM], cwd=ROOT, check=True, capture_output=True, timeout=120)
+    page = open_page("/?max_tokens=4")
+    prefill(page)
+    step(page, 3)
+    live = page.evaluate(SEEN)
+    page.evaluate(
+        """(base64) => {
+          const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+          const data = new DataTransfer();
+          data.items.add(new File([bytes], "run.kvtrace"));
+          document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        base64.b64encode(file.read_bytes()).decode(),
+    )
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(page.locator("#position")).to_contain_text("5 of 5")
+    page.wait_for_timeout(300)
+    assert page.evaluate(SEEN)[:3] == live[:3]
+
+
+def test_a_setting_out_of_range_is_one_sentence(open_page: OpenPage) -> None:
+    page = open_page()
+    page.locator("details summary").click()
+    page.fill("#min-p", "2")
+    page.press("#min-p", "Tab")
+    page.click("#btn-prefill")
+    expect(page.locator(".toast.error")).to_contain_text("min_p must be between 0 and 1")
+    page.fill("#min-p", "0")
+    page.press("#min-p", "Tab")
+    page.fill("#stop", "千")
+    page.press("#stop", "Tab")
+    page.click("#btn-prefill")
+    shows(page, 1)
+    page.select_option("#speed", "0")
+    page.click("#btn-run")
+    expect(page.locator(".status.finished")).to_have_count(1)
+    assert page.locator("#generated").inner_text().startswith("滟滟随波")
+
+
+def test_punctuation_that_the_model_sees_otherwise_is_told(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("#rewritten")).to_have_count(0)
+    page.fill("#prompt", "春天来了,花开了")
+    expect(page.locator("#rewritten")).to_contain_text("，？！")
 
 
 def test_a_refused_prompt_is_one_sentence(open_page: OpenPage) -> None:
