@@ -6,7 +6,7 @@ import { themeVersion } from "../draw/colour.js";
 import { motionAt, tick } from "../draw/frame.js";
 import { poolLayout } from "../draw/pool.js";
 import { t } from "../i18n/index.js";
-import { hovered, pointed, select, selected, stage, state } from "../model/store.js";
+import { hovered, pointed, record, select, selected, stage, state } from "../model/store.js";
 import { labelText, tokenLabels } from "../trace/labels.js";
 import { hashText } from "./chain.js";
 import { html } from "./html.js";
@@ -164,14 +164,16 @@ function Legend() {
   </ul>`;
 }
 
-/** The head of the free queue, in order. */
+/** The head of the free queue, in order; blocks just allocated leave it. */
 function Queue() {
   const now = state.value;
   const queue = now?.free_queue ?? [];
   const shown = queue.slice(0, 12);
+  const taken = motionAt() < 1 ? (record.value?.ops ?? []).filter((op) => op.type === "allocate").map((op) => op.block_id) : [];
   return html`<div class="queue" aria-label=${t("pool.queue_label", { ids: shown.join(", ") })} role="group">
     <span class="queue-name"><${Term} id="free_queue">${t("pool.queue")}<//></span>
     <span class="queue-ids num">
+      ${taken.slice(0, 6).map((id) => html`<span class="chip leaving" key=${`${now.index}/${id}`} aria-hidden="true">${id}</span>`)}
       ${shown.map(
         (id) => html`<button class=${now.blocks[id].block_hash ? "chip cached" : "chip"} tabindex="-1" onClick=${() => select({ block: id, offset: 0 })}>
           ${id}${now.blocks[id].block_hash ? html`<sup>#</sup>` : null}
