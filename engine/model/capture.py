@@ -2,7 +2,7 @@
 
 What is kept, in this order while the budget lasts:
 1. q, k and v of every packed token and the last attention row of every sequence, observed layers first;
-2. all rows of the observed heads of the observed layers.
+2. all rows of the observed heads, observed layers first.
 
 A decode step has one row a sequence, so 1. is everything there.
 """
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRequest:
-    """What to keep of a step. `layers` and `heads` are the observed ones, None = all; ids out of range are ignored."""
+    """What to keep of a step. `layers` are kept first, of `heads` all rows (None = all); unknown ids are ignored."""
 
     layers: list[int] | None = None
     heads: list[int] | None = None  # query heads
@@ -52,8 +52,8 @@ class CaptureRecorder:
         self._batch = batch
         self._num_heads = facts.num_heads
         layers = range(facts.num_layers)
-        self._observed = [i for i in layers if request.layers is None or i in request.layers]
-        self._order = self._observed + [i for i in layers if i not in self._observed]
+        observed = [i for i in layers if request.layers is None or i in request.layers]
+        self._order = observed + [i for i in layers if i not in observed]
         heads = range(facts.num_heads)
         self._heads = [head for head in heads if request.heads is None or head in request.heads]
         self._kept: dict[int, _Layer] = {}
@@ -96,7 +96,7 @@ class CaptureRecorder:
             if size <= left:
                 base.add(layer)
                 left -= size
-        for layer in self._observed:
+        for layer in self._order:
             size = self._full_bytes(self._kept[layer])
             if layer in base and size <= left:
                 full.add(layer)
@@ -127,7 +127,7 @@ class CaptureRecorder:
         dropped = [layer for layer in self._order if layer not in base]
         if dropped:
             parts.append(f"everything of layers {_ranges(dropped)}")
-        shortened = [layer for layer in self._observed if layer in base and layer not in full]
+        shortened = [layer for layer in self._order if layer in base and layer not in full]
         if shortened and any(self._kept[layer].prefills for layer in shortened):
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
         if not parts:

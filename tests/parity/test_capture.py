@@ -115,6 +115,11 @@ class TestBudget:
         result = self.run(layers=[2], heads=[1], budget_bytes=3 * (1280 + 80) + 180)
         last = [([0, 1, 2, 3], 1)]
         assert self.shapes(result) == {0: last, 1: last, 2: [([1], 10), ([0, 2, 3], 1)]}
+        assert "all but the last attention row of each sequence in layers 0-1" in result.omitted
+
+    def test_focus_drops_nothing_that_fits(self) -> None:
+        result = self.run(layers=[2], budget_bytes=3 * (1280 + 80 + 720))
+        assert self.shapes(result) == {layer: [([0, 1, 2, 3], 10)] for layer in range(3)}
         assert result.omitted == ""
 
     def test_the_focused_layer_outlives_the_others(self) -> None:

@@ -112,19 +112,11 @@ export function followDraft() {
   });
 }
 
-const LONG_PROMPT = 300; // tokens; shorter ones fit the capture's budget
-
-/** About how many tokens `text` is: one a Chinese character, one every four others. */
-const roughTokens = (text) => {
-  const wide = (text.match(/[\u2e80-\u{3ffff}]/gu) ?? []).length;
-  return wide + (text.length - wide) / 4;
-};
-
-/** Captures that do not fit their budget keep the chosen layer. */
+/** Captures over their byte budget keep the chosen layer first. */
 export function followFocus() {
   effect(() => {
-    const short = Boolean(store.omitted.value) || roughTokens(draft.value) > LONG_PROMPT;
-    if (store.connection.value === "live") focusOn(short ? store.layer.value : null);
+    const layer = store.layer.value;
+    if (store.connection.value === "live") focusOn(layer);
   });
 }
 

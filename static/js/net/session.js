@@ -199,14 +199,11 @@ const FOCUS_DELAY = 250; // ms after the last choice of a layer
 let focused = null;
 let focusTimer = null;
 
-/**
- * Which layer the capture keeps whole when its byte budget is short; null: all alike. Only sent when something was left
- * out or is about to be: naming one layer drops the earlier rows of the others.
- */
+/** Which layer the capture keeps first when its byte budget is short. */
 export function focusOn(layer) {
   clearTimeout(focusTimer);
   focusTimer = setTimeout(async () => {
-    const layers = layer === null ? null : [layer];
+    const layers = [layer];
     if (store.connection.value !== "live" || !theater || JSON.stringify(layers) === JSON.stringify(focused)) return;
     focused = layers;
     try {
