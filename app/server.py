@@ -11,8 +11,7 @@ from flask_socketio import SocketIO
 
 from app import __version__, api, events
 from app.engine_face import ServedModel
-from app.errors import AppError
-from app.paths import plotly_script, static_dir, templates_dir
+from app.paths import static_dir, templates_dir
 from app.security import Guard
 from app.settings import ServerSettings
 from app.stage import Stage
@@ -47,13 +46,6 @@ def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, Soc
     @app.get("/favicon.ico")
     def icon() -> Response:
         return Response(status=204)
-
-    @app.get("/vendor/plotly.min.js")
-    def plotly() -> Response:
-        script = plotly_script()
-        if script is None:
-            raise AppError("not_found", "the plotly package is not installed, so there are no charts")
-        return flask.send_file(script, mimetype="text/javascript", max_age=DAY)
 
     @app.after_request
     def cached(response: Response) -> Response:

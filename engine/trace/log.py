@@ -5,6 +5,7 @@ Reading is by position (pread), so any number of threads may read while one appe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -155,12 +156,13 @@ class TraceWriter(TraceReader):
     """A trace being written: to `path`, or to an unnamed temporary file that disappears with it.
 
     Each record is encoded once, folded into the state (which proves that it follows from the records before it) and
-    flushed, so a killed program loses at most the record being written.
+    written at once, so a killed program loses at most the record being written. When the disk is full the log ends with
+    the last whole record, and says so from then on.
     """
 
     def __init__(self, header: Header, path: str | Path | None = None) -> None:
         self.path = Path(path) if path else None
-        self._file = open(path, "w+b") if path else tempfile.TemporaryFile()  # noqa: SIM115
+        self._file = open(path, "w+b", buffering=0) if path else tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.header = header
         self.damage = None
         self._records, self._captures, self._keyframes = [], {}, {}
@@ -168,9 +170,9 @@ class TraceWriter(TraceReader):
         self._end = 0
         self._subscribers: list[Subscriber] = []
         self._lock = threading.Lock()
+        self._ended: str | None = None  # why nothing can be written any more
         self._write(codec.MAGIC)
         self._header_frame = self._append("header", codec.encode(header))
-        self._file.flush()
         self._whole = self._end
 
     @property
@@ -193,23 +195,40 @@ class TraceWriter(TraceReader):
 
         Raises:
             TraceStateError: the record does not follow from the log; nothing is written.
-            OSError: the disk is full or gone.
+            OSError: the disk is full or gone; the log has ended with the record before, which stays readable.
         """
         if record.has_capture != (capture is not None):
             raise TraceStateError(f"record {record.index} must say whether it has a capture")
         with self._lock:
-            apply(self._state, record)
-            found = self._append("record", codec.encode(record))
-            if capture is not None:
-                self._captures[record.index] = self._append("capture", codec.encode(capture))
-            if (record.index + 1) % KEYFRAME_INTERVAL == 0:
-                self._keyframes[record.index] = self._append("keyframe", codec.encode(self._state))
-            self._file.flush()
-            # only now, so that no reader sees a record that is not flushed
+            if self._ended:
+                raise OSError(self._ended)
+            try:
+                apply(self._state, record)
+                found = self._append("record", codec.encode(record))
+                if capture is not None:
+                    self._captures[record.index] = self._append("capture", codec.encode(capture))
+                if (record.index + 1) % KEYFRAME_INTERVAL == 0:
+                    self._keyframes[record.index] = self._append("keyframe", codec.encode(self._state))
+            except BaseException as error:
+                self._take_back(record.index, error)
+                raise
+            # only now, so that no reader sees a record that is not written whole
             self._records.append(found)
             self._whole = self._end
         for subscriber in tuple(self._subscribers):
             subscriber(record.index)
+
+    def _take_back(self, index: int, error: BaseException) -> None:
+        """Half a record is none: file, index and state are again what they were after the record before."""
+        if isinstance(error, OSError):
+            self._ended = f"the log ended after {len(self._records)} records: {error.strerror or error}"
+        self._captures.pop(index, None)
+        self._keyframes.pop(index, None)
+        self._end = self._whole
+        with contextlib.suppress(OSError):  # a reader ends at the damage anyway
+            self._file.truncate(self._whole)
+            self._file.seek(self._whole)
+        self._state = self.state_at(len(self._records) - 1)
 
     def _append(self, kind: codec.FrameKind, payload: bytes) -> Frame:
         framed = codec.frame(kind, payload)
@@ -218,5 +237,7 @@ class TraceWriter(TraceReader):
         return codec.parse_frame_head(framed[: codec.FRAME_OVERHEAD], start, self._end)
 
     def _write(self, data: bytes) -> None:
-        self._file.write(data)
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
         self._end += len(data)

@@ -1,8 +1,10 @@
 """Files: what is written is what is read, damage is found at its byte, and nothing before it is lost."""
 
+import errno
 import threading
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -114,6 +116,47 @@ def test_a_record_that_does_not_follow_is_not_written(header: Header, records: l
         assert len(writer) == 0 and writer.num_bytes == before
 
 
+def test_a_refused_record_leaves_the_state_alone(header: Header, records: list[StepRecord]) -> None:
+    """The second operation contradicts the state, when the first one has been applied already."""
+    bad = msgspec.structs.replace(records[1], ops=[*records[1].ops[:2], records[1].ops[1]])
+    with TraceWriter(header) as writer:
+        writer.append(records[0])
+        before = writer.state_now()
+        with pytest.raises(TraceStateError):
+            writer.append(bad)
+        assert writer.state_now() == before
+        writer.append(records[1])
+
+
+def test_on_a_full_disk_the_log_ends_with_the_last_whole_record(
+    tmp_path: Path, header: Header, records: list[StepRecord], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten bytes of the second record still fit; then there is no space left."""
+    path = tmp_path / "a.kvtrace"
+    writer = TraceWriter(header, path)
+    writer.append(records[0])
+    state, size, file = writer.state_now(), writer.num_bytes, writer._file
+
+    class FullDisk:
+        def write(self, data: bytes) -> int:
+            if file.tell() >= size + 10:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return file.write(data[:10])
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(file, name)
+
+    monkeypatch.setattr(writer, "_file", FullDisk())
+    with pytest.raises(OSError, match="No space left"):
+        writer.append(records[1])
+    assert len(writer) == 1 and writer.num_bytes == size and writer.state_now() == state
+    with pytest.raises(OSError, match="the log ended after 1 records: No space left on device"):
+        writer.append(records[1])
+    writer.close()
+    with TraceReader(path) as reader:
+        assert reader.damage is None and reader.record(0) == records[0] and len(reader) == 1
+
+
 @pytest.mark.parametrize("cut", [1, 5, 9, 30])
 def test_a_cut_off_file_keeps_what_came_before(
     tmp_path: Path, header: Header, records: list[StepRecord], cut: int
@@ -160,8 +203,6 @@ def test_a_length_that_lies_allocates_nothing(tmp_path: Path, header: Header) ->
 
 
 def test_an_array_whose_shape_lies_is_refused(header: Header) -> None:
-    import msgspec
-
     def array(data: bytes) -> bytes:
         return msgspec.msgpack.encode({"layer": 0, "q": msgspec.msgpack.Ext(1, data), "k": 1, "v": 1, "rows": []})
 
