@@ -181,6 +181,7 @@ def main() -> None:
     """Write the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
     parser.add_argument("--run", type=Path, required=True, help="the run's --out folder")
     parser.add_argument("--evaluation", type=Path, required=True, help="what training.evaluate wrote")
@@ -188,7 +189,7 @@ def main() -> None:
     progress = Progress(**json.loads((args.run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     run = json.loads((args.run / RUN).read_text(encoding="utf-8"))
     found = json.loads(args.evaluation.read_text(encoding="utf-8"))
-    text = card(load_config(args.config), args.model, progress, run, found)
+    text = card(load_config(args.config, args.sibling), args.model, progress, run, found)
     (args.model / "README.md").write_text(text, encoding="utf-8")
 
 

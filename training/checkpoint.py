@@ -22,6 +22,7 @@ class Progress:
 
     steps: int
     step: int
+    long_steps: int  # of `step`, those on long rows
     seconds: float  # spent training, over all parts of a resumed run, without compilation and set-up
     tokens: int
     clock_bound: bool  # whether the clock, not the step count, ever set the learning rate

@@ -91,11 +91,11 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> Documents
     return Documents([both(poem) for poem in corpus.poems], [both(poem) for poem in corpus.famous], english)
 
 
-def mix(documents: Documents, config: Section, total_tokens: int, seed: int) -> list[Tokens]:
-    """The order in which a run of `total_tokens` sees its documents: a function of its arguments alone.
+def mix(documents: Documents, config: Section, total_tokens: int, seed: int, share: float = 1.0) -> list[Tokens]:
+    """The order in which `total_tokens`, a `share` of a run, meet its documents: a function of the arguments alone.
 
     English takes `english_share` of the tokens and poetry the rest, both in shuffled epochs. The copies of famous
-    poems are spread evenly over the whole run.
+    poems, `share` of their number in the whole run, are spread evenly.
     """
     rng = random.Random(seed)
 
@@ -104,7 +104,7 @@ def mix(documents: Documents, config: Section, total_tokens: int, seed: int) -> 
 
     famous: list[Tokens] = []
     for index, poem in enumerate(documents.famous):
-        for _ in range(config["famous"]["repeat_first" if index == 0 else "repeat"]):
+        for _ in range(round(config["famous"]["repeat_first" if index == 0 else "repeat"] * share)):
             famous.extend(choose(poem))
     english_budget = config["english_share"] * total_tokens
     poetry_budget = total_tokens - english_budget - sum(map(len, famous))

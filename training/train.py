@@ -17,6 +17,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
 from training.checkpoint import PROGRESS, Progress, load_checkpoint, save_checkpoint
-from training.config import Config, load_config
-from training.corpus import END_OF_TEXT, read_split
+from training.config import Config, Section, load_config
+from training.corpus import END_OF_TEXT, Corpus, read_split
 from training.data import Batch, Documents, batches, encode_corpus, mix, token_id
 from training.model import batch_loss, build_model, export_model, to_device
 from training.optimizer import Optimizer, schedule
@@ -35,51 +36,87 @@ from training.record import save_record
 WARM_STEPS = 2  # steps before the calibration counts: compilation and first touches
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a run with rows of one length: short ones first, as most documents are short and short rows cheap."""
+
+    share: float  # of the run's steps
+    row_tokens: int
+    batch_rows: int  # rows a step
+    micro_rows: int  # rows a forward pass
+    documents: Documents
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens a step."""
+        return self.batch_rows * self.row_tokens
+
+
+def read_phases(settings: Section, corpus: Corpus, tokenizer: Tokenizer) -> list[Phase]:
+    """The short and the long phase of the configuration's `[train]`, with their documents."""
+    short, long = settings, settings["long"]
+    return [
+        Phase(
+            share,
+            part["row_tokens"],
+            part["batch_rows"],
+            part["micro_rows"],
+            encode_corpus(corpus, tokenizer, part["row_tokens"]),
+        )
+        for share, part in ((1 - long["share"], short), (long["share"], long))
+    ]
+
+
 class Trainer:
     """One run: model, optimizer and data, one step at a time."""
 
-    def __init__(self, config: Config, documents: Documents, tokenizer: Tokenizer, device: torch.device) -> None:
+    def __init__(self, config: Config, phases: list[Phase], tokenizer: Tokenizer, device: torch.device) -> None:
         self.settings = config["train"]
         self.data = config["data"]
-        self.documents = documents
+        self.phases = phases
         self.device = device
         self.end = token_id(tokenizer, END_OF_TEXT)
         torch.manual_seed(self.settings["seed"])
         self.model: LlamaForCausalLM = build_model(config["model"], tokenizer.get_vocab_size(), self.end).to(device)
         self.parameters = list(self.model.parameters())
         self.optimizer = Optimizer(self.model, self.settings)
-        self.compiled = False
+        self.compiled: set[torch.Size] = set()
         self.pool = ThreadPoolExecutor(self.settings["workers"] if device.type == "cpu" else 1)
         self.loss: Callable[..., torch.Tensor] = torch.compile(batch_loss, dynamic=False)
-        self.step_tokens = self.settings["batch_rows"] * self.settings["row_tokens"]
 
-    def batches(self, steps: int, skip: int = 0) -> Iterator[Batch]:
-        """The batches of a run of `steps` steps, without the first `skip`."""
-        stream = mix(self.documents, self.data, steps * self.step_tokens, self.settings["seed"])
-        found = batches(stream, self.settings["row_tokens"], self.settings["batch_rows"], self.end)
+    def batches(self, phase: Phase, steps: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of `phase` in a run of `steps` steps in all, without the first `skip`."""
+        tokens = round(steps * phase.share) * phase.step_tokens
+        stream = mix(phase.documents, self.data, tokens, self.settings["seed"], phase.share)
+        found = batches(stream, phase.row_tokens, phase.batch_rows, self.end)
         for _ in range(skip):
             next(found)
         return found
 
-    def gradients(self, batch: Batch) -> float:
+    def gradients(self, batch: Batch, rows: int) -> float:
         """Set every parameter's gradient to that of the batch's mean loss; returns it, in nats a token.
+
+        `rows` is how many of the batch's rows go through the model at once.
 
         On a CPU `workers` threads share the parts of the batch. Their results are added in the parts' order, so the
         sum does not depend on who computed what. Splitting a batch this way bears other work on the machine far
         better than splitting every single operation does.
         """
-        rows, count = self.settings["micro_rows"], int((batch.targets >= 0).sum())
+        count = int((batch.targets >= 0).sum())
         parts = [
             Batch(*(getattr(batch, name)[start : start + rows] for name in Batch.__slots__))
             for start in range(0, len(batch.ids), rows)
         ]
-        # The first pass compiles and must be alone.
-        found = map(self.part_gradients, parts) if not self.compiled else self.pool.map(self.part_gradients, parts)
+        # The first pass of each shape compiles and must be alone.
+        shape = parts[0].ids.shape
+        found = (
+            map(self.part_gradients, parts) if shape not in self.compiled else self.pool.map(self.part_gradients, parts)
+        )
         total, sums = 0.0, list[torch.Tensor]()
         for loss, gradients in found:
             total += loss
             sums = [a.add_(b) for a, b in zip(sums, gradients, strict=True)] if sums else gradients
-        self.compiled = True
+        self.compiled.add(shape)
         for parameter, gradient in zip(self.parameters, sums, strict=True):
             parameter.grad = gradient.div_(count)
         return total / count
@@ -95,12 +132,13 @@ class Trainer:
 
     def calibrate(self, max_minutes: float) -> tuple[int, float]:
         """How many steps fit into `max_minutes`, and the seconds of one, measured without changing the model."""
-        source = self.batches(WARM_STEPS + self.settings["calibration_steps"])
+        phase = self.phases[0]
+        source = self.batches(phase, WARM_STEPS + self.settings["calibration_steps"])
         start = 0.0
         for index in range(WARM_STEPS + self.settings["calibration_steps"]):
             if index == WARM_STEPS:
                 start = time.monotonic()
-            self.gradients(next(source))
+            self.gradients(next(source), phase.micro_rows)
             self.optimizer.step(1, 0.0, self.pool)  # a rate of zero moves no weight; the state is cleared below
         seconds = (time.monotonic() - start) / self.settings["calibration_steps"]
         for tensor in self.optimizer.state.values():
@@ -111,7 +149,8 @@ class Trainer:
 def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, export: Callable[[], None]) -> None:
     """Train from `progress` to the end; `budget` is in seconds, None for no clock."""
     settings, before = trainer.settings, progress.seconds
-    source = trainer.batches(progress.steps, progress.step)
+    phase = trainer.phases[1] if progress.long_steps else trainer.phases[0]
+    source = trainer.batches(phase, progress.steps, progress.long_steps or progress.step)
     start = said = exported = time.monotonic()
     said_step, losses = progress.step, list[float]()
     log = (out / "log.jsonl").open("a", encoding="utf-8")
@@ -122,16 +161,22 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
             break
         progress.clock_bound |= by_clock > by_steps + 0.02
         # Small lags behind the clock are noise; only a real one may change the schedule.
-        scale = schedule(by_clock if by_clock > by_steps + 0.02 else by_steps, settings)
-        losses.append(trainer.gradients(next(source)))
+        at = by_clock if by_clock > by_steps + 0.02 else by_steps
+        scale = schedule(at, settings)
+        if phase is trainer.phases[0] and at >= phase.share:
+            phase = trainer.phases[1]
+            source = trainer.batches(phase, progress.steps)
+            print(f"rows of {phase.row_tokens} tokens from here", flush=True)
+        losses.append(trainer.gradients(next(source), phase.micro_rows))
         progress.step += 1
+        progress.long_steps += phase is trainer.phases[1]
         trainer.optimizer.step(progress.step, scale, trainer.pool)
-        progress.tokens += trainer.step_tokens
+        progress.tokens += phase.step_tokens
         now = time.monotonic()
         progress.seconds = before + now - start
         if now - said >= settings["log_seconds"] or progress.step == progress.steps:
-            speed = (progress.step - said_step) * trainer.step_tokens / (now - said)
-            left = (progress.steps - progress.step) * trainer.step_tokens / speed
+            speed = (progress.step - said_step) * phase.step_tokens / (now - said)
+            left = (progress.steps - progress.step) * phase.step_tokens / speed
             left = min(left, budget - progress.seconds) if budget else left
             record: dict[str, Any] = {
                 "step": progress.step,
@@ -163,6 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with tokenizer.json")
     parser.add_argument("--export", type=Path, help="folder for the model; OUT/export if not given")
@@ -172,7 +218,7 @@ def main() -> None:
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in OUT")
     args = parser.parse_args()
-    config = load_config(args.config)
+    config = load_config(args.config, args.sibling)
     settings = config["train"]
     max_minutes = args.max_minutes if args.max_minutes is not None else settings["max_minutes"]
     steps = args.steps if args.steps is not None else settings["steps"]
@@ -185,8 +231,8 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = Tokenizer.from_file(str(args.tokenizer / "tokenizer.json"))
     print("reading and encoding the corpus …", flush=True)
-    documents = encode_corpus(read_split(args.corpus, config["data"]), tokenizer, settings["row_tokens"])
-    trainer = Trainer(config, documents, tokenizer, device)
+    corpus = read_split(args.corpus, config["data"])
+    trainer = Trainer(config, read_phases(settings, corpus, tokenizer), tokenizer, device)
     parameters = sum(p.numel() for p in trainer.parameters)
     print(f"{parameters:,} parameters on {device}", flush=True)
     save_record(args.out, parameters, device)
@@ -198,7 +244,7 @@ def main() -> None:
             print("calibrating …", flush=True)
             fixed, seconds = trainer.calibrate(max_minutes)
             print(f"{seconds:.2f} s a step: {fixed} steps in {max_minutes:g} minutes", flush=True)
-        progress = Progress(steps or fixed, 0, 0.0, 0, False, 0.0)
+        progress = Progress(steps or fixed, 0, 0, 0.0, 0, False, 0.0)
     # A step count alone means "repeat that run", whatever time it takes; both together, whichever comes first.
     budget = None if steps and args.max_minutes is None else max_minutes * 60
     run(

@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { en } from "../../static/js/i18n/en.js";
 import { GLOSSARY } from "../../static/js/i18n/glossary.js";
 import { bytesText, fill, grouped, secondsText } from "../../static/js/i18n/index.js";
-import { zh } from "../../static/js/i18n/zh.js";
+import { en, zh } from "../../static/js/i18n/texts.js";
 
 const JS = new URL("../../static/js/", import.meta.url);
 

@@ -1,8 +1,7 @@
 // Words of the page in two languages: `t(key, {n: 3})`; `{n|key|keys}` in a text chooses by number.
 
 import { settings } from "../model/settings.js";
-import { en } from "./en.js";
-import { zh } from "./zh.js";
+import { en, zh } from "./texts.js";
 
 const LANGUAGES = { en, zh };
 

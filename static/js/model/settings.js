@@ -32,7 +32,9 @@ export const TABLE = {
   stop: { type: text, initial: "" },
   max_tokens: { type: integer, initial: 64 },
   seed: { type: integer, initial: null },
-  region: { type: oneOf("stage", "score", "memory"), initial: "stage" }, // phone: the region shown
+  region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage" }, // phone: the region shown
+  detail: { type: oneOf("attention"), initial: "attention" }, // panel of the detail region
+  detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
   motion: { type: flag, initial: true },
 };
 

@@ -1,10 +1,11 @@
-// The page: header, three regions, transport; on a phone one region at a time.
+// The page: header, four regions, transport; on a phone one region at a time.
 
 import { t } from "../i18n/index.js";
 import { helpOpen } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { connection, dismiss, toasts } from "../model/store.js";
 import { GLOSSARY } from "../i18n/glossary.js";
+import { Detail } from "./detail.js";
 import { Header } from "./header.js";
 import { html } from "./html.js";
 import { Memory } from "./memory.js";
@@ -17,9 +18,10 @@ export function App() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     <${Header} />
     <${Tabs} />
-    <main class="regions" data-region=${settings.region.value}>
+    <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
       <${Score} />
       <${Stage} />
+      <${Detail} />
       <${Memory} />
     </main>
     <${Transport} />
@@ -30,7 +32,7 @@ export function App() {
 
 function Tabs() {
   return html`<nav class="tabs" aria-label=${t("app.title")}>
-    ${["stage", "score", "memory"].map(
+    ${["stage", "score", "memory", "detail"].map(
       (name) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`} onClick=${() => (settings.region.value = name)}>
         ${t(`region.${name}`)}
       </button>`,

@@ -1,14 +1,11 @@
-// The middle region: the text, the strip with its attention row, the provenance chain, and what lies below them.
+// The middle region: the text, the strip with its attention row, and the provenance chain.
 
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { head, layer, log, shownSeq, stage } from "../model/store.js";
 import { joinText, visible } from "../trace/labels.js";
-import { Candidates } from "./candidates.js";
 import { Chain } from "./chain.js";
 import { html } from "./html.js";
-import { Matrix } from "./matrix.js";
-import { Overview } from "./overview.js";
 import { Strip } from "./strip.js";
 import { Swatch, Term } from "./words.js";
 
@@ -18,11 +15,6 @@ export function Stage() {
     <${Heading} />
     <${Strip} />
     <${Chain} />
-    <div class="below">
-      <${Matrix} />
-      <${Overview} />
-      <${Candidates} />
-    </div>
   </section>`;
 }
 

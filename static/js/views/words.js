@@ -82,6 +82,8 @@ const PATHS = {
   theme: "M8 2.5a5.5 5.5 0 1 0 0 11z M8 2.5a5.5 5.5 0 0 1 0 11",
   help: "M5.8 6.2a2.2 2.2 0 1 1 3.2 2c-.7.4-1 .8-1 1.6 M8 12.4v.2",
   add: "M8 3v10 M3 8h10",
+  larger: "M4 9.5 8 5.5l4 4",
+  smaller: "M4 6.5l4 4 4-4",
   close: "M4 4l8 8 M12 4l-8 8",
 };
 const SOLID = new Set(["first", "back", "forward", "last", "run", "step"]);

@@ -1,0 +1,15 @@
+// All texts, by language and key. Each topic file holds both languages side by side; a test compares their keys.
+
+import * as attention from "./topics/attention.js";
+import * as chain from "./topics/chain.js";
+import * as memory from "./topics/memory.js";
+import * as page from "./topics/page.js";
+import * as score from "./topics/score.js";
+import * as sentence from "./topics/sentence.js";
+import * as stage from "./topics/stage.js";
+import * as transport from "./topics/transport.js";
+
+const TOPICS = [attention, chain, memory, page, score, sentence, stage, transport];
+
+export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
+export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

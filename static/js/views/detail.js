@@ -1,0 +1,54 @@
+// The detail region below the stage: one question at a time, chosen by tabs. A panel is a name and a component.
+
+import { t } from "../i18n/index.js";
+import { settings } from "../model/settings.js";
+import { Attention } from "./attention.js";
+import { html } from "./html.js";
+import { Icon } from "./words.js";
+
+/** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
+const PANELS = { attention: Attention };
+
+export function Detail() {
+  const name = settings.detail.value in PANELS ? settings.detail.value : "attention";
+  const large = settings.detail_large.value;
+  return html`<section class="region detail" aria-labelledby="detail-title" id="region-detail" data-panel=${name}>
+    <h2 id="detail-title" class="visually-hidden">${t("region.detail")}</h2>
+    <div class="detail-tabs" role="tablist" aria-label=${t("region.detail")} data-arrows onKeyDown=${move}>
+      ${Object.keys(PANELS).map(
+        (key) => html`<button
+          class="detail-tab"
+          role="tab"
+          id=${`detail-${key}`}
+          aria-selected=${key === name}
+          aria-controls="detail-panel"
+          tabindex=${key === name ? 0 : -1}
+          onClick=${() => (settings.detail.value = key)}
+        >
+          ${t(`detail.${key}`)}
+        </button>`,
+      )}
+      <button
+        class="tool small detail-size"
+        aria-pressed=${large}
+        aria-label=${t(large ? "detail.smaller" : "detail.larger")}
+        title=${t(large ? "detail.smaller" : "detail.larger")}
+        onClick=${() => (settings.detail_large.value = !large)}
+      >
+        <${Icon} name=${large ? "smaller" : "larger"} />
+      </button>
+    </div>
+    <div class="detail-panel" id="detail-panel" role="tabpanel" aria-labelledby=${`detail-${name}`}><${PANELS[name]} /></div>
+  </section>`;
+}
+
+/** Arrow keys move between the tabs, as a tab list does. */
+function move(event) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  const names = Object.keys(PANELS);
+  const next = names[(names.indexOf(settings.detail.value) + by + names.length) % names.length];
+  settings.detail.value = next;
+  requestAnimationFrame(() => document.getElementById(`detail-${next}`)?.focus());
+}
