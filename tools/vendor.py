@@ -1,11 +1,11 @@
-"""Fetch the browser libraries at their pinned versions and lay them under static/vendor.
+"""Fetch browser libraries at their pinned versions: the page's to static/vendor, the tests' to tests/browser/vendor.
 
 Usage: python tools/vendor.py [--check]
 
 Each package is fetched with `npm pack`, its archive is compared with the pinned integrity, the files named below are
 copied with their licence, bare import specifiers become relative paths (a strict content security policy rules out an
-import map), and static/vendor/VENDOR.json records what every file's checksum must be. `--check` needs no network: it
-compares the files on disk with VENDOR.json.
+import map), and a VENDOR.json in each of the two folders records what every file's checksum must be. `--check` needs no
+network: it compares the files on disk with those lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-VENDOR = Path(__file__).resolve().parent.parent / "static" / "vendor"
+ROOT = Path(__file__).resolve().parent.parent
+VENDOR = ROOT / "static" / "vendor"
+TEST_VENDOR = ROOT / "tests" / "browser" / "vendor"
 
 
 class Package(NamedTuple):
@@ -38,6 +40,7 @@ class Package(NamedTuple):
     folder: str
     files: dict[str, str]  # path in the archive -> path in the folder
     imports: Mapping[str, str] = MappingProxyType({})  # bare specifier -> relative path
+    home: Path = VENDOR  # whose folder: the page's, or the tests'
 
 
 MSGPACK_MODULES = [
@@ -101,6 +104,23 @@ PACKAGES = [
         folder="msgpack",
         files={f"dist.esm/{module}.mjs": f"{module}.mjs" for module in MSGPACK_MODULES},
     ),
+    Package(
+        name="fflate",
+        version="0.8.3",
+        licence="MIT",
+        integrity="sha512-tbZNuJrLwGUp3zshBtdy4W+ORxZuIh8a5ilyIEQDC5rY1f3U20JMry0Ll3WBzU58EZKsEuJFXhb5gwv8CsPvgA==",
+        folder="fflate",
+        files={"esm/browser.js": "fflate.js"},
+    ),
+    Package(
+        name="axe-core",
+        version="4.14.1",
+        licence="MPL-2.0",
+        integrity="sha512-FHfa+lmNjQZfJz1q8wKqIDwC6DExcHt/pkjNQb09a3NPjCKg2rhu5qb2S4r76ASyFNNtuFooJpZe37OgudVGtQ==",
+        folder="axe-core",
+        files={"axe.min.js": "axe.min.js", "LICENSE-3RD-PARTY.txt": "LICENSE-3RD-PARTY.txt"},
+        home=TEST_VENDOR,
+    ),
 ]
 
 
@@ -131,8 +151,8 @@ def rewrite(text: str, imports: Mapping[str, str]) -> str:
 
 
 def install(package: Package, source: Path) -> dict[str, object]:
-    """Copy the package's files under static/vendor and return its entry for VENDOR.json."""
-    target = VENDOR / package.folder
+    """Copy the package's files into its folder and return its entry for VENDOR.json."""
+    target = package.home / package.folder
     shutil.rmtree(target, ignore_errors=True)
     checksums = {}
     for origin, destination in {**package.files, "LICENSE": "LICENSE"}.items():
@@ -155,38 +175,44 @@ def install(package: Package, source: Path) -> dict[str, object]:
 
 
 def check() -> list[str]:
-    """What is wrong with static/vendor, one sentence each."""
+    """What is wrong with the vendored files, one sentence each."""
+    return [problem for home in (VENDOR, TEST_VENDOR) for problem in check_folder(home)]
+
+
+def check_folder(home: Path) -> list[str]:
+    """What of the files under `home` is not as its VENDOR.json says."""
     problems = []
-    manifest = json.loads((VENDOR / "VENDOR.json").read_text(encoding="utf-8"))
+    manifest = json.loads((home / "VENDOR.json").read_text(encoding="utf-8"))
     known = {"VENDOR.json"}
     for entry in manifest["packages"]:
         for name, sums in entry["files"].items():
             known.add(f"{entry['folder']}/{name}")
-            path = VENDOR / entry["folder"] / name
+            path = home / entry["folder"] / name
             if not path.is_file():
-                problems.append(f"{path.relative_to(VENDOR)} is missing")
+                problems.append(f"{path.relative_to(ROOT)} is missing")
             elif hashlib.sha256(path.read_bytes()).hexdigest() != sums["sha256"]:
-                problems.append(f"{path.relative_to(VENDOR)} was changed after it was fetched")
-    for path in sorted(VENDOR.rglob("*")):
-        name = path.relative_to(VENDOR).as_posix()
+                problems.append(f"{path.relative_to(ROOT)} was changed after it was fetched")
+    for path in sorted(home.rglob("*")):
+        name = path.relative_to(home).as_posix()
         if path.is_file() and name not in known:
-            problems.append(f"{name} is not listed in VENDOR.json")
+            problems.append(f"{path.relative_to(ROOT)} is not listed in VENDOR.json")
     return problems
 
 
 def main() -> int:
     """Fetch or check, as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="compare static/vendor with VENDOR.json, fetch nothing")
+    parser.add_argument("--check", action="store_true", help="compare the files with VENDOR.json, fetch nothing")
     if parser.parse_args().check:
         problems = check()
-        print("\n".join(problems) or "static/vendor is as it was fetched")
+        print("\n".join(problems) or "the vendored files are as they were fetched")
         return 1 if problems else 0
     with tempfile.TemporaryDirectory() as folder:
-        entries = [install(package, fetch(package, Path(folder))) for package in PACKAGES]
-    manifest = json.dumps({"packages": entries}, indent=2) + "\n"
-    (VENDOR / "VENDOR.json").write_text(manifest, encoding="utf-8")
-    print(f"{len(entries)} packages under {VENDOR}")
+        entries = [(package.home, install(package, fetch(package, Path(folder)))) for package in PACKAGES]
+    for home in (VENDOR, TEST_VENDOR):
+        manifest = {"packages": [entry for place, entry in entries if place == home]}
+        (home / "VENDOR.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+    print(f"{len(entries)} packages under {VENDOR} and {TEST_VENDOR}")
     return 0
 
 
