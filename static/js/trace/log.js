@@ -4,7 +4,8 @@ import { decode } from "./codec.js";
 import { apply, copyState, initialState } from "./state.js";
 
 const KEYFRAME_INTERVAL = 64; // records between kept states; seeking folds at most this many
-const RECENT_STATES = 24;
+const STRIDE = 4; // records between the states kept on the way to one
+const RECENT_STATES = 96;
 const DECODED_CAPTURES = 512;
 
 export class TraceLog {
@@ -50,11 +51,16 @@ export class TraceLog {
     if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
     const kept = this.recent.get(index) ?? this.keyframes.get(index);
     if (kept) return kept;
+    if (index === this.tail.index) return this.#remember(this.recent, index, copyState(this.tail), RECENT_STATES);
     let from = index - 1;
     while (!this.recent.has(from) && !this.keyframes.has(from)) from--;
-    const state = copyState(this.recent.get(from) ?? this.keyframes.get(from));
-    for (let i = from + 1; i <= index; i++) apply(state, this.records[i]);
-    this.#remember(this.recent, index, state, RECENT_STATES);
+    let state = this.recent.get(from) ?? this.keyframes.get(from);
+    while (state.index < index) {
+      state = copyState(state);
+      const stop = Math.min(index, state.index + STRIDE); // the states on the way are the next ones asked for
+      while (state.index < stop) apply(state, this.records[state.index + 1]);
+      this.#remember(this.recent, state.index, state, RECENT_STATES);
+    }
     return state;
   }
 
@@ -143,5 +149,6 @@ export class TraceLog {
   #remember(map, key, value, limit) {
     map.set(key, value);
     if (map.size > limit) map.delete(map.keys().next().value);
+    return value;
   }
 }

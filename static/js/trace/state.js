@@ -1,4 +1,9 @@
 // The state of a run as a pure function of its log. Mirrors engine/trace/state.py: same fields, same rules, same errors.
+//
+// States share what they have in common: a copy owns none of its blocks and sequences until an operation changes one
+// (`blockOf` and `sequenceOf` hand out one that may be changed). So a copy costs little, however large the pool.
+
+const OWNED = Symbol("owned"); // the blocks and sequences that this state alone holds
 
 /** A record does not follow from the state before it. */
 export class TraceStateError extends Error {}
@@ -26,21 +31,22 @@ export function initialState(header) {
     running: [],
     finished: [],
     sequences: new Map(),
+    [OWNED]: new Set(),
   };
 }
 
 /** An independent copy: `apply` on one leaves the other alone. */
 export function copyState(state) {
+  state[OWNED].clear(); // from now on what it holds is held by two
   return {
-    index: state.index,
-    step: state.step,
-    block_size: state.block_size,
-    blocks: state.blocks.map((block) => ({ ...block, token_ids: block.token_ids.slice() })),
+    ...state,
+    blocks: state.blocks.slice(),
     free_queue: state.free_queue.slice(),
     waiting: state.waiting.slice(),
     running: state.running.slice(),
     finished: state.finished.slice(),
-    sequences: new Map([...state.sequences].map(([id, sequence]) => [id, copySequence(sequence)])),
+    sequences: new Map(state.sequences),
+    [OWNED]: new Set(),
   };
 }
 
@@ -232,16 +238,26 @@ function copySequence(sequence) {
   };
 }
 
+/** Sequence `id`, to be changed: this state's own. */
 function sequenceOf(state, id) {
   const sequence = state.sequences.get(id);
   expect(sequence !== undefined, `no sequence ${id}`);
-  return sequence;
+  if (state[OWNED].has(sequence)) return sequence;
+  const own = copySequence(sequence);
+  state[OWNED].add(own);
+  state.sequences.set(id, own);
+  return own;
 }
 
+/** Block `id`, to be changed: this state's own. */
 function blockOf(state, id) {
   const block = state.blocks[id];
   expect(block !== undefined, `no block ${id}`);
-  return block;
+  if (state[OWNED].has(block)) return block;
+  const own = { ...block, token_ids: block.token_ids.slice() };
+  state[OWNED].add(own);
+  state.blocks[id] = own;
+  return own;
 }
 
 function remove(list, id) {
