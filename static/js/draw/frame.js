@@ -1,82 +1,83 @@
-// One animation frame for all painters, the motion between two records, and the page's word that it has painted.
+// One animation frame for all painters, and the page's word that it has painted.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
-import { settings } from "../model/settings.js";
-import { numRecords, status, viewIndex } from "../model/store.js";
+import { advance, drawnIndex, followMoment, moving, phasesNow, reducedMotion, still, viewSub } from "../model/moment.js";
+import { numRecords, viewIndex } from "../model/store.js";
 
-const FADE = 80; // ms, under prefers-reduced-motion
-const FULL = 350; // ms for the motion of one record at speed 1
+const FADE = 80; // ms: instead of movement
 
 const waiting = new Set();
 let requested = false;
-let began = 0;
-let duration = 0;
-let previous = -1;
+let faded = -Infinity;
 
 /** Changes with every frame of a motion: painters that move read it in `watch`. */
 export const tick = signal(0);
-export const reducedMotion = signal(false);
 
 /** Run `paint` in the next frame, once however often it is asked for. */
 export function schedule(paint) {
   waiting.add(paint);
+  request();
+}
+
+function request() {
   if (requested) return;
   requested = true;
   requestAnimationFrame(flush);
 }
 
-/** Progress of the motion into the record shown: 0 at its start, 1 when it rests. Eased. */
-export function motionAt() {
-  if (duration === 0) return 1;
-  const t = Math.min(1, (performance.now() - began) / duration);
-  return 1 - (1 - t) ** 3;
-}
+/** Progress of the motion into the record shown: 0 at its start, 1 when it rests. */
+export const motionAt = () => phasesNow().write;
 
-function flush() {
+function flush(now) {
   requested = false;
+  if (moving.peek()) {
+    if (advance(now)) request(); // painters that read `phases()` ask to be painted in this frame
+    tick.value = tick.peek() + 1;
+  }
   const paints = [...waiting];
   waiting.clear();
   for (const paint of paints) paint();
-  if (duration > 0) {
-    if (performance.now() - began >= duration) duration = 0;
-    tick.value = tick.peek() + 1; // the painters that move ask for the next frame
-  }
   frameDone();
 }
 
-/** Tell tests and tools what the screen shows now. */
+/** Tell tests and tools what the screen shows now. `painted`: the record drawn; `moving`: whether it still moves. */
 export function frameDone() {
   const shown = document.documentElement.dataset;
-  const [index, count] = [String(viewIndex.peek()), String(numRecords.peek())];
+  const [index, drawn, count, moves] = [viewIndex.peek(), drawnIndex.peek(), numRecords.peek(), moving.peek()].map(String);
   setTimeout(() => {
     shown.viewIndex = index;
     shown.numRecords = count;
-    shown.painted = index;
+    shown.moving = moves;
+    shown.painted = drawn;
   }, 0);
 }
 
-/** Instead of movement: what is new fades in. */
+/** What is new fades in, unless it comes so fast that it would flicker. */
 function crossFade() {
-  for (const canvas of document.querySelectorAll(".strip-window canvas, .pool-window canvas"))
-    canvas.animate([{ opacity: 0.35 }, { opacity: 1 }], FADE);
+  const now = performance.now();
+  if (now - faded >= 2 * FADE)
+    for (const canvas of document.querySelectorAll(".strip-window canvas, .pool-window canvas"))
+      canvas.animate([{ opacity: 0.35 }, { opacity: 1 }], FADE);
+  faded = now;
 }
 
-/** Follow the record shown: one record forward moves, everything else is shown at once. */
+/** Follow the moment that is asked for, frame by frame. */
 export function startMotion() {
   const query = matchMedia("(prefers-reduced-motion: reduce)");
   reducedMotion.value = query.matches;
   query.addEventListener("change", () => (reducedMotion.value = query.matches));
+  followMoment();
   effect(() => {
-    const index = viewIndex.value;
-    const still = reducedMotion.value || !settings.motion.value;
-    if (index === previous) return;
-    if (reducedMotion.value && settings.motion.value) crossFade();
-    const running = status.peek()?.mode === "running";
-    const speed = running ? status.peek().speed || 1000 : 1;
-    duration = !still && index === previous + 1 && index > 0 ? Math.min(FULL, 700 / speed) : 0;
-    if (duration < 60) duration = 0;
-    began = performance.now();
-    previous = index;
-    schedule(() => {});
+    drawnIndex.value;
+    viewSub.value;
+    viewIndex.value;
+    numRecords.value;
+    if (moving.value) request();
+    else schedule(() => {}); // the page's word changes even where no painter has anything to do
+  });
+  effect(() => {
+    drawnIndex.value;
+    viewSub.value;
+    if (still.peek()) crossFade();
   });
 }

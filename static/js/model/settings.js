@@ -17,9 +17,10 @@ export const TABLE = {
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
   step: { type: integer, initial: null }, // record shown; null = the newest
+  sub: { type: integer, initial: null }, // sub-step of the record, as far as which it is shown; null = whole
   seq: { type: integer, initial: null }, // sequence on stage; null = follow the batch
-  layer: { type: integer, initial: 0 },
-  head: { type: integer, initial: 0 },
+  layer: { type: integer, initial: null }, // null = the one that the model is best explained with
+  head: { type: integer, initial: null },
   speed: { type: number, initial: 4 }, // steps a second; 0 = as fast as it goes
   strategy: { type: oneOf("paged", "contiguous", "none"), initial: "paged" },
   block_size: { type: integer, initial: 4 },

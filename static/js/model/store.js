@@ -1,6 +1,6 @@
 // What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
 
-import { computed, signal } from "../../vendor/signals/signals.js";
+import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { chainOf, stageAt } from "../trace/stage.js";
 import { settings } from "./settings.js";
 
@@ -21,7 +21,7 @@ export const toasts = signal([]);
 /** Grows when a capture arrived later than its record. */
 export const captureVersion = signal(0);
 
-/** Index of the record shown (-1: before the first). */
+/** Index of the record asked for (-1: before the first). */
 export const viewIndex = computed(() => {
   const pinned = settings.step.value;
   const last = numRecords.value - 1;
@@ -31,8 +31,13 @@ export const viewIndex = computed(() => {
 /** Whether the view follows the log's tail. */
 export const following = computed(() => settings.step.value === null);
 
-export const record = computed(() => (log.value && viewIndex.value >= 0 ? log.value.records[viewIndex.value] : null));
-export const state = computed(() => (log.value ? log.value.stateAt(viewIndex.value) : null));
+/** The record that the motion draws now: only model/moment.js sets it. */
+export const drawing = signal(-1);
+/** Index of the record being drawn. What is shown follows it; it reaches `viewIndex` when a motion ends. */
+export const drawnIndex = computed(() => Math.min(drawing.value, numRecords.value - 1));
+
+export const record = computed(() => (log.value && drawnIndex.value >= 0 ? log.value.records[drawnIndex.value] : null));
+export const state = computed(() => (log.value ? log.value.stateAt(drawnIndex.value) : null));
 
 /** The sequence on stage: the chosen one, else one the record computed, else the newest. */
 export const shownSeq = computed(() => {
@@ -44,14 +49,21 @@ export const shownSeq = computed(() => {
   return batch[0]?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
 });
 
-const clamp = (value, count) => Math.max(0, Math.min(value ?? 0, count - 1));
-export const layer = computed(() => clamp(settings.layer.value, log.value?.header.model.num_layers ?? 1));
-export const head = computed(() => clamp(settings.head.value, log.value?.header.model.num_heads ?? 1));
+/** The layer and head that the shown model is best explained with, where the server knows; else the first. */
+const teaching = computed(() => {
+  const facts = modelFacts.value;
+  const known = facts?.model?.name === log.value?.header.model.name ? facts?.teaching : null;
+  return { layer: known?.layer ?? 0, head: known?.head ?? 0 };
+});
+
+const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));
+export const layer = computed(() => clamp(settings.layer.value ?? teaching.value.layer, log.value?.header.model.num_layers ?? 1));
+export const head = computed(() => clamp(settings.head.value ?? teaching.value.head, log.value?.header.model.num_heads ?? 1));
 
 export const stage = computed(() => {
   captureVersion.value; // a late capture changes what can be drawn
   if (!log.value || shownSeq.value === null) return null;
-  return stageAt(log.value, viewIndex.value, shownSeq.value, layer.value, head.value);
+  return stageAt(log.value, drawnIndex.value, shownSeq.value, layer.value, head.value);
 });
 
 /** What the newest capture that left something out says of it (English, from the engine), or "". */
@@ -79,12 +91,14 @@ export const chain = computed(() => {
 
 /** Show record `index`; at or past the newest it is followed again. */
 export function goTo(index) {
-  if (settings.step.value === null && index >= numRecords.value - 1) return;
-  settings.step.value = index >= numRecords.value - 1 ? null : Math.max(-1, index);
+  batch(() => {
+    settings.step.value = index >= numRecords.peek() - 1 ? null : Math.max(-1, index);
+    settings.sub.value = null;
+  });
 }
 
 export function backToLive() {
-  settings.step.value = null;
+  goTo(Infinity);
 }
 
 /** Point at the key at `position`; the same again lets go. */

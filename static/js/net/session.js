@@ -94,7 +94,7 @@ async function enter() {
         store.toast(t("error.theater_gone"));
       }
     }
-    settings.step.value = null;
+    store.backToLive();
     entered(await client.ask("create", { config: wantedConfig(), captures: true }));
   } catch (error) {
     complain(error);
