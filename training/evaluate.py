@@ -23,8 +23,10 @@ from torch.nn import functional
 from transformers import LlamaForCausalLM
 
 from training.config import Section, load_config
-from training.corpus import CLAUSE_END, Corpus, is_han, read_split
-from training.data import Tokens, pieces
+from training.corpus import CLAUSE_END, END_OF_TEXT, Corpus, is_han, read_split
+from training.data import Tokens, encode_corpus, pieces, token_id
+from training.ngram import NGram
+from training.prosody import prosody, shuffled
 
 PROMPTS = (
     "春江潮水连海平，海上明月共潮生。",
@@ -37,6 +39,7 @@ PROMPTS = (
 )
 SAMPLED_TOKENS = 48
 GREEDY_TOKENS = 64
+ORDER = 5  # of the n-gram baseline
 
 
 @torch.inference_mode()
@@ -50,8 +53,13 @@ def bits(model: LlamaForCausalLM, documents: list[Tokens]) -> float:
     return total / math.log(2)
 
 
-def bits_per_character(model: LlamaForCausalLM, tokenizer: Tokenizer, documents: list[Tokens]) -> dict[str, float]:
-    """Bits, characters and their ratio over encoded documents, with the baseline of `xz -9e` on the same text."""
+def bits_per_character(
+    model: LlamaForCausalLM, baseline: NGram | None, tokenizer: Tokenizer, documents: list[Tokens]
+) -> dict[str, Any]:
+    """Bits, characters and their ratio over encoded documents, with two baselines.
+
+    `xz -9e` packs the same text; `baseline`, fitted to the training text, scores the same tokens.
+    """
     characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)  # end of text decodes to nothing
     text = "\n".join(tokenizer.decode(ids) for ids in documents)
     packed = len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
@@ -61,6 +69,7 @@ def bits_per_character(model: LlamaForCausalLM, tokenizer: Tokenizer, documents:
         "characters": characters,
         "bits_per_character": bits(model, documents) / characters,
         "xz_bits_per_character": packed * 8 / len(text),
+        "ngram_bits_per_character": baseline.bits(documents) / characters if baseline else None,
     }
 
 
@@ -95,21 +104,38 @@ def continuation(model: LlamaForCausalLM, ids: Tokens, count: int, sample: bool,
 
 
 def seven_character_form(model: LlamaForCausalLM, tokenizer: Tokenizer, corpus: Corpus, count: int) -> dict[str, Any]:
-    """How often three clauses after a held-out seven-character opening have seven characters each."""
-    openings = []
-    for poem in corpus.heldout_poems:
-        clauses = poem.clauses
-        if len(clauses) >= 4 and all(len(clause) == 7 and all(map(is_han, clause)) for clause in clauses):
-            openings.append(poem.body[:8])
-    openings = random.Random(0).sample(openings, min(count, len(openings)))
-    result: dict[str, Any] = {"openings": len(openings)}
+    """How often three clauses after a held-out seven-character opening have seven characters each.
+
+    `couplets`: openings whose next clause has seven characters, so that both of the couplet have. `prosody`: rhyme and
+    tones of the quatrains that came out regular, of the held-out poems' own, and of the latter's characters shuffled.
+    """
+    poems = [
+        poem
+        for poem in corpus.heldout_poems
+        if len(poem.clauses) >= 4 and all(len(clause) == 7 and all(map(is_han, clause)) for clause in poem.clauses)
+    ]
+    poems = random.Random(0).sample(poems, min(count, len(poems)))
+    real = [poem.clauses[:4] for poem in poems]
+    result: dict[str, Any] = {
+        "openings": len(poems),
+        "prosody": {"real": prosody(real), "shuffled": prosody(shuffled(real))},
+    }
     for name, sample in (("greedy", False), ("sampled", True)):
-        kept = 0
-        for seed, opening in enumerate(openings):
+        kept = couplets = 0
+        regular = []
+        for seed, poem in enumerate(poems):
+            opening = poem.body[:8]
             text = tokenizer.decode(continuation(model, tokenizer.encode(opening).ids, 24, sample, seed))
             clauses = CLAUSE_END.split(text)[:3]
-            kept += sum(len(clause) == 7 and all(map(is_han, clause)) for clause in clauses)
-        result[name] = kept / (3 * len(openings))
+            fits = [len(clause) == 7 and all(map(is_han, clause)) for clause in clauses]
+            kept += sum(fits)
+            couplets += fits[0]
+            if fits == [True] * 3:
+                regular.append([opening[:7], *clauses])
+        result[name] = kept / (3 * len(poems))
+        result[f"{name}_couplets"] = couplets / len(poems)
+        if regular:
+            result["prosody"][name] = prosody(regular)
     return result
 
 
@@ -123,9 +149,30 @@ def recited(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> int:
     return next((i for i, (made, true) in enumerate(zip(text, rest, strict=False)) if made != true), len(text))
 
 
+def fitted_baseline(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> NGram:
+    """A 5-gram model of everything the model is trained on, each document once."""
+    documents = encode_corpus(corpus, tokenizer, limit)
+    found = [piece for poem in (*documents.poems, *documents.famous) for piece in poem[0]]
+    end = token_id(tokenizer, END_OF_TEXT)
+    return NGram([*found, *documents.english], tokenizer.get_vocab_size(), end, ORDER)
+
+
+def heldout_bits(
+    model: LlamaForCausalLM, baseline: NGram | None, tokenizer: Tokenizer, corpus: Corpus, config: Section, limit: int
+) -> dict[str, Any]:
+    """Bits per character of held-out poems and prose."""
+    poems = heldout_poems(corpus, tokenizer, config["poems"], limit)
+    prose = heldout_prose(corpus, tokenizer, config["english_chars"], limit)
+    return {
+        "chinese": bits_per_character(model, baseline, tokenizer, poems),
+        "english": bits_per_character(model, baseline, tokenizer, prose),
+    }
+
+
 def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[str, Any]:
     """Every figure and sample of the model card, for the model in `folder`, computed in float32."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    baseline = fitted_baseline(corpus, tokenizer, limit)
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     demonstration = corpus.famous[0].body
     samples = []
@@ -139,10 +186,7 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
             }
         )
     return {
-        "chinese": bits_per_character(model, tokenizer, heldout_poems(corpus, tokenizer, config["poems"], limit)),
-        "english": bits_per_character(
-            model, tokenizer, heldout_prose(corpus, tokenizer, config["english_chars"], limit)
-        ),
+        **heldout_bits(model, baseline, tokenizer, corpus, config, limit),
         "heldout_books": [book.title for book in corpus.heldout_books],
         "heldout_poems": len(corpus.heldout_poems),
         "seven_character_clauses": seven_character_form(model, tokenizer, corpus, config["clause_prompts"]),
@@ -166,10 +210,17 @@ def main() -> None:
     parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    parser.add_argument("--bits-only", action="store_true", help="only bits per character, without the baselines")
     args = parser.parse_args()
     config = load_config(args.config, args.sibling)
     corpus = read_split(args.corpus, config["data"])
-    result = evaluate(args.model, corpus, config["evaluate"], config["train"]["row_tokens"])
+    settings, limit = config["evaluate"], config["train"]["row_tokens"]
+    if args.bits_only:
+        tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
+        model = LlamaForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+        result = heldout_bits(model, None, tokenizer, corpus, settings, limit)
+    else:
+        result = evaluate(args.model, corpus, settings, limit)
     text = json.dumps(result, indent=2, ensure_ascii=False)
     args.out.write_text(text + "\n", encoding="utf-8")
     print(text)
