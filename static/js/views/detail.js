@@ -14,7 +14,8 @@ export function Detail() {
   const large = settings.detail_large.value;
   return html`<section class="region detail" aria-labelledby="detail-title" id="region-detail" data-panel=${name}>
     <h2 id="detail-title" class="visually-hidden">${t("region.detail")}</h2>
-    <div class="detail-tabs" role="tablist" aria-label=${t("region.detail")} data-arrows onKeyDown=${move}>
+    <div class="detail-head">
+      <div class="detail-tabs" role="tablist" aria-label=${t("region.detail")} data-arrows onKeyDown=${move}>
       ${Object.keys(PANELS).map(
         (key) => html`<button
           class="detail-tab"
@@ -28,6 +29,7 @@ export function Detail() {
           ${t(`detail.${key}`)}
         </button>`,
       )}
+      </div>
       <button
         class="tool small detail-size"
         aria-pressed=${large}

@@ -15,7 +15,7 @@ export function Header() {
     <div class="facts">${header ? html`<${Facts} header=${header} />` : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`}</div>
     <${Connection} />
     <div class="header-tools">
-      <button class="tool" onClick=${toggleLanguage} aria-label=${t("header.language_label")} id="btn-language">${t("header.language")}</button>
+      <button class="tool" onClick=${toggleLanguage} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${t("header.language_label")} id="btn-language">${t("header.language")}</button>
       <${ThemeButton} />
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")} title=${t("header.share")}><${Icon} name="share" /></button>
       ${traceAddress() && header

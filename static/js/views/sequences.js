@@ -29,7 +29,7 @@ function SequenceItem({ seq }) {
   const times = latencies(log.value, seq.seq_id, viewIndex.value);
   const alive = seq.status !== "finished" && connection.value !== "replay";
   return html`<li class=${shown ? "sequence shown" : "sequence"}>
-    <button class="sequence-main" aria-pressed=${shown} aria-label=${t("sequence.show", { name })} onClick=${() => (settings.seq.value = seq.seq_id)}>
+    <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })} onClick=${() => (settings.seq.value = seq.seq_id)}>
       <span class="sequence-head">
         <${Swatch} id=${seq.seq_id} /> <b>${name}</b>
         <span class=${`status ${seq.status}`}>${t(`status.${seq.status}`)}</span>

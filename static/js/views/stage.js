@@ -20,7 +20,7 @@ export function Stage() {
 
 function Heading() {
   return html`<div class="stage-head">
-    <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
+    <div class="stage-text" id="stage-text" role="group" aria-labelledby="stage-title" tabindex="0">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
     <div class="stage-tools"><${Scales} /><${Choice} /></div>
   </div>`;
 }

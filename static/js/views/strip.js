@@ -67,7 +67,7 @@ export function Strip() {
         <canvas aria-hidden="true"></canvas>
         <${Notice} stage=${now} />
       </div>
-      <div class="strip-tokens" role="listbox" aria-orientation="horizontal" aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : ""} style=${{ width: `${layout?.total ?? 0}px` }}>
+      <div class="strip-tokens" role=${now ? "listbox" : null} aria-orientation=${now ? "horizontal" : null} aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : null} style=${{ width: `${layout?.total ?? 0}px` }}>
         ${layout ? range(span).map((position) => html`<${Token} key=${position} position=${position} layout=${layout} stage=${now} />`) : null}
         ${layout ? blockSpans(now, span).map(([logical, first, last]) => html`<${BlockMark} key=${`b${logical}`} now=${now} layout=${layout} logical=${logical} first=${first} last=${last} />`) : null}
       </div>

@@ -36,7 +36,7 @@ function Entry({ name, seq, block, logical }) {
   const choose = () => select(shown && logical * size < (stage.value?.numFilled ?? 0) ? { position: logical * size } : { block, offset: 0 });
   return html`<button
     class=${`entry${here ? " pointed" : ""}${shared ? " shared" : ""}`}
-    aria-label=${t("tables.entry", { name, logical, block })}
+    aria-description=${t("tables.entry", { name, logical, block })}
     onClick=${choose}
   >
     <small>${logical}</small>${block}
