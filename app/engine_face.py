@@ -35,11 +35,20 @@ class Prompt(Protocol):
     def cache_salt(self) -> str | None: ...
 
 
+class RecomputedLike(Protocol):
+    """A layer of a sequence, computed again without the cache: the tokens that went in, the arrays that came out."""
+
+    @property
+    def token_ids(self) -> list[int]: ...
+    @property
+    def arrays(self) -> LayerCapture: ...
+
+
 class EngineLike(Protocol):
     """What a theater needs of an engine. Every method is called on one thread only.
 
     `submit` accepts all prompts or none. `focus` chooses what captures keep first; `stop_captures` ends them for the
-    rest of the log.
+    rest of the log. `recompute_attention` computes a layer of a sequence again and changes nothing.
     """
 
     @property
@@ -53,6 +62,9 @@ class EngineLike(Protocol):
     def prefill_pending(self) -> bool: ...
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None: ...
     def stop_captures(self) -> None: ...
+    def recompute_attention(
+        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+    ) -> RecomputedLike: ...
     def close(self) -> None: ...
 
 

@@ -20,6 +20,7 @@ from app.run import Run, read_batch
 from app.settings import MIB, ServerSettings
 from app.stage import Stage
 from app.theater import Theater
+from engine.trace import codec
 
 READ_RECORDS = 256
 READ_BYTES = 8 * MIB  # records and captures, together
@@ -89,15 +90,16 @@ class Events:
         return _begun(theater.reset(parse_config(message.config, theater.config)))
 
     def focus(self, message: messages.Focus) -> Ack:
-        facts = self._model.facts
-        for name, chosen, count in (
-            ("layers", message.layers, facts.num_layers),
-            ("heads", message.heads, facts.num_heads),
-        ):
-            if chosen and max(chosen) >= count:
-                raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
+        self._check_exist("layers", message.layers, self._model.facts.num_layers)
+        self._check_exist("heads", message.heads, self._model.facts.num_heads)
         self._theater(message).focus(message.layers, message.heads)
         return {}
+
+    def recompute(self, message: messages.Recompute) -> Ack:
+        self._check_exist("layer", [message.layer], self._model.facts.num_layers)
+        self._check_exist("heads", message.heads, self._model.facts.num_heads)
+        epoch, done = self._theater(message).recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
+        return {"epoch": epoch, "token_ids": done.token_ids, "arrays": codec.encode(done.arrays)}
 
     def read(self, message: messages.Read) -> Ack:
         run = self._theater(message).run
@@ -116,6 +118,11 @@ class Events:
 
     def _theater(self, message: messages.OfTheater) -> Theater:
         return self._stage.get(message.theater)
+
+    @staticmethod
+    def _check_exist(name: str, chosen: list[int] | None, count: int) -> None:
+        if chosen and max(chosen) >= count:
+            raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
 
     def _seen(self, text: str) -> str:
         """The text as the model will see it; AppError when it is too long or not text."""
@@ -145,6 +152,7 @@ def register(socketio: SocketIO, stage: Stage, model: ServedModel, settings: Ser
         ("reset", messages.OfTheater, events.reset),
         ("configure", messages.Configure, events.configure),
         ("focus", messages.Focus, events.focus),
+        ("recompute", messages.Recompute, events.recompute),
         ("read", messages.Read, events.read),
         ("tokenize", messages.Tokenize, events.tokenize),
     ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine_face import BuildEngine, Prompt, RequestLike
+from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.settings import MIB
 from engine.accounting.memory import bytes_per_element, kv_bytes_per_token
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
-from engine.model.capture import CaptureRequest
+from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loader import LoadedModel
 from engine.trace.log import TraceWriter
 from engine.trace.records import StepRecord
@@ -26,7 +26,8 @@ class LiveEngine:
     """An `Engine` with captures on."""
 
     def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None) -> None:
-        self._engine = Engine(model, config, log_path=path, capture=CaptureRequest())
+        self._is_float32 = model.facts.dtype == "float32"
+        self._engine = Engine(model, config, log_path=path, capture=self._observing(None, None))
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
 
@@ -57,13 +58,26 @@ class LiveEngine:
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         if self._engine.capture is not None:
-            self._engine.capture = CaptureRequest(layers=layers, heads=heads)
+            self._engine.capture = self._observing(layers, heads)
 
     def stop_captures(self) -> None:
         self._engine.capture = None
 
+    def recompute_attention(
+        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+    ) -> RecomputedLike:
+        return self._engine.recompute_attention(seq_id, layer, heads, num_tokens)
+
     def close(self) -> None:
         self._engine.close()
+
+    def _observing(self, layers: list[int] | None, heads: list[int] | None) -> CaptureRequest:
+        """Captures as fine as the model computes: a float32 model's unrounded, so that what the page works out from
+        them differs from the engine by no more than the order of additions; others in float16, at half the bytes.
+        """
+        if not self._is_float32:
+            return CaptureRequest(layers=layers, heads=heads)
+        return CaptureRequest(layers=layers, heads=heads, dtype="float32", budget_bytes=2 * DEFAULT_BUDGET)
 
 
 def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:

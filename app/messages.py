@@ -77,6 +77,13 @@ class Focus(OfTheater, frozen=True, kw_only=True):
     heads: Choice | None
 
 
+class Recompute(OfTheater, frozen=True, kw_only=True):
+    seq_id: Index
+    layer: Index
+    heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
+    num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+
+
 class Read(OfTheater, frozen=True, kw_only=True):
     first: Index = field(name="from")
     to: Index

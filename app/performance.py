@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
-from app.engine_face import BuildEngine, Prompt, RequestLike
+from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError, one_sentence
 from app.jobs import StepJob
 from app.run import Run
@@ -111,6 +111,14 @@ class Performance:
         """What captures keep first, now and after a reset."""
         self.current.engine.focus(layers, heads)
         self._focus = (layers, heads)
+
+    def recompute(
+        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+    ) -> tuple[int, RecomputedLike]:
+        """A layer of a sequence computed again without the cache, and the epoch that the sequence belongs to."""
+        with self._turns:
+            run = self.current
+            return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens)
 
     def add_job(self, job: StepJob) -> None:
         """Steps to perform, after those asked for before."""

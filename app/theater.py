@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from app.broadcast import Broadcast, Emit
 from app.commands import CommandQueue
-from app.engine_face import BuildEngine, Prompt, RequestLike
+from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError
 from app.jobs import Performed, StepJob
 from app.performance import Performance
@@ -162,6 +162,12 @@ class Theater:
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         """What captures keep first."""
         self._ask(lambda: self._performance.focus(layers, heads))
+
+    def recompute(
+        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+    ) -> tuple[int, RecomputedLike]:
+        """A layer of a sequence computed again without the cache, between two steps; and its epoch."""
+        return self._ask(lambda: self._performance.recompute(seq_id, layer, heads, num_tokens))
 
     def close(self, reason: str) -> None:
         """End both threads and delete the log; whoever still waits for an answer gets `unknown_theater`."""

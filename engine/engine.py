@@ -22,6 +22,7 @@ from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loader import LoadedModel
+from engine.model.recompute import Recomputed, RecomputeError, recompute_layer
 from engine.model.runner import ModelRunner
 from engine.model.sampling import Sampled, Sampler, SamplingRow
 from engine.request import Request
@@ -226,6 +227,29 @@ class Engine:
             if self.capture and self.log is not None
             else None,
         )
+
+    def recompute_attention(
+        self, seq_id: int, layer: int, heads: Items[int] | None = None, num_tokens: int | None = None
+    ) -> Recomputed:
+        """Compute a sequence's first `num_tokens` tokens (None: all) again, all at once and without the cache.
+
+        Pool, log, requests and sampler are neither read by the pass nor changed.
+
+        Raises:
+            RecomputeError: no such sequence, fewer tokens than asked for, or more than can be computed at once.
+        """
+        request = self._requests.get(seq_id)
+        if request is not None:
+            token_ids = request.sequence.token_ids
+        else:  # finished: the log still knows it
+            sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
+            if sequence is None:
+                raise RecomputeError(f"there is no sequence {seq_id} in this run")
+            token_ids = sequence.token_ids
+        count = len(token_ids) if num_tokens is None else num_tokens
+        if count > len(token_ids):
+            raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
+        return recompute_layer(self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype)
 
     def snapshot(self) -> Snapshot:
         """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now(), …)` at every step."""

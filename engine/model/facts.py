@@ -99,6 +99,9 @@ def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
         max_position=max_position(config),
         dtype=str(next(module.parameters()).dtype).removeprefix("torch."),
         sliding_windows=[call.sliding_window for call, *_ in context.calls],
+        scalings=[float(call.scaling) for call, *_ in context.calls],
+        softcaps=[None if call.softcap is None else float(call.softcap) for call, *_ in context.calls],
+        sinks=[None if call.sinks is None else call.sinks.flatten().float().tolist() for call, *_ in context.calls],
         tie_word_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
         num_active_params=num_active,
     )

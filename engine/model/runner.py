@@ -85,7 +85,7 @@ class ModelRunner:
             recorder = CaptureRecorder(capture, batch, self.model.facts) if capture else None
             context = StepContext(batch, self.kv_store, self.backend, recorder)
             prepared = time.perf_counter()
-            logits = self._forward(batch, context)
+            logits = self.forward(batch, context)
             if context.layers_called != self.kv_store.num_layers:
                 raise ModelError(
                     f"{self.model.facts.name} called the attention function in {context.layers_called} of "
@@ -94,7 +94,8 @@ class ModelRunner:
             layers, omitted = recorder.finish() if recorder else ([], "")
         return ForwardResult(logits, layers, omitted, prepared - begin)
 
-    def _forward(self, batch: StepBatch, context: StepContext) -> Tensor:
+    def forward(self, batch: StepBatch, context: StepContext) -> Tensor:
+        """Run the model on a packed step; logits [S, V] float32 where a slice samples. Under `torch.inference_mode`."""
         keep = batch.logit_indices
         options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
         output = self.model.module(

@@ -33,6 +33,9 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     max_position: int
     dtype: str
     sliding_windows: list[int | None]  # per layer; None = full attention
+    scalings: list[float] = []  # per layer: a score is q · k * scaling; empty = not stated
+    softcaps: list[float | None] = []  # per layer: a score becomes c * tanh(score / c); None = it does not
+    sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
     tie_word_embeddings: bool = False
     num_active_params: int | None = None  # mixture of experts: parameters used by one token; None = all
 

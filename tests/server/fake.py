@@ -11,9 +11,11 @@ import numpy as np
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
+from engine.model.recompute import Recomputed, RecomputeError
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
+    AttentionRows,
     Capture,
     Header,
     LayerCapture,
@@ -156,6 +158,18 @@ class FakeEngine:
 
     def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> None:
         while request.blocks:
+    def recompute_attention(self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None):
+        self._model.threads.add(threading.get_ident())
+        sequence = self.log.state_now().sequences.get(seq_id)
+        if sequence is None:
+            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+        tokens = sequence.token_ids[:num_tokens]
+        count, chosen = len(tokens), heads or [0, 1]
+        kv, q = np.full((count, 1, 4), layer, np.float32), np.zeros((count, 2, 4), np.float32)
+        weights = np.zeros((len(chosen), count, count), np.float32)
+        rows = [AttentionRows(seq_id=seq_id, query_start=0, key_start=0, heads=chosen, weights=weights)]
+        return Recomputed(tokens, LayerCapture(layer=layer, q=q, k=kv, v=kv, rows=rows))
+
             ops.append(Free(seq_id=request.seq_id, block_id=request.blocks.pop(), to="front"))
         ops.append(Finish(seq_id=request.seq_id, reason=reason))
         del self.requests[request.seq_id]

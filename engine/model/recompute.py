@@ -1,0 +1,99 @@
+"""Computing a sequence once more from position 0, with nothing cached: what the cached attention is judged by.
+
+The same weights and the same attention function run over a private store of one block, which holds nothing before the
+pass and is dropped after it. If causal attention lets old rows stay as they were, this gives the rows that were
+captured step by step, up to the order in which floating point adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.model.attention import StepContext
+from engine.model.attention_backend import AttentionOutput
+from engine.model.batch import SequenceSlice, SlotTable, StepBatch
+from engine.model.loader import LoadedModel
+from engine.model.runner import ModelRunner
+from engine.trace.records import AttentionRows, LayerCapture
+
+MAX_SCORES = 1 << 26  # Hq * tokens^2, which every layer forms at once: 256 MiB in float32
+MAX_WEIGHTS = 1 << 22  # heads * tokens^2, which are handed back: 16 MiB
+
+
+class RecomputeError(ValueError):
+    """What was asked for cannot be computed again; the message is one sentence with the numbers."""
+
+
+class Recomputed(NamedTuple):
+    """One layer of a sequence computed all at once."""
+
+    token_ids: list[int]  # what went in, from position 0
+    arrays: LayerCapture  # float32; `rows` has one entry: the chosen heads, every query over every key
+
+
+def recompute_layer(
+    model: LoadedModel,
+    seq_id: int,
+    token_ids: Sequence[int],
+    layer: int,
+    heads: Sequence[int] | None,
+    kv_cache_dtype: str = "auto",
+) -> Recomputed:
+    """Run all tokens in one forward pass and keep what `layer` computed; rows of the query heads `heads` (None: all).
+
+    `kv_cache_dtype` is the engine's: keys that are rounded when they are stored are rounded here too.
+
+    Raises:
+        RecomputeError: nothing to compute, or too much to compute or to hand back at once.
+        ModelError: more tokens than the model has positions.
+    """
+    facts, count = model.facts, len(token_ids)
+    chosen = list(range(facts.num_heads)) if heads is None else sorted(set(heads))
+    if not count or not chosen:
+        raise RecomputeError("there is nothing to recompute: at least one token and one head are needed")
+    if facts.num_heads * count**2 > MAX_SCORES:
+        raise RecomputeError(
+            f"{count} tokens at once form {facts.num_heads} · {count}² attention scores in each layer; "
+            f"at most {MAX_SCORES} are computed without a cache"
+        )
+    if len(chosen) * count**2 > MAX_WEIGHTS:
+        raise RecomputeError(
+            f"the rows of {len(chosen)} heads over {count} tokens are {len(chosen) * count**2} numbers; "
+            f"at most {MAX_WEIGHTS} are sent, so ask for fewer heads"
+        )
+    runner = ModelRunner(model, num_blocks=1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype)
+    recorder = _OneLayer(layer, chosen, seq_id)
+    with torch.inference_mode():
+        whole = [SequenceSlice(seq_id, list(token_ids), 0, block_table=[0], samples=True)]
+        batch = StepBatch(whole, SlotTable(count, count), model.device)
+        runner.forward(batch, StepContext(batch, runner.kv_store, runner.backend, recorder))
+    assert recorder.arrays is not None, f"layer {layer} was not called"
+    return Recomputed(list(token_ids), recorder.arrays)
+
+
+class _OneLayer:
+    """Keeps one layer and lets the others go, so that only one layer's rows are in memory at a time."""
+
+    def __init__(self, layer: int, heads: list[int], seq_id: int) -> None:
+        self._layer, self._heads, self._seq_id = layer, heads, seq_id
+        self.arrays: LayerCapture | None = None
+
+    def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
+        if layer != self._layer:
+            return
+        # a sequence of one token is packed as a decode: [1, Hq, 1] instead of [Hq, T, T]
+        weights = attended.prefills[0].weights if attended.decode is None else attended.decode.weights.transpose(0, 1)
+        rows = AttentionRows(
+            seq_id=self._seq_id, query_start=0, key_start=0, heads=self._heads, weights=_float32(weights[self._heads])
+        )
+        self.arrays = LayerCapture(layer=layer, q=_float32(q), k=_float32(k), v=_float32(v), rows=[rows])
+
+
+def _float32(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    array: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = tensor.float().contiguous().cpu().numpy()
+    return array

@@ -1,0 +1,80 @@
+"""`recompute`: a layer of a sequence once more without the cache, over a real socket."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.trace import codec
+from engine.trace.records import Capture, LayerCapture, StepRecord
+from tests.server.conftest import Client, wait_for
+
+POEM = "春江潮水连海平，海上明月共潮生。"
+
+
+def test_it_answers_with_the_tokens_and_the_arrays_and_appends_nothing(server, client, theater):
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    client.do("step", theater=theater)
+    answer = client.do("recompute", theater=theater, seq_id=0, layer=1, heads=[1])
+    arrays = codec.decode(answer["arrays"], LayerCapture)
+    assert answer["epoch"] == 0 and answer["token_ids"] == [97, 98, 99, 100]
+    assert (arrays.layer, arrays.rows[0].heads, arrays.rows[0].weights.shape) == (1, [1], (1, 4, 4))
+    assert client.do("recompute", theater=theater, seq_id=0, layer=0, num_tokens=2)["token_ids"] == [97, 98]
+    assert client.do("step", theater=theater)["num_records"] == 3
+    assert len(server.model.threads) == 1  # on the thread that owns the engine
+
+
+def test_refusals(client, theater):
+    error = client.refused("recompute", theater=theater, seq_id=3, layer=0)
+    assert error == {"code": "refused", "message": "there is no sequence 3 in this run"}
+    assert client.refused("recompute", theater=theater, seq_id=0, layer=2)["message"] == "layer: 2 is not among 0..1"
+    assert client.refused("recompute", theater="gone", seq_id=0, layer=0)["code"] == "unknown_theater"
+
+
+def test_it_is_answered_between_the_steps_of_a_running_theater(server, client, theater):
+    server.model.step_seconds = 0.01
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 400})
+    client.do("run", theater=theater, speed=0)
+    wait_for(lambda: len(client.records()) > 3)
+    assert len(client.do("recompute", theater=theater, seq_id=0, layer=0)["token_ids"]) > 3
+    assert client.do("pause", theater=theater)["status"]["error"] is None
+
+
+@pytest.fixture
+def viewer(live_server: str):
+    client = Client(live_server)
+    yield client
+    client.io.disconnect()
+
+
+def test_the_live_models_old_rows_are_the_recomputed_ones(viewer: Client) -> None:
+    """Two prompts decode side by side; every captured row of the first, whenever it was computed, comes out again."""
+    theater = viewer.do("create", config={"block_size": 4})["theater"]
+    prompts = [{"text": POEM}, {"text": "Once upon a time"}]
+    viewer.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 8, "ignore_eos": True})
+    performed = viewer.do("step", theater=theater, count=100)["performed"]
+    wait_for(lambda: len(viewer.records()) == 1 + performed)
+    records = [codec.decode(r, StepRecord) for r in viewer.records()]
+    captures = [codec.decode(c, Capture) for b in viewer.batches for c in b["captures"] if c is not None]
+    assert {c.dtype for c in captures} == {"float32"}
+    answer = viewer.do("recompute", theater=theater, seq_id=0, layer=2)  # it is finished by now
+    whole = codec.decode(answer["arrays"], LayerCapture)
+    compared, largest = 0, 0.0
+    for capture in captures:
+        offset = 0
+        for entry in records[capture.index].batch:
+            count = len(entry.token_ids)
+            if entry.seq_id == 0:
+                (rows,) = [r for r in capture.layers[2].rows if r.seq_id == 0]
+                width = rows.weights.shape[2]
+                again = whole.rows[0].weights[:, entry.start : entry.start + count, :width]
+                keys = whole.k[entry.start : entry.start + count]
+                largest = max(
+                    largest,
+                    float(np.abs(rows.weights - again).max()),
+                    float(np.abs(capture.layers[2].k[offset : offset + count] - keys).max()),
+                )
+                compared += count
+            offset += count
+    assert compared == len(answer["token_ids"]) - 1
+    assert largest < 2e-5, largest
