@@ -8,7 +8,7 @@ from typing import Protocol
 
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.log import TraceWriter
-from engine.trace.records import Machine, ModelFacts, StepRecord, TokenizerFacts
+from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
 
 
 class RequestLike(Protocol):
