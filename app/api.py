@@ -56,6 +56,12 @@ def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> fla
             }
         )
 
+    @api.get("/machine")
+    def machine() -> Response:
+        if model.machine.roofs is None and any(_computes(theater.status()) for theater in stage.all()):
+            raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
+        return _json(model.measured_machine())
+
     @api.get("/theaters")
     def theaters() -> Response:
         return _json(
@@ -127,6 +133,11 @@ def answer_error(error: Exception) -> Response:
     response = _json({"error": {"code": code, "message": message}})
     response.status_code = status
     return response
+
+
+def _computes(status: dict[str, Any]) -> bool:
+    """Whether a theater takes steps by itself now."""
+    return bool(status["mode"] == "running" and status["unfinished"])
 
 
 def _run(stage: Stage, theater_id: str) -> Run:

@@ -79,11 +79,15 @@ class ServedModel(Protocol):
 
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
-    machine: Machine
     kv_bytes_per_token: int
 
     @property
+    def machine(self) -> Machine: ...
+    @property
     def build(self) -> BuildEngine: ...
+    def measured_machine(self) -> Machine:
+        """The machine with its roofs, measured at the first call (a few tenths of a second)."""
+
     def normalize(self, text: str) -> str:
         """Text as the model will see it."""
 

@@ -6,7 +6,7 @@ from app.engine_face import BuildEngine
 from app.live_engine import engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
-from engine.machine import machine_facts
+from engine.machine import machine_facts, measure_roofs
 from engine.model.loader import LoadedModel, load_model
 from engine.model.tokenizer import normalize_prompt
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
@@ -24,9 +24,18 @@ class LiveModel:
         self.tokenizer_facts: TokenizerFacts = model.tokenizer_facts or TokenizerFacts(
             name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
         )
-        self.machine: Machine = machine_facts(model.device)
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
+
+    @property
+    def machine(self) -> Machine:
+        """With the roofs once they were measured."""
+        return machine_facts(self._model.device, self._model.dtype)
+
+    def measured_machine(self) -> Machine:
+        """Measures the roofs at the first call."""
+        measure_roofs(self._model.device, self._model.dtype)
+        return self.machine
 
     def normalize(self, text: str) -> str:
         """The bundled model has read Chinese punctuation only in full width."""

@@ -9,7 +9,7 @@ import flask
 from flask import Flask, Response
 from flask_socketio import SocketIO
 
-from app import __version__, api, events
+from app import __version__, api, events, plotly_asset
 from app.engine_face import ServedModel
 from app.paths import static_dir, templates_dir
 from app.security import Guard
@@ -42,6 +42,10 @@ def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, Soc
         response = flask.make_response(flask.render_template("index.html", version=__version__))
         response.headers["Cache-Control"] = "no-cache"
         return response
+
+    @app.get("/vendor/plotly.min.js")
+    def plotly() -> Response:
+        return plotly_asset.answer()
 
     @app.get("/favicon.ico")
     def icon() -> Response:

@@ -348,7 +348,7 @@ class Engine:
             or TokenizerFacts(name="", vocab_size=self.model.facts.vocab_size, eos_token_ids=[]),
             engine=self.config.as_map(),
             kv_bytes_per_token=self._kv_bytes_per_token,
-            machine=machine_facts(self.model.device),
+            machine=machine_facts(self.model.device, self.model.dtype),
         )
 
 

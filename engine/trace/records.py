@@ -53,6 +53,20 @@ class TokenizerFacts(Struct, frozen=True, kw_only=True):
     eos_token_ids: list[int]
 
 
+class Roofs(Struct, frozen=True, kw_only=True):
+    """What a machine reached when it was measured: the roofs of a roofline, and how they came about."""
+
+    dtype: str  # of the matrices, the model's
+    num_threads: int
+    measured_at: str  # ISO 8601, UTC; a clock reading
+    flops_per_second: float  # median of `matmul_runs` products of two square matrices of `matmul_size`
+    matmul_size: int
+    matmul_runs: int
+    bytes_per_second: float  # median of `copy_runs` copies of an array of `copy_bytes`, each byte read and written
+    copy_bytes: int
+    copy_runs: int
+
+
 class Machine(Struct, frozen=True, kw_only=True):
     """Where the run happened."""
 
@@ -60,6 +74,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     processor: str
     num_threads: int
     versions: dict[str, str]
+    roofs: Roofs | None = None  # None: nobody had asked for them when the log began
 
 
 class Header(Struct, frozen=True, kw_only=True):

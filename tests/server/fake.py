@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
@@ -22,6 +23,7 @@ from engine.trace.records import (
     Machine,
     ModelFacts,
     Output,
+    Roofs,
     StepRecord,
     Timing,
     TokenizerFacts,
@@ -35,6 +37,10 @@ FACTS = ModelFacts(
 )  # fmt: skip
 TOKENIZER = TokenizerFacts(name="bytes", vocab_size=256, eos_token_ids=[])
 MACHINE = Machine(device="none", processor="none", num_threads=1, versions={})
+ROOFS = Roofs(
+    dtype="float32", num_threads=1, measured_at="2026-01-01T00:00:00+00:00", flops_per_second=2e9, matmul_size=256,
+    matmul_runs=5, bytes_per_second=1e9, copy_bytes=1 << 20, copy_runs=5,
+)  # fmt: skip
 KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a float
 
 
@@ -194,13 +200,18 @@ class FakeEngine:
 class FakeModel:
     """Implements `ServedModel`; its engines sleep `step_seconds` a step and fail once at step `fail_at`."""
 
-    facts, tokenizer_facts, machine, kv_bytes_per_token = FACTS, TOKENIZER, MACHINE, KV_BYTES
+    facts, tokenizer_facts, kv_bytes_per_token = FACTS, TOKENIZER, KV_BYTES
 
     def __init__(self) -> None:
         self.step_seconds = 0.0
         self.fail_at: int | None = None
         self.closed_engines = 0
         self.threads: set[int] = set()
+        self.machine = MACHINE
+
+    def measured_machine(self) -> Machine:
+        self.machine = msgspec.structs.replace(MACHINE, roofs=ROOFS)
+        return self.machine
 
     def build(self, config: EngineConfig, path: Path | None) -> FakeEngine:
         return FakeEngine(config, path, self)

@@ -14,6 +14,7 @@ STRUCTS = [
     records.ModelFacts,
     records.TokenizerFacts,
     records.Machine,
+    records.Roofs,
     records.StepRecord,
     records.BatchEntry,
     records.Output,

@@ -1,0 +1,46 @@
+"""What the page's charts ask of the server: the measured roofs, and the charting library."""
+
+from __future__ import annotations
+
+import gzip
+
+import requests
+
+from tests.server.conftest import wait_for
+
+
+def test_the_roofs_are_measured_when_somebody_asks(server):
+    assert requests.get(f"{server.url}/api/model").json()["machine"]["roofs"] is None
+    roofs = requests.get(f"{server.url}/api/machine").json()["roofs"]
+    assert roofs["flops_per_second"] == 2e9 and roofs["bytes_per_second"] == 1e9 and roofs["copy_runs"] == 5
+    assert requests.get(f"{server.url}/api/model").json()["machine"]["roofs"] == roofs
+
+
+def test_nothing_is_measured_while_a_theater_runs(server, client, theater):
+    """The measurement would slow the run, and the run the measurement; once known the roofs are told at any time."""
+    server.model.step_seconds = 0.01
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 500})
+    client.do("run", theater=theater, speed=0)
+    refused = requests.get(f"{server.url}/api/machine")
+    assert refused.status_code == 409 and refused.json()["error"]["code"] == "busy"
+    client.do("pause", theater=theater)
+    assert requests.get(f"{server.url}/api/machine").status_code == 200
+    client.do("run", theater=theater, speed=0)
+    assert requests.get(f"{server.url}/api/machine").status_code == 200
+
+
+def test_a_run_that_has_nothing_to_compute_does_not_stand_in_the_way(server, client, theater):
+    client.do("run", theater=theater, speed=0)
+    wait_for(lambda: any(s["mode"] == "running" for s in client.statuses), "running")
+    assert requests.get(f"{server.url}/api/machine").status_code == 200
+
+
+def test_the_charting_library_comes_from_this_server(server):
+    address = f"{server.url}/vendor/plotly.min.js"
+    plain = requests.get(address, headers={"Accept-Encoding": "identity"})
+    assert plain.headers["Content-Type"].startswith("text/javascript") and "Content-Encoding" not in plain.headers
+    assert b"plotly.js v" in plain.content[:100]
+    packed = requests.get(address, headers={"Accept-Encoding": "gzip"}, stream=True).raw.read()
+    assert len(packed) < len(plain.content) / 2 and gzip.decompress(packed) == plain.content
+    again = requests.get(address, headers={"If-None-Match": plain.headers["ETag"]})
+    assert again.status_code == 304 and not again.content

@@ -1,0 +1,56 @@
+"""The roofs of a roofline: arithmetic by hand, and one measurement of the machine at hand."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from engine import machine
+from engine.accounting.roofline import copy_traffic, matmul_flops, rate
+
+
+def test_a_product_of_two_by_two_matrices_is_16_operations() -> None:
+    """4 results of 2 multiplies and 2 adds each (the first add is counted, as everywhere)."""
+    assert matmul_flops(2) == 4 * (2 + 2)
+    assert matmul_flops(1024) == 2**31
+
+
+def test_a_copy_reads_and_writes_every_byte() -> None:
+    assert copy_traffic(64 << 20) == 128 << 20
+
+
+def test_the_rate_is_that_of_the_median_run() -> None:
+    """Of 1, 2 and 10 seconds the median is 2: 8 / 2 = 4 a second, whatever the slow run met."""
+    assert rate(8, [1.0, 10.0, 2.0]) == 4.0
+    assert rate(8, [2.0, 6.0]) == 2.0
+
+
+@pytest.mark.parametrize("seconds", [[], [0.0], [1.0, -1.0]])
+def test_a_rate_without_time_is_refused(seconds: list[float]) -> None:
+    with pytest.raises(ValueError):
+        rate(1, seconds)
+
+
+def test_this_machine_is_measured_once_and_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_roofs", {})
+    cpu = torch.device("cpu")
+    assert machine.machine_facts(cpu, torch.float32).roofs is None
+    roofs = machine.measure_roofs(cpu, torch.float32)
+    began = time.perf_counter()
+    assert machine.measure_roofs(cpu, torch.float32) is roofs
+    assert time.perf_counter() - began < 0.01
+    assert machine.machine_facts(cpu, torch.float32).roofs is roofs
+    assert machine.machine_facts(cpu, torch.bfloat16).roofs is None  # another dtype, another roof
+    assert (roofs.dtype, roofs.matmul_runs, roofs.copy_runs) == ("float32", machine.RUNS, machine.RUNS)
+
+
+def test_the_size_grows_until_a_product_takes_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 ms up to 512, then 8 ms: 1024 is the size, 2 · 1024³ operations in 8 ms; 128 MiB are copied in 8 ms."""
+    took = iter([[0.001] * 5, [0.001] * 5, [0.008] * 5, [0.008] * 5])
+    monkeypatch.setattr(machine, "_timed", lambda work, device: next(took))
+    roofs = machine._measure(torch.device("cpu"), torch.float32)
+    assert roofs.matmul_size == 1024
+    assert roofs.flops_per_second == pytest.approx(2 * 1024**3 / 0.008)
+    assert roofs.bytes_per_second == pytest.approx(2 * (64 << 20) / 0.008)
