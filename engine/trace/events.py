@@ -12,11 +12,24 @@ from typing import Literal
 
 from msgspec import Struct
 
-FinishReason = Literal["stop", "length", "abort"]
+FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a beam that others beat
 DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "step_preempted"]
-LookupVerdict = Literal["hit", "miss", "too_short", "disabled"]
+LookupVerdict = Literal["hit", "miss", "too_short", "disabled", "skipped"]
+LookupReason = Literal[
+    "evicted",
+    "shared_too_short",
+    "differs",
+    "earlier_ended",
+    "other_salt",
+    "not_computed",
+    "nothing_shared",
+    "forgotten",
+]
+ForkReason = Literal["sample", "beam"]
+PreemptionMode = Literal["recompute", "swap"]
+PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
 QueueEnd = Literal["front", "back"]
-Setting = str | int | float | bool | None | list[str | int]
+Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
 class _Op(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=False):
@@ -42,6 +55,21 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
 
     `hit`: num_hit_tokens > 0. `miss`: full blocks were asked for and the first is not cached. `too_short`: the prompt
     has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
+    `skipped`: prompt log probabilities were asked for, so every prompt token must be computed.
+
+    `reason` says why the hits end where they do; None = everything that may hit did (or nothing was asked). B is the
+    block size, h the number of blocks that hit, s = num_shared_tokens; `closest` is the earlier sequence of the same
+    salt with the longest common beginning, among the most recently admitted ones (PrefixMemory says how many).
+
+    `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when sequence
+                        `evicted_for` took that block
+    `shared_too_short`  the closest shares s < B tokens: not a block
+    `differs`           the first token that differs from the closest's is at position s
+    `earlier_ended`     the closest has no token at position s: its last block was never full
+    `other_salt`        the closest holds the next block's tokens, under another salt
+    `not_computed`      the closest has these tokens, but had not computed them
+    `nothing_shared`    no remembered sequence begins with the same token
+    `forgotten`         whoever had the next block is no longer remembered
     """
 
     seq_id: int
@@ -49,14 +77,24 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     num_tokens: int  # tokens of the sequence, the queried length
     num_hit_tokens: int  # a multiple of block_size
     block_ids: list[int]  # the blocks that hit, in logical order
+    reason: LookupReason | None = None
+    closest_seq_id: int | None = None  # itself, if it was here before a preemption
+    num_shared_tokens: int = 0  # leading tokens equal to the closest's
+    lost_block_id: int | None = None
+    evicted_in: int | None = None  # record index
+    evicted_for: int | None = None  # seq_id
 
 
 class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
-    """waiting -> running. `num_cached_tokens` of it need no computation, because their blocks hit."""
+    """waiting -> running. Tokens that need no computation: those whose blocks hit, those that come back by `swap_in`.
+
+    What is swapped in is not looked up: one of the two is 0.
+    """
 
     seq_id: int
     num_cached_tokens: int
     resumed: bool  # admitted again after a preemption
+    num_swapped_tokens: int = 0
 
 
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
@@ -81,10 +119,19 @@ class Allocate(_Op, frozen=True, kw_only=True, tag="allocate"):
 
 
 class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
-    """A block's hash leaves the prefix cache: it is about to be reallocated, or what it promised was never written."""
+    """A block's hash leaves the prefix cache: it is about to be reallocated, or what it promised was never written.
+
+    The residency, in steps, as vLLM's metrics have it in seconds (kv_block_lifetime, kv_block_idle_before_evict,
+    kv_block_reuse_gap): an access is the allocation or a hit.
+    """
 
     block_id: int
     block_hash: bytes
+    seq_id: int | None = None  # whose allocation takes the block; whose promise it was
+    lifetime_steps: int = 0  # since the allocation
+    idle_steps: int = 0  # since the last access
+    num_hits: int = 0
+    reuse_gap_steps: list[int] = []  # between one hit and the next, the last few
 
 
 class Share(_Op, frozen=True, kw_only=True, tag="share"):
@@ -97,11 +144,16 @@ class Share(_Op, frozen=True, kw_only=True, tag="share"):
 
 
 class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
-    """The child gets the parent's tokens and table; every block's ref_count + 1, the partial tail too."""
+    """The child gets the parent's tokens and table; every block's ref_count + 1, the partial tail too.
+
+    `sample`: another sample of the same prompt, with a seed of its own. `beam`: a second continuation of one beam.
+    """
 
     parent_seq_id: int
     seq_id: int
     request_id: str
+    reason: ForkReason = "sample"
+    seed: int | None = None  # of a sample: what its draws are seeded with
 
 
 class Copy(_Op, frozen=True, kw_only=True, tag="copy"):
@@ -139,20 +191,59 @@ class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
     token_id: int
 
 
+class SwapOut(_Op, frozen=True, kw_only=True, tag="swap_out"):
+    """Preemption by swap: a block's content goes to a block of the CPU store. The `free` operations follow."""
+
+    seq_id: int
+    logical: int
+    block_id: int
+    cpu_block_id: int
+    num_bytes: int  # moved: the whole block, all layers
+
+
+class SwapIn(_Op, frozen=True, kw_only=True, tag="swap_in"):
+    """The content comes back into the block that was just allocated for it; the CPU block is free again."""
+
+    seq_id: int
+    logical: int
+    block_id: int
+    cpu_block_id: int
+    num_bytes: int
+
+
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
-    """running -> waiting. The `free` operations of its blocks come before; its computed tokens are lost."""
+    """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
+
+    By recompute its computed tokens are lost; by swap they wait in the CPU store and still count as computed.
+
+    `reason` says why it was chosen: `last_admitted` of the running ones, `worst_priority` of them, or `deadlock`:
+    every running sequence was waiting for a beam of its request that had no room, so all of them went.
+    """
 
     seq_id: int
     queue_position: int  # 0, the front, under FCFS
-    mode: Literal["recompute"]
+    mode: PreemptionMode
     for_seq_id: int  # the sequence whose allocation found no free block
-    num_computed_tokens: int  # tokens that must be computed again, less what the prefix cache will still hold
+    num_computed_tokens: int  # when it went
+    reason: PreemptReason = "last_admitted"
+    num_blocks: int = 0  # table entries that it gave back
+    num_kept_tokens: int = 0  # by recompute: of the computed tokens, those that a lookup would still find now
+    num_recompute_tokens: int = 0  # num_computed_tokens - num_kept_tokens by recompute, 0 by swap
+    num_bytes: int = 0  # moved to the CPU store
+    swap_refused: bool = False  # a swap was wanted, but the CPU store had no room for it
 
 
 class Discard(_Op, frozen=True, kw_only=True, tag="discard"):
     """Strategy `none`: the step's K and V are thrown away (`free` comes before), nothing counts as computed."""
 
     seq_id: int
+
+
+class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
+    """A swapped-out sequence ends: its CPU block is free again, the content gone."""
+
+    seq_id: int
+    cpu_block_id: int
 
 
 class Free(_Op, frozen=True, kw_only=True, tag="free"):
@@ -171,6 +262,19 @@ class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
     detail: str = ""  # the stop string or id that ended it, or who aborted it
 
 
+class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
+    """A request with several sequences is done: its finished ones, best first, of which the first `num_returned` count.
+
+    The score of a sample is its cumulative log probability; of a beam that, divided by its number of output tokens
+    to the power of `length_penalty`.
+    """
+
+    request_id: str
+    seq_ids: list[int]
+    scores: list[float]
+    num_returned: int
+
+
 Op = (
     Submit
     | Lookup
@@ -184,8 +288,12 @@ Op = (
     | Cache
     | Write
     | Sample
+    | SwapOut
+    | SwapIn
     | Preempt
     | Discard
+    | Drop
     | Free
     | Finish
+    | Rank
 )

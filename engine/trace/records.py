@@ -16,6 +16,17 @@ Phase = Literal["prefill", "decode"]
 RecordKind = Literal["submit", "step", "abort"]
 
 
+class HeadPattern(Struct, frozen=True, kw_only=True):
+    """An attention head that was measured to look at keys of one kind, on text that the model had never seen."""
+
+    pattern: str  # previous_token, clause_start, parallel_clause, last_punctuation, first_token, itself, induction
+    layer: int
+    head: int  # query head
+    mean_weight: float  # what its queries give to that key, on average
+    uniform: float  # what a head that looks at every key alike would give it
+    queries: int  # how many were measured
+
+
 class ModelFacts(Struct, frozen=True, kw_only=True):
     """What the trace, the accounting and the page need to know of a model. Sizes are counts, not bytes."""
 
@@ -38,6 +49,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
     tie_word_embeddings: bool = False
     num_active_params: int | None = None  # mixture of experts: parameters used by one token; None = all
+    heads: list[HeadPattern] = []  # known patterns, the one to look at first in front; empty = nobody measured
 
     @property
     def group_size(self) -> int:
@@ -121,6 +133,19 @@ class Output(Struct, frozen=True, kw_only=True):
     top: list[Candidate]  # most probable first
 
 
+class PromptLogprob(Struct, frozen=True, kw_only=True):
+    """How probable a prompt token was, given those before it; recorded in the step that computed the position before.
+
+    Each position from 1 on occurs once in a trace, in order, if the request asked for `prompt_logprobs`.
+    """
+
+    seq_id: int
+    position: int  # of the token in the prompt, 1 or more
+    token_id: int
+    logprob: float  # natural log, raw distribution
+    top: list[Candidate]  # most probable first
+
+
 class Timing(Struct, frozen=True, kw_only=True):
     """Clock readings, seconds; the only part of a record that differs between two runs of the same inputs."""
 
@@ -144,6 +169,8 @@ class Memory(Struct, frozen=True, kw_only=True):
     bytes_held: int  # blocks_held * block_size * kv_bytes_per_token
     bytes_used: int  # tokens_held * kv_bytes_per_token
     bytes_cached: int  # blocks_cached * block_size * kv_bytes_per_token
+    swap_blocks: int = 0  # blocks of the CPU store
+    swap_blocks_held: int = 0  # of these, with the content of preempted sequences
 
     @classmethod
     def counted(
@@ -156,6 +183,8 @@ class Memory(Struct, frozen=True, kw_only=True):
         tokens_held: int,
         tokens_logical: int,
         kv_bytes_per_token: int,
+        swap_blocks: int = 0,
+        swap_blocks_held: int = 0,
     ) -> Memory:
         """The figures that follow from the counts."""
         return cls(
@@ -169,7 +198,19 @@ class Memory(Struct, frozen=True, kw_only=True):
             bytes_held=blocks_held * block_size * kv_bytes_per_token,
             bytes_used=tokens_held * kv_bytes_per_token,
             bytes_cached=blocks_cached * block_size * kv_bytes_per_token,
+            swap_blocks=swap_blocks,
+            swap_blocks_held=swap_blocks_held,
         )
+
+    @property
+    def usage_held(self) -> float:
+        """Share of the blocks that sequences hold: what vLLM reports as kv_cache_usage_perc, 0..1."""
+        return self.blocks_held / self.num_blocks
+
+    @property
+    def usage_with_cached(self) -> float:
+        """The same with the free blocks whose content is still reusable."""
+        return (self.blocks_held + self.blocks_cached) / self.num_blocks
 
     @property
     def slots_wasted(self) -> int:
@@ -196,6 +237,7 @@ class StepRecord(Struct, frozen=True, kw_only=True):
     batch: list[BatchEntry] = []
     ops: list[Op] = []
     outputs: list[Output] = []
+    prompt_logprobs: list[PromptLogprob] = []
     timing: Timing
     memory: Memory
     work: Work | None = None

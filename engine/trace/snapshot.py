@@ -19,6 +19,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     waiting: list[int]
     running: list[int]
     memory: Memory
+    cpu_block_tables: dict[int, list[int]] = {}  # seq_id -> blocks of the CPU store, of swapped-out sequences
 
 
 def snapshot_of(state: State, kv_bytes_per_token: int) -> Snapshot:
@@ -32,4 +33,5 @@ def snapshot_of(state: State, kv_bytes_per_token: int) -> Snapshot:
         waiting=list(state.waiting),
         running=list(state.running),
         memory=memory_figures(state, kv_bytes_per_token),
+        cpu_block_tables={i: list(s.cpu_block_table) for i, s in state.sequences.items() if s.cpu_block_table},
     )

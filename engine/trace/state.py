@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.trace.events import (
     Admit,
@@ -15,21 +16,27 @@ from engine.trace.events import (
     Cache,
     Copy,
     Discard,
+    Drop,
     Evict,
     Finish,
     FinishReason,
     Fork,
     Free,
+    Lookup,
     Op,
     Preempt,
+    Rank,
     Sample,
     Share,
     Submit,
+    SwapIn,
+    SwapOut,
     Write,
 )
-from engine.trace.records import Header, Memory, StepRecord
+from engine.trace.records import Header, Memory, Output, StepRecord
 
 SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
+RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
 
 
 class Block(Struct, kw_only=True):
@@ -42,6 +49,17 @@ class Block(Struct, kw_only=True):
     logical: int | None = None  # its index in the block tables that contain it
     allocated_by: int | None = None  # seq_id of the last allocation
     allocated_in: int | None = None  # record index of the last allocation
+    num_hits: int = 0  # prefix-cache hits since that allocation
+    last_hit_in: int | None = None  # record index
+
+
+class CpuBlock(Struct, kw_only=True):
+    """One block of the CPU store; `token_ids`: what it keeps for a swapped-out sequence."""
+
+    cpu_block_id: int
+    seq_id: int | None = None  # None = free
+    logical: int | None = None
+    token_ids: list[int] = []
 
 
 class Sequence(Struct, kw_only=True):
@@ -61,6 +79,11 @@ class Sequence(Struct, kw_only=True):
     priority: int = 0
     finish_reason: FinishReason | None = None
     submitted_in: int = 0  # record index
+    parent_seq_id: int | None = None  # the sequence it was forked from
+    cumulative_logprob: float = 0.0  # of its output tokens, raw distribution; a fork begins with its parent's
+    cpu_block_table: list[int] = []  # while it is swapped out
+    rank: int | None = None  # among the sequences of its request, 0 = best; once the request is done
+    score: float | None = None  # what it was ranked by
 
 
 class State(Struct, kw_only=True):
@@ -75,6 +98,8 @@ class State(Struct, kw_only=True):
     running: list[int] = []  # seq ids in order of admission
     finished: list[int] = []  # seq ids in order of finishing
     sequences: dict[int, Sequence] = {}
+    cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
+    recent_lookups: list[list[int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
 
 
 class TraceStateError(ValueError):
@@ -86,8 +111,15 @@ def initial_state(header: Header) -> State:
     num_blocks, block_size = header.engine["num_blocks"], header.engine["block_size"]
     if not isinstance(num_blocks, int) or not isinstance(block_size, int):
         raise TraceStateError("the header's engine.num_blocks and engine.block_size must be whole numbers")
-    blocks = [Block(block_id=i) for i in range(num_blocks)]
-    return State(block_size=block_size, blocks=blocks, free_queue=list(range(num_blocks)))
+    swap_space = header.engine.get("swap_space") or 0
+    if not isinstance(swap_space, int):
+        raise TraceStateError("the header's engine.swap_space must be a whole number")
+    return State(
+        block_size=block_size,
+        blocks=[Block(block_id=i) for i in range(num_blocks)],
+        free_queue=list(range(num_blocks)),
+        cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space)],
+    )
 
 
 def copy_state(state: State) -> State:
@@ -96,23 +128,14 @@ def copy_state(state: State) -> State:
         index=state.index,
         step=state.step,
         block_size=state.block_size,
-        blocks=[
-            Block(
-                block_id=b.block_id,
-                ref_count=b.ref_count,
-                block_hash=b.block_hash,
-                token_ids=list(b.token_ids),
-                logical=b.logical,
-                allocated_by=b.allocated_by,
-                allocated_in=b.allocated_in,
-            )
-            for b in state.blocks
-        ],
+        blocks=[replace(b, token_ids=list(b.token_ids)) for b in state.blocks],
         free_queue=list(state.free_queue),
         waiting=list(state.waiting),
         running=list(state.running),
         finished=list(state.finished),
         sequences={i: _copy_sequence(s) for i, s in state.sequences.items()},
+        cpu_blocks=[replace(b, token_ids=list(b.token_ids)) for b in state.cpu_blocks],
+        recent_lookups=list(state.recent_lookups),  # the pairs themselves never change
     )
 
 
@@ -124,10 +147,10 @@ def apply(state: State, record: StepRecord) -> State:
     """
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
-    token_bytes = {(o.seq_id, o.token_id): o.token_bytes for o in record.outputs}
+    outputs = {(o.seq_id, o.token_id): o for o in record.outputs}
     for position, op in enumerate(record.ops):
         try:
-            _apply_op(state, record.index, op, token_bytes)
+            _apply_op(state, record.index, op, outputs)
         except (KeyError, IndexError, ValueError) as error:
             name = type(op).__name__.lower()
             raise TraceStateError(
@@ -149,10 +172,21 @@ def memory_figures(state: State, kv_bytes_per_token: int) -> Memory:
         tokens_held=sum(len(b.token_ids) for b in held),
         tokens_logical=sum(state.sequences[i].num_computed_tokens for i in state.running),
         kv_bytes_per_token=kv_bytes_per_token,
+        swap_blocks=len(state.cpu_blocks),
+        swap_blocks_held=sum(1 for b in state.cpu_blocks if b.seq_id is not None),
     )
 
 
-def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int], bytes]) -> None:
+def recent_hit_rate(state: State) -> float | None:
+    """Tokens that hit over tokens asked for, in the recent lookups of first admissions; None: nobody asked yet.
+
+    As vLLM counts it: every token of a prompt is asked for, though the last one can never hit.
+    """
+    asked = sum(num_tokens for num_tokens, _ in state.recent_lookups)
+    return sum(num_hit for _, num_hit in state.recent_lookups) / asked if asked else None
+
+
+def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], Output]) -> None:
     match op:
         case Submit():
             state.sequences[op.seq_id] = Sequence(
@@ -171,7 +205,13 @@ def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int
             state.waiting.remove(op.seq_id)
             state.running.append(op.seq_id)
             sequence.status = "running"
-            sequence.num_cached_tokens = sequence.num_computed_tokens = op.num_cached_tokens
+            sequence.num_cached_tokens = op.num_cached_tokens
+            sequence.num_computed_tokens = op.num_cached_tokens + op.num_swapped_tokens
+        case Lookup():
+            preempted = state.sequences[op.seq_id].status == "preempted"
+            if op.verdict in ("hit", "miss", "too_short") and not preempted:
+                state.recent_lookups.append([op.num_tokens, op.num_hit_tokens])
+                del state.recent_lookups[:-RECENT_LOOKUPS]
         case Allocate():
             _expect(state.free_queue[:1] == [op.block_id], f"block {op.block_id} is not the head of the free queue")
             state.free_queue.pop(0)
@@ -179,6 +219,7 @@ def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int
             _expect(block.block_hash is None, f"block {op.block_id} was allocated with its hash")
             block.ref_count, block.token_ids, block.logical = 1, [], op.logical
             block.allocated_by, block.allocated_in = op.seq_id, index
+            block.num_hits, block.last_hit_in = 0, None
             _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
         case Evict():
             block = state.blocks[op.block_id]
@@ -189,11 +230,14 @@ def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int
             if op.revived:
                 state.free_queue.remove(op.block_id)
             block.ref_count += 1
+            block.num_hits += 1
+            block.last_hit_in = index
             _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
         case Fork():
             parent = state.sequences[op.parent_seq_id]
             child = _copy_sequence(parent)
             child.seq_id, child.request_id, child.submitted_in = op.seq_id, op.request_id, index
+            child.parent_seq_id = op.parent_seq_id
             state.sequences[op.seq_id] = child
             state.running.append(op.seq_id)
             for block_id in child.block_table:
@@ -208,7 +252,8 @@ def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int
         case Sample():
             sequence = state.sequences[op.seq_id]
             sequence.token_ids.append(op.token_id)
-            sequence.token_bytes.append(token_bytes[op.seq_id, op.token_id])
+            sequence.token_bytes.append(outputs[op.seq_id, op.token_id].token_bytes)
+            sequence.cumulative_logprob += outputs[op.seq_id, op.token_id].logprob
         case Free():
             sequence = state.sequences[op.seq_id]
             _expect(sequence.block_table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
@@ -218,8 +263,24 @@ def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int
             sequence = state.sequences[op.seq_id]
             state.running.remove(op.seq_id)
             state.waiting.insert(op.queue_position, op.seq_id)
-            sequence.status, sequence.num_computed_tokens = "preempted", 0
+            sequence.status = "preempted"
             sequence.num_preemptions += 1
+            if op.mode == "recompute":
+                sequence.num_computed_tokens = 0
+        case SwapOut():
+            sequence, cpu_block = state.sequences[op.seq_id], state.cpu_blocks[op.cpu_block_id]
+            _expect(sequence.block_table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
+            _expect(cpu_block.seq_id is None, f"CPU block {op.cpu_block_id} is in use")
+            cpu_block.seq_id, cpu_block.logical = op.seq_id, op.logical
+            cpu_block.token_ids = list(state.blocks[op.block_id].token_ids)
+            sequence.cpu_block_table.append(op.cpu_block_id)
+        case SwapIn():
+            sequence = state.sequences[op.seq_id]
+            _expect(sequence.block_table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
+            state.blocks[op.block_id].token_ids = state.cpu_blocks[op.cpu_block_id].token_ids
+            _free_cpu_block(state, sequence, op.cpu_block_id)
+        case Drop():
+            _free_cpu_block(state, state.sequences[op.seq_id], op.cpu_block_id)
         case Discard():
             state.sequences[op.seq_id].num_computed_tokens = 0
         case Finish():
@@ -227,7 +288,10 @@ def _apply_op(state: State, index: int, op: Op, token_bytes: dict[tuple[int, int
             (state.running if op.seq_id in state.running else state.waiting).remove(op.seq_id)
             state.finished.append(op.seq_id)
             sequence.status, sequence.finish_reason = "finished", op.reason
-        case _:  # lookup and defer explain; they change nothing
+        case Rank():
+            for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
+                state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
+        case _:  # defer explains; it changes nothing
             pass
 
 
@@ -254,6 +318,12 @@ def _apply_free(state: State, op: Free) -> None:
         state.free_queue.append(op.block_id)
 
 
+def _free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None:
+    _expect(sequence.cpu_block_table[:1] == [cpu_block_id], f"CPU block {cpu_block_id} is not the sequence's first")
+    sequence.cpu_block_table.pop(0)
+    state.cpu_blocks[cpu_block_id] = CpuBlock(cpu_block_id=cpu_block_id)
+
+
 def _set_table(sequence: Sequence, logical: int, block_id: int) -> None:
     """Append at the end of the table, or replace in place (copy-on-write)."""
     _expect(logical <= len(sequence.block_table), f"logical block {logical} would leave a hole in the table")
@@ -261,21 +331,12 @@ def _set_table(sequence: Sequence, logical: int, block_id: int) -> None:
 
 
 def _copy_sequence(sequence: Sequence) -> Sequence:
-    return Sequence(
-        seq_id=sequence.seq_id,
-        request_id=sequence.request_id,
-        status=sequence.status,
+    return replace(
+        sequence,
         token_ids=list(sequence.token_ids),
         token_bytes=list(sequence.token_bytes),
-        num_prompt_tokens=sequence.num_prompt_tokens,
-        num_computed_tokens=sequence.num_computed_tokens,
-        num_cached_tokens=sequence.num_cached_tokens,
         block_table=list(sequence.block_table),
-        num_preemptions=sequence.num_preemptions,
-        max_tokens=sequence.max_tokens,
-        priority=sequence.priority,
-        finish_reason=sequence.finish_reason,
-        submitted_in=sequence.submitted_in,
+        cpu_block_table=list(sequence.cpu_block_table),
     )
 
 

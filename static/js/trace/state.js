@@ -5,14 +5,19 @@
 
 const OWNED = Symbol("owned"); // the blocks and sequences that this state alone holds
 
+/** Lookups that the hit rate is taken over. */
+export const RECENT_LOOKUPS = 100;
+
 /** A record does not follow from the state before it. */
 export class TraceStateError extends Error {}
 
 /** The state before the first record: every block free, ids in ascending order in the free queue. */
 export function initialState(header) {
   const { num_blocks: numBlocks, block_size: blockSize } = header.engine;
+  const swapSpace = header.engine.swap_space || 0;
   if (!Number.isInteger(numBlocks) || !Number.isInteger(blockSize))
     throw new TraceStateError("the header's engine.num_blocks and engine.block_size must be whole numbers");
+  if (!Number.isInteger(swapSpace)) throw new TraceStateError("the header's engine.swap_space must be a whole number");
   return {
     index: -1,
     step: 0,
@@ -25,12 +30,16 @@ export function initialState(header) {
       logical: null,
       allocated_by: null,
       allocated_in: null,
+      num_hits: 0,
+      last_hit_in: null,
     })),
     free_queue: Array.from({ length: numBlocks }, (_, id) => id),
     waiting: [],
     running: [],
     finished: [],
     sequences: new Map(),
+    cpu_blocks: Array.from({ length: swapSpace }, (_, id) => freeCpuBlock(id)),
+    recent_lookups: [],
     [OWNED]: new Set(),
   };
 }
@@ -46,6 +55,8 @@ export function copyState(state) {
     running: state.running.slice(),
     finished: state.finished.slice(),
     sequences: new Map(state.sequences),
+    cpu_blocks: state.cpu_blocks.slice(),
+    recent_lookups: state.recent_lookups.slice(), // the pairs themselves never change
     [OWNED]: new Set(),
   };
 }
@@ -57,11 +68,11 @@ export function copyState(state) {
 export function apply(state, record, observe = null) {
   if (record.index !== state.index + 1)
     throw new TraceStateError(`record ${record.index} cannot follow record ${state.index}`);
-  const tokenBytes = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o.token_bytes]));
+  const outputs = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o]));
   (record.ops ?? []).forEach((op, position) => {
     observe?.(op, state);
     try {
-      OPERATIONS[op.type]?.(state, op, record.index, tokenBytes); // lookup and defer explain; they change nothing
+      OPERATIONS[op.type]?.(state, op, record.index, outputs); // defer explains; it changes nothing
     } catch (error) {
       throw new TraceStateError(
         `record ${record.index}, operation ${position} (${op.type}) contradicts the state: ${error.message}`,
@@ -90,6 +101,11 @@ const OPERATIONS = {
       priority: op.priority ?? 0,
       finish_reason: null,
       submitted_in: index,
+      parent_seq_id: null,
+      cumulative_logprob: 0,
+      cpu_block_table: [],
+      rank: null,
+      score: null,
     });
     state.waiting.splice(op.queue_position, 0, op.seq_id);
   },
@@ -99,7 +115,15 @@ const OPERATIONS = {
     remove(state.waiting, op.seq_id);
     state.running.push(op.seq_id);
     sequence.status = "running";
-    sequence.num_cached_tokens = sequence.num_computed_tokens = op.num_cached_tokens;
+    sequence.num_cached_tokens = op.num_cached_tokens;
+    sequence.num_computed_tokens = op.num_cached_tokens + (op.num_swapped_tokens ?? 0);
+  },
+
+  lookup(state, op) {
+    const preempted = sequenceOf(state, op.seq_id).status === "preempted";
+    if (!["hit", "miss", "too_short"].includes(op.verdict) || preempted) return;
+    state.recent_lookups.push([op.num_tokens, op.num_hit_tokens]);
+    if (state.recent_lookups.length > RECENT_LOOKUPS) state.recent_lookups.shift();
   },
 
   allocate(state, op, index) {
@@ -112,6 +136,8 @@ const OPERATIONS = {
     block.logical = op.logical;
     block.allocated_by = op.seq_id;
     block.allocated_in = index;
+    block.num_hits = 0;
+    block.last_hit_in = null;
     setTable(sequenceOf(state, op.seq_id), op.logical, op.block_id);
   },
 
@@ -122,10 +148,12 @@ const OPERATIONS = {
     block.token_ids = [];
   },
 
-  share(state, op) {
+  share(state, op, index) {
     const block = blockOf(state, op.block_id);
     if (op.revived) remove(state.free_queue, op.block_id);
     block.ref_count += 1;
+    block.num_hits += 1;
+    block.last_hit_in = index;
     setTable(sequenceOf(state, op.seq_id), op.logical, op.block_id);
   },
 
@@ -134,6 +162,7 @@ const OPERATIONS = {
     child.seq_id = op.seq_id;
     child.request_id = op.request_id;
     child.submitted_in = index;
+    child.parent_seq_id = op.parent_seq_id;
     state.sequences.set(op.seq_id, child);
     state.running.push(op.seq_id);
     for (const id of child.block_table) blockOf(state, id).ref_count += 1;
@@ -161,12 +190,13 @@ const OPERATIONS = {
     sequence.num_computed_tokens = op.start + op.num_tokens;
   },
 
-  sample(state, op, _index, tokenBytes) {
+  sample(state, op, _index, outputs) {
     const sequence = sequenceOf(state, op.seq_id);
-    const bytes = tokenBytes.get(`${op.seq_id},${op.token_id}`);
-    expect(bytes !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
+    const output = outputs.get(`${op.seq_id},${op.token_id}`);
+    expect(output !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
     sequence.token_ids.push(op.token_id);
-    sequence.token_bytes.push(bytes);
+    sequence.token_bytes.push(output.token_bytes);
+    sequence.cumulative_logprob += output.logprob;
   },
 
   free(state, op) {
@@ -187,8 +217,35 @@ const OPERATIONS = {
     remove(state.running, op.seq_id);
     state.waiting.splice(op.queue_position, 0, op.seq_id);
     sequence.status = "preempted";
-    sequence.num_computed_tokens = 0;
     sequence.num_preemptions += 1;
+    if (op.mode === "recompute") sequence.num_computed_tokens = 0;
+  },
+
+  swap_out(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    const cpuBlock = state.cpu_blocks[op.cpu_block_id];
+    expect(cpuBlock !== undefined, `no CPU block ${op.cpu_block_id}`);
+    expect(sequence.block_table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    expect(cpuBlock.seq_id === null, `CPU block ${op.cpu_block_id} is in use`);
+    state.cpu_blocks[op.cpu_block_id] = {
+      cpu_block_id: op.cpu_block_id,
+      seq_id: op.seq_id,
+      logical: op.logical,
+      token_ids: blockOf(state, op.block_id).token_ids.slice(),
+    };
+    sequence.cpu_block_table.push(op.cpu_block_id);
+  },
+
+  swap_in(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    expect(sequence.block_table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    const content = state.cpu_blocks[op.cpu_block_id]?.token_ids;
+    freeCpuBlockOf(state, sequence, op.cpu_block_id);
+    blockOf(state, op.block_id).token_ids = content.slice();
+  },
+
+  drop(state, op) {
+    freeCpuBlockOf(state, sequenceOf(state, op.seq_id), op.cpu_block_id);
   },
 
   discard(state, op) {
@@ -201,6 +258,13 @@ const OPERATIONS = {
     state.finished.push(op.seq_id);
     sequence.status = "finished";
     sequence.finish_reason = op.reason;
+  },
+
+  rank(state, op) {
+    op.seq_ids.forEach((id, rank) => {
+      sequenceOf(state, id).rank = rank;
+      sequenceOf(state, id).score = op.scores[rank];
+    });
   },
 };
 
@@ -221,7 +285,25 @@ export function memoryFigures(state, kvBytesPerToken) {
     bytes_held: held.length * blockBytes,
     bytes_used: tokensHeld * kvBytesPerToken,
     bytes_cached: cached * blockBytes,
+    swap_blocks: state.cpu_blocks.length,
+    swap_blocks_held: state.cpu_blocks.filter((b) => b.seq_id !== null).length,
   };
+}
+
+/** `recent_hit_rate` of engine/trace/state.py: tokens that hit over tokens asked for; null = nobody asked yet. */
+export function recentHitRate(state) {
+  const asked = state.recent_lookups.reduce((sum, [numTokens]) => sum + numTokens, 0);
+  return asked ? state.recent_lookups.reduce((sum, [, numHit]) => sum + numHit, 0) / asked : null;
+}
+
+function freeCpuBlock(id) {
+  return { cpu_block_id: id, seq_id: null, logical: null, token_ids: [] };
+}
+
+function freeCpuBlockOf(state, sequence, id) {
+  expect(sequence.cpu_block_table[0] === id, `CPU block ${id} is not the sequence's first`);
+  sequence.cpu_block_table.shift();
+  state.cpu_blocks[id] = freeCpuBlock(id);
 }
 
 function setTable(sequence, logical, blockId) {
@@ -235,6 +317,7 @@ function copySequence(sequence) {
     token_ids: sequence.token_ids.slice(),
     token_bytes: sequence.token_bytes.slice(),
     block_table: sequence.block_table.slice(),
+    cpu_block_table: sequence.cpu_block_table.slice(),
   };
 }
 

@@ -12,6 +12,7 @@ DOC = (Path(events.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
 STRUCTS = [
     records.Header,
     records.ModelFacts,
+    records.HeadPattern,
     records.TokenizerFacts,
     records.Machine,
     records.Roofs,
@@ -19,6 +20,7 @@ STRUCTS = [
     records.BatchEntry,
     records.Output,
     records.Candidate,
+    records.PromptLogprob,
     records.Timing,
     records.Memory,
     records.Work,
@@ -28,6 +30,7 @@ STRUCTS = [
     state.State,
     state.Block,
     state.Sequence,
+    state.CpuBlock,
     *get_args(events.Op),
 ]
 
