@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.model.recompute import Recomputed, RecomputeError
+from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
-    BatchEntry,
     AttentionRows,
+    BatchEntry,
     Capture,
     Header,
     LayerCapture,
@@ -158,12 +158,6 @@ class FakeEngine:
     def stop_captures(self) -> None:
         self.captures = False
 
-    def close(self) -> None:
-        self._model.closed_engines += 1
-        self.log.close()
-
-    def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> None:
-        while request.blocks:
     def recompute_attention(self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None):
         self._model.threads.add(threading.get_ident())
         sequence = self.log.state_now().sequences.get(seq_id)
@@ -176,6 +170,12 @@ class FakeEngine:
         rows = [AttentionRows(seq_id=seq_id, query_start=0, key_start=0, heads=chosen, weights=weights)]
         return Recomputed(tokens, LayerCapture(layer=layer, q=q, k=kv, v=kv, rows=rows))
 
+    def close(self) -> None:
+        self._model.closed_engines += 1
+        self.log.close()
+
+    def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> None:
+        while request.blocks:
             ops.append(Free(seq_id=request.seq_id, block_id=request.blocks.pop(), to="front"))
         ops.append(Finish(seq_id=request.seq_id, reason=reason))
         del self.requests[request.seq_id]
