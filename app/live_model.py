@@ -8,18 +8,17 @@ from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
 from engine.machine import machine_facts, measure_roofs
 from engine.model.loader import LoadedModel, load_model
+from engine.model.shipped import SHIPPED
 from engine.model.tokenizer import normalize_prompt
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
-
-BUNDLED = "bundled"
 
 
 class LiveModel:
     """Implements `ServedModel`."""
 
-    def __init__(self, model: LoadedModel, is_bundled: bool, settings: ServerSettings) -> None:
+    def __init__(self, model: LoadedModel, is_shipped: bool, settings: ServerSettings) -> None:
         self._model = model
-        self._is_bundled = is_bundled
+        self._is_shipped = is_shipped
         self.facts: ModelFacts = model.facts
         self.tokenizer_facts: TokenizerFacts = model.tokenizer_facts or TokenizerFacts(
             name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
@@ -38,8 +37,8 @@ class LiveModel:
         return self.machine
 
     def normalize(self, text: str) -> str:
-        """The bundled model has read Chinese punctuation only in full width."""
-        return normalize_prompt(text) if self._is_bundled else text
+        """The models that come with the program have read Chinese punctuation only in full width."""
+        return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text; none without a tokenizer."""
@@ -55,4 +54,4 @@ def load(name_or_path: str, dtype: str, device: str, settings: ServerSettings) -
     Raises:
         ModelError: one sentence.
     """
-    return LiveModel(load_model(name_or_path, dtype=dtype, device=device), name_or_path == BUNDLED, settings)
+    return LiveModel(load_model(name_or_path, dtype=dtype, device=device), name_or_path in SHIPPED, settings)

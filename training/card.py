@@ -1,8 +1,9 @@
+# ruff: noqa: E501  (Markdown, laid out as it is read)
 """Write the model card from what a run and its evaluation measured.
 
     python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json
 
-Reads the run's `checkpoint/progress.json` and `run.json`; writes `FOLDER/README.md`. No figure is typed by hand.
+Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`. No figure is typed by hand.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from training.checkpoint import PROGRESS, Progress
 from training.config import Config, load_config
+from training.heads import HEADS, TITLES
 from training.record import RUN
 
 TEMPLATE = """\
@@ -37,7 +39,7 @@ Chinese poetry and simple English stories; it is meant to be looked into, not to
 | KV cache | 2 · {layers} layers · {kv_heads} heads · {head_dim} · 2 bytes = {kv_bytes:,} bytes a token in bfloat16 |
 | weights | bfloat16 safetensors, {file_bytes:,} bytes |
 | vocabulary | {vocab:,} tokens |
-| positions | {positions:,} configured; trained on rows of {row_tokens}, so it is weaker beyond |
+| positions | {positions:,}; trained on rows of {row_tokens}, and of {long_tokens:,} in the last {long_share:.0%} of the run |
 
 It loads without remote code:
 
@@ -61,19 +63,40 @@ In float32 on text never trained on: whole poems and whole books, chosen by a ha
 ({poem_count:,} poems, of which {zh[documents]:,} scored, and {book_count} books:
 {books}).
 
-| held out | the model | `xz -9e` on the same text | scored |
-|---|---|---|---|
-| Chinese poetry | {zh[bits_per_character]:.3f} bits per character | {zh[xz_bits_per_character]:.3f} | \
+| held out, bits per character | the model | 5-gram | `xz -9e` | scored |
+|---|---|---|---|---|
+| Chinese poetry | {zh[bits_per_character]:.3f} | {zh[ngram_bits_per_character]:.3f} | {zh[xz_bits_per_character]:.3f} | \
 {zh[characters]:,} characters |
-| English stories | {en[bits_per_character]:.3f} bits per character | {en[xz_bits_per_character]:.3f} | \
+| English stories | {en[bits_per_character]:.3f} | {en[ngram_bits_per_character]:.3f} | {en[xz_bits_per_character]:.3f} | \
 {en[characters]:,} characters |
 
 - Each document is scored by itself, its first token excepted (nothing stands before it), its end included.
+- The 5-gram model (interpolated, modified Kneser-Ney over the same tokens) has read the same training text, once.
 - `xz` packs the scored text as one file, without having seen the training text; it is a yardstick, not a rival.
-- Form: {form[openings]} held-out openings of seven characters, three clauses after each; seven Chinese characters
-  long are {form[greedy]:.1%} of the clauses greedily and {form[sampled]:.1%} sampled (temperature 0.8, top-k 40).
+- Form: {form[openings]} held-out openings of seven characters, three clauses after each. Seven Chinese characters long
+  are {form[greedy]:.1%} of the clauses greedily and {form[sampled]:.1%} sampled (temperature 0.8, top-k 40); both clauses of the
+  opening couplet are in {form[greedy_couplets]:.1%} of the cases greedily and {form[sampled_couplets]:.1%} sampled.
 - 春江花月夜, asked for by its first couplet, greedily: {recited} of {recitable} characters before the first error.
 - {famous_whole} of {famous} famous poems in the training mix are recited whole from their first sentence, greedily.
+
+### Rhyme and tone
+
+Quatrains of seven characters after held-out openings, read with today's pronunciation (so that real poems, made for the
+sounds of their time, do not reach 100 %). Rhyme: lines two and four end in one of the thirteen tracks; level: both end
+in a level tone; alternation: clauses whose second, fourth and sixth tones alternate.
+
+| | quatrains | rhyme | level | alternation |
+|---|---:|---:|---:|---:|
+{prosody}
+
+### Attention heads worth looking at
+
+Mean weight that a head gives to one kind of key, on held-out poems of regular form ({poems_measured}); `uniform` is what a head
+that looks at every key alike would give it. The page opens on *{opening}*.
+
+| pattern | layer | head | mean weight | uniform |
+|---|---:|---:|---:|---:|
+{heads}
 
 ### Samples, unedited
 
@@ -121,12 +144,39 @@ def quote(sample: dict[str, str]) -> str:
     return f"- `{prompt}`\n  - greedy: {_literal(greedy)}\n  - sampled: {_literal(sampled)}"
 
 
+PROSODY = {
+    "real": "the held-out poems themselves",
+    "greedy": "the model, greedy",
+    "sampled": "the model, sampled",
+    "shuffled": "the held-out poems' characters, shuffled",
+}
+
+
+def prosody_rows(found: dict[str, dict[str, float]]) -> str:
+    """The table of rhyme and tone; a row is missing where nothing regular came out."""
+    return "\n".join(
+        f"| {title} | {found[key]['quatrains']} | {found[key]['rhyme']:.0%} | {found[key]['level_rhyme']:.0%} "
+        f"| {found[key]['alternation']:.0%} |"
+        for key, title in PROSODY.items()
+        if key in found
+    )
+
+
+def head_rows(found: dict[str, Any]) -> str:
+    """The table of heads."""
+    return "\n".join(
+        f"| {TITLES[e['pattern']]} | {e['layer']} | {e['head']} | {e['mean_weight']:.2f} | {e['uniform']:.2f} |"
+        for e in found["patterns"]
+    )
+
+
 def _literal(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def card(config: Config, folder: Path, progress: Progress, run: dict[str, Any], found: dict[str, Any]) -> str:
     """The card's Markdown."""
+    heads = json.loads((folder / HEADS).read_text(encoding="utf-8"))
     shape, train, data = config["model"], config["train"], config["data"]
     head_dim = shape["hidden"] // shape["heads"]
     return TEMPLATE.format(
@@ -138,6 +188,12 @@ def card(config: Config, folder: Path, progress: Progress, run: dict[str, Any], 
         vocab=config["tokenizer"]["vocab_size"],
         positions=shape["max_positions"],
         row_tokens=train["row_tokens"],
+        long_tokens=train["long"]["row_tokens"],
+        long_share=train["long"]["share"],
+        prosody=prosody_rows(found["seven_character_clauses"]["prosody"]),
+        heads=head_rows(heads),
+        poems_measured=f"{max(e['queries'] for e in heads['patterns']):,} queries",
+        opening=TITLES[heads["opening"]],
         han=config["tokenizer"]["cjk_characters"],
         header=data["header_share"],
         poem_count=found["heldout_poems"],

@@ -20,7 +20,7 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveMo
     Raises:
         UserError: it cannot be opened, and why.
     """
-    is_local = name == "bundled" or os.path.isdir(name)
+    is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name)  # no import of torch for a sign of life
     # What goes wrong on the way to the hub is said in one sentence below, not retry by retry.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if is_local or not sys.stderr.isatty():

@@ -26,7 +26,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.machine import machine_facts
 from engine.model.capture import CaptureRequest
-from engine.model.loader import BUNDLED, BUNDLED_FOLDER, LoadedModel, load_model
+from engine.model.loader import LoadedModel, load_model
+from engine.model.shipped import BUNDLED, shipped_model
 from engine.request import Request
 from engine.trace.records import Machine
 
@@ -58,7 +59,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     model = load_model(args.model, dtype="float32")
     # generate gets a model of its own: the engine's has another attention function and weight layout
-    source = BUNDLED_FOLDER if args.model == BUNDLED else args.model
+    shipped = shipped_model(args.model)
+    source = shipped.folder if shipped else args.model
     peer = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True).eval()
     peer.generation_config.eos_token_id = None  # as ignore_eos does: every request runs to its length
     random = np.random.default_rng(args.seed)

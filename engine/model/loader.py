@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
@@ -18,11 +19,9 @@ from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
+from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import ModelFacts, TokenizerFacts
-
-BUNDLED = "bundled"
-BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 
 DTYPES = {
     "float32": torch.float32,
@@ -51,7 +50,8 @@ def load_model(
 ) -> LoadedModel:
     """Open a causal language model.
 
-    `name_or_path`: "bundled" (also None) for the model that comes with the program, a folder, or a hub name.
+    `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
+    folder, or a hub name.
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. `device`: "auto" is a GPU if there is one.
     Only safetensors weights are read and no code of the model's repository is run.
 
@@ -61,7 +61,8 @@ def load_model(
     target = resolve_device(device)
     wanted: str | torch.dtype = resolve_dtype(dtype, target)
     name = name_or_path or BUNDLED
-    source, is_local = _source(name)
+    shipped = shipped_model(name)
+    source, is_local = (str(shipped.folder), True) if shipped else _source(name)
     options: dict[str, Any] = {"revision": revision, "local_files_only": is_local, "trust_remote_code": False}
     config = _read(name, "configuration", AutoConfig.from_pretrained, source, **options)
     model_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
@@ -69,11 +70,15 @@ def load_model(
         raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
     # A mapping entry may be a tuple of alternatives; the first is the default.
     refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
-    tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, source, **options)
+    words = str(shipped.tokenizer_folder) if shipped else source
+    tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
-    with _without_progress_bar() if name == BUNDLED else nullcontext():  # it takes a blink
+    with _without_progress_bar() if shipped else nullcontext():  # it takes a blink
         module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
-    return from_module(module.to(target), tokenizer, name)
+    loaded = from_module(module.to(target), tokenizer, name)
+    if is_local:
+        loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
+    return loaded
 
 
 @contextmanager
@@ -154,10 +159,6 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
 
 def _source(name: str) -> tuple[str, bool]:
     """Where to read from, and whether that is a folder."""
-    if name == BUNDLED:
-        if not (BUNDLED_FOLDER / "config.json").is_file():
-            raise ModelError("the bundled model is missing from this installation; name another model")
-        return str(BUNDLED_FOLDER), True
     if Path(name).is_dir():
         if not (Path(name) / "config.json").is_file():
             raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
