@@ -78,3 +78,150 @@ def test_no_serious_violation_on_a_phone(open_page: OpenPage, scheme: str, local
         page.click(f"#tab-{region}")
         found[region] = violations(page)
     complain(found)
+
+
+def inside(page: Page, selector: str) -> bool:
+    """Whether all of the element lies in the window."""
+    inner: bool = page.evaluate(
+        """(selector) => {
+          const b = document.querySelector(selector).getBoundingClientRect();
+          return b.width > 0 && b.left >= 0 && b.top >= 0 && b.right <= innerWidth && b.bottom <= innerHeight;
+        }""",
+        selector,
+    )
+    return inner
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_tooltip_is_cut_at_the_edge_of_the_window(open_page: OpenPage, width: int) -> None:
+    page = open_page(width=width, height=800)
+    prefill_and_step(page, 1)
+    seen = 0
+    for region in ("stage", "score", "memory", "detail"):
+        if width < 700:
+            page.click(f"#tab-{region}")
+        for term in page.locator(f"#region-{region} .term, #region-{region} .fidelity").all():
+            if not term.is_visible():
+                continue
+            term.focus()
+            expect(page.locator("#tooltip")).to_be_visible()
+            assert inside(page, "#tooltip"), term.inner_text()
+            seen += 1
+    assert seen > 20
+    page.keyboard.press("Escape")
+    expect(page.locator("#tooltip")).to_be_hidden()
+
+
+def test_a_touched_word_keeps_its_definition_until_something_else_is_touched(open_page: OpenPage) -> None:
+    page = open_page(width=390, height=844, has_touch=True)
+    page.tap("#tab-memory")
+    term = page.locator("#region-memory .term").first
+    term.tap()
+    page.wait_for_timeout(400)
+    expect(page.locator("#tooltip")).to_contain_text("block_size")
+    page.tap("#tab-score")
+    expect(page.locator("#tooltip")).to_be_hidden()
+
+
+def test_the_help_takes_the_focus_finds_terms_and_gives_the_focus_back(open_page: OpenPage) -> None:
+    page = open_page()
+    page.focus("#btn-help")
+    page.keyboard.press("Enter")
+    expect(page.locator("#help")).to_be_focused()
+    assert page.locator("#help .glossary dt").count() >= 40
+    page.fill("#help-search", "写时复制")
+    expect(page.locator("#help .glossary dt")).to_have_count(1)
+    expect(page.locator("#help .glossary dd")).to_contain_text("first writes")
+    page.fill("#help-search", "nothing of the kind")
+    expect(page.locator("#help")).to_contain_text("No term matches")
+    page.keyboard.press("Escape")
+    expect(page.locator("#help")).to_have_count(0)
+    expect(page.locator("#btn-help")).to_be_focused()
+
+
+def test_texts_say_which_language_they_are_written_in(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    prefill_and_step(page, 1)
+    expect(page.locator(".running-text .prompt")).to_have_attribute("lang", "zh-CN")
+    expect(page.locator(".preset").first).to_have_attribute("lang", "zh-CN")
+    expect(page.locator('.preset[lang="en"]').first).to_be_attached()
+    page.click("#btn-language")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
+    expect(page.locator("#btn-language")).to_have_attribute("lang", "en")
+
+
+def test_the_skip_link_is_first_and_leads_to_the_stage(open_page: OpenPage) -> None:
+    page = open_page()
+    page.keyboard.press("Tab")
+    expect(page.locator(".skip")).to_be_focused()
+    assert inside(page, ".skip")
+    page.keyboard.press("Enter")
+    expect(page.locator("#region-stage")).to_be_focused()
+
+
+def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(open_page: OpenPage) -> None:
+    """Tab once through the page: an outline each time, regions in the order of their columns."""
+    page = open_page()
+    prefill_and_step(page, 1)
+    regions: list[str] = []
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        at = page.evaluate(
+            """() => {
+              const e = document.activeElement;
+              if (e === document.body) return null;
+              const shown = e.closest('.scrubber') ?? e;
+              const style = getComputedStyle(shown);
+              const region = e.closest('header, #region-score, #region-stage, #region-detail, #region-memory, .transport, .skip');
+              return {html: e.outerHTML.slice(0, 90), outline: style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) > 0,
+                      region: region ? region.id || region.className : ''};
+            }"""
+        )
+        if at is None:
+            break
+        assert at["outline"], at["html"]
+        if at["region"] not in regions[-1:]:
+            regions.append(at["region"])
+    assert regions == ["skip", "header", "region-score", "region-stage", "region-detail", "region-memory", "transport"]
+
+
+def test_every_canvas_has_words_beside_it(open_page: OpenPage) -> None:
+    """A canvas is hidden from screen readers, and the element around it has a role and a name, or holds named controls."""
+    page = open_page()
+    prefill_and_step(page, 1)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('canvas')].filter((canvas) => {
+          if (canvas.closest('.js-plotly-plot')) return false;
+          const named = canvas.closest('[aria-label]');
+          const controls = canvas.parentElement.parentElement.querySelector('[role=listbox], input, button');
+          return canvas.getAttribute('aria-hidden') !== 'true' || !(named || controls);
+        }).map((canvas) => canvas.parentElement.outerHTML.slice(0, 160))"""
+    )
+    assert nameless == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(640, 400), (390, 844), (320, 568), (820, 1180)])
+def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(open_page: OpenPage, width: int, height: int) -> None:
+    """640 × 400 is what a zoom of 200 % leaves of 1280 × 800."""
+    page = open_page(width=width, height=height)
+    prefill_and_step(page, 1)
+    regions = ("stage", "score", "memory", "detail") if width < 720 else ("stage",)
+    for region in regions:
+        if width < 720:
+            page.click(f"#tab-{region}")
+        wide = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
+        assert wide <= 0, region
+    for button in ("#btn-prefill", "#btn-step", "#btn-reset", "#btn-help"):
+        assert inside(page, button), button
+
+
+def test_targets_on_a_phone_are_as_large_as_a_thumb(open_page: OpenPage) -> None:
+    """44 px in the direction in which neighbours are, for everything that is pressed often."""
+    page = open_page(width=390, height=844, has_touch=True)
+    prefill_and_step(page, 1)
+    for selector in (".tab", ".command", ".history .tool", ".header .tool", "#scrubber"):
+        for element in page.locator(selector).all():
+            box = element.bounding_box()
+            if box and element.is_visible():
+                assert box["height"] >= 40 and box["width"] >= 40, (selector, box)

@@ -21,6 +21,13 @@ export function fill(text, values) {
     .replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
 }
 
+/** The language that `text` is written in, for its `lang`: decided by its script; undefined when it has no letters. */
+export function langOf(text) {
+  if (/[\u3040-\u30ff]/.test(text)) return "ja";
+  if (/\p{Script=Han}/u.test(text)) return "zh-CN";
+  return /[a-z]/i.test(text) ? "en" : undefined;
+}
+
 /** Decimal digits in groups of three with thin spaces. */
 export function grouped(value) {
   return String(value).replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");

@@ -1,12 +1,11 @@
 // The page: header, four regions, transport; on a phone one region at a time.
 
 import { t } from "../i18n/index.js";
-import { helpOpen } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { connection, dismiss, toasts } from "../model/store.js";
-import { GLOSSARY } from "../i18n/glossary.js";
 import { Detail } from "./detail.js";
 import { Header } from "./header.js";
+import { Help } from "./help.js";
 import { html } from "./html.js";
 import { Memory } from "./memory.js";
 import { Score } from "./score.js";
@@ -50,37 +49,4 @@ function Toasts() {
       </p>`,
     )}
   </div>`;
-}
-
-const KEYS = [
-  ["← →", "help.arrows"],
-  ["Home End", "help.home_end"],
-  ["Space", "help.space"],
-  ["S", "help.s"],
-  ["P", "help.p"],
-  ["R", "help.r"],
-  ["Esc", "help.escape"],
-  ["?", "help.help"],
-];
-
-function Help() {
-  if (!helpOpen.value) return null;
-  const lang = settings.lang.value;
-  const other = lang === "zh" ? "en" : "zh";
-  return html`<aside class="help" id="help" aria-label=${t("header.help")}>
-    <button class="tool help-close" aria-label=${t("help.close")} onClick=${() => (helpOpen.value = false)}><${Icon} name="close" /></button>
-    <h3 class="panel-title">${t("help.title")}</h3>
-    <dl class="keys">
-      ${KEYS.map(([keys, text]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
-    </dl>
-    <h3 class="panel-title">${t("help.terms")}</h3>
-    <dl class="glossary">
-      ${Object.values(GLOSSARY).map(
-        (entry) => html`<div>
-          <dt>${entry[lang][0]} <span lang=${other}>${entry[other][0]}</span></dt>
-          <dd>${entry[lang][1]}</dd>
-        </div>`,
-      )}
-    </dl>
-  </aside>`;
 }

@@ -1,6 +1,6 @@
 // What the model could have said: the most probable tokens of the step's output.
 
-import { probabilityText, t } from "../i18n/index.js";
+import { langOf, probabilityText, t } from "../i18n/index.js";
 import { stage } from "../model/store.js";
 import { loneLabel } from "../trace/labels.js";
 import { html } from "./html.js";
@@ -27,7 +27,7 @@ function List({ output }) {
 
 function Row({ label, p, chosen = false, rest = false }) {
   return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}>
-    <span class="candidate-token">${label}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
+    <span class="candidate-token" lang=${langOf(label)}>${label}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
     <span class="candidate-bar" aria-hidden="true"><i style=${{ width: `${Math.max(0.5, p * 100)}%` }}></i></span>
     <span class="num">${probabilityText(p)}</span>
   </li>`;

@@ -23,7 +23,7 @@ export function Header() {
             ><${Icon} name="download"
           /></a>`
         : null}
-      <button class="tool" id="btn-help" onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
+      <button class="tool" id="btn-help" aria-expanded=${helpOpen.value} onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
         <${Icon} name="help" />
       </button>
     </div>

@@ -1,6 +1,6 @@
 // The left region: what is asked of the model, and under which settings.
 
-import { t } from "../i18n/index.js";
+import { langOf, t } from "../i18n/index.js";
 import { addPrompt, applyConfig, changeConfig, configDiffers, draft, rewritten } from "../model/actions.js";
 import { PRESETS } from "../model/presets.js";
 import { settings } from "../model/settings.js";
@@ -28,13 +28,14 @@ function Composer() {
     <textarea
       id="prompt"
       rows="2"
+      lang=${langOf(draft.value)}
       placeholder=${t("score.placeholder")}
       value=${draft.value}
       onInput=${(event) => (draft.value = event.currentTarget.value)}
     ></textarea>
     <div class="presets" role="group" aria-label=${t("score.presets")}>
       ${presetTexts().map(
-        (text) => html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} onClick=${() => (draft.value = text)}>${text}</button>`,
+        (text) => html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} lang=${langOf(text)} onClick=${() => (draft.value = text)}>${text}</button>`,
       )}
     </div>
     <button class="quiet" id="btn-add" disabled=${!draft.value} onClick=${addPrompt} title=${t("score.add_hint")}>

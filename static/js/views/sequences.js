@@ -1,6 +1,6 @@
 // Every sequence of the run at the record shown: its text, its state, its latencies.
 
-import { secondsText, t } from "../i18n/index.js";
+import { langOf, secondsText, t } from "../i18n/index.js";
 import { abort } from "../model/actions.js";
 import { settings } from "../model/settings.js";
 import { connection, log, shownSeq, state, viewIndex } from "../model/store.js";
@@ -35,7 +35,7 @@ function SequenceItem({ seq }) {
         <span class=${`status ${seq.status}`}>${t(`status.${seq.status}`)}</span>
         <span class="num">${seq.num_prompt_tokens} + ${seq.token_ids.length - seq.num_prompt_tokens}</span>
       </span>
-      <span class="sequence-text"><span class="prompt">${tail(prompt, output ? 28 : 60)}</span><span class="generated">${tail(output, 40)}</span></span>
+      <span class="sequence-text" lang=${langOf(prompt)}><span class="prompt">${tail(prompt, output ? 28 : 60)}</span><span class="generated">${tail(output, 40)}</span></span>
     </button>
     <span class="sequence-times num">
       <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term} id="tpot">TPOT<//> ${secondsText(times.tpot)}

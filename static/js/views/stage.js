@@ -1,6 +1,6 @@
 // The middle region: the text, the strip with its attention row, and the provenance chain.
 
-import { t } from "../i18n/index.js";
+import { langOf, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { head, layer, log, shownSeq, stage } from "../model/store.js";
 import { joinText, visible } from "../trace/labels.js";
@@ -36,8 +36,8 @@ function Text() {
   const output = joinText(seq.token_bytes.slice(seq.num_prompt_tokens));
   const lines = output.split("\n");
   return html`<p class="running-text" ref=${(p) => p && (p.parentElement.scrollTop = p.parentElement.scrollHeight)}>
-    <${Swatch} id=${seq.seq_id} /> <span class="prompt">${prompt}</span
-    ><span class="generated" id="generated">${lines.map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line))}</span>
+    <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${prompt}</span
+    ><span class="generated" id="generated" lang=${langOf(output)}>${lines.map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line))}</span>
   </p>`;
 }
 

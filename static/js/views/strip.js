@@ -5,7 +5,7 @@ import { tick, motionAt } from "../draw/frame.js";
 import { columns, rows } from "../draw/strip.js";
 import { themeVersion } from "../draw/colour.js";
 import { labelWidth, prepare, usePainter } from "../draw/canvas.js";
-import { probabilityText, t } from "../i18n/index.js";
+import { langOf, probabilityText, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { hovered, pointed, select, selected, stage, viewIndex } from "../model/store.js";
 import { labelText } from "../trace/labels.js";
@@ -159,7 +159,7 @@ function Token({ position, layout, stage: now }) {
     onPointerLeave=${() => ((hovered.value = null), hideTip())}
     onKeyDown=${moveFocus}
   >
-    <span class="token-text">${shownText(label)}</span>
+    <span class="token-text" lang=${langOf(shownText(label))}>${shownText(label)}</span>
     ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
   </button>`;
 }

@@ -1,29 +1,42 @@
 // Small parts of text: terms with a definition, fidelity marks, swatches of sequences, icons.
 
+import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { GLOSSARY } from "../i18n/glossary.js";
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { html } from "./html.js";
 
-/** What the one tooltip shows: {x, y, lines: [text or vnode]} in page pixels, or null. */
+/** What the one tooltip shows: {x, y, bottom, lines: [text or vnode], of: element or null} in page pixels, or null. */
 export const tip = signal(null);
+let leaving = null; // the pointer has left the word and may be on its way to the tooltip
 
 export function showTip(element, lines) {
   const box = element.getBoundingClientRect();
-  tip.value = { x: box.left + box.width / 2, y: box.top, bottom: box.bottom, lines };
+  clearTimeout(leaving);
+  tip.value = { x: box.left + box.width / 2, y: box.top, bottom: box.bottom, lines, of: element };
 }
 
 export function tipAt(x, y, lines) {
-  tip.value = { x, y: y - 6, bottom: y + 14, lines };
+  clearTimeout(leaving);
+  tip.value = { x, y: y - 6, bottom: y + 14, lines, of: null };
 }
 
-export const hideTip = () => (tip.value = null);
+export function hideTip() {
+  clearTimeout(leaving);
+  tip.value = null;
+}
 
-/** Attributes that show `lines` while an element is pointed at or focused. */
+const hideSoon = () => {
+  clearTimeout(leaving);
+  leaving = setTimeout(hideTip, 150);
+};
+
+/** Attributes that show `lines` while an element is pointed at, touched or focused. */
 export function tips(lines) {
   const show = (event) => showTip(event.currentTarget, typeof lines === "function" ? lines() : lines);
-  return { onPointerEnter: show, onFocus: show, onPointerLeave: hideTip, onBlur: hideTip };
+  // A finger leaves as soon as it is lifted: what it touched has the focus then, and keeps the tooltip until it loses it.
+  return { onPointerEnter: show, onFocus: show, onPointerLeave: (event) => event.pointerType !== "touch" && hideSoon(), onBlur: hideTip };
 }
 
 /** A word of the field: dotted underline, its definition in both languages. */
@@ -34,9 +47,9 @@ export function Term({ id, children }) {
   const lines = () => [
     html`<b>${entry[lang][0]}</b>`,
     entry[lang][1],
-    html`<span class="tip-other" lang=${other}>${entry[other][0]} — ${entry[other][1]}</span>`,
+    html`<span class="tip-other" lang=${other === "zh" ? "zh-CN" : "en"}>${entry[other][0]} — ${entry[other][1]}</span>`,
   ];
-  return html`<span class="term" tabindex="0" role="note" aria-label=${`${entry[lang][0]}: ${entry[lang][1]}`} ...${tips(lines)}
+  return html`<span class="term" tabindex="0" role="term" aria-description=${`${entry[lang][0]}: ${entry[lang][1]}`} ...${tips(lines)}
     >${children ?? entry[lang][0]}</span
   >`;
 }
@@ -54,16 +67,40 @@ export function Swatch({ id }) {
   return html`<span class=${`swatch seq-${id % 8}`} aria-hidden="true"></span>`;
 }
 
+const EDGE = 8; // px kept free at the window's edges
+
+/** The one tooltip: above what it explains, else below; never cut at an edge. Escape and scrolling put it away. */
 export function Tooltip() {
+  const ref = useRef(null);
   const shown = tip.value;
-  if (!shown) return html`<div class="tooltip" role="tooltip" hidden></div>`;
-  const below = shown.y < 140;
-  const x = Math.max(140, Math.min(shown.x, innerWidth - 140));
-  const style = below
-    ? { left: `${x}px`, top: `${shown.bottom + 8}px` }
-    : { left: `${x}px`, bottom: `${innerHeight - shown.y + 8}px` };
-  return html`<div class="tooltip" role="tooltip" style=${style}>
-    ${shown.lines.filter(Boolean).map((line) => html`<div>${line}</div>`)}
+  useLayoutEffect(() => {
+    const box = ref.current;
+    if (!shown) return;
+    const [width, height] = [box.offsetWidth, box.offsetHeight];
+    const above = shown.y - EDGE - height;
+    const top = above >= EDGE ? above : shown.bottom + EDGE;
+    box.style.left = `${Math.max(EDGE, Math.min(shown.x - width / 2, innerWidth - width - EDGE))}px`;
+    box.style.top = `${Math.max(EDGE, Math.min(top, innerHeight - height - EDGE))}px`;
+  }, [shown]);
+  useEffect(() => {
+    const escape = (event) => event.key === "Escape" && hideTip();
+    document.addEventListener("keydown", escape);
+    document.addEventListener("scroll", hideTip, true);
+    return () => {
+      document.removeEventListener("keydown", escape);
+      document.removeEventListener("scroll", hideTip, true);
+    };
+  }, []);
+  return html`<div
+    class=${shown?.of ? "tooltip" : "tooltip at-pointer"}
+    role="tooltip"
+    id="tooltip"
+    hidden=${!shown}
+    ref=${ref}
+    onPointerEnter=${() => clearTimeout(leaving)}
+    onPointerLeave=${hideTip}
+  >
+    ${shown?.lines.filter(Boolean).map((line) => html`<div>${line}</div>`)}
   </div>`;
 }
 
