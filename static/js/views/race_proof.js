@@ -1,0 +1,47 @@
+// The proof that a cache changes no token: what each lane chose, place by place.
+
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { t } from "../i18n/index.js";
+import { STRATEGIES } from "../net/race.js";
+import { labelText, tokenLabels } from "../trace/labels.js";
+import { html } from "./html.js";
+import { choices } from "./race_words.js";
+import { Fidelity } from "./words.js";
+
+const MOST = 160; // columns kept in the document; the first difference is named in words wherever it is
+
+export function Proof({ now }) {
+  const ref = useRef(null);
+  const count = now ? Math.max(...now.lanes.map((lane) => lane.tokenIds.length)) : 0;
+  useEffect(() => {
+    if (ref.current) ref.current.scrollLeft = ref.current.scrollWidth; // the newest is what one looks for
+  }, [count]);
+  const labels = now?.lanes.map((lane) => tokenLabels(lane.tokenBytes).map(labelText)) ?? [[], [], []];
+  const from = Math.max(0, count - MOST);
+  return html`<section class="race-proof">
+    <h3 class="panel-title">
+      ${t("race.proof")} <${Fidelity} kind="captured" />
+      <span class=${now?.difference != null ? "race-verdict differs" : "race-verdict"} id="race-verdict">${verdict(now)}</span>
+    </h3>
+    <div class="race-tokens">
+      <div class="race-names" aria-hidden="true">${STRATEGIES.map((name) => html`<span>${t(`race.${name}`)}</span>`)}</div>
+      <div class="race-columns" ref=${ref} tabindex="0" data-arrows role="group" aria-label=${t("race.proof")}>
+        ${Array.from({ length: count - from }, (_, k) => {
+          const place = from + k;
+          const chosen = labels.map((lane) => lane[place] ?? "");
+          const complete = now.lanes.every((lane) => place < lane.tokenIds.length);
+          const same = now.difference === null || place < now.difference || now.lanes.every((lane) => lane.tokenIds[place] === now.lanes[0].tokenIds[place]);
+          return html`<span class=${same ? "race-column" : "race-column differs"} key=${place}>
+            ${chosen.map((label) => html`<span class="generated">${label || "\u00a0"}</span>`)}<span class="race-mark">${!same ? "≠" : complete ? "=" : "\u00a0"}</span>
+          </span>`;
+        })}
+      </div>
+    </div>
+  </section>`;
+}
+
+function verdict(now) {
+  if (!now || now.lanes.every((lane) => lane.tokenIds.length === 0)) return t("race.proof.none");
+  if (now.difference === null) return t("race.proof.same", { n: now.same });
+  return t("race.proof.differs", { place: now.difference + 1, choices: choices(now.lanes, now.difference) });
+}
