@@ -7,7 +7,7 @@ from typing import Literal, Self
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from engine.trace.events import Setting
+from engine.trace.events import PreemptionMode, Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16"]
@@ -34,6 +34,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
+    preemption_mode: PreemptionMode = "recompute"  # swap: computed tokens go to CPU memory and come back
+    swap_space: int | None = None  # blocks of CPU memory for that; None = as many as the pool has
     kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
@@ -41,6 +43,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     def resolved(self, max_position: int) -> Self:
         """Check the settings against a model of `max_position` positions and fill in what follows. Idempotent.
 
+        swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
         max_model_len None becomes what model and pool can both hold. Contiguous keeps the pool's size in slots and cuts
         it into blocks of max_model_len, so that a race against paged is fair; it and `none` share no prefixes.
 
@@ -76,7 +79,12 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             config = replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
         if self.strategy != "paged":
             config = replace(config, enable_prefix_caching=False)
-        return config
+        if self.preemption_mode == "recompute" or self.strategy == "none":
+            return replace(config, swap_space=0)
+        swap_space = config.num_blocks if self.swap_space is None else self.swap_space
+        if not 0 <= swap_space * config.block_size <= MAX_POOL_SLOTS:
+            raise ConfigError(f"swap_space must be between 0 and {MAX_POOL_SLOTS // config.block_size} blocks")
+        return replace(config, swap_space=swap_space)
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
         """Every field by name, for the trace's header."""
@@ -84,9 +92,12 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):
-    """How the next token is chosen. temperature 0 is greedy.
+    """How the next token is chosen, and how many outputs there are. temperature 0 is greedy.
 
-    The order of operations: repetition penalty, temperature, top-k, top-p, min-p, then one draw.
+    The order of operations: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one
+    draw. Beam search keeps the `beam_width` most probable sequences instead, under the distribution after min_tokens.
+
+    The names are vLLM's; `use_beam_search` and its fields those of its BeamSearchParams.
     """
 
     temperature: float = 0.0
@@ -99,6 +110,19 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     stop: list[str] = []
     stop_token_ids: list[int] = []
     ignore_eos: bool = False
+    n: int = 1  # outputs: samples with a seed each, or the best beams
+    best_of: int | None = None  # samples to draw, of which the n with the highest cumulative logprob are the outputs
+    use_beam_search: bool = False
+    beam_width: int = 4  # sequences kept
+    length_penalty: float = 1.0  # a beam's score = cumulative logprob / (output tokens ** length_penalty)
+    min_tokens: int = 0  # before so many output tokens nothing ends a sequence
+    logit_bias: dict[int, float] = {}  # token id -> added to its logit
+    prompt_logprobs: int | None = None  # alternatives recorded with each prompt token; None: nothing is recorded
+
+    @property
+    def num_sequences(self) -> int:
+        """Sequences that run for one prompt."""
+        return self.beam_width if self.use_beam_search else self.best_of or self.n
 
     def checked(self) -> Self:
         """Itself, when every value is in range.
@@ -114,12 +138,32 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
             ("repetition_penalty", 0 < self.repetition_penalty <= 100, "over 0 and at most 100"),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
             ("stop", len(self.stop) <= 16 and all(self.stop), "at most 16 strings, none empty"),
+            ("n", self.n >= 1, "at least 1"),
+            ("best_of", self.best_of is None or self.best_of >= self.n, f"at least n ({self.n})"),
+            ("beam_width", self.beam_width >= 1, "at least 1"),
+            ("length_penalty", -10 <= self.length_penalty <= 10, "between -10 and 10"),
+            ("min_tokens", 0 <= self.min_tokens <= (self.max_tokens or 1 << 30), "between 0 and max_tokens"),
+            ("logit_bias", _is_bias(self.logit_bias), "at most 300 token ids with numbers between -100 and 100"),
+            ("prompt_logprobs", 0 <= (self.prompt_logprobs or 0) <= 20, "between 0 and 20"),
         ]
         for name, holds, allowed in ranges:
             if not holds:
                 raise ConfigError(f"{name} must be {allowed}, not {getattr(self, name)!r}")
+        if self.use_beam_search:
+            if self.n > self.beam_width or self.best_of is not None:
+                raise ConfigError(
+                    f"beam search returns at most beam_width ({self.beam_width}) outputs and takes no best_of"
+                )
+            if self.temperature != 0 or self.stop:
+                raise ConfigError("beam search compares probabilities: temperature must be 0, stop must be empty")
+        elif self.num_sequences > 1 and self.temperature == 0:
+            raise ConfigError("with temperature 0 all samples would be equal: set a temperature, or use_beam_search")
         return self
 
     def as_map(self) -> dict[str, Setting]:
         """Every field by name, for the trace."""
-        return asdict(self)
+        return {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
+
+
+def _is_bias(logit_bias: dict[int, float]) -> bool:
+    return len(logit_bias) <= 300 and all(i >= 0 and -100 <= bias <= 100 for i, bias in logit_bias.items())

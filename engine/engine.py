@@ -24,17 +24,17 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_layer
 from engine.model.runner import ModelRunner
-from engine.model.sampling import Sampled, Sampler, SamplingRow
+from engine.output_stage import OutputStage
 from engine.request import Request
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
-from engine.trace.events import FinishReason, Op
+from engine.trace.events import Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
-    Candidate,
     Capture,
     Header,
     Output,
+    PromptLogprob,
     RecordKind,
     StepRecord,
     Timing,
@@ -82,10 +82,16 @@ class Engine:
             self.config.block_size,
             self._intake.max_model_len,
             self.config.kv_cache_dtype,
+            swap_space=self.config.swap_space or 0,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         self._cache = KVCacheManager(
-            self.config.num_blocks, self.config.block_size, self.config.enable_prefix_caching, self._ops.append
+            self.config.num_blocks,
+            self.config.block_size,
+            self.config.enable_prefix_caching,
+            self._ops.append,
+            swap_space=self.config.swap_space or 0,
+            kv_bytes_per_token=self._kv_bytes_per_token,
         )
         self._scheduler = Scheduler(
             self._cache,
@@ -94,11 +100,11 @@ class Engine:
             enable_chunked_prefill=self.config.enable_chunked_prefill,
             policy=self.config.scheduling_policy,
             recompute_all=self.config.strategy == "none",
+            preemption_mode=self.config.preemption_mode,
             emit=self._ops.append,
         )
-        self._sampler = Sampler()
-        self._requests: dict[int, Request] = {}  # unfinished, by seq_id
-        self._next_seq_id = 0
+        self._stage = OutputStage(model, self.config, self._scheduler, self._ops.append)
+        self._num_requests = 0
         self._num_records = 0
         self._num_steps = 0
         self._began = time.perf_counter()
@@ -136,14 +142,14 @@ class Engine:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
             ConfigError: sampling parameters out of range.
         """
-        unfinished = {r.request_id for r in self._requests.values()}
-        requests = self._intake.accept(specs, self._next_seq_id, unfinished)
-        self._next_seq_id += len(requests)
+        stage = self._stage
+        requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
+        self._num_requests += len(requests)
         for request in requests:
-            self._requests[request.seq_id] = request
+            stage.add(request)
             self._scheduler.add(
                 request.sequence,
-                prompt_token_bytes=[self._token_bytes(i) for i in request.sequence.token_ids],
+                prompt_token_bytes=[stage.token_bytes(i) for i in request.sequence.token_ids],
                 sampling=request.sampling.as_map(),
             )
         if requests:
@@ -152,26 +158,25 @@ class Engine:
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""
-        found = [r for r in self._requests.values() if r.request_id == request_id]
-        for request in found:
-            self._scheduler.finish(request.sequence, "abort", "")
-            self._drop(request, "abort")
-        if found:
-            self._append_record("abort")
-        return bool(found)
+        request = self._stage.requests.get(request_id)
+        if request is None:
+            return False
+        self._stage.end(request, "abort", "")
+        self._append_record("abort")
+        return True
 
     def has_unfinished(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self._requests)
+        return bool(self._stage.requests)
 
     @property
     def num_unfinished(self) -> int:
-        """Requests waiting or running."""
-        return len(self._requests)
+        """Requests with a sequence that waits or runs."""
+        return len(self._stage.requests)
 
     def prefill_pending(self) -> bool:
         """Whether some request's prompt is not computed in full yet."""
-        return any(not r.output_token_ids for r in self._requests.values())
+        return any(not r.sequence.has_output for r in self._stage.requests.values())
 
     def step(self) -> StepRecord:
         """Run one step and append its record.
@@ -181,7 +186,7 @@ class Engine:
             Exception: the forward pass failed (out of memory, say); the batch's requests are aborted, the engine and
                 its log stay sound.
         """
-        if not self._requests:
+        if not self._stage.requests:
             raise NothingToDo("nothing to do: no request is waiting or running")
         t0 = time.perf_counter()
         # 1) schedule: who computes which tokens, in which blocks
@@ -189,9 +194,9 @@ class Engine:
         slices = [self._slice(s) for s in scheduled]
         batch = [_batch_entry(s, piece) for s, piece in zip(scheduled, slices, strict=True)]
         t1 = time.perf_counter()
-        # 2) prepare: copies first, so that shared blocks are apart before anyone writes
+        # 2) prepare: moves first, so that shared blocks are apart and swapped ones are safe before anyone writes
         try:
-            self._runner.copy_blocks(self._cache.take_copies())
+            self._runner.move_blocks(self._cache.take_moves())
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
         except Exception as error:
@@ -201,21 +206,16 @@ class Engine:
         t3 = time.perf_counter()
         # 4) sample, and what follows from the new tokens
         self._scheduler.commit(scheduled)
-        samplers = [self._requests[s.seq_id] for s in slices if s.samples]
-        chosen = self._sampler.sample(
-            result.logits,
-            [SamplingRow(r.sampling, r.generator, r.sequence.token_ids, r.num_prompt_tokens) for r in samplers],
-            self.config.num_logprobs,
-        )
-        outputs = [self._take(request, sampled) for request, sampled in zip(samplers, chosen, strict=True)]
+        outputs, prompt_logprobs = self._stage.take(slices, result.logits)
         if self.config.strategy == "none":
-            self._scheduler.discard([s.sequence for s in scheduled if s.sequence.seq_id in self._requests])
+            self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])
         t4 = time.perf_counter()
         self._num_steps += 1
         return self._append_record(
             "step",
             batch=batch,
             outputs=outputs,
+            prompt_logprobs=prompt_logprobs,
             timing=Timing(at=t4 - self._began, schedule=t1 - t0, prepare=t2 - t1, forward=t3 - t2, sample=t4 - t3),
             work=step_work(self.model.facts, batch, kv_element_bytes=self._runner.kv_store.dtype.itemsize),
             capture=Capture(
@@ -238,9 +238,9 @@ class Engine:
         Raises:
             RecomputeError: no such sequence, fewer tokens than asked for, or more than can be computed at once.
         """
-        request = self._requests.get(seq_id)
-        if request is not None:
-            token_ids = request.sequence.token_ids
+        live = self._stage.live.get(seq_id)
+        if live is not None:
+            token_ids = live[1].sequence.token_ids
         else:  # finished: the log still knows it
             sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
             if sequence is None:
@@ -256,13 +256,14 @@ class Engine:
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
-            num_computed_tokens={i: r.sequence.num_computed_tokens for i, r in self._requests.items()},
+            num_computed_tokens={i: c.sequence.num_computed_tokens for i, (_, c) in self._stage.live.items()},
             ref_counts=pool.ref_counts,
             block_hashes=pool.block_hashes,
             free_queue=pool.free_queue,
             waiting=[s.seq_id for s in self._scheduler.waiting],
             running=[s.seq_id for s in self._scheduler.running],
             memory=self._cache.memory(self._kv_bytes_per_token),
+            cpu_block_tables=pool.cpu_block_tables,
         )
 
     def check_integrity(self) -> None:
@@ -277,39 +278,16 @@ class Engine:
             start=start,
             block_table=self._cache.block_table(sequence.seq_id),
             samples=start + num_tokens == len(sequence.token_ids),
-        )
-
-    def _take(self, request: Request, sampled: Sampled) -> Output:
-        """Append a chosen token to its sequence, and finish the sequence if it ends with it."""
-        self._scheduler.append_token(request.sequence, sampled.token_id)
-        text, stop = request.accept(sampled.token_id)
-        if stop:
-            self._scheduler.finish(request.sequence, stop.reason, stop.detail)
-            self._drop(request, stop.reason)
-        return Output(
-            seq_id=request.seq_id,
-            token_id=sampled.token_id,
-            token_bytes=self._token_bytes(sampled.token_id),
-            text=text,
-            logprob=sampled.logprob,
-            top=[
-                Candidate(token_id=i, token_bytes=self._token_bytes(i), logprob=logprob) for i, logprob in sampled.top
-            ],
+            all_logits=sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(sequence.seq_id, start),
         )
 
     def _give_up(self, scheduled: list[ScheduledSequence], error: Exception) -> None:
         """A step that was scheduled will not be computed: nobody may go on with blocks that it promised to write."""
         for sequence, _, _ in scheduled:
-            self._scheduler.finish(sequence, "abort", f"the step failed: {type(error).__name__}")
-            self._drop(self._requests[sequence.seq_id], "abort")
+            request = self._stage.requests.get(sequence.request_id)
+            if request is not None:
+                self._stage.end(request, "abort", f"the step failed: {type(error).__name__}")
         self._append_record("abort")
-
-    def _drop(self, request: Request, reason: FinishReason) -> None:
-        request.finish_reason = reason
-        del self._requests[request.seq_id]
-
-    def _token_bytes(self, token_id: int) -> bytes:
-        return self.model.tokenizer.token_bytes(token_id) if self.model.tokenizer else b""
 
     def _append_record(
         self,
@@ -317,6 +295,7 @@ class Engine:
         *,
         batch: list[BatchEntry] | None = None,
         outputs: list[Output] | None = None,
+        prompt_logprobs: list[PromptLogprob] | None = None,
         timing: Timing | None = None,
         work: Work | None = None,
         capture: Capture | None = None,
@@ -328,6 +307,7 @@ class Engine:
             batch=batch or [],
             ops=self._ops.copy(),
             outputs=outputs or [],
+            prompt_logprobs=prompt_logprobs or [],
             timing=timing or Timing(at=time.perf_counter() - self._began),
             memory=self._cache.memory(self._kv_bytes_per_token),
             work=work,
@@ -335,6 +315,7 @@ class Engine:
         )
         self._ops.clear()
         self._num_records += 1
+        self._cache.tick(self._num_records, self._num_steps)
         if self.log is not None:
             self.log.append(record, capture)
         return record

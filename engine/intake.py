@@ -35,8 +35,12 @@ class Intake:
         self._model = model
         self._config = config
 
-    def accept(self, specs: Iterable[RequestSpec], first_seq_id: int, ids_in_use: set[str]) -> list[Request]:
+    def accept(
+        self, specs: Iterable[RequestSpec], first_seq_id: int, num_before: int, ids_in_use: set[str]
+    ) -> list[Request]:
         """A request for each spec, with ascending sequence ids; all are good or none is made.
+
+        `num_before`: requests accepted before; seeds that nobody chose depend on it, not on how those were forked.
 
         Raises:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
@@ -44,19 +48,20 @@ class Intake:
         """
         taken = set(ids_in_use)
         requests = []
-        for seq_id, spec in enumerate(specs, first_seq_id):
-            request = self._request(spec, seq_id, taken)
+        for index, spec in enumerate(specs):
+            request = self._request(spec, first_seq_id + index, num_before + index, taken)
             taken.add(request.request_id)
             requests.append(request)
         return requests
 
-    def _request(self, spec: RequestSpec, seq_id: int, taken: set[str]) -> Request:
+    def _request(self, spec: RequestSpec, seq_id: int, number: int, taken: set[str]) -> Request:
         sampling = spec.sampling.checked()
-        request_id = spec.request_id or f"request-{seq_id}"
+        self._check_sampling(sampling)
+        request_id = spec.request_id or f"request-{number}"
         if request_id in taken:
             raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
         token_ids = self._encode(spec.prompt)
-        max_tokens = self._max_tokens(len(token_ids), sampling.max_tokens)
+        max_tokens = self._max_tokens(len(token_ids), sampling)
         sequence = Sequence(
             seq_id=seq_id,
             request_id=request_id,
@@ -66,8 +71,22 @@ class Intake:
             priority=spec.priority,
             cache_salt=spec.cache_salt,
             arrival=seq_id,
+            num_forks=sampling.num_sequences - 1,
+            together=sampling.use_beam_search,
+            skip_reading_prefix_cache=sampling.prompt_logprobs is not None and len(token_ids) > 1,
         )
-        return Request(sequence, sampling, max_tokens, self._model.tokenizer, self._config.seed)
+        seed = sampling.seed if sampling.seed is not None else (self._config.seed << 32) + number
+        return Request(sequence, sampling, self._model.tokenizer, seed)
+
+    def _check_sampling(self, sampling: SamplingParams) -> None:
+        """What of the sampling parameters depends on the model and the configuration."""
+        limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
+        if sampling.num_sequences > limit:
+            raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}")
+        if sampling.use_beam_search and self._config.strategy == "none":
+            raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")
+        if not all(i < vocab_size for i in sampling.logit_bias):
+            raise RequestError(f"logit_bias has token ids outside 0..{vocab_size - 1}")
 
     def _encode(self, prompt: str | list[int]) -> list[int]:
         if isinstance(prompt, str):
@@ -81,9 +100,13 @@ class Intake:
             raise RequestError(f"the prompt has token ids outside 0..{vocab_size - 1}")
         return list(prompt)
 
-    def _max_tokens(self, num_prompt_tokens: int, asked: int | None) -> int:
+    def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
         """How many tokens may be generated, when that many are sure to fit the model and the pool."""
-        length, blocks, size = self.max_model_len, self._config.num_blocks, self._config.block_size
+        length, blocks, size, asked = (
+            self.max_model_len, self._config.num_blocks, self._config.block_size, sampling.max_tokens,
+        )  # fmt: skip
+        if sampling.use_beam_search:  # after a preemption each beam may have to hold all of its blocks itself
+            blocks //= sampling.beam_width
         if num_prompt_tokens >= length:
             raise RequestError(
                 f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
@@ -92,12 +115,17 @@ class Intake:
         if fit < 1:
             raise RequestError(
                 f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
-                f"the pool has {blocks}"
+                f"{self._room(blocks, sampling)}"
             )
         room = min(length - num_prompt_tokens, fit)
         if asked is not None and asked > room:
             raise RequestError(
                 f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
-                f"(max_model_len {length}, {blocks} blocks of {size})"
+                f"(max_model_len {length}, {self._room(blocks, sampling)} of {size})"
             )
         return room if asked is None else asked
+
+    def _room(self, blocks: int, sampling: SamplingParams) -> str:
+        if sampling.use_beam_search:
+            return f"a beam of {sampling.beam_width} has {blocks} of the pool's {self._config.num_blocks} blocks"
+        return f"the pool has {blocks} blocks"

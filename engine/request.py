@@ -1,51 +1,42 @@
-"""A request as the engine sees it: what was asked, what came out so far, and when to stop."""
+"""A request as the engine sees it: what was asked, and the sequences that answer it."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from engine.beam_search import BeamSearch
+from engine.completion import Completion, derived_seed
 from engine.config import SamplingParams
-from engine.model.detokenizer import IncrementalDetokenizer
-from engine.model.sampling import make_generator
 from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import FinishReason
 
 
-class Stop(NamedTuple):
-    """Why a sequence ends."""
-
-    reason: FinishReason
-    detail: str
-
-
 class Request:
-    """One prompt and its output. Grows with every step; `finish_reason` is None until it is done."""
+    """One prompt and what comes of it. Most requests have one sequence; samples and beams are forked from the first.
 
-    def __init__(
-        self,
-        sequence: Sequence,
-        sampling: SamplingParams,
-        max_tokens: int,
-        tokenizer: Tokenizer | None,
-        engine_seed: int,
-    ) -> None:
-        self.sequence = sequence
+    `completions` has every sequence there ever was, the first one first. `outputs` are those that were asked for.
+    """
+
+    def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
+        """`seed`: of the first sample; the others' are derived from it."""
         self.sampling = sampling
-        self.max_tokens = max_tokens
-        self.text = ""
-        self.finish_reason: FinishReason | None = None
-        # Without a seed of its own, one that depends on nothing but the engine's seed and the sequence's number.
-        self.generator = make_generator(
-            sampling.seed if sampling.seed is not None else (engine_seed << 32) + sequence.seq_id
-        )
-        self._tokenizer = tokenizer
-        self._detokenizer = IncrementalDetokenizer()
-        self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
+        self.seed = seed
+        self.completions = [Completion(sequence, sampling, tokenizer, seed)]
+        self.outputs = self.completions[:1]  # best first; more, and settled, once the request is done
+        self.num_unfinished = 1
+        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1  # to come
+        self.beams: BeamSearch | None = None
+        if sampling.use_beam_search:
+            ends = self.completions[0].end_ids
+            self.beams = BeamSearch(sampling.beam_width, sampling.length_penalty, sequence.max_tokens, ends)
 
     @property
     def request_id(self) -> str:
         return self.sequence.request_id
+
+    @property
+    def sequence(self) -> Sequence:
+        """The sequence that computed the prompt."""
+        return self.completions[0].sequence
 
     @property
     def seq_id(self) -> int:
@@ -57,47 +48,49 @@ class Request:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """The tokens chosen so far."""
-        return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
+        """The first output's tokens so far; once the request is done, the best one's."""
+        return self.outputs[0].output_token_ids
 
-    def accept(self, token_id: int) -> tuple[str, Stop | None]:
-        """Take note of a token that was just appended to the sequence.
+    @property
+    def text(self) -> str:
+        """The first output's text so far; once the request is done, the best one's."""
+        return self.outputs[0].text
 
-        Returns:
-            The text that may be shown now (never a part of a stop string, never half a character), and why the
-            sequence ends, if it does.
-        """
-        stop: Stop | None = None
-        if self._ends_text(token_id):
-            stop = Stop("stop", "end of sequence")
-        elif token_id in self.sampling.stop_token_ids:
-            stop = Stop("stop", f"token {token_id}")
-        pending = self._held_back
-        if stop is None:
-            pending += self._detokenizer.feed(self._text_bytes(token_id))
-            found = [(at, s) for s in self.sampling.stop if (at := pending.find(s)) >= 0]
-            if found:
-                at, string = min(found)
-                pending, stop = pending[:at], Stop("stop", string)
-            elif len(self.sequence.token_ids) - self.num_prompt_tokens >= self.max_tokens:
-                stop = Stop("length", f"max_tokens {self.max_tokens}")
-                pending += self._detokenizer.finish()
-        keep = 0 if stop else self._beginning_of_stop(pending)
-        shown, self._held_back = pending[: len(pending) - keep], pending[len(pending) - keep :]
-        self.text += shown
-        return shown, stop
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the best output ended; None until every sequence has."""
+        return None if self.num_unfinished else self.outputs[0].finish_reason
 
-    def _ends_text(self, token_id: int) -> bool:
-        if self._tokenizer is None or self.sampling.ignore_eos:
+    @property
+    def unfinished(self) -> list[Completion]:
+        """Completions whose sequences wait or run."""
+        return [c for c in self.completions if c.finish_reason is None]
+
+    def fork(self, parent: Completion, sequence: Sequence, seed: int) -> Completion:
+        """Another sequence that goes on from where `parent` is."""
+        child = parent.fork(sequence, seed)
+        self.completions.append(child)
+        self.num_unfinished += 1
+        return child
+
+    def next_seed(self) -> int:
+        """The seed of the sample that will be forked next."""
+        return derived_seed(self.seed, len(self.completions))
+
+    def finish(self, completion: Completion, reason: FinishReason) -> bool:
+        """A sequence is done. Returns whether all are; then `outputs` is settled."""
+        completion.finish_reason = reason
+        self.num_unfinished -= 1
+        if self.num_unfinished:
             return False
-        return token_id in self._tokenizer.eos_token_ids
+        if len(self.completions) > 1:
+            self.outputs = self.ranked()[: self.sampling.n] or self.completions[:1]
+        return True
 
-    def _text_bytes(self, token_id: int) -> bytes:
-        """What the token adds to the text: nothing if it is a control token."""
-        if self._tokenizer is None or self._tokenizer.is_special(token_id):
-            return b""
-        return self._tokenizer.token_bytes(token_id)
-
-    def _beginning_of_stop(self, text: str) -> int:
-        """Length of the longest end of `text` that is the beginning of a stop string."""
-        return max((n for s in self.sampling.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+    def ranked(self) -> list[Completion]:
+        """The sequences that ended on their own, best score first, ties by age."""
+        ended = [c for c in self.completions if c.finish_reason in ("stop", "length")]
+        for completion in ended:
+            if completion.score is None:
+                completion.score = completion.cumulative_logprob
+        return sorted(ended, key=lambda c: -(c.score or 0.0))

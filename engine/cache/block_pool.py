@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 from engine.trace.events import QueueEnd
+
+HITS_KEPT = 4  # steps of a block's last hits, as many as vLLM keeps
 
 
 class IntegrityError(AssertionError):
@@ -34,6 +38,20 @@ class Block:
     ref_count: int = 0
     block_hash: bytes | None = None
     num_filled: int = 0
+    allocated_at: int = 0  # step
+    accessed_at: int = 0  # step of the allocation or the last hit
+    num_hits: int = 0
+    hits_at: list[int] = field(default_factory=list)  # steps of the last HITS_KEPT hits
+
+
+class Eviction(NamedTuple):
+    """A hash that was taken from its block, and how long the block had lived; in steps. The terms are vLLM's."""
+
+    block_hash: bytes
+    lifetime: int  # since the allocation
+    idle: int  # since the last access
+    num_hits: int
+    reuse_gaps: list[int]  # between one hit and the next
 
 
 class FreeQueue:
@@ -77,6 +95,7 @@ class BlockPool:
     def __init__(self, num_blocks: int) -> None:
         self.blocks = [Block(block_id) for block_id in range(num_blocks)]
         self.free_queue = FreeQueue(num_blocks)
+        self.step = 0  # the clock of residencies; whoever owns the pool sets it
         self._ids_by_hash: dict[bytes, dict[int, None]] = {}  # the inner dict is an ordered set
         self._num_cached_free = 0
         self._num_filled_held = 0
@@ -101,8 +120,8 @@ class BlockPool:
         """Filled slots of held blocks, each physical slot once."""
         return self._num_filled_held
 
-    def allocate(self) -> tuple[Block, bytes | None]:
-        """Take the head of the free queue: empty, ref_count 1. Also returns the hash that it lost (None: it had none).
+    def allocate(self) -> tuple[Block, Eviction | None]:
+        """Take the head of the free queue: empty, ref_count 1. Also returns the hash that it lost, if it had one.
 
         Raises KeyError when no block is free.
         """
@@ -112,6 +131,9 @@ class BlockPool:
             self._num_cached_free -= 1
             evicted = self._drop_hash(block)
         block.ref_count, block.num_filled = 1, 0
+        block.allocated_at = block.accessed_at = self.step
+        if block.num_hits:
+            block.num_hits, block.hits_at = 0, []
         return block, evicted
 
     def share(self, block: Block) -> bool:
@@ -124,6 +146,13 @@ class BlockPool:
                 self._num_cached_free -= 1
         block.ref_count += 1
         return revived
+
+    def hit(self, block: Block) -> bool:
+        """`share` by a prefix-cache hit, which counts as an access."""
+        block.num_hits += 1
+        block.accessed_at = self.step
+        block.hits_at = [*block.hits_at[1 - HITS_KEPT :], self.step]
+        return self.share(block)
 
     def release(self, block: Block) -> QueueEnd | None:
         """One owner less. At 0 it is free: hashed to the back, else emptied and to the front. None: still held."""
@@ -159,14 +188,14 @@ class BlockPool:
         block.block_hash = block_hash
         self._ids_by_hash.setdefault(block_hash, {})[block.block_id] = None
 
-    def uncache(self, block: Block) -> bytes:
-        """Take the hash and the content from a held block; returns the hash. It was promised and never written."""
+    def uncache(self, block: Block) -> Eviction:
+        """Take the hash and the content from a held block: it was promised and never written."""
         ensure(block.ref_count > 0, f"block {block.block_id} is uncached, but nobody holds it")
         self._num_filled_held -= block.num_filled
         block.num_filled = 0
         return self._drop_hash(block)
 
-    def _drop_hash(self, block: Block) -> bytes:
+    def _drop_hash(self, block: Block) -> Eviction:
         block_hash = block.block_hash
         assert block_hash is not None
         ids = self._ids_by_hash[block_hash]
@@ -174,7 +203,13 @@ class BlockPool:
         if not ids:
             del self._ids_by_hash[block_hash]
         block.block_hash = None
-        return block_hash
+        return Eviction(
+            block_hash,
+            lifetime=self.step - block.allocated_at,
+            idle=self.step - block.accessed_at,
+            num_hits=block.num_hits,
+            reuse_gaps=[after - before for before, after in pairwise(block.hits_at)],
+        )
 
     def check_integrity(self) -> None:
         """Recount everything. Raises IntegrityError at the first contradiction. O(num_blocks)."""

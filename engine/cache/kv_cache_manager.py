@@ -14,10 +14,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from engine.cache.block_pool import Block, BlockPool
+from engine.cache.block_pool import Block, BlockPool, Eviction, ensure
 from engine.cache.block_table import BlockTable, check_tables
 from engine.cache.prefix_cache import HashChain, PrefixMatch
-from engine.trace.events import Allocate, Cache, Copy, Evict, Fork, Free, Op, Share, Write
+from engine.cache.prefix_memory import Explanation, LostBlock, PrefixMemory
+from engine.cache.swap_space import SwapSpace
+from engine.trace.events import (
+    Allocate,
+    Cache,
+    Copy,
+    Drop,
+    Evict,
+    Fork,
+    ForkReason,
+    Free,
+    Op,
+    Share,
+    SwapIn,
+    SwapOut,
+    Write,
+)
 from engine.trace.records import Memory
 
 
@@ -33,6 +49,14 @@ class BlockDemand(NamedTuple):
         return self.needed <= self.available
 
 
+class BlockMoves(NamedTuple):
+    """What the KV store has to do before a step's forward pass, in this order; each once."""
+
+    swap_out: list[tuple[int, int]]  # (block, CPU block)
+    swap_in: list[tuple[int, int]]  # (CPU block, block)
+    copy: list[tuple[int, int]]  # (src, dst)
+
+
 class Snapshot(NamedTuple):
     """The manager's state in the terms of `trace.state.State`, blocks by id."""
 
@@ -41,34 +65,57 @@ class Snapshot(NamedTuple):
     num_filled: list[int]
     free_queue: list[int]
     block_tables: dict[int, list[int]]  # sequences that hold blocks
+    cpu_block_tables: dict[int, list[int]]  # sequences that are swapped out
 
 
 class KVCacheManager:
     """Gives sequences their blocks. Methods raise ValueError on misuse and then have changed nothing."""
 
     def __init__(
-        self, num_blocks: int, block_size: int, enable_prefix_caching: bool, emit: Callable[[Op], None]
+        self,
+        num_blocks: int,
+        block_size: int,
+        enable_prefix_caching: bool,
+        emit: Callable[[Op], None],
+        swap_space: int = 0,
+        kv_bytes_per_token: int = 0,
     ) -> None:
+        """`swap_space`: blocks of the CPU store; `kv_bytes_per_token`: all layers, for what swaps report."""
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.enable_prefix_caching = enable_prefix_caching
         self.pool = BlockPool(num_blocks)
+        self.swap_space = SwapSpace(swap_space)
+        self.kv_bytes_per_block = kv_bytes_per_token * block_size
+        self._record_index = 0
+        self._memory = PrefixMemory()
         self._emit = emit
         self._tables: dict[int, BlockTable] = {}
         self._chains: dict[int, HashChain] = {}
         self._promised: dict[int, int] = {}  # block id -> sequence that will write it in this step
         self._copies: dict[int, int] = {}  # dst -> src, in order
+        self._swaps_out: list[tuple[int, int]] = []
+        self._swaps_in: list[tuple[int, int]] = []
         self._tokens_logical = 0
+
+    def tick(self, record_index: int, step: int) -> None:
+        """The clock: operations go into this record from now on, after so many steps."""
+        self._record_index, self.pool.step = record_index, step
 
     # 1) before the forward pass
 
-    def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None) -> PrefixMatch:
+    def lookup(
+        self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None, skip: bool = False
+    ) -> PrefixMatch:
         """Find the longest cached prefix, whole blocks, at most len(token_ids) - 1 tokens. Changes no block.
 
-        One token is left out because the last token must run through the model to get logits.
+        One token is left out because the last token must run through the model to get logits. `skip`: nothing may hit,
+        because the logits of every token are wanted.
         """
         if not self.enable_prefix_caching:
             return PrefixMatch([], 0, "disabled")
+        if skip:
+            return PrefixMatch([], 0, "skipped")
         num_full = (len(token_ids) - 1) // self.block_size
         if num_full <= 0:
             return PrefixMatch([], 0, "too_short")
@@ -80,6 +127,17 @@ class KVCacheManager:
                 break
             block_ids.append(block.block_id)
         return PrefixMatch(block_ids, len(block_ids) * self.block_size, "hit" if block_ids else "miss")
+
+    def explain(
+        self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
+    ) -> Explanation:
+        """Why the lookup that was made just before found no more. Changes nothing."""
+        if not self.enable_prefix_caching:
+            return Explanation()
+        next_hash, logical = None, num_hit_tokens // self.block_size
+        if logical < (len(token_ids) - 1) // self.block_size:
+            next_hash = self._chain(seq_id, cache_salt).hash_at(logical, token_ids)
+        return self._memory.explain(token_ids, cache_salt, num_hit_tokens, self.block_size, next_hash)
 
     def demand(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int] = ()) -> BlockDemand:
         """What `allocate` with the same arguments would need. Changes nothing."""
@@ -93,7 +151,7 @@ class KVCacheManager:
         """Make the sequence's table cover positions [0, num_tokens), writable from num_computed on.
 
         Hit blocks (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that
-        would be written are replaced by copies, for the caller to carry out (`take_copies`); the rest is allocated.
+        would be written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
         False when there are not enough free blocks; then nothing has changed and nothing was emitted.
         """
         self._check_hits(seq_id, num_tokens, hit_block_ids)
@@ -101,7 +159,7 @@ class KVCacheManager:
             return False
         table = self._tables.setdefault(seq_id, BlockTable())
         for logical, block_id in enumerate(hit_block_ids):
-            revived = self.pool.share(self.pool.blocks[block_id])
+            revived = self.pool.hit(self.pool.blocks[block_id])
             table.block_ids.append(block_id)
             self._emit(Share(seq_id=seq_id, block_id=block_id, logical=logical, revived=revived))
         table.num_hashed += len(hit_block_ids)
@@ -113,14 +171,78 @@ class KVCacheManager:
             table.block_ids.append(self._allocate_block(seq_id, logical).block_id)
         return True
 
-    def take_copies(self) -> list[tuple[int, int]]:
-        """(src, dst) block pairs to copy in the KV store before this step's forward pass; hands them over once.
+    def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
+        """The sequence has blocks: from now on later lookups are explained by it. `token_ids`: its own growing list."""
+        if self.enable_prefix_caching:
+            self._memory.admitted(seq_id, token_ids, cache_salt)
 
-        Every dst is distinct and no dst is the src of a later pair, so one gather and one scatter do as well.
+    def take_moves(self) -> BlockMoves:
+        """What the KV store has to do before this step's forward pass; hands it over once.
+
+        Every copy's dst is distinct and no dst is the src of a later pair, so one gather and one scatter do as well.
         """
-        copies = [(src, dst) for dst, src in self._copies.items()]
+        moves = BlockMoves(self._swaps_out, self._swaps_in, [(src, dst) for dst, src in self._copies.items()])
+        self._swaps_out, self._swaps_in = [], []
         self._copies.clear()
-        return copies
+        return moves
+
+    def swap_out(self, seq_id: int) -> int | None:
+        """Preempt by swap: what is computed goes to the CPU store, the blocks are freed. Returns the bytes moved.
+
+        None when the CPU store has no room; then nothing has changed. Shared blocks are copied too: in the CPU store
+        nothing is shared.
+        """
+        table = self._table(seq_id)
+        count = self._num_blocks_of(table.num_computed)
+        cpu_block_ids = self.swap_space.put(seq_id, count, table.num_computed)
+        if cpu_block_ids is None:
+            return None
+        for logical, cpu_block_id in enumerate(cpu_block_ids):
+            block_id = table.block_ids[logical]
+            ensure(block_id not in self._promised, f"block {block_id} is swapped out, but it is not written yet")
+            # a copy that is still to be carried out comes after the swap: its source has the content now
+            self._swaps_out.append((self._copies.get(block_id, block_id), cpu_block_id))
+            self._emit(
+                SwapOut(
+                    seq_id=seq_id,
+                    logical=logical,
+                    block_id=block_id,
+                    cpu_block_id=cpu_block_id,
+                    num_bytes=self.kv_bytes_per_block,
+                )
+            )
+        self.free(seq_id)
+        return count * self.kv_bytes_per_block
+
+    def num_swapped_tokens(self, seq_id: int) -> int:
+        """Computed tokens that wait in the CPU store; 0 when the sequence is not swapped out."""
+        table = self.swap_space.tables.get(seq_id)
+        return table.num_computed if table else 0
+
+    def swap_in(self, seq_id: int, num_tokens: int) -> bool:
+        """`allocate` for a swapped-out sequence: its content comes back, num_tokens positions are covered.
+
+        False when there are not enough free blocks; then nothing has changed.
+        """
+        if not self.allocate(seq_id, num_tokens):
+            return False
+        table, swapped, size = self._tables[seq_id], self.swap_space.take(seq_id), self.block_size
+        for logical, cpu_block_id in enumerate(swapped.cpu_block_ids):
+            block = self.pool.blocks[table.block_ids[logical]]
+            self.pool.fill(block, min(swapped.num_computed - logical * size, size))
+            self._swaps_in.append((cpu_block_id, block.block_id))
+            self._emit(
+                SwapIn(
+                    seq_id=seq_id,
+                    logical=logical,
+                    block_id=block.block_id,
+                    cpu_block_id=cpu_block_id,
+                    num_bytes=self.kv_bytes_per_block,
+                )
+            )
+        table.num_computed = swapped.num_computed
+        self._tokens_logical += swapped.num_computed
+        return True
 
     def cache_blocks(
         self, seq_id: int, token_ids: Sequence[int], num_tokens: int, cache_salt: str | None = None
@@ -193,22 +315,29 @@ class KVCacheManager:
         self._tokens_logical += num_tokens
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
 
-    def fork(self, parent_seq_id: int, seq_id: int, request_id: str) -> None:
+    def fork(
+        self,
+        parent_seq_id: int,
+        seq_id: int,
+        request_id: str,
+        reason: ForkReason = "sample",
+        seed: int | None = None,
+    ) -> None:
         """The child shares every block of the parent, the partial tail too; whoever writes to it first gets a copy."""
         parent = self._table(parent_seq_id)
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id} holds blocks already")
         if any(owner == parent_seq_id for owner in self._promised.values()):
             raise ValueError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
-        if self._copies:
-            raise ValueError("copies are outstanding (take_copies): a fork now could share a block not yet copied")
+        if self._copies or self._swaps_in:
+            raise ValueError("copies are outstanding (take_moves): a fork now could share a block not yet copied")
         for block_id in parent.block_ids:
             self.pool.share(self.pool.blocks[block_id])
         self._tables[seq_id] = BlockTable(list(parent.block_ids), parent.num_computed, parent.num_hashed)
         if parent_seq_id in self._chains:
             self._chains[seq_id] = self._chains[parent_seq_id].copy()
         self._tokens_logical += parent.num_computed
-        self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id))
+        self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id, reason=reason, seed=seed))
 
     def free(self, seq_id: int) -> None:
         """Let go of all blocks, table tail first (a prefix is worth more than what follows it). No blocks: nothing.
@@ -219,21 +348,28 @@ class KVCacheManager:
         if table is None:
             return
         self._tokens_logical -= table.num_computed
+        self._memory.released(seq_id, table.num_computed)
         for block_id in reversed(table.block_ids):
             block = self.pool.blocks[block_id]
             if self._promised.get(block_id) == seq_id:
                 del self._promised[block_id]
-                self._emit(Evict(block_id=block_id, block_hash=self.pool.uncache(block)))
+                self._evicted(block_id, self.pool.uncache(block), seq_id, lost=False)
             end = self.pool.release(block)
             if end is not None:
                 self._copies.pop(block_id, None)  # the block is given away before its copy was carried out
             self._emit(Free(seq_id=seq_id, block_id=block_id, to=end))
 
     def forget(self, seq_id: int) -> None:
-        """Drop the remembered hashes of a sequence that will not come back. It must hold no blocks."""
+        """Drop the hashes and the swapped-out content of a sequence that will not come back.
+
+        It must hold no blocks.
+        """
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id} still holds blocks")
         self._chains.pop(seq_id, None)
+        if seq_id in self.swap_space.tables:
+            for cpu_block_id in self.swap_space.take(seq_id).cpu_block_ids:
+                self._emit(Drop(seq_id=seq_id, cpu_block_id=cpu_block_id))
 
     # 3) looking at it
 
@@ -247,6 +383,8 @@ class KVCacheManager:
             tokens_held=self.pool.num_filled_held,
             tokens_logical=self._tokens_logical,
             kv_bytes_per_token=kv_bytes_per_token,
+            swap_blocks=self.swap_space.num_blocks,
+            swap_blocks_held=self.swap_space.num_held,
         )
 
     def snapshot(self) -> Snapshot:
@@ -258,12 +396,16 @@ class KVCacheManager:
             num_filled=[b.num_filled for b in blocks],
             free_queue=list(self.pool.free_queue),
             block_tables={i: list(t.block_ids) for i, t in self._tables.items()},
+            cpu_block_tables={i: list(t.cpu_block_ids) for i, t in self.swap_space.tables.items()},
         )
 
     def check_integrity(self) -> None:
         """Recount everything. Raises IntegrityError with the first contradiction. O(blocks), for tests."""
         self.pool.check_integrity()
         check_tables(self._tables, self.pool, self.block_size, self._promised, self._tokens_logical)
+        self.swap_space.check_integrity()
+        both = self._tables.keys() & self.swap_space.tables.keys()
+        ensure(not both, f"sequences {sorted(both)} hold blocks and are swapped out")
 
     def _num_blocks_of(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
@@ -306,9 +448,25 @@ class KVCacheManager:
     def _allocate_block(self, seq_id: int, logical: int) -> Block:
         block, evicted = self.pool.allocate()
         if evicted is not None:
-            self._emit(Evict(block_id=block.block_id, block_hash=evicted))
+            self._evicted(block.block_id, evicted, seq_id)
         self._emit(Allocate(seq_id=seq_id, block_id=block.block_id, logical=logical))
         return block
+
+    def _evicted(self, block_id: int, eviction: Eviction, seq_id: int, lost: bool = True) -> None:
+        """Report that a hash was taken; `lost`: there was content behind it that a later prompt may miss."""
+        if lost:
+            self._memory.evicted(eviction.block_hash, LostBlock(block_id, self._record_index, seq_id))
+        self._emit(
+            Evict(
+                block_id=block_id,
+                block_hash=eviction.block_hash,
+                seq_id=seq_id,
+                lifetime_steps=eviction.lifetime,
+                idle_steps=eviction.idle,
+                num_hits=eviction.num_hits,
+                reuse_gap_steps=eviction.reuse_gaps,
+            )
+        )
 
     def _copy_on_write(self, seq_id: int, table: BlockTable, logical: int) -> None:
         src = self.pool.blocks[table.block_ids[logical]]

@@ -100,3 +100,35 @@ class KVStore:
         dst = torch.tensor([pair[1] for pair in pairs], device=self.device)
         for pool in (*self.keys, *self.values):
             pool.index_copy_(0, dst, pool.index_select(0, src))
+
+
+class HostStore:
+    """Blocks in CPU memory, of the same shape as a store's, for the content of swapped-out sequences."""
+
+    def __init__(self, store: KVStore, num_blocks: int) -> None:
+        self._store = store
+        # Page-locked where there is a device, so that a copy is one transfer.
+        pinned = store.device.type == "cuda"
+        self._pools = [
+            torch.empty((num_blocks, *pool.shape[1:]), dtype=pool.dtype, pin_memory=pinned)
+            for pool in (*store.keys, *store.values)
+        ]
+
+    def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, `(block, CPU block)` each, out of the store, all layers."""
+        src, dst = self._indices(pairs, self._store.device, torch.device("cpu"))
+        for host, pool in zip(self._pools, (*self._store.keys, *self._store.values), strict=True):
+            host.index_copy_(0, dst, pool.index_select(0, src).cpu())
+
+    def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, `(CPU block, block)` each, back into the store, all layers."""
+        src, dst = self._indices(pairs, torch.device("cpu"), self._store.device)
+        for host, pool in zip(self._pools, (*self._store.keys, *self._store.values), strict=True):
+            pool.index_copy_(0, dst, host.index_select(0, src).to(pool.device))
+
+    @staticmethod
+    def _indices(
+        pairs: Sequence[tuple[int, int]], src_device: torch.device, dst_device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        src, dst = zip(*pairs, strict=True)
+        return torch.tensor(src, device=src_device), torch.tensor(dst, device=dst_device)

@@ -31,6 +31,7 @@ class SequenceSlice(NamedTuple):
     start: int  # position of the first of them; all positions before are in the cache
     block_table: list[int]  # covers at least start + len(token_ids) positions
     samples: bool  # whether the logits of the last token are wanted
+    all_logits: bool = False  # the logits of every token are, for prompt log probabilities
 
 
 class DecodeKeys(NamedTuple):
@@ -163,16 +164,26 @@ class StepBatch:
         if self.prefills and self.decode_indices:
             self.decode_tokens = torch.from_numpy(begins[self.decode_indices]).to(device)
 
-        wanted = [index for index, piece in enumerate(slices) if piece.samples]
         # Packed tokens whose logits are wanted; None = every one, in order.
         self.logit_indices: Tensor | None = None
-        if len(wanted) != num_tokens:
-            self.logit_indices = torch.from_numpy(begins[1:][wanted] - 1).to(device)
+        wanted = self._wanted_logits(begins)
+        if wanted.size != num_tokens:
+            self.logit_indices = torch.from_numpy(wanted).to(device)
 
         self._decode_keys: dict[int | None, DecodeKeys] = {}
         self._prefill_keys: dict[tuple[int, int | None], PrefillKeys] = {}
         self._head_rows: dict[tuple[int | None, int], Tensor] = {}
         self._decode_bias: dict[tuple[int | None, int], Tensor] = {}
+
+    def _wanted_logits(self, begins: IntArray) -> IntArray:
+        """Packed tokens whose logits are wanted, in order: all of some slices, the last one where a slice samples."""
+        if any(piece.all_logits for piece in self.slices):
+            mask = np.zeros(self.num_tokens, dtype=bool)
+            for piece, begin, end in zip(self.slices, begins[:-1], begins[1:], strict=True):
+                mask[begin:end] = piece.all_logits
+                mask[end - 1] |= piece.samples
+            return np.flatnonzero(mask)
+        return begins[1:][[index for index, piece in enumerate(self.slices) if piece.samples]] - 1
 
     @property
     def num_decodes(self) -> int:

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cache.kv_store import KVStore
+from engine.cache.kv_cache_manager import BlockMoves
+from engine.cache.kv_store import HostStore, KVStore
 from engine.model.attention import CONTEXT_KEYWORD, StepContext
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
@@ -24,7 +25,7 @@ from engine.trace.records import LayerCapture
 class ForwardResult(NamedTuple):
     """What a step computed."""
 
-    logits: Tensor  # [S, V] float32 on the model's device, one row for each slice that samples, in order
+    logits: Tensor  # [S, V] float32 on the model's device: a row for each slice that samples, all where all are wanted
     layers: list[LayerCapture]  # empty without a capture request
     omitted: str  # what the capture's byte budget left out, "" = nothing
     prepare_seconds: float  # packing; the rest of `execute` is the forward pass
@@ -41,8 +42,10 @@ class ModelRunner:
         max_model_len: int,
         kv_cache_dtype: str = "auto",
         backend: AttentionBackend | None = None,
+        swap_space: int = 0,
     ) -> None:
-        """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens.
+        """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
+        in CPU memory.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -58,6 +61,7 @@ class ModelRunner:
         self.max_model_len = max_model_len
         try:
             self.kv_store = KVStore(model.layer_shapes, num_blocks, block_size, dtype, model.device)
+            self.host_store = HostStore(self.kv_store, swap_space) if swap_space else None
         except (RuntimeError, MemoryError) as error:
             raise ModelError(
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
@@ -66,10 +70,17 @@ class ModelRunner:
         self._slot_table = SlotTable(block_size, max_model_len)
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.module.forward).parameters
 
-    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks, (src, dst) each, in every layer: copy-on-write."""
+    def move_blocks(self, moves: BlockMoves) -> None:
+        """Copy whole blocks in every layer: out of the pool before anything is overwritten, back in, then on write."""
         with torch.inference_mode():
-            self.kv_store.copy_blocks(pairs)
+            if moves.swap_out or moves.swap_in:
+                assert self.host_store is not None, "without swap space nothing is swapped"
+                if moves.swap_out:
+                    self.host_store.swap_out(moves.swap_out)
+                if moves.swap_in:
+                    self.host_store.swap_in(moves.swap_in)
+            if moves.copy:
+                self.kv_store.copy_blocks(moves.copy)
 
     def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
         """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.

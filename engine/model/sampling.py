@@ -1,7 +1,7 @@
 """Choosing the next token.
 
-Order, per row: repetition penalty, temperature, top-k, top-p, min-p, then one draw. Log probabilities are reported
-under the raw distribution, before all of these.
+Order, per row: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one draw. Log
+probabilities are reported under the raw distribution, before all of these.
 
 Every request has its own generator and a token takes exactly one uniform draw from it (inverse CDF over the token ids
 in order), so what a request draws does not depend on who shares its batch.
@@ -26,6 +26,7 @@ class SamplingRow(NamedTuple):
     generator: torch.Generator | None  # on the CPU; None is enough for greedy
     token_ids: Sequence[int]  # prompt and output so far, read by the repetition penalty only
     num_prompt_tokens: int
+    banned: frozenset[int] = frozenset()  # tokens that cannot be chosen (min_tokens)
 
 
 class Sampled(NamedTuple):
@@ -49,7 +50,7 @@ class Sampler:
         if not rows:
             return []
         with torch.inference_mode():
-            if all(row.params.temperature == 0 and row.params.repetition_penalty == 1 for row in rows):
+            if all(row.params.temperature == 0 and not _adjusts(row) for row in rows):
                 chosen = _argmax(logits)
             else:
                 chosen = torch.tensor([self._choose(logits[i], row) for i, row in enumerate(rows)])
@@ -71,13 +72,57 @@ class Sampler:
     @staticmethod
     def _choose(logits: Tensor, row: SamplingRow) -> int:
         """logits [V] -> a token id."""
-        if row.params.repetition_penalty != 1:
-            logits = penalize_repetition(logits, row.token_ids, row.params.repetition_penalty)
+        logits = adjust(logits, row)
         if row.params.temperature == 0:
             return int(logits.argmax())
         if row.generator is None:
             raise ValueError("a row with a temperature needs a generator")
         return draw(distribution(logits, row.params), row.generator)
+
+    @staticmethod
+    def offers(logits: Tensor, row: SamplingRow, count: int) -> list[tuple[int, float, float]]:
+        """The `count` most probable tokens of logits [V] after adjustments, best first; what beams go on with.
+
+        Each: token id, log probability after adjustments, raw log probability. Banned tokens are left out.
+        """
+        with torch.inference_mode():
+            adjusted = adjust(logits, row)
+            top = torch.topk(torch.log_softmax(adjusted, dim=-1), min(count, logits.shape[0]))
+            raw = logits[top.indices] - torch.logsumexp(logits, dim=-1)
+            found = zip(top.indices.tolist(), top.values.tolist(), raw.tolist(), strict=True)
+            return [item for item in found if item[0] not in row.banned]
+
+    @staticmethod
+    def score(logits: Tensor, token_ids: Sequence[int], num_logprobs: int) -> list[Sampled]:
+        """Log probabilities of given tokens [T] under logits [T, V], with alternatives each: of prompts."""
+        with torch.inference_mode():
+            total = torch.logsumexp(logits, dim=-1, keepdim=True)
+            chosen = torch.tensor(token_ids, device=logits.device)[:, None]
+            logprobs = (logits.gather(1, chosen) - total)[:, 0].tolist()
+            top = torch.topk(logits, min(num_logprobs, logits.shape[1]), dim=-1)
+            ids, values = top.indices.tolist(), (top.values - total).tolist()
+        return [
+            Sampled(token, logprob, list(zip(row_ids, row_values, strict=True)))
+            for token, logprob, row_ids, row_values in zip(token_ids, logprobs, ids, values, strict=True)
+        ]
+
+
+def _adjusts(row: SamplingRow) -> bool:
+    return row.params.repetition_penalty != 1 or bool(row.params.logit_bias) or bool(row.banned)
+
+
+def adjust(logits: Tensor, row: SamplingRow) -> Tensor:
+    """logits [V] with everything that comes before the temperature; the argument is left alone."""
+    if row.params.repetition_penalty != 1:
+        logits = penalize_repetition(logits, row.token_ids, row.params.repetition_penalty)
+    if row.params.logit_bias:
+        ids = torch.tensor(list(row.params.logit_bias), device=logits.device)
+        bias = torch.tensor(list(row.params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
+        logits = logits.index_add(0, ids, bias)
+    if row.banned:
+        banned = torch.tensor(sorted(i for i in row.banned if i < logits.shape[0]), device=logits.device)
+        logits = logits.index_fill(0, banned, float("-inf"))
+    return logits
 
 
 def _argmax(logits: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from typing import Protocol
 
-from engine.trace.events import LookupVerdict
+from engine.trace.events import ForkReason, LookupReason, LookupVerdict
 
 
 class Match(Protocol):
@@ -19,6 +19,35 @@ class Match(Protocol):
 
     @property
     def verdict(self) -> LookupVerdict: ...
+
+
+class Lost(Protocol):
+    """Where content was until it was evicted."""
+
+    @property
+    def block_id(self) -> int: ...
+
+    @property
+    def evicted_in(self) -> int: ...
+
+    @property
+    def evicted_for(self) -> int: ...
+
+
+class Why(Protocol):
+    """Why hits end where they do."""
+
+    @property
+    def reason(self) -> LookupReason | None: ...
+
+    @property
+    def closest_seq_id(self) -> int | None: ...
+
+    @property
+    def num_shared_tokens(self) -> int: ...
+
+    @property
+    def lost(self) -> Lost | None: ...
 
 
 class Demand(Protocol):
@@ -40,7 +69,15 @@ class Cache(Protocol):
     @property
     def block_size(self) -> int: ...
 
-    def lookup(self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None) -> Match: ...
+    def lookup(
+        self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None, skip: bool = False
+    ) -> Match: ...
+
+    def explain(self, seq_id: int, token_ids: Items[int], cache_salt: str | None, num_hit_tokens: int) -> Why: ...
+
+    def remember(self, seq_id: int, token_ids: Items[int], cache_salt: str | None) -> None: ...
+
+    def block_table(self, seq_id: int) -> list[int]: ...
 
     def demand(self, seq_id: int, num_tokens: int, hit_block_ids: Items[int] = ()) -> Demand: ...
 
@@ -52,7 +89,15 @@ class Cache(Protocol):
 
     def write(self, seq_id: int, start: int, num_tokens: int) -> None: ...
 
-    def fork(self, parent_seq_id: int, seq_id: int, request_id: str) -> None: ...
+    def fork(
+        self, parent_seq_id: int, seq_id: int, request_id: str, reason: ForkReason = "sample", seed: int | None = None
+    ) -> None: ...
+
+    def swap_out(self, seq_id: int) -> int | None: ...
+
+    def num_swapped_tokens(self, seq_id: int) -> int: ...
+
+    def swap_in(self, seq_id: int, num_tokens: int) -> bool: ...
 
     def free(self, seq_id: int) -> None: ...
 

@@ -34,6 +34,8 @@ def check_feasible(
     if not sequence.token_ids or sequence.max_tokens < 1:
         raise ValueError(f"{name} needs at least one token, and one to generate")
     required = blocks_required(sequence.num_tokens, sequence.max_tokens, block_size)
+    if sequence.together:
+        required *= places  # after a preemption each may have to hold all of its blocks itself
     if required > num_blocks:
         raise ValueError(f"{name} may need {required} blocks; the pool has {num_blocks}")
     if places > max_num_seqs:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.scheduling.cache_protocol import Cache, Demand
+from msgspec.structs import replace
+
+from engine.scheduling.cache_protocol import Cache, Demand, Match
 from engine.scheduling.capacity import check_feasible
+from engine.scheduling.preemption import Preemption
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.step import ScheduledSequence, Step
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
@@ -25,9 +28,10 @@ from engine.trace.events import (
     Discard,
     Finish,
     FinishReason,
+    ForkReason,
     Lookup,
     Op,
-    Preempt,
+    PreemptionMode,
     Sample,
     Setting,
     Submit,
@@ -48,6 +52,7 @@ class Scheduler:
         recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget does not split
             one: the first is always taken, further ones while the budget lasts. As nothing is held between steps,
             preempting would free nothing; a sequence without room sits the step out.
+        preemption_mode: what happens to the computed tokens of who is preempted.
         emit: receives every operation, in order.
     """
 
@@ -60,17 +65,18 @@ class Scheduler:
         enable_chunked_prefill: bool = True,
         policy: Policy = "fcfs",
         recompute_all: bool = False,
+        preemption_mode: PreemptionMode = "recompute",
         emit: Callable[[Op], None],
     ) -> None:
         self._cache = cache
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._splits = enable_chunked_prefill and not recompute_all
-        self._policy = policy
         self._recompute_all = recompute_all
         self._emit = emit
         self._waiting = WaitingQueue(policy)
         self._running: list[Sequence] = []  # in order of admission
+        self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
     def waiting(self) -> list[Sequence]:
@@ -112,7 +118,11 @@ class Scheduler:
         )
 
     def schedule(self) -> list[ScheduledSequence]:
-        """Put a step together; not empty while any sequence is unfinished. Call `commit` before the next."""
+        """Put a step together. Call `commit` before the next.
+
+        Empty only when all there is to do is to choose among tokens that are computed: a sequence that came back from
+        the CPU store completed its beams.
+        """
         step = Step(self._max_num_batched_tokens)
         # 1) running sequences first, or those that hold blocks would wait for those that want some
         self._schedule_running(step)
@@ -120,11 +130,14 @@ class Scheduler:
         for sequence, start, num_tokens in step.batch.values():
             self._cache_blocks(sequence, start + num_tokens)
         # 3) who comes next; what was just taken away from one is not given to another
-        if len(self._waiting) and step.preempted:
+        if len(self._waiting) and step.preempted and step.batch:
             demand = self._demand_of(self._waiting.head)
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
             self._admit_waiting(step)
+        # 4) nobody can go on, because beams wait for others of their request that found no room
+        if not step.batch and not step.admitted and self._running and len(self._waiting):
+            self._break_deadlock(step)
         return list(step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
@@ -147,8 +160,18 @@ class Scheduler:
         sequence.token_ids.append(token_id)
         self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id))
 
-    def fork(self, parent: Sequence, seq_id: int, request_id: str) -> Sequence:
-        """A new running sequence with the parent's tokens and blocks, between `commit` and `append_token`."""
+    def fork(
+        self,
+        parent: Sequence,
+        seq_id: int,
+        request_id: str,
+        reason: ForkReason = "sample",
+        seed: int | None = None,
+    ) -> Sequence:
+        """A new running sequence with the parent's tokens and blocks, between `commit` and `append_token`.
+
+        `reason` and `seed` only go into the trace.
+        """
         child = Sequence(
             seq_id=seq_id,
             request_id=request_id,
@@ -163,7 +186,8 @@ class Scheduler:
             num_cached_tokens=parent.num_cached_tokens,
             num_preemptions=parent.num_preemptions,
         )
-        self._cache.fork(parent.seq_id, seq_id, request_id)
+        self._cache.fork(parent.seq_id, seq_id, request_id, reason, seed)
+        self._cache.remember(seq_id, child.token_ids, child.cache_salt)
         parent.num_forks = max(parent.num_forks - 1, 0)
         self._running.append(child)
         return child
@@ -215,32 +239,13 @@ class Scheduler:
         while not self._cache.allocate(sequence.seq_id, num_tokens):
             if self._recompute_all:
                 return False
-            victim = self._victim()
-            self._preempt(victim, sequence, step)
+            victim = self._preemption.victim()
+            step.take_back(victim)
+            self._preemption.preempt(victim, sequence)
+            step.preempted = True
             if victim is sequence:
                 return False
         return True
-
-    def _victim(self) -> Sequence:
-        return max(self._running, key=lambda s: s.rank) if self._policy == "priority" else self._running[-1]
-
-    def _preempt(self, victim: Sequence, needy: Sequence, step: Step) -> None:
-        step.take_back(victim)
-        step.preempted = True
-        self._running.remove(victim)
-        self._cache.free(victim.seq_id)
-        position = self._waiting.push_preempted(victim)
-        self._emit(
-            Preempt(
-                seq_id=victim.seq_id,
-                queue_position=position,
-                mode="recompute",
-                for_seq_id=needy.seq_id,
-                num_computed_tokens=victim.num_computed_tokens,
-            )
-        )
-        victim.status, victim.num_computed_tokens = "preempted", 0
-        victim.num_preemptions += 1
 
     # 3) waiting sequences
 
@@ -253,7 +258,9 @@ class Scheduler:
         places = self._max_num_seqs - sum(1 + s.num_forks for s in self._running)
         if 1 + sequence.num_forks > places:
             return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
-        match = self._cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt)
+        if self._cache.num_swapped_tokens(sequence.seq_id):
+            return self._admit_swapped(sequence, step)
+        match = self._lookup(sequence)
         num_missing = sequence.num_tokens - match.num_tokens
         num_tokens = self._num_schedulable(num_missing, step)
         if num_tokens == 0:
@@ -262,26 +269,85 @@ class Scheduler:
         demand = self._cache.demand(sequence.seq_id, end, match.block_ids)
         if demand.needed > demand.available:
             return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
-        self._emit(
-            Lookup(
-                seq_id=sequence.seq_id,
-                verdict=match.verdict,
-                num_tokens=sequence.num_tokens,
-                num_hit_tokens=match.num_tokens,
-                block_ids=match.block_ids,
-            )
-        )
-        resumed = sequence.status == "preempted"
-        self._emit(Admit(seq_id=sequence.seq_id, num_cached_tokens=match.num_tokens, resumed=resumed))
-        self._waiting.remove(sequence)
-        self._running.append(sequence)
-        sequence.status = "running"
-        sequence.num_computed_tokens = sequence.num_cached_tokens = match.num_tokens
+        self._emit_lookup(sequence, match)
+        self._run(sequence, step, num_cached_tokens=match.num_tokens)
         allocated = self._cache.allocate(sequence.seq_id, end, match.block_ids)
         assert allocated, "demand said that it fits"
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
         return True
+
+    def _admit_swapped(self, sequence: Sequence, step: Step) -> bool:
+        """The same for a sequence whose computed tokens wait in the CPU store; all of them may be computed."""
+        num_swapped = self._cache.num_swapped_tokens(sequence.seq_id)
+        num_missing = sequence.num_tokens - num_swapped
+        num_tokens = self._num_schedulable(num_missing, step)
+        if num_missing and num_tokens == 0:
+            return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
+        end = num_swapped + num_tokens
+        demand = self._cache.demand(sequence.seq_id, end)
+        if demand.needed > demand.available:
+            return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
+        self._run(sequence, step, num_swapped_tokens=num_swapped)
+        swapped = self._cache.swap_in(sequence.seq_id, end)
+        assert swapped, "demand said that it fits"
+        self._cache_blocks(sequence, end)
+        if num_tokens:
+            step.add(sequence, num_tokens)
+        return True
+
+    def _run(self, sequence: Sequence, step: Step, num_cached_tokens: int = 0, num_swapped_tokens: int = 0) -> None:
+        """waiting -> running."""
+        self._emit(
+            Admit(
+                seq_id=sequence.seq_id,
+                num_cached_tokens=num_cached_tokens,
+                resumed=sequence.status == "preempted",
+                num_swapped_tokens=num_swapped_tokens,
+            )
+        )
+        self._waiting.remove(sequence)
+        self._running.append(sequence)
+        self._cache.remember(sequence.seq_id, sequence.token_ids, sequence.cache_salt)
+        sequence.status = "running"
+        sequence.num_cached_tokens = num_cached_tokens
+        sequence.num_computed_tokens = num_cached_tokens + num_swapped_tokens
+        step.admitted = True
+
+    def _lookup(self, sequence: Sequence) -> Match:
+        return self._cache.lookup(
+            sequence.seq_id, sequence.token_ids, sequence.cache_salt, sequence.skip_reading_prefix_cache
+        )
+
+    def _emit_lookup(self, sequence: Sequence, match: Match) -> None:
+        lookup = Lookup(
+            seq_id=sequence.seq_id,
+            verdict=match.verdict,
+            num_tokens=sequence.num_tokens,
+            num_hit_tokens=match.num_tokens,
+            block_ids=match.block_ids,
+        )
+        if match.verdict not in ("disabled", "skipped"):
+            why = self._cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens)
+            lookup = replace(
+                lookup,
+                reason=why.reason,
+                closest_seq_id=why.closest_seq_id,
+                num_shared_tokens=why.num_shared_tokens,
+                lost_block_id=why.lost.block_id if why.lost else None,
+                evicted_in=why.lost.evicted_in if why.lost else None,
+                evicted_for=why.lost.evicted_for if why.lost else None,
+            )
+        self._emit(lookup)
+
+    # 4) beams that wait for each other
+
+    def _break_deadlock(self, step: Step) -> None:
+        """Everybody goes, and comes back in order of rank: the first request has the whole pool, in which it fits."""
+        needy = self._waiting.head
+        for victim in reversed(self.running):
+            self._preemption.preempt(victim, needy, "deadlock")
+        self._admit_waiting(step)
 
     def _defer(self, sequence: Sequence, reason: DeferReason, needed: int, available: int) -> bool:
         self._emit(Defer(seq_id=sequence.seq_id, reason=reason, needed=needed, available=available))
@@ -289,11 +355,15 @@ class Scheduler:
 
     def _demand_of(self, sequence: Sequence) -> Demand:
         """Blocks for the largest piece of a waiting sequence that one step could take."""
-        match = self._cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt)
-        num_tokens = sequence.num_tokens - match.num_tokens
+        num_swapped, hits = self._cache.num_swapped_tokens(sequence.seq_id), list[int]()
+        start = num_swapped
+        if not num_swapped:
+            match = self._lookup(sequence)
+            start, hits = match.num_tokens, match.block_ids
+        num_tokens = sequence.num_tokens - start
         if self._splits:
             num_tokens = min(num_tokens, self._max_num_batched_tokens)
-        return self._cache.demand(sequence.seq_id, match.num_tokens + num_tokens, match.block_ids)
+        return self._cache.demand(sequence.seq_id, start + num_tokens, hits)
 
     def _cache_blocks(self, sequence: Sequence, num_tokens: int) -> None:
         self._cache.cache_blocks(sequence.seq_id, sequence.token_ids, num_tokens, sequence.cache_salt)

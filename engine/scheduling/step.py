@@ -22,6 +22,7 @@ class Step:
         self.budget = budget  # tokens that may still be scheduled; below 0 where one sequence alone exceeds it
         self.batch: dict[int, ScheduledSequence] = {}  # by seq_id, in packed order
         self.preempted = False
+        self.admitted = False
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         self.batch[sequence.seq_id] = ScheduledSequence(sequence, sequence.num_computed_tokens, num_tokens)

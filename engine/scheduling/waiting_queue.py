@@ -12,10 +12,10 @@ Policy = Literal["fcfs", "priority"]
 
 
 class WaitingQueue:
-    """`fcfs`: new ones to the tail, preempted ones to the front. `priority`: both in the order of `Sequence.rank`."""
+    """In order of arrival (`fcfs`: who was preempted arrived before all that never ran) or of `Sequence.rank`."""
 
     def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+        self._key = _rank if policy == "priority" else _arrival
         self._sequences: list[Sequence] = []
 
     def __len__(self) -> int:
@@ -30,19 +30,19 @@ class WaitingQueue:
         return self._sequences[0]
 
     def push(self, sequence: Sequence) -> int:
-        """Add a new sequence; returns its position."""
-        return self._insert(sequence, len(self._sequences))
-
-    def push_preempted(self, sequence: Sequence) -> int:
-        """Add a sequence that was running; returns its position."""
-        return self._insert(sequence, 0)
+        """Add a sequence, new or preempted; returns its position."""
+        position = bisect_right(self._sequences, self._key(sequence), key=self._key)
+        self._sequences.insert(position, sequence)
+        return position
 
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out. Raises ValueError when it does not wait."""
         self._sequences.remove(sequence)
 
-    def _insert(self, sequence: Sequence, position: int) -> int:
-        if self._policy == "priority":
-            position = bisect_right(self._sequences, sequence.rank, key=lambda s: s.rank)
-        self._sequences.insert(position, sequence)
-        return position
+
+def _rank(sequence: Sequence) -> tuple[int, ...]:
+    return sequence.rank
+
+
+def _arrival(sequence: Sequence) -> tuple[int, ...]:
+    return (sequence.arrival, sequence.seq_id)

@@ -194,7 +194,7 @@ def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_p
         Allocate(seq_id=0, block_id=2, logical=1),
         Copy(seq_id=0, logical=1, src=1, dst=2),
     ]
-    assert run.manager.take_copies() == [(1, 2)] and run.manager.take_copies() == []
+    assert run.manager.take_moves().copy == [(1, 2)] and run.manager.take_moves().copy == []
     ops = run.append(1, 60)
     assert ops is not None and not any(isinstance(op, Allocate | Copy) for op in ops)
     assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 2], [0, 1])
@@ -209,7 +209,7 @@ def test_four_samples_of_one_prompt_take_three_copies_and_five_blocks() -> None:
         run.fork(0, child)
     for seq_id in range(4):
         assert run.append(seq_id, 50 + seq_id) is not None
-    assert run.manager.take_copies() == [(1, 2), (1, 3), (1, 4)]
+    assert run.manager.take_moves().copy == [(1, 2), (1, 3), (1, 4)]
     assert [run.manager.block_table(i) for i in range(4)] == [[0, 2], [0, 3], [0, 4], [0, 1]]
     assert run.manager.snapshot().ref_counts[:5] == [4, 1, 1, 1, 1]
 
@@ -221,7 +221,7 @@ def test_a_fork_at_a_block_boundary_copies_nothing() -> None:
     run.fork(0, 1)
     run.append(0, 50)
     run.append(1, 60)
-    assert run.manager.take_copies() == []
+    assert run.manager.take_moves().copy == []
     assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
 
 
@@ -241,7 +241,7 @@ def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
     run.fork(0, 1)
     assert run.manager.allocate(0, 8)
     run.free(0)
-    assert run.manager.take_copies() == []
+    assert run.manager.take_moves().copy == []
 
 
 def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
@@ -264,7 +264,7 @@ def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() ->
     run.promise(0, 4)
     assert run.admit(1) == PrefixMatch([0], 4, "hit")
     assert run.manager.allocate(0, 12)
-    assert run.manager.block_table(0) == [0, 2, 3] and run.manager.take_copies() == []
+    assert run.manager.block_table(0) == [0, 2, 3] and run.manager.take_moves().copy == []
     run.write(0, 12)
     run.write(1, 6)
     run.fold()
@@ -325,7 +325,7 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
     assert manager.allocate(0, 8)
     with pytest.raises(ValueError, match="copies are outstanding"):
         manager.fork(0, 2, "too early")
-    manager.take_copies()
+    manager.take_moves().copy
     manager.cache_blocks(0, PROMPT, 8)
     with pytest.raises(ValueError, match="before it wrote what it promised"):
         manager.fork(0, 2, "too early")

@@ -2,8 +2,8 @@
 
 import pytest
 
+from engine.completion import Completion
 from engine.config import ConfigError, SamplingParams
-from engine.request import Request
 from engine.scheduling.sequence import Sequence
 
 
@@ -19,14 +19,15 @@ class ByteTokenizer:
         return bytes([token_id])
 
 
-def feed(data: bytes, **sampling: object) -> tuple[list[str], Request]:
-    sequence = Sequence(seq_id=0, request_id="r", token_ids=[1], num_prompt_tokens=1, max_tokens=99)
+def feed(data: bytes, **sampling: object) -> tuple[list[str], Completion]:
     params = SamplingParams(**sampling)  # type: ignore[arg-type]
-    request = Request(sequence, params, params.max_tokens or 99, ByteTokenizer(), 0)  # type: ignore[arg-type]
+    limit = params.max_tokens or 99
+    sequence = Sequence(seq_id=0, request_id="r", token_ids=[1], num_prompt_tokens=1, max_tokens=limit)
+    request = Completion(sequence, params, ByteTokenizer(), 0)  # type: ignore[arg-type]
     shown = []
     for byte in data:
         sequence.token_ids.append(byte)
-        text, stop = request.accept(byte)
+        text, stop = request.accept(byte, -1.0)
         shown.append(text)
         if stop:
             request.finish_reason = stop.reason

@@ -92,7 +92,7 @@ class FakeEngine:
         batch = self.scheduler.schedule()
         assert batch, "a step makes progress while anything is unfinished"
         self._check_limits(batch)
-        copies = self.manager.take_copies()
+        copies = self.manager.take_moves().copy
         assert len({dst for _, dst in copies}) == len(copies)
         size = self.manager.block_size
         read = {dst * size + i: self.store.get(src * size + i, -1) for src, dst in copies for i in range(size)}

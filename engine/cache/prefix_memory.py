@@ -1,0 +1,133 @@
+"""Why a prompt did not hit: what the prefix cache remembers of sequences and blocks that it no longer holds.
+
+Nothing here decides anything. The memory is bounded, and says "forgotten" rather than guess beyond its bounds: the
+RECENT_SEQUENCES most recently admitted sequences, the EVICTED_BLOCKS most recently evicted hashes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.trace.events import LookupReason
+
+RECENT_SEQUENCES = 64
+EVICTED_BLOCKS = 4096
+
+
+class LostBlock(NamedTuple):
+    """Where content was until it was evicted."""
+
+    block_id: int
+    evicted_in: int  # record index
+    evicted_for: int  # seq_id of the sequence that took the block
+
+
+class Explanation(NamedTuple):
+    """Why hits end where they do; the fields of the `lookup` operation."""
+
+    reason: LookupReason | None = None
+    closest_seq_id: int | None = None
+    num_shared_tokens: int = 0
+    lost: LostBlock | None = None
+
+
+@dataclass(slots=True)
+class RecentSequence:
+    """A sequence that was admitted. `token_ids` is its own list and grows with it."""
+
+    seq_id: int
+    token_ids: Sequence[int]
+    cache_salt: str | None
+    num_computed: int | None = None  # when it let go of its blocks; None while it holds them
+
+
+class PrefixMemory:
+    """Recent sequences and evicted hashes."""
+
+    def __init__(self) -> None:
+        self._recent: OrderedDict[int, RecentSequence] = OrderedDict()
+        self._evicted: OrderedDict[bytes, LostBlock] = OrderedDict()
+
+    def admitted(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
+        """A sequence got blocks."""
+        self._recent[seq_id] = RecentSequence(seq_id, token_ids, cache_salt)
+        self._recent.move_to_end(seq_id)
+        if len(self._recent) > RECENT_SEQUENCES:
+            self._recent.popitem(last=False)
+
+    def released(self, seq_id: int, num_computed: int) -> None:
+        """It let go of them, with so many tokens computed."""
+        found = self._recent.get(seq_id)
+        if found is not None:
+            found.num_computed = num_computed
+
+    def evicted(self, block_hash: bytes, lost: LostBlock) -> None:
+        """A hash left the cache."""
+        self._evicted[block_hash] = lost
+        self._evicted.move_to_end(block_hash)
+        if len(self._evicted) > EVICTED_BLOCKS:
+            self._evicted.popitem(last=False)
+
+    def explain(
+        self, token_ids: Sequence[int], cache_salt: str | None, num_hit: int, block_size: int, next_hash: bytes | None
+    ) -> Explanation:
+        """Why `num_hit` tokens hit and no more.
+
+        `next_hash`: of the first block that may hit and did not, which is not cached now; None when all hit.
+        """
+        closest, shared = self._closest(token_ids, [s for s in self._recent.values() if s.cache_salt == cache_salt])
+        seq_id = closest.seq_id if closest else None
+        if next_hash is None:
+            return Explanation(None, seq_id, shared)
+        lost = self._evicted.get(next_hash)
+        if lost is not None:
+            return Explanation("evicted", seq_id, shared, lost)
+        needed = num_hit + block_size
+        others = [s for s in self._recent.values() if s.cache_salt != cache_salt]
+        other, shared_with_other = self._closest(token_ids, others)
+        if shared < needed <= shared_with_other and other:
+            return Explanation("other_salt", other.seq_id, shared_with_other)
+        return Explanation(self._reason(closest, shared, num_hit, needed), seq_id, shared)
+
+    @staticmethod
+    def _reason(closest: RecentSequence | None, shared: int, num_hit: int, needed: int) -> LookupReason:
+        if shared < num_hit:
+            return "forgotten"  # what hit came from somebody else
+        if closest is None:
+            return "nothing_shared"
+        if shared >= needed:
+            # while it holds blocks, what it computed is cached: the block is still to come
+            computed = closest.num_computed
+            return "not_computed" if computed is None or computed < needed else "forgotten"
+        if num_hit == 0:
+            return "shared_too_short"
+        return "earlier_ended" if shared == len(closest.token_ids) else "differs"
+
+    @staticmethod
+    def _closest(token_ids: Sequence[int], candidates: Sequence[RecentSequence]) -> tuple[RecentSequence | None, int]:
+        """The one with the longest common beginning, the latest of equals; None when nobody shares a token."""
+        best, longest = None, 0
+        for candidate in reversed(candidates):
+            # whoever beats the best so far agrees with it in the next position
+            if len(candidate.token_ids) > longest and len(token_ids) > longest:
+                if candidate.token_ids[longest] != token_ids[longest]:
+                    continue
+                shared = common_prefix(candidate.token_ids, token_ids)
+                if shared > longest:
+                    best, longest = candidate, shared
+        return best, longest
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Number of leading elements that are equal. Bisects over slices, which compare at C speed."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

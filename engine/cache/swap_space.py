@@ -1,0 +1,51 @@
+"""Blocks of the CPU store: who was swapped out to which of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from engine.cache.block_pool import ensure
+
+
+@dataclass(slots=True)
+class SwappedTable:
+    """What one sequence keeps in the CPU store: its leading blocks, in logical order."""
+
+    cpu_block_ids: list[int]
+    num_computed: int  # positions [0, num_computed) are in them
+
+
+class SwapSpace:
+    """`num_blocks` CPU blocks with ids from 0; the longest free one is taken first."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+        self.tables: dict[int, SwappedTable] = {}
+        self._free = deque(range(num_blocks))
+
+    @property
+    def num_held(self) -> int:
+        """Blocks with the content of swapped-out sequences."""
+        return self.num_blocks - len(self._free)
+
+    def put(self, seq_id: int, num_blocks: int, num_computed: int) -> list[int] | None:
+        """Blocks for a sequence; None when there are not enough, and then nothing has changed."""
+        ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already")
+        if num_blocks > len(self._free):
+            return None
+        cpu_block_ids = [self._free.popleft() for _ in range(num_blocks)]
+        self.tables[seq_id] = SwappedTable(cpu_block_ids, num_computed)
+        return cpu_block_ids
+
+    def take(self, seq_id: int) -> SwappedTable:
+        """The sequence's blocks, free from now on. Raises KeyError when it is not swapped out."""
+        table = self.tables.pop(seq_id)
+        self._free.extend(table.cpu_block_ids)
+        return table
+
+    def check_integrity(self) -> None:
+        """Recount. Raises IntegrityError when a block is lost or held twice."""
+        held = [i for table in self.tables.values() for i in table.cpu_block_ids]
+        everything = sorted([*held, *self._free])
+        ensure(everything == list(range(self.num_blocks)), f"CPU blocks held {held} and free {list(self._free)}")

@@ -1,0 +1,122 @@
+"""One sequence's output: its text as it grows, when to stop, and what its draws are seeded with."""
+
+from __future__ import annotations
+
+import copy
+import struct
+from hashlib import blake2b
+from typing import NamedTuple
+
+from engine.config import SamplingParams
+from engine.model.detokenizer import IncrementalDetokenizer
+from engine.model.sampling import SamplingRow, make_generator
+from engine.model.tokenizer import Tokenizer
+from engine.scheduling.sequence import Sequence
+from engine.trace.events import FinishReason
+
+
+class Stop(NamedTuple):
+    """Why a sequence ends."""
+
+    reason: FinishReason
+    detail: str
+
+
+class Completion:
+    """One sequence of a request. `finish_reason` is None until it is done."""
+
+    def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
+        self.sequence = sequence
+        self.sampling = sampling
+        self.seed = seed
+        self.generator = make_generator(seed)
+        self.text = ""
+        self.cumulative_logprob = 0.0  # raw distribution
+        self.score: float | None = None  # what it is ranked by, once it has ended among several
+        self.finish_reason: FinishReason | None = None
+        self._tokenizer = tokenizer
+        self._detokenizer = IncrementalDetokenizer()
+        self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
+        self._end_ids = frozenset(sampling.stop_token_ids) | self._eos_ids()
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """The tokens chosen so far."""
+        return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.sequence.token_ids) - self.sequence.num_prompt_tokens
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """Tokens that end the sequence."""
+        return self._end_ids
+
+    def row(self) -> SamplingRow:
+        """What its next token is chosen with."""
+        too_early = self.num_output_tokens < self.sampling.min_tokens
+        banned = self._end_ids if too_early else frozenset[int]()
+        return SamplingRow(
+            self.sampling, self.generator, self.sequence.token_ids, self.sequence.num_prompt_tokens, banned
+        )
+
+    def fork(self, sequence: Sequence, seed: int) -> Completion:
+        """The same past under another sequence, with draws of its own from here on."""
+        child = Completion(sequence, self.sampling, self._tokenizer, seed)
+        child.text, child.cumulative_logprob = self.text, self.cumulative_logprob
+        child._detokenizer = copy.deepcopy(self._detokenizer)
+        child._held_back = self._held_back
+        return child
+
+    def accept(self, token_id: int, logprob: float) -> tuple[str, Stop | None]:
+        """Take note of a token that was just appended to the sequence.
+
+        Returns:
+            The text that may be shown now (never a part of a stop string, never half a character), and why the
+            sequence ends, if it does.
+        """
+        self.cumulative_logprob += logprob
+        stop: Stop | None = None
+        if token_id in self._end_ids:
+            stop = Stop("stop", "end of sequence" if token_id in self._eos_ids() else f"token {token_id}")
+        pending = self._held_back
+        if stop is None:
+            pending += self._detokenizer.feed(self._text_bytes(token_id))
+            found = [(at, s) for s in self.sampling.stop if (at := pending.find(s)) >= 0]
+            if found and self.num_output_tokens >= self.sampling.min_tokens:
+                at, string = min(found)
+                pending, stop = pending[:at], Stop("stop", string)
+            elif self.num_output_tokens >= self.sequence.max_tokens:
+                stop = Stop("length", f"max_tokens {self.sequence.max_tokens}")
+                pending += self._detokenizer.finish()
+        keep = 0 if stop else self._beginning_of_stop(pending)
+        shown, self._held_back = pending[: len(pending) - keep], pending[len(pending) - keep :]
+        self.text += shown
+        return shown, stop
+
+    def _eos_ids(self) -> frozenset[int]:
+        if self._tokenizer is None or self.sampling.ignore_eos:
+            return frozenset()
+        return frozenset(self._tokenizer.eos_token_ids)
+
+    def _text_bytes(self, token_id: int) -> bytes:
+        """What the token adds to the text: nothing if it is a control token."""
+        if self._tokenizer is None or self._tokenizer.is_special(token_id):
+            return b""
+        return self._tokenizer.token_bytes(token_id)
+
+    def _beginning_of_stop(self, text: str) -> int:
+        """Length of the longest end of `text` that is the beginning of a stop string."""
+        return max((n for s in self.sampling.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
+
+
+def derived_seed(seed: int, index: int) -> int:
+    """The seed of a request's sample `index`: the request's own for the first, else independent of it.
+
+    It depends on nothing else, so a sample is the same whoever shares its batch. Under 2**53: exact as a double.
+    """
+    if index == 0:
+        return seed
+    digest = blake2b(struct.pack("<Qq", seed & 0xFFFF_FFFF_FFFF_FFFF, index), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 11

@@ -1,0 +1,209 @@
+"""From a step's logits to what follows from them: tokens, forks, beams, endings, rankings.
+
+A sequence that computed its last token is at one of three places:
+
+    an ordinary one       one row of logits, one token
+    the first of n        forked now, right after the prompt; the same row of logits gives every sample a token
+    a beam                makes an offer; when all beams of its request have, the best go on, and others are dropped
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from engine.beam_search import Choice, Offer
+from engine.completion import Completion
+from engine.config import EngineConfig
+from engine.model.batch import SequenceSlice
+from engine.model.loader import LoadedModel
+from engine.model.sampling import Sampled, Sampler
+from engine.request import Request
+from engine.scheduling.scheduler import Scheduler
+from engine.trace.events import FinishReason, ForkReason, Op, Rank
+from engine.trace.records import Candidate, Output, PromptLogprob
+
+
+class OutputStage:
+    """The unfinished requests and their sequences. `emit` receives the operations of rankings."""
+
+    def __init__(
+        self, model: LoadedModel, config: EngineConfig, scheduler: Scheduler, emit: Callable[[Op], None]
+    ) -> None:
+        self.requests: dict[str, Request] = {}  # unfinished, by id, in order of submission
+        self.live: dict[int, tuple[Request, Completion]] = {}  # by seq_id: what waits or runs
+        self.next_seq_id = 0
+        self._model = model
+        self._num_logprobs = config.num_logprobs
+        self._scheduler = scheduler
+        self._emit = emit
+        self._sampler = Sampler()
+        self._searches: dict[str, Request] = {}  # those with beams
+        self._beam_tops: dict[int, list[tuple[int, float]]] = {}  # by seq_id, of beams whose offers are made
+
+    def add(self, request: Request) -> None:
+        """A request was accepted and its sequence waits."""
+        self.requests[request.request_id] = request
+        self.live[request.seq_id] = (request, request.completions[0])
+        self.next_seq_id = request.seq_id + 1
+        if request.beams is not None:
+            self._searches[request.request_id] = request
+
+    def wants_all_logits(self, seq_id: int, start: int) -> bool:
+        """Whether the logits of every token from `start` on are wanted: the prompt's log probabilities are not done."""
+        request, _ = self.live[seq_id]
+        return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
+
+    def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
+        """What follows from a step's logits, as the runner returns them for these slices."""
+        prompts: list[PromptLogprob] = []
+        if any(piece.all_logits for piece in slices):
+            logits, prompts = self._score_prompts(slices, logits)
+        chosen: list[Completion] = []
+        rows: list[int] = []  # of each chosen one: its row of logits
+        for row, piece in enumerate([s for s in slices if s.samples]):
+            request, completion = self.live[piece.seq_id]
+            if request.beams is not None:
+                offers = self._sampler.offers(logits[row], completion.row(), request.beams.num_offers)
+                request.beams.offer(piece.seq_id, [Offer(*offer) for offer in offers])
+                raw = self._sampler.score(logits[row : row + 1], [offers[0][0]], self._num_logprobs)
+                self._beam_tops[piece.seq_id] = raw[0].top
+                continue
+            members = [completion]
+            if completion.sequence.num_forks:
+                members += [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
+            chosen += members
+            rows += [row] * len(members)
+        if len(rows) != logits.shape[0] or len(set(rows)) != len(rows):
+            logits = logits[rows]
+        sampled = self._sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
+        outputs = [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
+        for request in list(self._searches.values()):
+            outputs += self._search(request)
+        return outputs, prompts
+
+    def end(self, request: Request, reason: FinishReason, detail: str) -> None:
+        """Finish whatever of a request waits or runs."""
+        for completion in request.unfinished:
+            self._finish(request, completion, reason, detail)
+
+    def _append(self, completion: Completion, sampled: Sampled) -> Output:
+        """Append a chosen token to its sequence, and finish the sequence if it ends with it."""
+        sequence = completion.sequence
+        self._scheduler.append_token(sequence, sampled.token_id)
+        text, stop = completion.accept(sampled.token_id, sampled.logprob)
+        if stop:
+            self._finish(self.live[sequence.seq_id][0], completion, stop.reason, stop.detail)
+        return Output(
+            seq_id=sequence.seq_id,
+            token_id=sampled.token_id,
+            token_bytes=self.token_bytes(sampled.token_id),
+            text=text,
+            logprob=sampled.logprob,
+            top=self._candidates(sampled),
+        )
+
+    def _finish(self, request: Request, completion: Completion, reason: FinishReason, detail: str) -> None:
+        self._scheduler.finish(completion.sequence, reason, detail)
+        del self.live[completion.sequence.seq_id]
+        self._beam_tops.pop(completion.sequence.seq_id, None)
+        if not request.finish(completion, reason):
+            return
+        del self.requests[request.request_id]
+        self._searches.pop(request.request_id, None)
+        ranked = request.ranked()
+        if len(request.completions) > 1 and ranked:
+            self._emit(
+                Rank(
+                    request_id=request.request_id,
+                    seq_ids=[c.sequence.seq_id for c in ranked],
+                    scores=[c.score or 0.0 for c in ranked],
+                    num_returned=min(request.sampling.n, len(ranked)),
+                )
+            )
+
+    # forks and beams
+
+    def _fork(self, request: Request, parent: Completion, reason: ForkReason) -> Completion:
+        seed = request.next_seed() if reason == "sample" else None
+        sequence = self._scheduler.fork(parent.sequence, self.next_seq_id, request.request_id, reason, seed)
+        self.next_seq_id += 1
+        child = request.fork(parent, sequence, parent.seed if seed is None else seed)
+        self.live[sequence.seq_id] = (request, child)
+        return child
+
+    def _search(self, request: Request) -> list[Output]:
+        """One step of a beam search, once every beam has made its offer and has its blocks."""
+        search, beams = request.beams, request.unfinished
+        assert search is not None
+        if not search.has_offers_of(c.sequence.seq_id for c in beams) or not all(c.sequence.is_computed for c in beams):
+            return []
+        choices = search.choose()
+        # 1) forks, while every beam still is what made the offers; who goes on has the first claim on its sequence
+        claims: dict[int, Choice] = {}
+        for choice in sorted(choices, key=lambda c: c.score is not None):
+            claims.setdefault(choice.seq_id, choice)
+        taken = []
+        for choice in choices:
+            _, completion = self.live[choice.seq_id]
+            first = claims[choice.seq_id] is choice
+            taken.append(completion if first else self._fork(request, completion, "beam"))
+        # 2) tokens and endings, then those that nobody chose
+        outputs = []
+        for choice, completion in zip(choices, taken, strict=True):
+            completion.score = choice.score
+            search.went_to(completion.sequence.seq_id, choice.cumulative)
+            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, self._beam_tops[choice.seq_id])
+            outputs.append(self._append(completion, sampled))
+        for completion in beams:
+            self._beam_tops.pop(completion.sequence.seq_id, None)
+            if completion.sequence.seq_id not in claims:
+                self._finish(request, completion, "dropped", "")
+        return outputs
+
+    # prompts
+
+    def _score_prompts(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[Tensor, list[PromptLogprob]]:
+        """Log probabilities of prompt tokens, and the rows of logits that are left: one for each slice that samples."""
+        left, found, at = list[int](), list[PromptLogprob](), 0
+        for piece in slices:
+            count = len(piece.token_ids) if piece.all_logits else int(piece.samples)
+            if piece.samples:
+                left.append(at + count - 1)
+            if piece.all_logits:
+                found += self._score_prompt(piece, logits[at : at + count])
+            at += count
+        return logits[left], found
+
+    def _score_prompt(self, piece: SequenceSlice, logits: Tensor) -> list[PromptLogprob]:
+        """logits [T, V] of the positions from piece.start on: each tells how probable the token after it was."""
+        request, completion = self.live[piece.seq_id]
+        sequence = completion.sequence
+        # after a preemption the first positions come again
+        first = sequence.num_prompt_tokens - request.num_prompt_logprobs  # the next token to be scored
+        last = min(piece.start + logits.shape[0], sequence.num_prompt_tokens - 1)
+        if last < first:
+            return []
+        token_ids = sequence.token_ids[first : last + 1]
+        rows = logits[first - 1 - piece.start : last - piece.start]
+        request.num_prompt_logprobs -= len(token_ids)
+        sequence.skip_reading_prefix_cache = request.num_prompt_logprobs > 0
+        scored = self._sampler.score(rows, token_ids, request.sampling.prompt_logprobs or 0)
+        return [
+            PromptLogprob(
+                seq_id=sequence.seq_id,
+                position=position,
+                token_id=item.token_id,
+                logprob=item.logprob,
+                top=self._candidates(item),
+            )
+            for position, item in enumerate(scored, first)
+        ]
+
+    def _candidates(self, sampled: Sampled) -> list[Candidate]:
+        return [Candidate(token_id=i, token_bytes=self.token_bytes(i), logprob=logprob) for i, logprob in sampled.top]
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What a token stands for."""
+        return self._model.tokenizer.token_bytes(token_id) if self._model.tokenizer else b""

@@ -1,0 +1,74 @@
+"""Taking blocks back from a running sequence: who goes, how, and what that costs.
+
+recompute   its blocks are freed; when it is admitted again, what the prefix cache no longer has is computed again
+swap        what is computed goes to the CPU store and comes back later; where the store is full: recompute
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.scheduling.cache_protocol import Cache
+from engine.scheduling.sequence import Sequence
+from engine.scheduling.waiting_queue import Policy, WaitingQueue
+from engine.trace.events import Op, Preempt, PreemptionMode, PreemptReason
+
+
+class Preemption:
+    """Moves sequences from `running` (the scheduler's own list) back to `waiting`."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        running: list[Sequence],
+        waiting: WaitingQueue,
+        policy: Policy,
+        mode: PreemptionMode,
+        emit: Callable[[Op], None],
+    ) -> None:
+        self._cache = cache
+        self._running = running
+        self._waiting = waiting
+        self._reason: PreemptReason = "worst_priority" if policy == "priority" else "last_admitted"
+        self._mode = mode
+        self._emit = emit
+
+    def victim(self) -> Sequence:
+        """Who goes next: the worst rank under the priority policy, else the most recently admitted."""
+        if self._reason == "worst_priority":
+            return max(self._running, key=lambda s: s.rank)
+        return self._running[-1]
+
+    def preempt(self, victim: Sequence, needy: Sequence, reason: PreemptReason | None = None) -> None:
+        """Take everything from the victim for the sake of `needy`. `reason` None: the policy chose it."""
+        self._running.remove(victim)
+        seq_id, num_computed = victim.seq_id, victim.num_computed_tokens
+        num_blocks = len(self._cache.block_table(seq_id))
+        wants_swap = self._mode == "swap" and num_computed > 0
+        num_bytes = self._cache.swap_out(seq_id) if wants_swap else None
+        num_kept = num_lost = 0
+        if num_bytes is None:
+            self._cache.free(seq_id)
+            found = self._cache.lookup(
+                seq_id, victim.token_ids, victim.cache_salt, victim.skip_reading_prefix_cache
+            ).num_tokens
+            num_kept = min(found, num_computed)
+            num_lost = num_computed - num_kept
+            victim.num_computed_tokens = 0
+        victim.status = "preempted"
+        victim.num_preemptions += 1
+        self._emit(
+            Preempt(
+                seq_id=seq_id,
+                queue_position=self._waiting.push(victim),
+                mode="recompute" if num_bytes is None else "swap",
+                for_seq_id=needy.seq_id,
+                num_computed_tokens=num_computed,
+                reason=reason or self._reason,
+                num_blocks=num_blocks,
+                num_kept_tokens=num_kept,
+                num_recompute_tokens=num_lost,
+                num_bytes=num_bytes or 0,
+                swap_refused=wants_swap and num_bytes is None,
+            )
+        )
