@@ -33,8 +33,12 @@ export const TABLE = {
   stop: { type: text, initial: "" },
   max_tokens: { type: integer, initial: 64 },
   seed: { type: integer, initial: null },
-  region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage" }, // phone: the region shown
-  detail: { type: oneOf("attention"), initial: "attention" }, // panel of the detail region
+  ignore_eos: { type: flag, initial: false },
+  n: { type: integer, initial: 1 }, // samples of each prompt
+  region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
+  detail: { type: oneOf("attention", "scheduler", "time", "race"), initial: "attention", place: true }, // panel of the detail region
+  overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
+  answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
   motion: { type: flag, initial: true },
 };
