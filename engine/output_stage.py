@@ -140,6 +140,7 @@ class OutputStage:
         if not search.has_offers_of(c.sequence.seq_id for c in beams) or not all(c.sequence.is_computed for c in beams):
             return []
         choices = search.choose()
+        tops = {c.sequence.seq_id: self._beam_tops.pop(c.sequence.seq_id) for c in beams}
         # 1) forks, while every beam still is what made the offers; who goes on has the first claim on its sequence
         claims: dict[int, Choice] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
@@ -154,10 +155,9 @@ class OutputStage:
         for choice, completion in zip(choices, taken, strict=True):
             completion.score = choice.score
             search.went_to(completion.sequence.seq_id, choice.cumulative)
-            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, self._beam_tops[choice.seq_id])
+            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, tops[choice.seq_id])
             outputs.append(self._append(completion, sampled))
         for completion in beams:
-            self._beam_tops.pop(completion.sequence.seq_id, None)
             if completion.sequence.seq_id not in claims:
                 self._finish(request, completion, "dropped", "")
         return outputs

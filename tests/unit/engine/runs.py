@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import LoadedModel, from_module
 from engine.trace.log import TraceWriter
+from engine.trace.records import StepRecord
 from tests.tiny_models import tiny_model, tiny_tokenizer
+
+T = TypeVar("T")
 
 
 @cache
@@ -93,3 +97,8 @@ def run(name: str, path: Path | None = None, on_record: Callable[[Engine], None]
     for _ in _drive(engine):
         on_record(engine)
     return engine
+
+
+def ops_of(record: StepRecord, kind: type[T]) -> list[T]:
+    """The operations of one kind in a record."""
+    return [op for op in record.ops if isinstance(op, kind)]

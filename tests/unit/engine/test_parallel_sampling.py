@@ -1,0 +1,147 @@
+"""Several samples of one prompt: one prefill, shared blocks, copies on write, seeds of their own."""
+
+import pytest
+from msgspec.structs import replace
+
+from engine.completion import derived_seed
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestError
+from engine.request import Request
+from engine.trace.events import Allocate, Copy, Fork, Preempt, Rank
+from engine.trace.snapshot import snapshot_of
+from tests.unit.engine.runs import PROMPTS, log_of, ops_of, tiny_llama
+
+CONFIG = EngineConfig(block_size=4, num_blocks=32, max_model_len=64)
+PROMPT = PROMPTS[0][:7]
+SAMPLING = SamplingParams(temperature=1.0, seed=7, max_tokens=6, ignore_eos=True)
+
+
+def run(
+    config: EngineConfig, sampling: SamplingParams, company: list[list[int]] | None = None
+) -> tuple[Request, Engine]:
+    """The prompt beside others; replay is compared with the engine after each record."""
+    engine = Engine(tiny_llama(), config)
+    for prompt in company or []:
+        engine.add_request(prompt, SamplingParams(temperature=0.5, max_tokens=9, ignore_eos=True))
+    request = engine.add_request(PROMPT, sampling)
+    while engine.has_unfinished():
+        engine.step()
+        engine.check_integrity()
+        log = log_of(engine)
+        assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+    return request, engine
+
+
+def tokens(request: Request) -> list[list[int]]:
+    return [c.output_token_ids for c in request.completions]
+
+
+@pytest.mark.parametrize(("n", "num_copies", "num_blocks"), [(2, 1, 3), (4, 3, 5)])
+def test_the_prompt_is_computed_once_and_the_last_owner_writes_in_place(
+    n: int, num_copies: int, num_blocks: int
+) -> None:
+    """7 tokens at block size 4: block 0 full, one slot left in block 1. The first decode step copies block 1 for all
+    but the last owner: n = 2 takes 3 blocks (not 4), n = 4 takes 5 (not 8)."""
+    with Engine(tiny_llama(), CONFIG) as engine:
+        engine.add_request(PROMPT, replace(SAMPLING, n=n))
+        prefill, decode = engine.step(), engine.step()
+    assert [(b.seq_id, len(b.token_ids)) for b in prefill.batch] == [(0, 7)]
+    assert [(op.parent_seq_id, op.seq_id) for op in ops_of(prefill, Fork)] == [(0, i) for i in range(1, n)]
+    assert (prefill.memory.blocks_held, len(prefill.outputs)) == (2, n)
+    assert (prefill.memory.tokens_held, prefill.memory.tokens_logical) == (7, 7 * n)
+    copies = ops_of(decode, Copy)
+    assert [(op.seq_id, op.logical, op.src, op.dst) for op in copies] == [(i, 1, 1, 2 + i) for i in range(n - 1)]
+    assert len(copies) == num_copies == len(ops_of(decode, Allocate)) and decode.memory.blocks_held == num_blocks
+
+
+def test_samples_are_those_of_separate_requests_with_their_seeds() -> None:
+    """What a fork reads is what a sequence of its own would have computed."""
+    request, engine = run(CONFIG, replace(SAMPLING, n=3))
+    seeds = [op.seed for i in range(len(log_of(engine))) for op in ops_of(log_of(engine).record(i), Fork)]
+    assert seeds == [derived_seed(7, 1), derived_seed(7, 2)]
+    for seed, expected in zip([7, *seeds], tokens(request), strict=True):
+        alone, other = run(CONFIG, replace(SAMPLING, seed=seed))
+        assert tokens(alone) == [expected]
+        other.close()
+    assert len({tuple(t) for t in tokens(request)}) == 3
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "company"),
+    [
+        (CONFIG, PROMPTS[1:4]),
+        (replace(CONFIG, max_num_batched_tokens=3), PROMPTS[1:3]),
+        (replace(CONFIG, enable_prefix_caching=False), []),
+        (replace(CONFIG, num_blocks=8), PROMPTS[1:3]),
+        (replace(CONFIG, num_blocks=8, preemption_mode="swap"), PROMPTS[1:3]),
+        (EngineConfig(strategy="contiguous", block_size=4, num_blocks=64, max_model_len=32), PROMPTS[1:3]),
+        (EngineConfig(strategy="none", block_size=4, num_blocks=32, max_model_len=32), PROMPTS[1:3]),
+    ],
+    ids=["company", "chunked", "no prefix caching", "preempted", "swapped", "contiguous", "no cache"],
+)
+def test_a_seed_gives_the_same_samples_whatever_else_happens(config: EngineConfig, company: list[list[int]]) -> None:
+    sampling = replace(SAMPLING, n=3, max_tokens=10)
+    expected, alone = run(CONFIG, sampling)
+    request, engine = run(config, sampling, company)
+    if config.num_blocks == 8:
+        log = log_of(engine)
+        assert any(ops_of(log.record(i), Preempt) for i in range(len(log))), "else this does not test preemption"
+    assert tokens(request) == tokens(expected)
+    alone.close()
+    engine.close()
+
+
+def test_best_of_returns_the_most_probable_samples() -> None:
+    request, engine = run(CONFIG, replace(SAMPLING, n=2, best_of=4))
+    scores = [c.cumulative_logprob for c in request.completions]
+    assert [c.cumulative_logprob for c in request.outputs] == sorted(scores, reverse=True)[:2]
+    log = log_of(engine)
+    last = log.record(len(log) - 1)
+    (rank,) = ops_of(last, Rank)
+    assert (rank.num_returned, rank.scores) == (2, sorted(scores, reverse=True))
+    state = log.state_now()
+    for completion in request.completions:
+        replayed = state.sequences[completion.sequence.seq_id]
+        assert replayed.cumulative_logprob == replayed.score == completion.cumulative_logprob
+        assert replayed.parent_seq_id == (None if completion is request.completions[0] else 0)
+        assert replayed.rank == rank.seq_ids.index(completion.sequence.seq_id)
+    engine.close()
+
+
+def test_abort_ends_every_sequence() -> None:
+    with Engine(tiny_llama(), CONFIG) as engine:
+        request = engine.add_request(PROMPT, replace(SAMPLING, n=4), request_id="x")
+        engine.step()
+        engine.step()
+        assert engine.num_unfinished == 1 and engine.abort("x")
+        assert not engine.has_unfinished() and engine.snapshot().memory.blocks_held == 0
+        assert {c.finish_reason for c in request.completions} == {"abort"} and request.finish_reason == "abort"
+
+
+def test_samples_keep_their_places_among_max_num_seqs() -> None:
+    with Engine(tiny_llama(), replace(CONFIG, max_num_seqs=4)) as engine:
+        engine.add_request(PROMPT, replace(SAMPLING, n=3))
+        engine.add_request(PROMPTS[2], replace(SAMPLING, n=2))
+        while engine.has_unfinished():
+            assert len(engine.step().batch) <= 4
+        with pytest.raises(RequestError, match="5 sequences run for this request; max_num_seqs is 4"):
+            engine.add_request(PROMPT, replace(SAMPLING, n=5))
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        ({"n": 0}, "n must be at least 1"),
+        ({"n": 3, "best_of": 2}, "best_of must be at least n"),
+        ({"n": 2, "temperature": 0}, "all samples would be equal"),
+        ({"use_beam_search": True}, "temperature must be 0"),
+        ({"use_beam_search": True, "temperature": 0, "n": 5}, "at most beam_width .4. outputs"),
+        ({"min_tokens": 7}, "min_tokens must be between 0 and max_tokens"),
+        ({"logit_bias": {3: 101.0}}, "logit_bias must be at most 300 token ids"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(bad: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        replace(SAMPLING, **bad).checked()
