@@ -1,17 +1,18 @@
 // What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
 
-import { effect, signal } from "../../vendor/signals/signals.js";
+import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
-import { asTheModelSees, command, focusOn, submit, wantedConfig } from "../net/session.js";
+import { asTheModelSees, command, focusOn, startAnew, submit } from "../net/session.js";
 import { PRESETS } from "./presets.js";
-import { settings } from "./settings.js";
+import { chooseConfig, chooseSampling, differing, wantedConfig } from "./run_settings.js";
+import { settings, TABLE } from "./settings.js";
 import * as store from "./store.js";
 
 /** The prompt being written: what the next submission sends. */
 export const draft = signal(PRESETS[0]);
 /** Whether the model will see the draft with other punctuation than it was written with. */
 export const rewritten = signal(false);
-let lastSubmitted = null;
+let lastSubmitted = [PRESETS[0]]; // prompts that a reset brings back
 
 const expected = () => ({ expect: store.numRecords.peek() });
 
@@ -21,7 +22,7 @@ export async function addPrompt() {
   if (!text) return store.toast(t("error.no_prompt"));
   const answer = await submit([text]);
   if (!answer) return null;
-  lastSubmitted = text;
+  lastSubmitted = [text];
   if (draft.value === text) draft.value = "";
   return answer;
 }
@@ -47,7 +48,7 @@ export async function prefill() {
 
 export async function step() {
   const fresh = unfinished() === 0;
-  if (await ensureWork(false)) await command("step", fresh ? {} : expected());
+  return (await ensureWork(false)) && command("step", fresh ? {} : expected());
 }
 
 export async function run() {
@@ -59,28 +60,49 @@ export const pause = () => command("pause");
 /** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
 export const running = () => store.status.value?.mode === "running" && store.numRecords.value > 0 && unfinished() > 0;
 
-export const runOrPause = () => (running() ? pause() : run());
-
-/** A new, empty log under the same settings; the prompt comes back to be sent again. */
+/** A new, empty log under the same settings; the prompt comes back to be sent again, those of a scene wait again. */
 export async function reset() {
   store.backToLive();
-  if ((await command("reset")) && !draft.value) draft.value = lastSubmitted ?? PRESETS[0];
+  if (await command("reset")) await bringBack();
 }
 
-/** Settings of the cache: at once while the log is empty, else when the user says so. */
+/** A new log under the settings that the controls show. */
 export async function applyConfig() {
   store.backToLive();
-  if ((await command("configure", { config: wantedConfig() })) && !draft.value) draft.value = lastSubmitted ?? PRESETS[0];
+  if (await command("configure", { config: wantedConfig() })) await bringBack();
 }
 
-/** Whether the controls say something other than the run's own header. */
-export function configDiffers() {
-  const engine = store.log.value?.header.engine;
-  if (!engine) return false;
-  if (settings.strategy.value !== engine.strategy) return true;
-  if (engine.strategy === "contiguous") return false;
-  return settings.block_size.value !== engine.block_size || settings.num_blocks.value !== engine.num_blocks;
+/** A new run where there is none any more; the prompts come back. */
+export async function startAgain() {
+  if (await startAnew()) await bringBack();
 }
+
+async function bringBack() {
+  if (draft.value) return;
+  if (lastSubmitted.length > 1) await submit(lastSubmitted);
+  else draft.value = lastSubmitted[0];
+}
+
+/** Set the stage for one of the server's presets: its settings, a new log, all its prompts waiting. */
+export async function playScene(preset) {
+  const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+  store.backToLive();
+  batch(() => {
+    chooseConfig(preset.config, initial);
+    chooseSampling(preset.sampling, initial);
+    settings.priority.value = initial.priority;
+  });
+  if (!(await command("configure", { config: wantedConfig() }))) return;
+  lastSubmitted = preset.prompts;
+  draft.value = "";
+  await submit(preset.prompts);
+}
+
+/** What a race is about: the prompt that is written, else the one submitted last. */
+export const racePrompt = () => draft.value || lastSubmitted[0];
+
+/** Whether the controls say something other than the run's own header. */
+export const configDiffers = () => differing().length > 0;
 
 export function changeConfig(name, value) {
   settings[name].value = value;
@@ -121,4 +143,4 @@ export function followFocus() {
 }
 
 /** Speeds offered, steps a second; 0 is as fast as it goes. */
-export const SPEEDS = [0.5, 1, 2, 4, 8, 16, 0];
+export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16, 0];

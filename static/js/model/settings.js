@@ -1,6 +1,6 @@
 // One typed table of settings that is also the URL: what a link must carry to show the same thing.
 
-import { effect, signal } from "../../vendor/signals/signals.js";
+import { batch, effect, signal } from "../../vendor/signals/signals.js";
 
 const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
 const number = { parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined), write: String };
@@ -10,21 +10,31 @@ const oneOf = (...choices) => ({ parse: (value) => (choices.includes(value) ? va
 
 const preferred = () => (globalThis.navigator?.language?.toLowerCase().startsWith("zh") ? "zh" : "en");
 
-/** name -> {type, initial, remember}. `remember`: kept on this device too, for the next visit without a link. */
+/**
+ * name -> {type, initial, remember, place}. `remember`: kept on this device too, for the next visit without a link. `place`:
+ * says where one looks, and the browser's Back and Forward bring it back.
+ */
 export const TABLE = {
   lang: { type: oneOf("zh", "en"), initial: preferred(), remember: true },
   theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
-  step: { type: integer, initial: null }, // record shown; null = the newest
-  sub: { type: integer, initial: null }, // sub-step of the record, as far as which it is shown; null = whole
-  seq: { type: integer, initial: null }, // sequence on stage; null = follow the batch
-  layer: { type: integer, initial: null }, // null = the one that the model is best explained with
-  head: { type: integer, initial: null },
-  speed: { type: number, initial: 4 }, // steps a second; 0 = as fast as it goes
+  step: { type: integer, initial: null, place: true }, // record shown; null = the newest
+  sub: { type: integer, initial: null, place: true }, // sub-step of the record, as far as which it is shown; null = whole
+  seq: { type: integer, initial: null, place: true }, // sequence on stage; null = follow the batch
+  layer: { type: integer, initial: null, place: true }, // null = the one that the model is best explained with
+  head: { type: integer, initial: null, place: true },
+  speed: { type: number, initial: 4 }, // steps a second, of the engine and of playing; 0 = as fast as it goes
   strategy: { type: oneOf("paged", "contiguous", "none"), initial: "paged" },
   block_size: { type: integer, initial: 4 },
   num_blocks: { type: integer, initial: 48 },
+  enable_prefix_caching: { type: flag, initial: null }, // null, here and below: as the server does
+  kv_cache_dtype: { type: text, initial: null },
+  enable_chunked_prefill: { type: flag, initial: null },
+  max_num_batched_tokens: { type: integer, initial: null },
+  max_num_seqs: { type: integer, initial: null },
+  scheduling_policy: { type: oneOf("fcfs", "priority"), initial: null },
+  priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   temperature: { type: number, initial: 0 },
   top_k: { type: integer, initial: 0 },
   top_p: { type: number, initial: 1 },
@@ -40,6 +50,7 @@ export const TABLE = {
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
+  select: { type: text, initial: null }, // what is held, as model/selection.js writes it
   motion: { type: flag, initial: true },
 };
 
@@ -68,8 +79,23 @@ export function writeQuery(values) {
   return query.toString();
 }
 
+/** The settings of an address: its query, and its hash (`#step=12`), which wins. */
+export function parseAddress(location) {
+  return { ...parseQuery(location.search), ...parseQuery(location.hash.slice(1)) };
+}
+
+const WRITE_DELAY = 150; // ms without a change before the address follows
+let writeNow = () => {};
+let enterNew = false;
+
+/** The next change of the address is a new entry of the browser's history: Back comes back to where one is now. */
+export function markPlace() {
+  writeNow();
+  enterNew = true;
+}
+
 /** Read this device's memory, then the address; from then on write both back as settings change. */
-export function connectSettings(location, history, storage) {
+export function connectSettings(location, history, storage, events = globalThis) {
   let remembered = {};
   try {
     remembered = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
@@ -80,20 +106,33 @@ export function connectSettings(location, history, storage) {
     const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
     if (kept !== undefined) settings[name].value = kept;
   }
-  for (const [name, value] of Object.entries(parseQuery(location.search))) settings[name].value = value;
+  for (const [name, value] of Object.entries(parseAddress(location))) settings[name].value = value;
+  events.addEventListener?.("popstate", () => returnTo(parseAddress(location)));
   let timer = null;
-  effect(() => {
-    const values = Object.fromEntries(Object.entries(settings).map(([name, s]) => [name, s.value]));
+  let values = {};
+  writeNow = () => {
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      const query = writeQuery(values);
-      history.replaceState(null, "", query ? `?${query}` : location.pathname);
-      const keep = Object.fromEntries(Object.keys(TABLE).filter((n) => TABLE[n].remember).map((n) => [n, values[n]]));
-      try {
-        storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
-      } catch {
-        // private windows may refuse; the link still carries everything
-      }
-    }, 150);
+    const query = writeQuery(values);
+    history[enterNew ? "pushState" : "replaceState"](null, "", query ? `?${query}` : location.pathname);
+    enterNew = false;
+    const keep = Object.fromEntries(Object.keys(TABLE).filter((n) => TABLE[n].remember).map((n) => [n, values[n]]));
+    try {
+      storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
+    } catch {
+      // private windows may refuse; the link still carries everything
+    }
+  };
+  effect(() => {
+    values = Object.fromEntries(Object.entries(settings).map(([name, s]) => [name, s.value]));
+    clearTimeout(timer);
+    timer = setTimeout(writeNow, WRITE_DELAY);
+  });
+}
+
+/** Look again where an address of the history looked; the run and its settings stay what they are. */
+function returnTo(found) {
+  enterNew = false;
+  batch(() => {
+    for (const [name, row] of Object.entries(TABLE)) if (row.place) settings[name].value = found[name] ?? row.initial;
   });
 }

@@ -33,6 +33,11 @@ export class Client {
     return this.socket.connected;
   }
 
+  /** Go away for good. */
+  disconnect() {
+    this.socket.disconnect();
+  }
+
   /** Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. */
   async ask(event, body = {}) {
     let answer;

@@ -22,6 +22,7 @@ export class TraceLog {
     this.decoded = new Map();
     this.tail = initialState(this.header);
     this.slotHistory = new Map(); // slot -> [{at, record, seq_id, position}], ascending in `at`
+    this.swapped = new Map(); // CPU block -> origins of its slots
     this.computed = new Map(); // seq_id -> [{record, start, end}], ascending in record
   }
 
@@ -137,6 +138,11 @@ export class TraceLog {
         const origin = this.slotHistory.get(op.src * size + slot)?.at(-1);
         if (origin) this.#addOrigin(op.dst * size + slot, { ...origin, at: index });
       }
+    } else if (op.type === "swap_out") {
+      const slots = Array.from({ length: size }, (_, slot) => this.slotHistory.get(op.block_id * size + slot)?.at(-1));
+      this.swapped.set(op.cpu_block_id, slots);
+    } else if (op.type === "swap_in") {
+      this.swapped.get(op.cpu_block_id)?.forEach((origin, slot) => origin && this.#addOrigin(op.block_id * size + slot, { ...origin, at: index }));
     }
   }
 

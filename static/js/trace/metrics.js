@@ -1,28 +1,102 @@
-// Figures derived from records: latencies of a sequence, KV bytes, the marks on the scrubber.
+// Figures derived from records: latencies of a sequence, KV bytes, slots.
 
 /**
- * Latencies of `seqId` as far as record `index`, seconds of engine time: what the steps took, without the pauses between
- * them (someone who steps by hand is not a slow model). `ttft`: the steps from its submission to the one that chose its
- * first token, that one included. `tpot`: the steps after that, divided by the tokens they chose. null while not defined.
+ * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
+ * slow model). Arrivals and tokens of every sequence on that clock; goes on where it stopped.
+ */
+class EngineClock {
+  constructor() {
+    this.at = []; // per record: engine time at its end
+    this.sequences = new Map(); // seq_id -> {submitted, admitted, tokens: [record, …]}, all record indices
+  }
+
+  append(record) {
+    const index = this.at.length;
+    this.at.push((this.at.at(-1) ?? 0) + stepSeconds(record));
+    for (const op of record.ops ?? []) {
+      if (op.type === "submit") this.sequences.set(op.seq_id, { submitted: index, admitted: null, tokens: [] });
+      else if (op.type === "fork") this.#fork(op, index);
+      else if (op.type === "admit") this.sequences.get(op.seq_id).admitted ??= index;
+    }
+    for (const output of record.outputs ?? []) this.sequences.get(output.seq_id)?.tokens.push(index);
+  }
+
+  /** A fork arrived with its parent; tokens that it inherited are not its own. */
+  #fork(op, index) {
+    const parent = this.sequences.get(op.parent_seq_id);
+    this.sequences.set(op.seq_id, { submitted: parent?.submitted ?? index, admitted: parent?.admitted ?? index, tokens: [] });
+  }
+}
+
+const clocks = new WeakMap();
+
+function clockOf(log) {
+  let clock = clocks.get(log);
+  if (!clock) clocks.set(log, (clock = new EngineClock()));
+  while (clock.at.length < log.records.length) clock.append(log.records[clock.at.length]);
+  return clock;
+}
+
+/**
+ * Latencies of `seqId` as far as record `index`, seconds of engine time; null while not defined.
+ *
+ *   queue  from its submission to the beginning of the step that admitted it
+ *   ttft   from its submission to the end of the step that chose its first token (time to first token)
+ *   itl    between one token and the next, a list (inter-token latency)
+ *   tpot   (last token − first token) / (tokens − 1), the mean of `itl` (time per output token)
  */
 export function latencies(log, seqId, index) {
-  const sequence = log.tail.sequences.get(seqId);
-  if (!sequence) return { ttft: null, tpot: null, num_output_tokens: 0 };
-  let worked = 0;
-  let ttft = null;
-  let last = null;
-  let count = 0;
-  for (let i = sequence.submitted_in + 1; i <= index; i++) {
-    worked += stepSeconds(log.records[i]);
-    for (const output of log.records[i].outputs ?? []) {
-      if (output.seq_id !== seqId) continue;
-      last = worked;
-      ttft ??= worked;
-      count += 1;
-    }
-  }
-  return { ttft, tpot: count > 1 ? (last - ttft) / (count - 1) : null, num_output_tokens: count };
+  const clock = clockOf(log);
+  const sequence = clock.sequences.get(seqId);
+  const none = { queue: null, ttft: null, tpot: null, itl: [], num_output_tokens: 0 };
+  if (!sequence || index < sequence.submitted) return none;
+  const { submitted, admitted } = sequence;
+  const count = countUpTo(sequence.tokens, index);
+  const since = (record) => clock.at[record] - clock.at[submitted];
+  const times = sequence.tokens.slice(0, count).map(since);
+  return {
+    queue: admitted !== null && admitted <= index && admitted > 0 ? since(admitted - 1) : null,
+    ttft: count ? times[0] : null,
+    tpot: count > 1 ? (times[count - 1] - times[0]) / (count - 1) : null,
+    itl: times.slice(1).map((time, i) => time - times[i]),
+    num_output_tokens: count,
+  };
 }
+
+/** How many of the ascending `indices` are at most `index`. */
+function countUpTo(indices, index) {
+  let low = 0;
+  let high = indices.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (indices[middle] <= index) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** What a step's batch was: `prefill`, `decode`, `mixed`, or null when it computed nothing. */
+export function phaseOf(record) {
+  const phases = new Set((record.batch ?? []).map((entry) => entry.phase));
+  return phases.size > 1 ? "mixed" : ([...phases][0] ?? null);
+}
+
+/**
+ * A step on the roofline: FLOPs and bytes as `work` counts them, FLOPs a byte, and FLOPs a second of its forward pass.
+ * Null for a record without work or time.
+ */
+export function rooflinePoint(record) {
+  const { work, timing } = record;
+  const bytes = work ? work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes : 0;
+  if (!(bytes > 0) || !(timing.forward > 0)) return null;
+  return { flops: work.flops, bytes, intensity: work.flops / bytes, achieved: work.flops / timing.forward, phase: phaseOf(record) };
+}
+
+/** FLOP/s that a step of `intensity` FLOPs a byte can reach under `roofs`: min(peak, intensity · bandwidth). */
+export const attainable = (roofs, intensity) => Math.min(roofs.flops_per_second, intensity * roofs.bytes_per_second);
+
+/** The intensity where the two roofs meet: below it memory bounds a step, above it arithmetic does. */
+export const ridge = (roofs) => roofs.flops_per_second / roofs.bytes_per_second;
 
 /** Seconds the engine worked in a record: schedule + prepare + forward + sample. */
 export function stepSeconds(record) {
@@ -46,16 +120,6 @@ export function kvTerms(header) {
     element_bytes: header.kv_bytes_per_token / elements,
     bytes_per_token: header.kv_bytes_per_token,
   };
-}
-
-const MARKED = { submit: "submit", preempt: "preempt", finish: "finish", evict: "evict", share: "share", copy: "copy", fork: "copy" };
-
-/** What the scrubber marks at a record: a set of `submit`, `prefill`, `share`, `preempt`, `evict`, `copy`, `finish`. */
-export function marksOf(record) {
-  const marks = new Set();
-  for (const op of record.ops ?? []) if (MARKED[op.type]) marks.add(MARKED[op.type]);
-  if ((record.batch ?? []).some((entry) => entry.phase === "prefill")) marks.add("prefill");
-  return marks;
 }
 
 /** The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block. */

@@ -14,14 +14,27 @@ export function sentencesOf(log, index, shownSeq) {
   const found = ops.filter((op) => op.type === "submit").map((op) => ["sentence.submit", { name: op.seq_id, n: op.prompt_token_ids.length }]);
   const batch = record.batch ?? [];
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0];
-  for (const op of ops) if (op.type === "preempt" || op.type === "copy") found.push(...eventSentences(op)); // the rare ones first
+  for (const op of ops) if (RARE[op.type]) found.push(RARE[op.type](op));
   const evicted = ops.filter((op) => op.type === "evict").map((op) => op.block_id);
   if (evicted.length) found.push(["sentence.evict", { n: evicted.length, ids: listed(evicted) }]);
+  const back = ops.filter((op) => op.type === "swap_in");
+  if (back.length) found.push(["sentence.swap_in", { name: back[0].seq_id, n: back.length }]);
   if (entry) found.push(...entrySentences(log, index, record, entry));
-  for (const op of ops) if (op.type !== "preempt" && op.type !== "copy") found.push(...eventSentences(op));
+  for (const op of ops) {
+    if (op.type === "defer") found.push(deferred(op));
+    if (op.type === "finish") found.push(finished(op));
+    if (op.type === "rank") found.push(["sentence.rank", { n: op.seq_ids.length, returned: op.num_returned }]);
+  }
   if (batch.length > 1) found.push(["sentence.others", { n: batch.length - 1 }]);
   return found.length ? found : [["sentence.idle", {}]];
 }
+
+/** The rare operations are said first. */
+const RARE = {
+  preempt: preempted,
+  fork: (op) => ["sentence.fork", { name: op.seq_id, for: op.parent_seq_id }],
+  copy: (op) => ["sentence.copy", { src: op.src, dst: op.dst }],
+};
 
 function entrySentences(log, index, record, entry) {
   const state = log.stateAt(index);
@@ -32,8 +45,8 @@ function entrySentences(log, index, record, entry) {
   const end = entry.start + count;
   const ops = record.ops.filter((op) => op.seq_id === entry.seq_id);
   const sentences = [];
-  const hit = ops.find((op) => op.type === "lookup" && op.verdict === "hit");
-  if (hit) sentences.push(["sentence.hit", { hit: hit.num_hit_tokens, n: hit.num_tokens, blocks: hit.block_ids.length, ids: listed(hit.block_ids) }]);
+  const lookup = ops.find((op) => op.type === "lookup");
+  if (lookup?.verdict === "hit") sentences.push(...lookedUp(lookup, log));
   if (log.header.engine.strategy === "none" && entry.samples) {
     sentences.push(["sentence.decode_none", { step: record.step, n: count, name: entry.seq_id }]);
   } else if (entry.phase === "prefill") {
@@ -44,8 +57,7 @@ function entrySentences(log, index, record, entry) {
     sentences.push([key, { ...values, blocks: ids.length, ids: listed(ids) }]);
   } else {
     const place = slotOf(table, size, end - 1);
-    const widest = Math.max(...log.header.model.sliding_windows.map((window) => window ?? Infinity));
-    const keys = Math.min(entry.context_len, widest); // what the layer that sees farthest read
+    const keys = keysRead(log, entry.context_len);
     sentences.push([
       "sentence.decode",
       {
@@ -58,29 +70,48 @@ function entrySentences(log, index, record, entry) {
       },
     ]);
   }
-  const lookup = ops.find((op) => op.type === "lookup" && op.verdict !== "hit");
-  if (lookup && log.header.engine.strategy === "paged")
-    sentences.push([`sentence.lookup.${lookup.verdict}`, { n: lookup.num_tokens, full: Math.floor((lookup.num_tokens - 1) / size), size }]);
+  if (lookup && lookup.verdict !== "hit" && log.header.engine.strategy === "paged") sentences.push(...lookedUp(lookup, log));
   const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
   if (output) {
     const last = ops.some((op) => op.type === "finish");
-    const p = Math.exp(output.logprob);
     const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
-    sentences.push([last ? "sentence.sampled_last" : "sentence.sampled", { token, p: p.toFixed(p < 0.01 ? 4 : 2) }]);
+    sentences.push([last ? "sentence.sampled_last" : "sentence.sampled", { token, p: probability(Math.exp(output.logprob)) }]);
   }
   return sentences;
 }
 
-function eventSentences(op) {
-  if (op.type === "preempt")
-    return [["sentence.preempt", { name: op.seq_id, for: op.for_seq_id, n: op.num_computed_tokens }]];
-  if (op.type === "defer")
-    return [[`sentence.defer.${op.reason}`, { name: op.seq_id, needed: op.needed, available: op.available }]];
-  if (op.type === "finish") return [[`sentence.finish.${op.reason}`, { name: op.seq_id }]];
-  if (op.type === "copy") return [["sentence.copy", { src: op.src, dst: op.dst }]];
-  return [];
+/** What the prefix cache found for a sequence, and why its hits end where they do. */
+export function lookedUp(op, log) {
+  const size = log.header.engine.block_size;
+  const values = { hit: op.num_hit_tokens, n: op.num_tokens, blocks: op.block_ids.length, ids: listed(op.block_ids), full: Math.floor((op.num_tokens - 1) / size), size };
+  const found = [[op.verdict === "hit" ? "sentence.hit" : `sentence.lookup.${op.verdict}`, values]];
+  if (op.reason)
+    found.push([
+      `sentence.why.${op.reason}`,
+      { name: op.closest_seq_id, shared: op.num_shared_tokens, size, lost: op.lost_block_id, record: (op.evicted_in ?? 0) + 1, for: op.evicted_for },
+    ]);
+  return found;
 }
 
-function listed(ids) {
+export function preempted(op) {
+  const values = { name: op.seq_id, for: op.for_seq_id, n: op.num_computed_tokens, blocks: op.num_blocks ?? 0, kept: op.num_kept_tokens ?? 0 };
+  if (op.mode === "swap") return ["sentence.preempt.swap", values];
+  if (values.kept) return ["sentence.preempt.kept", { ...values, lost: op.num_recompute_tokens }];
+  return ["sentence.preempt", values];
+}
+
+export const deferred = (op) => [`sentence.defer.${op.reason}`, { name: op.seq_id, needed: op.needed, available: op.available }];
+
+export const finished = (op) => [`sentence.finish.${op.reason}`, { name: op.seq_id }];
+
+/** Keys that a query with `context` tokens up to and with itself reads, in the layer that sees farthest. */
+export function keysRead(log, context) {
+  return Math.min(context, Math.max(...log.header.model.sliding_windows.map((window) => window ?? Infinity)));
+}
+
+/** A probability in words: two decimals, four where that would be 0.00. */
+export const probability = (p) => p.toFixed(p < 0.01 ? 4 : 2);
+
+export function listed(ids) {
   return ids.length > 6 ? `${ids.slice(0, 5).join(", ")}, …` : ids.join(", ");
 }

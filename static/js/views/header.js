@@ -5,6 +5,7 @@ import { helpOpen } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../model/store.js";
 import { traceAddress } from "../net/session.js";
+import { ExportButton } from "./export_button.js";
 import { html } from "./html.js";
 import { Icon, Term } from "./words.js";
 
@@ -23,6 +24,7 @@ export function Header() {
             ><${Icon} name="download"
           /></a>`
         : null}
+      <${ExportButton} />
       <button class="tool" id="btn-help" aria-expanded=${helpOpen.value} onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
         <${Icon} name="help" />
       </button>
@@ -42,7 +44,7 @@ function Facts({ header }) {
 
 function Connection() {
   const now = connection.value;
-  const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌" }[now];
+  const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   return html`<span class=${`connection ${now}`} role="status" id="connection"><i aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}</span>`;
 }
 

@@ -1,50 +1,31 @@
 // The help beside the page: keys, and every word of the field, found as one types.
 
-import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { useState } from "../../vendor/preact/hooks.js";
 import { findTerms, GROUPS } from "../i18n/glossary.js";
 import { t } from "../i18n/index.js";
-import { helpOpen } from "../model/keyboard.js";
+import { helpOpen, KEYS } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { html } from "./html.js";
-import { Icon } from "./words.js";
-
-const KEYS = [
-  ["← →", "help.arrows"],
-  ["Home End", "help.home_end"],
-  ["Space", "help.space"],
-  ["S", "help.s"],
-  ["P", "help.p"],
-  ["R", "help.r"],
-  ["Esc", "help.escape"],
-  ["?", "help.help"],
-];
+import { Side } from "./side.js";
 
 export function Help() {
   return helpOpen.value ? html`<${Open} />` : null;
 }
 
-/** Takes the focus when it opens and gives it back when it closes. */
 function Open() {
-  const panel = useRef(null);
-  useEffect(() => {
-    const before = document.activeElement;
-    panel.current.focus();
-    return () => before?.isConnected && before.focus();
-  }, []);
-  return html`<aside class="help" id="help" aria-label=${t("header.help")} tabindex="-1" ref=${panel}>
-    <button class="tool help-close" aria-label=${t("help.close")} onClick=${() => (helpOpen.value = false)}><${Icon} name="close" /></button>
-    <h2 class="help-title">${t("help.title")}</h2>
+  return html`<${Side} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
+    <h2 class="side-title">${t("help.title")}</h2>
     <dl class="keys">
-      ${KEYS.map(([keys, text]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
+      ${KEYS.map(({ shown, text }) => html`<div><dt>${shown.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
     </dl>
     <${Glossary} />
-  </aside>`;
+  <//>`;
 }
 
 function Glossary() {
   const [query, setQuery] = useState("");
   const found = findTerms(query);
-  return html`<h2 class="help-title" id="help-terms">${t("help.terms")}</h2>
+  return html`<h2 class="side-title" id="help-terms">${t("help.terms")}</h2>
     <input
       class="help-search"
       id="help-search"

@@ -1,21 +1,30 @@
-// The timeline: a native range input over a painted line with the marks of what happened.
+// The timeline: a native range input over a painted line with the marks of what happened. What it paints is bounded by its
+// width, not by the length of the log: marks that would touch become one bar.
 
-import { t } from "../i18n/index.js";
+import { grouped, t } from "../i18n/index.js";
 import { colours, themeVersion } from "../draw/colour.js";
 import { prepare, usePainter } from "../draw/canvas.js";
-import { goTo, log, numRecords, viewIndex } from "../model/store.js";
-import { marksOf } from "../trace/metrics.js";
+import { SIGNS } from "../draw/marks.js";
+import { eventKind } from "../model/playback.js";
+import { goTo, log, numRecords, shownSeq, viewIndex } from "../model/store.js";
+import { clusters, KINDS, marksIn, tokensOf } from "../trace/marks.js";
 import { html } from "./html.js";
+import { spoken } from "./sentence.js";
+import { hideTip, tipAt } from "./words.js";
 
 const INSET = 8; // half a thumb: where the range input's ends lie
+const SIGN = 8; // px, side of a sign
+const LANES = [6, 15, 35]; // centre of each lane, px from the top
+const LINE = 25;
+export const HEIGHT = 40;
 
 export function Scrubber() {
   const ref = usePainter(
-    () => [numRecords.value, viewIndex.value, themeVersion.value],
-    (box) => paint(box.querySelector("canvas"), box.clientWidth, box.clientHeight),
+    () => [numRecords.value, viewIndex.value, themeVersion.value, eventKind.value, shownSeq.value],
+    (box) => paint(box.querySelector("canvas"), box.clientWidth),
   );
   const count = numRecords.value;
-  return html`<div class="scrubber" ref=${ref}>
+  return html`<div class="scrubber" ref=${ref} onPointerMove=${preview} onPointerLeave=${hideTip}>
     <canvas aria-hidden="true"></canvas>
     <input
       id="scrubber"
@@ -32,62 +41,59 @@ export function Scrubber() {
   </div>`;
 }
 
-function paint(canvas, width, height) {
-  const c = prepare(canvas, width, height);
+const placeOf = (index, count, width) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
+
+/** What happened at the record under the pointer. */
+function preview(event) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const count = numRecords.value;
+  if (!count || event.pointerType === "touch") return hideTip();
+  const share = (event.clientX - box.left - INSET) / (box.width - 2 * INSET);
+  const index = Math.max(-1, Math.min(count - 1, Math.round(share * count) - 1));
+  const record = log.value.records[index];
+  const head = index < 0 ? t("transport.before") : `${t("transport.position", { i: grouped(index + 1), n: grouped(count) })}${record.step ? ` · ${t("transport.step_count", { n: record.step })}` : ""}`;
+  tipAt(box.left + placeOf(index, count, box.width), box.top, [html`<b class="num">${head}</b>`, spoken(index, null)[0] ?? ""]);
+}
+
+function paint(canvas, width) {
+  const c = prepare(canvas, width, HEIGHT);
   const palette = colours();
   const count = numRecords.value;
-  const middle = Math.round(height / 2) + 3;
-  const x = (index) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
   c.fillStyle = palette["line-2"];
-  c.fillRect(INSET, middle - 1, width - 2 * INSET, 2);
-  if (!count) return;
+  c.fillRect(INSET, LINE - 1, width - 2 * INSET, 2);
+  if (!count || !log.value) return;
+  const place = (index) => placeOf(index, count, width);
   c.fillStyle = palette["ink-2"];
-  c.fillRect(INSET, middle - 1, x(viewIndex.value) - INSET, 2);
-  const records = log.value?.records ?? [];
-  records.forEach((record, index) => mark(c, palette, marksOf(record), x(index), middle));
+  c.fillRect(INSET, LINE - 1, place(viewIndex.value) - INSET, 2);
+  const chosen = eventKind.value;
+  const marks = marksIn(log.value);
+  for (const kind of KINDS) {
+    c.globalAlpha = chosen === "any" || chosen === kind ? 1 : 0.25;
+    draw(c, SIGNS[kind], palette, clusters(marks.get(kind), place, SIGN));
+  }
+  c.globalAlpha = 1;
+  if (chosen === "token") {
+    c.fillStyle = palette.generated;
+    for (const [from, to] of clusters(tokensOf(log.value, shownSeq.value), place, 3)) c.fillRect(from - 1, LINE - 4, Math.max(2, to - from), 8);
+  }
   c.fillStyle = palette.ink;
   c.beginPath();
-  c.arc(x(viewIndex.value), middle, 6, 0, 2 * Math.PI);
+  c.arc(place(viewIndex.value), LINE, 6, 0, 2 * Math.PI);
   c.fill();
 }
 
-function mark(c, palette, marks, x, middle) {
-  if (marks.has("prefill")) {
-    c.fillStyle = palette.prompt;
-    c.fillRect(x - 1.5, middle - 5, 3, 10);
+/** A sign where the kind begins, and a bar as far as it goes on without a gap. */
+function draw(c, sign, palette, runs) {
+  const path = new Path2D(sign.path);
+  const y = LANES[sign.lane];
+  c.strokeStyle = c.fillStyle = palette[sign.colour];
+  c.lineWidth = 1.25;
+  for (const [from, to] of runs) {
+    if (to > from) c.fillRect(from, y - 0.75, to - from + SIGN / 2, 1.5);
+    c.save();
+    c.translate(from, y);
+    if (sign.filled) c.fill(path);
+    else c.stroke(path);
+    c.restore();
   }
-  if (marks.has("submit")) {
-    c.fillStyle = palette.prompt;
-    triangle(c, x, middle - 13, 4, 1);
-  }
-  if (marks.has("share")) ring(c, x, middle - 10, palette.generated);
-  if (marks.has("copy")) ring(c, x, middle - 10, palette.k);
-  if (marks.has("evict")) {
-    c.fillStyle = palette["ink-2"];
-    c.fillRect(x - 2, middle + 6, 4, 1.5);
-  }
-  if (marks.has("preempt")) {
-    c.fillStyle = palette.fault;
-    triangle(c, x, middle - 8, 4.5, -1);
-  }
-  if (marks.has("finish")) {
-    c.fillStyle = palette.generated;
-    c.fillRect(x - 3, middle - 13, 6, 6);
-  }
-}
-
-function triangle(c, x, y, size, direction) {
-  c.beginPath();
-  c.moveTo(x - size, y);
-  c.lineTo(x + size, y);
-  c.lineTo(x, y + direction * size * 1.4);
-  c.fill();
-}
-
-function ring(c, x, y, colour) {
-  c.strokeStyle = colour;
-  c.lineWidth = 1.5;
-  c.beginPath();
-  c.arc(x, y, 3, 0, 2 * Math.PI);
-  c.stroke();
 }

@@ -1,97 +1,166 @@
-// The bottom region: buttons, the scrubber with its event marks, the sentence.
+// The bottom region: where in the log one looks, what moves it, the sub-steps of the step shown, and the sentence.
 
-import { secondsText, t } from "../i18n/index.js";
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { effect } from "../../vendor/signals/signals.js";
+import { grouped, secondsText, t } from "../i18n/index.js";
 import * as actions from "../model/actions.js";
+import { jumpOpen } from "../model/keyboard.js";
+import { PHASES, phases, viewSub } from "../model/moment.js";
+import * as playback from "../model/playback.js";
 import { settings } from "../model/settings.js";
-import { backToLive, busy, connection, following, goTo, numRecords, record, shownSeq, viewIndex, log } from "../model/store.js";
+import { busy, captureVersion, connection, following, layer, log, numRecords, status, viewIndex } from "../model/store.js";
 import { stepSeconds } from "../trace/metrics.js";
-import { sentencesOf } from "../trace/sentence.js";
 import { html } from "./html.js";
+import { Jump } from "./jump.js";
 import { Scrubber } from "./scrubber.js";
-import { Fidelity, Icon, Term } from "./words.js";
+import { Sentence } from "./sentence.js";
+import { Fidelity, Icon } from "./words.js";
 
 export function Transport() {
+  const live = connection.value !== "replay" && connection.value !== "gone";
   return html`<section class="transport" aria-label=${t("transport.label")}>
     <div class="transport-row">
       <${History} />
-      ${connection.value === "replay" ? null : html`<${Commands} />`}
+      <div class="commands" role="group" aria-label=${t("transport.commands")}>
+        ${live ? html`<${Engine} />` : null}
+        <${Main} />
+        ${live ? html`<${Reset} />` : null}
+        <${Speed} />
+      </div>
       <${Scrubber} />
       <${Position} />
     </div>
-    <${Sentence} />
+    <div class="moment-row">
+      <${Phases} />
+      <${Sentence} />
+      <${BackToLive} />
+    </div>
+    <${Jump} />
   </section>`;
 }
 
 function History() {
   const index = viewIndex.value;
-  const end = following.value;
+  const end = following.value || index >= numRecords.value - 1;
   const button = (id, icon, label, action, disabled) =>
     html`<button class="tool" id=${id} aria-label=${label} title=${label} onClick=${action} disabled=${disabled}><${Icon} name=${icon} /></button>`;
-  return html`<div class="history" role="group">
-    ${button("btn-first", "first", t("transport.first"), () => goTo(-1), index < 0)}
-    ${button("btn-back", "back", t("transport.back"), () => goTo(index - 1), index < 0)}
-    ${button("btn-forward", "forward", t("transport.forward"), () => goTo(index + 1), end)}
-    ${button("btn-last", "last", t("transport.last"), backToLive, end)}
+  return html`<div class="history" role="group" aria-label=${t("transport.history")}>
+    ${button("btn-first", "first", t("transport.first"), () => playback.jumpTo(-1), index < 0)}
+    ${button("btn-back", "back", t("transport.back"), () => playback.stepRecord(-1), index < 0)}
+    ${button("btn-forward", "forward", t("transport.forward"), () => playback.stepRecord(1), end && viewSub.value === null)}
+    ${button("btn-last", "last", t("transport.last"), playback.backToLive, following.value)}
   </div>`;
 }
 
-function Commands() {
-  const off = connection.value !== "live";
-  const running = actions.running();
-  const waiting = off || busy.value;
-  return html`<div class="commands" role="group">
-    <button class="command" id="btn-prefill" disabled=${off || running} aria-busy=${waiting} onClick=${actions.prefill}>
+/** What makes new records. */
+function Engine() {
+  const off = connection.value !== "live" || actions.running();
+  return html`<button class="command" id="btn-prefill" disabled=${off} aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
       <${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
     </button>
-    <button class="command primary" id="btn-step" disabled=${off || running} onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>
-    <span class="swap">
-      <button class="command" id="btn-run" data-shown=${!running} disabled=${off || running} onClick=${actions.run}>
-        <${Icon} name="run" /><span>${t("transport.run")}</span>
-      </button>
-      <button class="command" id="btn-pause" data-shown=${running} disabled=${off || !running} onClick=${actions.pause}>
-        <${Icon} name="pause" /><span>${t("transport.pause")}</span>
-      </button>
-    </span>
-    <button class="command" id="btn-reset" disabled=${off} onClick=${actions.reset}><${Icon} name="reset" /><span>${t("transport.reset")}</span></button>
-    <label class="speed">
-      <span class="visually-hidden">${t("transport.speed")}</span>
-      <select id="speed" value=${settings.speed.value} onChange=${(event) => (settings.speed.value = Number(event.currentTarget.value))}>
-        ${actions.SPEEDS.map(
-          (n) => html`<option value=${n} selected=${n === settings.speed.value}>
-            ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n })}
-          </option>`,
-        )}
-      </select>
-    </label>
-  </div>`;
+    <button class="command primary" id="btn-step" disabled=${off} onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
+}
+
+/** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
+function Main() {
+  const now = playback.main.value;
+  const off = { run: connection.value !== "live", pause: connection.value !== "live", play: numRecords.value === 0, stop: false };
+  const button = (name, icon) => html`<button
+    class=${`command main-${name}`}
+    id=${`btn-${name}`}
+    data-shown=${now === name}
+    disabled=${now !== name || off[name]}
+    title=${t(`transport.${name}_hint`)}
+    onClick=${playback.doMain}
+  >
+    <${Icon} name=${icon} /><span>${t(`transport.${name}`)}</span>
+  </button>`;
+  return html`<span class="swap">${button("run", "run")} ${button("pause", "pause")} ${button("play", "play")} ${button("stop", "pause")}</span>`;
+}
+
+function Reset() {
+  return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"} onClick=${actions.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
+    <${Icon} name="reset" />
+  </button>`;
+}
+
+function Speed() {
+  return html`<label class="speed">
+    <span class="visually-hidden">${t("transport.speed")}</span>
+    <select id="speed" value=${settings.speed.value} title=${t("transport.speed")} onChange=${(event) => (settings.speed.value = Number(event.currentTarget.value))}>
+      ${actions.SPEEDS.map(
+        (n) => html`<option value=${n} selected=${n === settings.speed.value}>
+          ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: { 0.25: "¼", 0.5: "½" }[n] ?? n })}
+        </option>`,
+      )}
+    </select>
+  </label>`;
 }
 
 function Position() {
   const index = viewIndex.value;
+  const record = log.value?.records[index];
+  const at = index < 0 ? t("transport.before") : t("transport.position", { i: grouped(index + 1), n: grouped(numRecords.value) });
   return html`<div class="position">
-    <span class="num" id="position">${index < 0 ? t("transport.before") : t("transport.position", { i: index + 1, n: numRecords.value })}</span>
-    <span class="position-second num">
-      ${following.value || connection.value === "replay"
-        ? html`<span>
-            ${t("transport.step_count", { n: record.value?.step ?? 0 })}
-            ${record.value?.kind === "step"
-              ? html` · <b>${secondsText(stepSeconds(record.value))}</b> <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" />`
-              : null}
-          </span>`
-        : html`<button class="link" id="btn-live" onClick=${backToLive}>${t("transport.live")}</button>`}
-    </span>
-  </div>`;
+      <button class="position-go num" id="position" aria-expanded=${jumpOpen.value} aria-controls="jump" title=${t("jump.title")} onClick=${() => (jumpOpen.value = !jumpOpen.value)}>
+        ${at}<${Icon} name="larger" />
+      </button>
+      <span class="position-second num">
+        <${Late} index=${index}>
+          ${t("transport.step_count", { n: record?.step ?? 0 })}
+          ${record?.kind === "step"
+            ? html` · <b>${secondsText(stepSeconds(record))}</b> <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" />`
+            : null}
+        <//>
+      </span>
+    </div>`;
 }
 
-/** What the record did, in words; announced to screen readers. */
-function Sentence() {
-  const name = (id) => t("sequence.name", { id });
-  const sentences = log.value ? sentencesOf(log.value, viewIndex.value, shownSeq.value) : [];
-  const text = sentences
-    .map(([key, values]) => t(key, { ...values, ...(values.name !== undefined && { name: name(values.name) }), ...(values.for !== undefined && { for: name(values.for) }) }))
-    .join(settings.lang.value === "zh" ? "" : " ");
-  const phase = record.value?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
-  return html`<p class="sentence" id="sentence" aria-live="polite" aria-atomic="true">
-    ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
-  </p>`;
+function BackToLive() {
+  const behind = !following.value && connection.value === "live";
+  return html`<button class="command live" id="btn-live" data-shown=${behind} disabled=${!behind} onClick=${playback.backToLive}>
+    <i aria-hidden="true">●</i><span>${t("transport.live")}</span>
+  </button>`;
+}
+
+/** What has not arrived yet, in words; else what stands in that place. */
+function Late({ index, children }) {
+  captureVersion.value;
+  const behind = (status.value?.num_records ?? 0) - numRecords.value;
+  if (connection.value === "live" && behind > 64) return html`<span id="late">${t("transport.catching_up", { n: grouped(behind) })}</span>`;
+  if (log.value?.captureGone.has(index)) return html`<span id="late">${t("transport.capture_gone")}</span>`;
+  if (log.value?.captureMissing(index) && !log.value.layer(index, layer.value)) {
+    return html`<span id="late">${t(connection.value === "live" ? "transport.capture_late" : "transport.capture_missing")}</span>`;
+  }
+  return html`<span>${children}</span>`;
+}
+
+/** The six sub-steps of the step shown: where one is, and the way to each. */
+function Phases() {
+  const bars = useRef(null);
+  useEffect(
+    () =>
+      effect(() => {
+        const progress = phases();
+        [...(bars.current?.querySelectorAll(".phase-bar i") ?? [])].forEach((bar, i) => (bar.style.transform = `scaleX(${progress[PHASES[i]]})`));
+      }),
+    [],
+  );
+  const steps = log.value?.records[viewIndex.value]?.kind === "step";
+  const sub = viewSub.value;
+  return html`<div class="phases" role="group" aria-label=${t("transport.phases")} data-off=${!steps} ref=${bars}>
+    ${PHASES.map(
+      (name, i) => html`<button
+        class="phase-button"
+        id=${`phase-${name}`}
+        disabled=${!steps}
+        aria-current=${sub === i ? "step" : undefined}
+        title=${t(`phase.${name}.hint`)}
+        onClick=${() => playback.chooseSub(i)}
+      >
+        <span>${t(`phase.${name}`)}</span>
+        <span class="phase-bar" aria-hidden="true"><i></i></span>
+      </button>`,
+    )}
+  </div>`;
 }

@@ -1,0 +1,14 @@
+// The sign of each kind of event: one drawing for the timeline and for the list of events. Told apart by shape, not colour alone.
+
+/** kind -> {path, in a box from -4 to 4; colour, a name of the palette; filled; lane, above (0, 1) or below (2) the line}. */
+export const SIGNS = {
+  submit: { path: "M-4 -3H4L0 3Z", colour: "prompt", filled: true, lane: 0 },
+  prefill: { path: "M-1.5 -4H1.5V4H-1.5Z", colour: "prompt", filled: true, lane: 1 },
+  hit: { path: "M-3 0A3 3 0 1 0 3 0A3 3 0 1 0 -3 0Z", colour: "generated", filled: false, lane: 1 },
+  fork: { path: "M0 4V1L-3 -4M0 1L3 -4", colour: "k", filled: false, lane: 0 },
+  copy: { path: "M-4 -1.5H1.5V4H-4ZM-1.5 -1.5V-4H4V1.5H1.5", colour: "k", filled: false, lane: 2 },
+  preempt: { path: "M-4 3H4L0 -4Z", colour: "fault", filled: true, lane: 0 },
+  swap: { path: "M-4 -2H4M1.5 -4L4 -2L1.5 0M4 2H-4M-1.5 0L-4 2L-1.5 4", colour: "v", filled: false, lane: 2 },
+  evict: { path: "M-3 -3L3 3M3 -3L-3 3", colour: "ink-2", filled: false, lane: 2 },
+  finish: { path: "M-3 -3H3V3H-3Z", colour: "generated", filled: true, lane: 0 },
+};

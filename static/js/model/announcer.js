@@ -1,0 +1,23 @@
+// When a sentence is said aloud: after it has stood still, and now and then while things rush by.
+
+const QUIET = 500; // ms without another sentence: this one is the last
+const LONGEST = 5000; // ms at most between two announcements while sentences keep coming
+
+/** A function that takes every sentence and calls `say` with those to be announced; the last one always is. */
+export function announcer(say, { quiet = QUIET, longest = LONGEST, clock = globalThis } = {}) {
+  let timer = null;
+  let waitingSince = null;
+  let latest = "";
+  const speak = () => {
+    clock.clearTimeout(timer);
+    waitingSince = null;
+    say(latest);
+  };
+  return (text) => {
+    latest = text;
+    const now = clock.performance.now();
+    waitingSince ??= now;
+    clock.clearTimeout(timer);
+    timer = clock.setTimeout(speak, Math.max(0, Math.min(quiet, waitingSince + longest - now)));
+  };
+}

@@ -1,0 +1,101 @@
+// Where the events of a run are: for each kind the records that hold one, so that a timeline and a jump cost little however
+// long the log is. Pure.
+
+/** Kinds of events, in the order in which they are offered. `token` of a sequence is asked for by `tokensOf`. */
+export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "evict", "finish"];
+
+const BY_OP = {
+  submit: "submit",
+  share: "hit",
+  fork: "fork",
+  copy: "copy",
+  preempt: "preempt",
+  swap_out: "swap",
+  swap_in: "swap",
+  evict: "evict",
+  finish: "finish",
+};
+
+/** The kinds of events in one record, as a set. */
+export function marksOf(record) {
+  const marks = new Set();
+  for (const op of record.ops ?? []) if (BY_OP[op.type]) marks.add(BY_OP[op.type]);
+  if ((record.batch ?? []).some((entry) => entry.phase === "prefill")) marks.add("prefill");
+  return marks;
+}
+
+const indexes = new WeakMap(); // log -> {length, kinds, tokens}
+
+/** Records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as frozen. */
+export function marksIn(log) {
+  return indexOf(log).kinds;
+}
+
+/** Records in which a token of sequence `seqId` was chosen, ascending. */
+export function tokensOf(log, seqId) {
+  return indexOf(log).tokens.get(seqId) ?? [];
+}
+
+/** The record of engine step `step` (the first with that many passes done), or null when the log does not reach it. */
+export function recordOfStep(log, step) {
+  const at = lowest(log.length, (i) => log.records[i].step >= step);
+  return at < log.length && log.records[at].step === step ? at : null;
+}
+
+/**
+ * The nearest record after (`direction` +1) or before (−1) `index` in ascending `records`, or null.
+ */
+export function nearest(records, index, direction) {
+  if (direction > 0) return records[lowest(records.length, (i) => records[i] > index)] ?? null;
+  return records[lowest(records.length, (i) => records[i] >= index) - 1] ?? null;
+}
+
+/** The nearest record with an event of any kind. */
+export function nearestOfAny(log, index, direction) {
+  const found = KINDS.map((kind) => nearest(marksIn(log).get(kind), index, direction)).filter((i) => i !== null);
+  if (!found.length) return null;
+  return direction > 0 ? Math.min(...found) : Math.max(...found);
+}
+
+/**
+ * `records` as they fall on a line: runs of places less than `gap` apart become one, `[first, last]` each. `place(i)` is
+ * where record i lies; it must not fall.
+ */
+export function clusters(records, place, gap) {
+  const found = [];
+  let last = null;
+  for (const record of records) {
+    const at = place(record);
+    if (last && at - last[1] < gap) last[1] = at;
+    else found.push((last = [at, at]));
+  }
+  return found;
+}
+
+/** The lowest i in [0, count) for which `holds`, which holds from some i on; `count` when it never does. */
+function lowest(count, holds) {
+  let [low, high] = [0, count];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+function indexOf(log) {
+  let found = indexes.get(log);
+  if (!found) {
+    found = { length: 0, kinds: new Map(KINDS.map((kind) => [kind, []])), tokens: new Map() };
+    indexes.set(log, found);
+  }
+  for (; found.length < log.length; found.length++) {
+    const record = log.records[found.length];
+    for (const kind of marksOf(record)) found.kinds.get(kind).push(found.length);
+    for (const seqId of new Set((record.outputs ?? []).map((output) => output.seq_id))) {
+      if (!found.tokens.has(seqId)) found.tokens.set(seqId, []);
+      found.tokens.get(seqId).push(found.length);
+    }
+  }
+  return found;
+}

@@ -1,0 +1,24 @@
+// What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black page.
+
+import { t } from "../i18n/index.js";
+import { startAgain } from "../model/actions.js";
+import { blackout } from "../model/keyboard.js";
+import { connection, numRecords } from "../model/store.js";
+import { trouble } from "../net/session.js";
+import { html } from "./html.js";
+
+export function Notice() {
+  const now = connection.value;
+  if (now === "lost") return html`<p class="toast quiet" id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
+  if (now !== "gone") return null;
+  return html`<p class="toast" id="notice">
+    <span>${[trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean).join(" ")}</span>
+    <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
+  </p>`;
+}
+
+/** Black, as a presenter's remote asks for: any click or the key again brings the page back. */
+export function Blackout() {
+  if (!blackout.value) return null;
+  return html`<button class="blackout" id="blackout" aria-label=${t("key.black")} onClick=${() => (blackout.value = false)}></button>`;
+}

@@ -1,0 +1,57 @@
+// The sentence of the moment shown: the record's, or that of one of its sub-steps.
+
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { t } from "../i18n/index.js";
+import { announcer } from "../model/announcer.js";
+import { PHASES, viewSub } from "../model/moment.js";
+import { settings } from "../model/settings.js";
+import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../model/store.js";
+import { attentionRow } from "../trace/stage.js";
+import { phaseSentencesOf } from "../trace/phase_sentence.js";
+import { sentencesOf } from "../trace/sentence.js";
+import { html } from "./html.js";
+import { Term } from "./words.js";
+
+/** The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language. */
+export function spoken(index, sub, attention = null) {
+  if (!log.value || index >= numRecords.value) return [];
+  const found = sub === null ? sentencesOf(log.value, index, shownSeq.value) : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention);
+  return found.map(([key, values]) => t(key, named(values)));
+}
+
+/** Sequence ids become names. */
+function named(values) {
+  const name = (id) => t("sequence.name", { id });
+  const found = { ...values };
+  for (const key of ["name", "for"]) if (typeof values[key] === "number") found[key] = name(values[key]);
+  return found;
+}
+
+export function Sentence() {
+  const index = viewIndex.value;
+  const sub = viewSub.value;
+  const text = spoken(index, sub, attentionShown(index, sub)).join(settings.lang.value === "zh" ? "" : " ");
+  const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
+  return html`<p class="sentence" id="sentence" data-sub=${sub === null ? "" : PHASES[sub]}>
+      ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
+    </p>
+    <${Announcement} text=${text} />`;
+}
+
+/** The attention row of the chosen layer and head, in the sub-step that is about it; null where it was not captured. */
+function attentionShown(index, sub) {
+  if (sub === null || PHASES[sub] !== "attend") return null;
+  captureVersion.value; // it may arrive later
+  const entry = log.value.records[index].batch?.find((e) => e.seq_id === shownSeq.value);
+  const row = entry && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+  return row && { ...row, layer: layer.value, head: head.value };
+}
+
+/** Says the sentence to screen readers when it has stood for a moment: not every step of a run that rushes by. */
+function Announcement({ text }) {
+  const ref = useRef(null);
+  const announce = useRef(null);
+  announce.current ??= announcer((said) => ref.current && (ref.current.textContent = said));
+  useEffect(() => announce.current(text), [text]);
+  return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement" ref=${ref}></p>`;
+}
