@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.settings import MIB
-from engine.accounting.memory import bytes_per_element, kv_bytes_per_token
+from engine.accounting.memory import stored_bytes_per_token
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
@@ -93,8 +93,8 @@ def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
         ):
             if getattr(resolved, name) > limit:
                 raise ConfigError(f"{name} {getattr(resolved, name)} is over this server's limit of {limit}")
-        stored = None if resolved.kv_cache_dtype == "auto" else bytes_per_element(resolved.kv_cache_dtype)
-        size = resolved.num_blocks * resolved.block_size * kv_bytes_per_token(model.facts, stored)
+        per_token = stored_bytes_per_token(model.facts, resolved.kv_cache_dtype)
+        size = resolved.num_blocks * resolved.block_size * per_token
         if size > max_pool_bytes:
             raise ConfigError(
                 f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots takes {size // MIB} MiB; "

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from engine.trace.events import PreemptionMode, Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
-KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16"]
+KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
 MAX_POOL_SLOTS = 1 << 24
 
 
@@ -36,7 +36,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     preemption_mode: PreemptionMode = "recompute"  # swap: computed tokens go to CPU memory and come back
     swap_space: int | None = None  # blocks of CPU memory for that; None = as many as the pool has
-    kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own
+    kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
 

@@ -217,7 +217,7 @@ class Engine:
             outputs=outputs,
             prompt_logprobs=prompt_logprobs,
             timing=Timing(at=t4 - self._began, schedule=t1 - t0, prepare=t2 - t1, forward=t3 - t2, sample=t4 - t3),
-            work=step_work(self.model.facts, batch, kv_element_bytes=self._runner.kv_store.dtype.itemsize),
+            work=step_work(self.model.facts, batch, kv_bytes_per_token=self._kv_bytes_per_token),
             capture=Capture(
                 index=self._num_records,
                 dtype=self.capture.dtype,

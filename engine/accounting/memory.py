@@ -33,6 +33,22 @@ def kv_bytes_per_token(facts: ModelFacts, element_bytes: float | None = None) ->
     return int(kv_elements_per_token(facts) * size)
 
 
+def stored_bytes_per_token(facts: ModelFacts, kv_cache_dtype: str = "auto") -> int:
+    """Bytes of one token in a cache that stores `kv_cache_dtype`: the formula above, with a vector's scales counted.
+
+    A vector of D numbers takes D * size bytes in a floating-point dtype, D in fp8 (e4m3), D + 2 in int8 (a float16
+    scale), D / 2 + 4 in int4 (a float16 scale and a zero point).
+    """
+    dtype = facts.dtype if kv_cache_dtype == "auto" else kv_cache_dtype
+
+    def vector(width: int) -> float:
+        if dtype.startswith("fp8"):
+            return width
+        return width * bytes_per_element(dtype) + {"int8": 2, "int4": 4}.get(dtype, 0)
+
+    return int(facts.num_layers * facts.num_kv_heads * (vector(facts.head_dim) + vector(facts.v_head_dim)))
+
+
 def kv_bytes(facts: ModelFacts, num_tokens: int, element_bytes: float | None = None) -> int:
     """Bytes of KV cache of `num_tokens` tokens, of one sequence or of many together."""
     return kv_bytes_per_token(facts, element_bytes) * num_tokens

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.accounting.memory import bytes_per_element
+from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
 from engine.trace.records import BatchEntry, ModelFacts, Work
 
 
@@ -55,19 +55,18 @@ def step_work(
     facts: ModelFacts,
     batch: Sequence[BatchEntry],
     weight_element_bytes: float | None = None,
-    kv_element_bytes: float | None = None,
+    kv_bytes_per_token: int | None = None,
 ) -> Work:
-    """Work of one step; element sizes in bytes, None = the model's own dtype.
+    """Work of one step; bytes of a weight and of a token's K and V in all layers, None = in the model's own dtype.
 
     flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers
     weights     every layer parameter and the output projection once, one embedding row a token
     KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer
     """
     weight_size = bytes_per_element(facts.dtype) if weight_element_bytes is None else weight_element_bytes
-    kv_size = bytes_per_element(facts.dtype) if kv_element_bytes is None else kv_element_bytes
+    kv_size = kv_bytes_per_token if kv_bytes_per_token is not None else stored_bytes_per_token(facts)
     num_tokens = sum(len(entry.token_ids) for entry in batch)
     sampled = sum(entry.samples for entry in batch)
-    per_layer_kv = facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)  # elements a token
 
     attended = read = 0
     for window, layers in Counter(facts.sliding_windows).items():
@@ -87,6 +86,6 @@ def step_work(
         num_tokens=num_tokens,
         flops=flops,
         weight_bytes=int(weights * weight_size),
-        kv_read_bytes=int(read * per_layer_kv * kv_size),
-        kv_write_bytes=int(facts.num_layers * num_tokens * per_layer_kv * kv_size),
+        kv_read_bytes=read * kv_size // facts.num_layers,
+        kv_write_bytes=num_tokens * kv_size,
     )

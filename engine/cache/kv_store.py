@@ -5,6 +5,8 @@
     keys[layer]    [num_blocks, block_size, Hkv, D]
     values[layer]  [num_blocks, block_size, Hkv, Dv]
 
+in the form that their plane keeps them (`kv_plane`).
+
 The store knows nothing about sequences. Contiguous pre-allocation is the same store with one block of `max_model_len`
 slots per sequence.
 """
@@ -16,6 +18,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from engine.cache.kv_plane import KVPlane, make_plane
 
 
 class LayerShape(NamedTuple):
@@ -34,28 +38,30 @@ class KVStore:
         shapes: Sequence[LayerShape],
         num_blocks: int,
         block_size: int,
-        dtype: torch.dtype,
+        kind: str | torch.dtype,
         device: torch.device,
+        compute_dtype: torch.dtype | None = None,
     ) -> None:
+        """`kind`: a floating-point dtype, or one of `kv_plane.QUANTIZED`. What is read has `compute_dtype`: by default
+        the kind's own, float32 for a quantized one.
+        """
         self.shapes = list(shapes)
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self.dtype = dtype
+        self.kind = kind
         self.device = device
-        # Zeros rather than uninitialised memory: padded gathers read slots that were never written, and a masked
-        # weight of 0 times a NaN would still be a NaN.
-        self.keys = [self._pool(shape.num_kv_heads, shape.head_dim) for shape in self.shapes]
-        self.values = [self._pool(shape.num_kv_heads, shape.v_head_dim) for shape in self.shapes]
-        # Views made once: [num_slots, Hkv, D] to write tokens, [num_slots * Hkv, D] to gather single heads.
-        self._key_slots = [pool.flatten(0, 1) for pool in self.keys]
-        self._value_slots = [pool.flatten(0, 1) for pool in self.values]
-        self._key_rows = [pool.flatten(0, 2) for pool in self.keys]
-        self._value_rows = [pool.flatten(0, 2) for pool in self.values]
+        own = kind if isinstance(kind, torch.dtype) else torch.float32
+        self.compute_dtype = compute_dtype or own
+        # Whether what is read may differ from what was written.
+        self.is_lossy = kind != self.compute_dtype
+        self.keys = [self._plane(shape.num_kv_heads, shape.head_dim) for shape in self.shapes]
+        self.values = [self._plane(shape.num_kv_heads, shape.v_head_dim) for shape in self.shapes]
+        # Every tensor, block first: what copying whole blocks goes over.
+        self.pools: list[Tensor] = [pool for plane in (*self.keys, *self.values) for pool in plane.pools]
 
-    def _pool(self, num_kv_heads: int, head_dim: int) -> Tensor:
-        return torch.zeros(
-            (self.num_blocks, self.block_size, num_kv_heads, head_dim), dtype=self.dtype, device=self.device
-        )
+    def _plane(self, num_kv_heads: int, width: int) -> KVPlane:
+        shape = (self.num_blocks, self.block_size, num_kv_heads, width)
+        return make_plane(self.kind, shape, self.compute_dtype, self.device)
 
     @property
     def num_layers(self) -> int:
@@ -64,8 +70,7 @@ class KVStore:
     @property
     def bytes_per_token(self) -> int:
         """Bytes one token takes in all layers together."""
-        elements = sum(shape.num_kv_heads * (shape.head_dim + shape.v_head_dim) for shape in self.shapes)
-        return elements * self.dtype.itemsize
+        return sum(plane.bytes_per_slot for plane in (*self.keys, *self.values))
 
     @property
     def bytes(self) -> int:
@@ -74,23 +79,20 @@ class KVStore:
 
     def write(self, layer: int, slot_mapping: Tensor, k: Tensor, v: Tensor) -> None:
         """Put k [T, Hkv, D] and v [T, Hkv, Dv] into the slots `slot_mapping` [T]; no slot may occur twice."""
-        if k.dtype != self.dtype:
-            k, v = k.to(self.dtype), v.to(self.dtype)
-        self._key_slots[layer].index_copy_(0, slot_mapping, k)
-        self._value_slots[layer].index_copy_(0, slot_mapping, v)
+        self.keys[layer].write(slot_mapping, k)
+        self.values[layer].write(slot_mapping, v)
 
     def gather_heads(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Keys [N, D] and values [N, Dv] of `rows` [N], where row = slot * Hkv + head."""
-        return self._key_rows[layer].index_select(0, rows), self._value_rows[layer].index_select(0, rows)
+        return self.keys[layer].read_heads(rows), self.values[layer].read_heads(rows)
 
     def gather(self, layer: int, slots: Tensor) -> tuple[Tensor, Tensor]:
         """Copies of keys [N, Hkv, D] and values [N, Hkv, Dv] in the order of `slots` [N]."""
-        return self._key_slots[layer].index_select(0, slots), self._value_slots[layer].index_select(0, slots)
+        return self.keys[layer].read(slots), self.values[layer].read(slots)
 
     def view(self, layer: int, first_slot: int, num_slots: int) -> tuple[Tensor, Tensor]:
-        """The same without a copy, for slots that follow each other."""
-        keys = self._key_slots[layer].narrow(0, first_slot, num_slots)
-        return keys, self._value_slots[layer].narrow(0, first_slot, num_slots)
+        """The same for slots that follow each other; without a copy where the numbers lie as they are."""
+        return self.keys[layer].view(first_slot, num_slots), self.values[layer].view(first_slot, num_slots)
 
     def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, `(src, dst)` each, in all layers. Sources are read before any destination is written."""
@@ -98,7 +100,7 @@ class KVStore:
             return
         src = torch.tensor([pair[0] for pair in pairs], device=self.device)
         dst = torch.tensor([pair[1] for pair in pairs], device=self.device)
-        for pool in (*self.keys, *self.values):
+        for pool in self.pools:
             pool.index_copy_(0, dst, pool.index_select(0, src))
 
 
@@ -110,20 +112,19 @@ class HostStore:
         # Page-locked where there is a device, so that a copy is one transfer.
         pinned = store.device.type == "cuda"
         self._pools = [
-            torch.empty((num_blocks, *pool.shape[1:]), dtype=pool.dtype, pin_memory=pinned)
-            for pool in (*store.keys, *store.values)
+            torch.empty((num_blocks, *pool.shape[1:]), dtype=pool.dtype, pin_memory=pinned) for pool in store.pools
         ]
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, `(block, CPU block)` each, out of the store, all layers."""
         src, dst = self._indices(pairs, self._store.device, torch.device("cpu"))
-        for host, pool in zip(self._pools, (*self._store.keys, *self._store.values), strict=True):
+        for host, pool in zip(self._pools, self._store.pools, strict=True):
             host.index_copy_(0, dst, pool.index_select(0, src).cpu())
 
     def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, `(CPU block, block)` each, back into the store, all layers."""
         src, dst = self._indices(pairs, torch.device("cpu"), self._store.device)
-        for host, pool in zip(self._pools, (*self._store.keys, *self._store.values), strict=True):
+        for host, pool in zip(self._pools, self._store.pools, strict=True):
             pool.index_copy_(0, dst, host.index_select(0, src).to(pool.device))
 
     @staticmethod

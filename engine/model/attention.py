@@ -50,6 +50,8 @@ class StepContext:
         self.store.write(call.layer, self.batch.slot_mapping, k, v)
         attended = self.backend.forward(call, q, self.store, self.batch, self.recorder is not None)
         if self.recorder is not None:
+            if self.store.is_lossy:  # what is shown is what the cache holds
+                k, v = self.store.gather(call.layer, self.batch.slot_mapping)
             self.recorder.record(call.layer, q, k, v, attended)
         return attended.out
 

@@ -56,8 +56,6 @@ def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) ->
     else:
         k, v = store.gather_heads(call.layer, batch.decode_head_rows(call.sliding_window, num_kv_heads))
         k, v = k.view(n * num_kv_heads, length, head_dim), v.view(n * num_kv_heads, length, v_head_dim)
-    if k.dtype != q.dtype:
-        k, v = k.to(q.dtype), v.to(q.dtype)
     grouped = q.reshape(n * num_kv_heads, num_heads // num_kv_heads, head_dim)
     if call.softcap is None:
         # one operation for product, scaling and mask: on few tokens an operation costs more than its arithmetic
@@ -83,7 +81,7 @@ def _prefill(
         k, v = store.view(call.layer, keys.first_slot, length)
     else:
         k, v = store.gather(call.layer, keys.slots)
-    k, v = k.transpose(0, 1).to(q.dtype), v.transpose(0, 1).to(q.dtype)  # [Hkv, C, D], [Hkv, C, Dv]
+    k, v = k.transpose(0, 1), v.transpose(0, 1)  # [Hkv, C, D], [Hkv, C, Dv]
     grouped = q.transpose(0, 1).reshape(num_kv_heads, -1, head_dim)  # [Hkv, G * T, D]
     scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)  # [Hkv, G * T, C]
     weights = _softmax(call, scores.view(num_heads, num_tokens, length), keys.mask, (num_heads, 1, 1))

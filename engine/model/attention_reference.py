@@ -35,8 +35,10 @@ class ReferenceAttention(AttentionBackend):
                     k, v = [], []
                     for key in range(first, position + 1):
                         block_id, offset = piece.block_table[key // store.block_size], key % store.block_size
-                        k.append(store.keys[call.layer][block_id, offset, head // group])
-                        v.append(store.values[call.layer][block_id, offset, head // group])
+                        slot = torch.tensor([block_id * store.block_size + offset], device=q.device)
+                        cached_k, cached_v = store.gather(call.layer, slot)
+                        k.append(cached_k[0, head // group])
+                        v.append(cached_v[0, head // group])
                     scores = torch.stack(k).double() @ q[token, head].double() * call.scaling
                     if call.softcap is not None:
                         scores = call.softcap * torch.tanh(scores / call.softcap)

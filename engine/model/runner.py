@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.kv_cache_manager import BlockMoves
+from engine.cache.kv_plane import QUANTIZED
 from engine.cache.kv_store import HostStore, KVStore
 from engine.model.attention import CONTEXT_KEYWORD, StepContext
 from engine.model.attention_backend import AttentionBackend
@@ -54,13 +55,14 @@ class ModelRunner:
             raise ModelError(
                 f"max_model_len {max_model_len} is over the {model.facts.max_position} positions of {model.facts.name}"
             )
-        if kv_cache_dtype != "auto" and kv_cache_dtype not in DTYPES:
-            raise ModelError(f"kv_cache_dtype {kv_cache_dtype!r} is unknown; use auto, {', '.join(DTYPES)}")
-        dtype = model.dtype if kv_cache_dtype == "auto" else DTYPES[kv_cache_dtype]
+        if kv_cache_dtype not in ("auto", *DTYPES, *QUANTIZED):
+            known = ", ".join(("auto", *DTYPES, *QUANTIZED))
+            raise ModelError(f"kv_cache_dtype {kv_cache_dtype!r} is unknown; use {known}")
+        kind = model.dtype if kv_cache_dtype == "auto" else DTYPES.get(kv_cache_dtype, kv_cache_dtype)
         self.model = model
         self.max_model_len = max_model_len
         try:
-            self.kv_store = KVStore(model.layer_shapes, num_blocks, block_size, dtype, model.device)
+            self.kv_store = KVStore(model.layer_shapes, num_blocks, block_size, kind, model.device, model.dtype)
             self.host_store = HostStore(self.kv_store, swap_space) if swap_space else None
         except (RuntimeError, MemoryError) as error:
             raise ModelError(

@@ -56,7 +56,7 @@ def test_agrees_with_the_reference(
 ) -> None:
     generator = torch.Generator().manual_seed(len(step) + block_size)
     store = KVStore([LayerShape(num_kv_heads, 8, 6)], 100, block_size, torch.float32, torch.device(device))
-    for pool in (store.keys[0], store.values[0]):
+    for pool in store.pools:
         pool.copy_(torch.randn(pool.shape, generator=generator))
     slices = list(_steps(block_size, contiguous, STEPS[step]))
     batch = StepBatch(slices, SlotTable(block_size, 32), torch.device(device))

@@ -45,7 +45,7 @@ def test_mixed_steps_over_scattered_blocks(case: Case, block_size: int, num_bloc
 def test_padding_reads_nothing_of_other_sequences(case: Case) -> None:
     """A long and a short sequence decode together; slots that belong to nobody hold garbage."""
     driver = Driver(case.model, 4, 16)
-    for pool in (*driver.runner.kv_store.keys, *driver.runner.kv_store.values):
+    for pool in driver.runner.kv_store.pools:
         pool.fill_(1e4)
     long, short = case.sequences[9], case.sequences[2]
     driver.step([driver.slice(9, long, 17), driver.slice(2, short, 2)])
@@ -63,7 +63,7 @@ def test_a_block_table_may_change_between_steps(case: Case) -> None:
     new = driver.blocks.table(77, 1)[0]
     driver.runner.copy_blocks([(old, new)])
     driver.blocks.tables[9][1] = new
-    for pool in (*driver.runner.kv_store.keys, *driver.runner.kv_store.values):
+    for pool in driver.runner.kv_store.pools:
         pool[old].fill_(1e4)
     driver.step([driver.slice(9, tokens, 1)])
     assert (driver.logits[9, 6] - case.expected[9][6]).abs().max() <= TOLERANCE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.accounting.memory import bytes_per_element, kv_bytes, kv_bytes_per_token
+from engine.accounting.memory import bytes_per_element, kv_bytes, kv_bytes_per_token, stored_bytes_per_token
 from engine.trace.records import ModelFacts
 
 GIB = 1024**3
@@ -64,3 +64,12 @@ def test_values_of_another_width() -> None:
 def test_unknown_dtype() -> None:
     with pytest.raises(ValueError, match="int3"):
         bytes_per_element("int3")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "vector"),
+    [("auto", 128 * 2), ("float32", 128 * 4), ("fp8", 128), ("int8", 128 + 2), ("int4", 64 + 4)],
+)
+def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
+    """Qwen-72B: 2 * 80 layers * 64 heads vectors of 128 numbers a token."""
+    assert stored_bytes_per_token(QWEN_72B, dtype) == 2 * 80 * 64 * vector

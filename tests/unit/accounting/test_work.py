@@ -69,5 +69,5 @@ def test_an_empty_step_costs_nothing() -> None:
 
 
 def test_quantized_sizes() -> None:
-    whole, half = step_work(SMALL, [entry(9, 1)]), step_work(SMALL, [entry(9, 1)], 2, 1)
+    whole, half = step_work(SMALL, [entry(9, 1)]), step_work(SMALL, [entry(9, 1)], 2, 16)
     assert half.weight_bytes * 2 == whole.weight_bytes and half.kv_read_bytes * 4 == whole.kv_read_bytes

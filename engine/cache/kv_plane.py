@@ -1,0 +1,197 @@
+"""How the vectors of one layer lie in memory: as they are, or in fewer bits with a scale for each token and head.
+
+A plane holds one kind of vector (keys or values) of one layer, [num_blocks, block_size, Hkv, W]:
+
+    plain     the numbers themselves in a floating-point dtype                               W * size    bytes a vector
+    fp8_e4m3  four exponent and three mantissa bits; values beyond 448 become 448            W           bytes
+    int8      round(x / s), s = max |x| / 127                                                W + 2       bytes
+    int4      round((x - z) / s), z = min x, s = (max x - min x) / 15; two numbers a byte    W / 2 + 4   bytes
+
+Scales `s` and zero points `z` are float16, one for each token and head. Reading gives back the dtype that the attention
+computes in.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+QUANTIZED = ("fp8", "fp8_e4m3", "int8", "int4")
+
+
+class KVPlane(ABC):
+    """Vectors of one kind in one layer, addressed by slots; `pools` are its tensors, blocks first, to copy blocks."""
+
+    def __init__(self, compute_dtype: torch.dtype) -> None:
+        self.compute_dtype = compute_dtype
+        self.pools: list[Tensor] = []
+
+    def _pool(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        # Zeros rather than uninitialised memory: padded gathers read slots that were never written, and a masked
+        # weight of 0 times a NaN would still be a NaN.
+        pool = torch.zeros(shape, dtype=dtype, device=device)
+        self.pools.append(pool)
+        return pool
+
+    @property
+    def bytes_per_slot(self) -> int:
+        """Bytes of one token's vectors, all heads."""
+        return sum(pool[0, 0].numel() * pool.dtype.itemsize for pool in self.pools)
+
+    @abstractmethod
+    def write(self, slots: Tensor, x: Tensor) -> None:
+        """Put x [T, Hkv, W] into `slots` [T]; no slot may occur twice."""
+
+    @abstractmethod
+    def read(self, slots: Tensor) -> Tensor:
+        """Copies [N, Hkv, W] in the order of `slots` [N]."""
+
+    @abstractmethod
+    def read_heads(self, rows: Tensor) -> Tensor:
+        """Copies [N, W] of `rows` [N], where row = slot * Hkv + head."""
+
+    @abstractmethod
+    def view(self, first_slot: int, num_slots: int) -> Tensor:
+        """[num_slots, Hkv, W] of slots that follow each other; without a copy where the numbers lie as they are."""
+
+
+class PlainPlane(KVPlane):
+    """The numbers as they are, or rounded to another floating-point dtype."""
+
+    def __init__(
+        self, shape: tuple[int, int, int, int], dtype: torch.dtype, compute: torch.dtype, device: torch.device
+    ):
+        super().__init__(compute)
+        pool = self._pool(shape, dtype, device)
+        self.dtype = dtype
+        # Views made once: [num_slots, Hkv, W] to write tokens, [num_slots * Hkv, W] to gather single heads.
+        self._slots, self._rows = pool.flatten(0, 1), pool.flatten(0, 2)
+
+    def write(self, slots: Tensor, x: Tensor) -> None:
+        self._slots.index_copy_(0, slots, x if x.dtype == self.dtype else x.to(self.dtype))
+
+    def read(self, slots: Tensor) -> Tensor:
+        return self._computed(self._slots.index_select(0, slots))
+
+    def read_heads(self, rows: Tensor) -> Tensor:
+        return self._computed(self._rows.index_select(0, rows))
+
+    def view(self, first_slot: int, num_slots: int) -> Tensor:
+        return self._computed(self._slots.narrow(0, first_slot, num_slots))
+
+    def _computed(self, x: Tensor) -> Tensor:
+        return x if self.dtype == self.compute_dtype else x.to(self.compute_dtype)
+
+
+class Fp8Plane(KVPlane):
+    """float8_e4m3fn. Its bits travel as uint8, which every device can index."""
+
+    LARGEST = 448.0
+
+    def __init__(self, shape: tuple[int, int, int, int], compute: torch.dtype, device: torch.device) -> None:
+        super().__init__(compute)
+        pool = self._pool(shape, torch.uint8, device)
+        self._slots, self._rows = pool.flatten(0, 1), pool.flatten(0, 2)
+
+    def write(self, slots: Tensor, x: Tensor) -> None:
+        bits = x.clamp(-self.LARGEST, self.LARGEST).to(torch.float8_e4m3fn).view(torch.uint8)
+        self._slots.index_copy_(0, slots, bits)
+
+    def read(self, slots: Tensor) -> Tensor:
+        return self._numbers(self._slots.index_select(0, slots))
+
+    def read_heads(self, rows: Tensor) -> Tensor:
+        return self._numbers(self._rows.index_select(0, rows))
+
+    def view(self, first_slot: int, num_slots: int) -> Tensor:
+        return self._numbers(self._slots.narrow(0, first_slot, num_slots))
+
+    def _numbers(self, bits: Tensor) -> Tensor:
+        return bits.view(torch.float8_e4m3fn).to(self.compute_dtype)
+
+
+class Int8Plane(KVPlane):
+    """Symmetric: zero stays zero."""
+
+    def __init__(self, shape: tuple[int, int, int, int], compute: torch.dtype, device: torch.device) -> None:
+        super().__init__(compute)
+        levels, scales = self._pool(shape, torch.int8, device), self._pool(shape[:3], torch.float16, device)
+        self._slots, self._rows = levels.flatten(0, 1), levels.flatten(0, 2)
+        self._slot_scales, self._row_scales = scales.flatten(0, 1), scales.flatten()
+
+    def write(self, slots: Tensor, x: Tensor) -> None:
+        scales = _half(x.abs().amax(-1) / 127)  # [T, Hkv]
+        levels = (x.float() / scales.float()[..., None]).round_().clamp_(-127, 127)
+        self._slots.index_copy_(0, slots, levels.to(torch.int8))
+        self._slot_scales.index_copy_(0, slots, scales)
+
+    def read(self, slots: Tensor) -> Tensor:
+        return self._numbers(self._slots.index_select(0, slots), self._slot_scales.index_select(0, slots))
+
+    def read_heads(self, rows: Tensor) -> Tensor:
+        return self._numbers(self._rows.index_select(0, rows), self._row_scales.index_select(0, rows))
+
+    def view(self, first_slot: int, num_slots: int) -> Tensor:
+        return self._numbers(
+            self._slots.narrow(0, first_slot, num_slots), self._slot_scales.narrow(0, first_slot, num_slots)
+        )
+
+    def _numbers(self, levels: Tensor, scales: Tensor) -> Tensor:
+        return (levels.float() * scales.float()[..., None]).to(self.compute_dtype)
+
+
+class Int4Plane(KVPlane):
+    """Asymmetric: 16 levels are too few to spend half of them on a sign that a head may not use."""
+
+    def __init__(self, shape: tuple[int, int, int, int], compute: torch.dtype, device: torch.device) -> None:
+        if shape[3] % 2:
+            raise ValueError(f"int4 packs two numbers a byte and needs vectors of even length, not {shape[3]}")
+        super().__init__(compute)
+        levels = self._pool((*shape[:3], shape[3] // 2), torch.uint8, device)
+        ranges = self._pool((*shape[:3], 2), torch.float16, device)  # scale, zero point
+        self._slots, self._rows = levels.flatten(0, 1), levels.flatten(0, 2)
+        self._slot_ranges, self._row_ranges = ranges.flatten(0, 1), ranges.flatten(0, 2)
+
+    def write(self, slots: Tensor, x: Tensor) -> None:
+        low, high = x.float().aminmax(dim=-1)  # [T, Hkv]
+        zeros = low.to(torch.float16)
+        scales = _half((high - zeros.float()) / 15)
+        levels = ((x.float() - zeros.float()[..., None]) / scales.float()[..., None]).round_().clamp_(0, 15)
+        levels = levels.to(torch.uint8)
+        self._slots.index_copy_(0, slots, levels[..., 0::2] | levels[..., 1::2] << 4)
+        self._slot_ranges.index_copy_(0, slots, torch.stack([scales, zeros], dim=-1))
+
+    def read(self, slots: Tensor) -> Tensor:
+        return self._numbers(self._slots.index_select(0, slots), self._slot_ranges.index_select(0, slots))
+
+    def read_heads(self, rows: Tensor) -> Tensor:
+        return self._numbers(self._rows.index_select(0, rows), self._row_ranges.index_select(0, rows))
+
+    def view(self, first_slot: int, num_slots: int) -> Tensor:
+        return self._numbers(
+            self._slots.narrow(0, first_slot, num_slots), self._slot_ranges.narrow(0, first_slot, num_slots)
+        )
+
+    def _numbers(self, packed: Tensor, ranges: Tensor) -> Tensor:
+        levels = torch.stack([packed & 15, packed >> 4], dim=-1).flatten(-2).float()  # [..., W]
+        ranges = ranges.float()
+        return (levels * ranges[..., :1] + ranges[..., 1:]).to(self.compute_dtype)
+
+
+def _half(scales: Tensor) -> Tensor:
+    """Scales as float16, none of them 0: a vector of equal numbers has no range to divide by."""
+    tiny = torch.finfo(torch.float16).tiny
+    return scales.float().clamp_(min=tiny).to(torch.float16)
+
+
+def make_plane(
+    kind: str | torch.dtype, shape: tuple[int, int, int, int], compute_dtype: torch.dtype, device: torch.device
+) -> KVPlane:
+    """The plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
+    if isinstance(kind, torch.dtype):
+        return PlainPlane(shape, kind, compute_dtype, device)
+    if kind in ("fp8", "fp8_e4m3"):
+        return Fp8Plane(shape, compute_dtype, device)
+    return {"int8": Int8Plane, "int4": Int4Plane}[kind](shape, compute_dtype, device)
