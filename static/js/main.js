@@ -7,6 +7,7 @@ import { startMotion } from "./draw/frame.js";
 import { t } from "./i18n/index.js";
 import { followDraft, followFocus, followSpeed } from "./model/actions.js";
 import { listenToKeys } from "./model/keyboard.js";
+import { followPlaying } from "./model/playback.js";
 import { connectSettings, settings } from "./model/settings.js";
 import { toast } from "./model/store.js";
 import { open, start } from "./net/session.js";
@@ -30,6 +31,7 @@ effect(() => {
 render(html`<${App} />`, document.getElementById("app"));
 startMotion();
 listenToKeys();
+followPlaying();
 followSpeed();
 followFocus();
 followDraft();
