@@ -6,9 +6,16 @@ import { frameDone, schedule } from "./frame.js";
 
 export { frameDone };
 
+let atLeast = 1; // pixels for each CSS pixel, whatever the screen has
+
+/** Paint with at least `ratio` pixels for each CSS pixel from the next painting on. */
+export function sharpen(ratio) {
+  atLeast = ratio;
+}
+
 /** Size the canvas for the screen and return its context, cleared, in CSS pixels. */
 export function prepare(canvas, width, height) {
-  const ratio = globalThis.devicePixelRatio || 1;
+  const ratio = Math.max(atLeast, globalThis.devicePixelRatio || 1);
   const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;

@@ -2,6 +2,7 @@
 
 import * as attention from "./topics/attention.js";
 import * as chain from "./topics/chain.js";
+import * as exported from "./topics/export.js";
 import * as memory from "./topics/memory.js";
 import * as page from "./topics/page.js";
 import * as score from "./topics/score.js";
@@ -9,7 +10,7 @@ import * as sentence from "./topics/sentence.js";
 import * as stage from "./topics/stage.js";
 import * as transport from "./topics/transport.js";
 
-const TOPICS = [attention, chain, memory, page, score, sentence, stage, transport];
+const TOPICS = [attention, chain, exported, memory, page, score, sentence, stage, transport];
 
 export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
 export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

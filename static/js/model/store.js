@@ -20,6 +20,8 @@ export const busy = signal(false);
 export const toasts = signal([]);
 /** Grows when a capture arrived later than its record. */
 export const captureVersion = signal(0);
+/** How many arrays are on their way. */
+export const fetching = signal(0);
 
 /** Index of the record asked for (-1: before the first). */
 export const viewIndex = computed(() => {

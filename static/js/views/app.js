@@ -2,13 +2,13 @@
 
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
-import { dismiss, toasts } from "../model/store.js";
+import { connection, dismiss, toasts } from "../model/store.js";
 import { Detail } from "./detail.js";
+import { ExportSide } from "./export_button.js";
 import { Header } from "./header.js";
 import { Help } from "./help.js";
 import { html } from "./html.js";
 import { Memory } from "./memory.js";
-import { Blackout, Notice } from "./notice.js";
 import { Score } from "./score.js";
 import { Stage } from "./stage.js";
 import { Transport } from "./transport.js";
@@ -27,8 +27,8 @@ export function App() {
     <${Transport} />
     <${Toasts} />
     <${Help} />
-    <${Tooltip} />
-    <${Blackout} />`;
+    <${ExportSide} />
+    <${Tooltip} />`;
 }
 
 function Tabs() {
@@ -42,8 +42,9 @@ function Tabs() {
 }
 
 function Toasts() {
+  const lost = connection.value === "lost";
   return html`<div class="toasts" role="alert" id="toasts">
-    <${Notice} />
+    ${lost ? html`<p class="toast quiet">${t("connection.lost_long")}</p>` : null}
     ${toasts.value.map(
       (toast) => html`<p class=${`toast ${toast.tone}`} key=${toast.id}>
         ${toast.text}<button class="tool small" aria-label=${t("help.close")} onClick=${() => dismiss(toast.id)}><${Icon} name="close" /></button>

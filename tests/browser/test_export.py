@@ -1,0 +1,144 @@
+"""What can be taken out of the page: pictures that show what the screen shows, a zip of them, a page of paper."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+OpenPage = Callable[..., Page]
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def prepared(open_page: OpenPage, steps: int = 2, **options: Any) -> Page:
+    page = open_page(**options)
+    page.click("#btn-prefill")
+    expect(page.locator("html")).to_have_attribute("data-painted", "1", timeout=20_000)
+    for step in range(steps):
+        page.click("#btn-step")
+        expect(page.locator("html")).to_have_attribute("data-painted", str(2 + step), timeout=20_000)
+    page.click("#btn-export")
+    expect(page.locator("#export")).to_be_focused()
+    return page
+
+
+def taken(page: Page, panel: str, kind: str) -> bytes:
+    """The file that the button hands out."""
+    page.select_option("#export-panel", panel)
+    with page.expect_download() as download:
+        page.click(f"#export-{kind}")
+    return Path(download.value.path()).read_bytes()
+
+
+def pixels(page: Page, png: bytes) -> dict[str, float]:
+    """Size, number of different colours, and the share of the commonest one, as the browser decodes the picture."""
+    found: dict[str, float] = page.evaluate(
+        """async (text) => {
+          const image = new Image();
+          image.src = 'data:image/png;base64,' + text;
+          await image.decode();
+          const canvas = document.createElement('canvas');
+          [canvas.width, canvas.height] = [image.width, image.height];
+          const context = canvas.getContext('2d');
+          context.drawImage(image, 0, 0);
+          const data = new Uint32Array(context.getImageData(0, 0, image.width, image.height).data.buffer);
+          const counts = new Map();
+          for (const value of data) counts.set(value, (counts.get(value) ?? 0) + 1);
+          return {width: image.width, height: image.height, colours: counts.size,
+                  commonest: Math.max(...counts.values()) / data.length};
+        }""",
+        base64.b64encode(png).decode(),
+    )
+    return found
+
+
+def texts(svg: bytes) -> list[str]:
+    return ["".join(e.itertext()) for e in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_every_panel_comes_out_as_a_picture_that_is_not_blank(open_page: OpenPage) -> None:
+    page = prepared(open_page)
+    panels = page.locator("#export-panel option").evaluate_all("(all) => all.map((option) => option.value)")
+    assert {"page", "stage", "strip", "matrix", "overview", "pool", "tables"} <= set(panels)
+    for panel in panels:
+        svg = taken(page, panel, "svg")
+        root = ElementTree.fromstring(svg)
+        seen = pixels(page, taken(page, panel, "png"))
+        assert seen["width"] == 2 * float(root.attrib["width"]) and seen["height"] == 2 * float(root.attrib["height"])
+        assert seen["colours"] > 20, panel
+        assert seen["commonest"] < 0.995, panel
+
+
+def test_an_svg_has_text_as_text_tensors_as_images_and_says_which_record_it_shows(open_page: OpenPage) -> None:
+    page = prepared(open_page)
+    svg = taken(page, "stage", "svg")
+    root = ElementTree.fromstring(svg)
+    words = texts(svg)
+    assert "春江潮水连海平，海上明月共潮生。" in "".join(words)
+    assert any(re.search(r"record 4 of 4 · step 3", text) for text in words)
+    assert page.locator("#sentence").inner_text().split()[-1] in " ".join(words)
+    images = [e.attrib["href"] for e in root.iter(f"{SVG}image")]
+    assert images and all(href.startswith("data:image/png;base64,") for href in images)
+    assert root.find(f".//{SVG}foreignObject") is None
+    pool = ElementTree.fromstring(taken(page, "tables", "svg"))
+    assert not [e for e in pool.iter(f"{SVG}image") if float(e.attrib["width"]) > 20], "a table has no tensors"
+
+
+def test_what_is_painted_is_as_sharp_as_the_png(open_page: OpenPage) -> None:
+    """On a screen with one pixel for each CSS pixel, the canvases in a picture have two; afterwards one again."""
+    page = prepared(open_page, device_scale_factor=1)
+    root = ElementTree.fromstring(taken(page, "matrix", "svg"))
+    image = next(root.iter(f"{SVG}image"))
+    png = base64.b64decode(image.attrib["href"].split(",")[1])
+    assert int.from_bytes(png[16:20], "big") >= 2 * float(image.attrib["width"]) - 2
+    ratio = "(() => { const c = document.querySelector('.matrix canvas'); return c.width / c.clientWidth; })()"
+    assert page.evaluate(ratio) == pytest.approx(1, abs=0.02)
+
+
+def test_a_picture_has_the_colours_of_the_theme(open_page: OpenPage) -> None:
+    page = prepared(open_page, color_scheme="dark")
+    paper = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--paper').trim()")
+    svg = taken(page, "tables", "svg").decode()
+    assert f'fill="{paper}"' in svg[: svg.index("<g")]
+
+
+def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
+    page = prepared(open_page, steps=3)
+    page.click("#btn-back")
+    page.select_option("#export-panel", "strip")
+    page.fill("#export-from", "2")
+    page.keyboard.press("Tab")
+    with page.expect_download(timeout=60_000) as download:
+        page.click("#export-zip")
+    assert download.value.suggested_filename == "kvtheater-strip-2-5.zip"
+    content = zipfile.ZipFile(io.BytesIO(Path(download.value.path()).read_bytes()))
+    assert content.testzip() is None
+    assert content.namelist() == ["2.png", "3.png", "4.png", "5.png", "captions.txt"]
+    pictures = [content.read(name) for name in content.namelist()[:-1]]
+    assert len(set(pictures)) == 4, "each record looks different"
+    assert all(pixels(page, picture)["colours"] > 20 for picture in pictures)
+    captions = content.read("captions.txt").decode().splitlines()
+    assert "prompt tokens of seq 0 computed at once" in captions[0] and "record 2 of 5" in captions[0]
+    assert "record 5 of 5" in captions[3]
+    expect(page.locator("html")).to_have_attribute("data-painted", "3")  # where it was before
+
+
+def test_a_series_can_be_cancelled_and_saves_nothing(open_page: OpenPage) -> None:
+    page = prepared(open_page, steps=4)
+    page.select_option("#export-panel", "page")
+    saved: list[Any] = []
+    page.on("download", lambda download: saved.append(download))
+    page.click("#export-zip")
+    page.click("#export-cancel")
+    expect(page.locator("#toasts")).to_contain_text("Cancelled")
+    expect(page.locator("#export-zip")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-painted", "5")
+    assert saved == []
