@@ -1,7 +1,8 @@
 // One theater as this page follows it: creating or joining, feeding the log, sending commands, fetching arrays.
 
-import { batch } from "../../vendor/signals/signals.js";
+import { batch, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
+import { adoptConfig, differing, wantedConfig, wantedSampling } from "../model/run_settings.js";
 import { settings } from "../model/settings.js";
 import * as store from "../model/store.js";
 import { asBytes, decode } from "../trace/codec.js";
@@ -9,11 +10,14 @@ import { parseTrace } from "../trace/file.js";
 import { TraceLog } from "../trace/log.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
 
-const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "seed"];
+/** Why there is no run to follow, as the server said it; null when it did not say or there is one. */
+export const trouble = signal(null);
 
 let client = null;
 let theater = null;
 let epoch = null;
+let resetting = 0; // resets that this page asked for and that are not answered yet
+let ownEpoch = null; // the epoch that the last of them began
 let pendingLayers = new Set();
 let entering = false;
 let early = []; // records that came in the same breath as the answer that announces them
@@ -25,7 +29,8 @@ export async function start() {
   client = new Client({
     connect: enter,
     disconnect: () => {
-      if (store.connection.value !== "replay") store.connection.value = "lost";
+      if (reading()) return;
+      store.connection.value = "lost";
     },
     status: (message) => {
       if (message.theater !== theater) return;
@@ -34,16 +39,18 @@ export async function start() {
       if (message.error && message.error !== before?.error) store.toast(message.error, "error");
       if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
     },
-    reset: (message) => message.theater === theater && message.epoch !== epoch && begin(message),
-    closed: (message) => {
-      if (message.theater !== theater) return;
-      theater = null;
-      store.toast(message.reason, "error");
-      enter();
+    reset: (message) => {
+      if (message.theater !== theater || message.epoch === epoch) return;
+      if (!resetting && message.epoch !== ownEpoch) store.toast(t("connection.reset_by_other"));
+      begin(message);
     },
+    closed: (message) => message.theater === theater && lose(message.reason),
     records: receive,
   });
 }
+
+/** Whether what is here is only read: a recording, or the log of a run that is gone. */
+const reading = () => store.connection.value === "replay" || store.connection.value === "gone";
 
 /** Show a recorded trace from this server instead of a live run. */
 export async function replay(url) {
@@ -52,19 +59,27 @@ export async function replay(url) {
   try {
     const answer = await fetch(address);
     if (!answer.ok) throw new Error(String(answer.status));
-    open(await answer.arrayBuffer());
+    show(await answer.arrayBuffer());
   } catch (error) {
     store.toast(t("error.recording", { reason: error.message }), "error");
   }
 }
 
-/** Show the trace in `buffer`. Throws TraceFormatError when it is none. */
+/** Show the trace in `buffer` from its end, whatever was shown before. Throws TraceFormatError when it is none. */
 export function open(buffer) {
+  show(buffer);
+  store.backToLive();
+}
+
+function show(buffer) {
   const trace = parseTrace(buffer);
   const log = new TraceLog(trace.header);
   trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
+  client?.disconnect(); // what the live run does now is nothing to this log
+  theater = null;
   batch(() => {
     store.connection.value = "replay";
+    store.status.value = null;
     store.log.value = log;
     store.numRecords.value = log.length;
   });
@@ -75,31 +90,61 @@ async function fetchModelFacts() {
   try {
     const answer = await fetch("/api/model");
     if (answer.ok) store.modelFacts.value = await answer.json();
+    // now that the server's own settings are known, a link need not repeat them
+    if (store.log.value && !differing().length) adoptConfig(store.log.value.header.engine);
   } catch {
     // the page works without: presets of its own
   }
 }
 
-/** After every connect: join what was followed, with what is already here; else make a new theater. */
+/** After every connect: join what was followed, with what is already here; without anything to follow make a theater. */
 async function enter() {
+  if (reading()) return;
   entering = true;
   const wanted = theater ?? settings.theater.value;
   try {
-    if (wanted) {
-      const known = theater === wanted ? { from: store.numRecords.value, epoch } : { from: 0 };
-      try {
-        return entered(await client.ask("join", { theater: wanted, captures: true, ...known }));
-      } catch (error) {
-        if (!(error instanceof Refusal && error.code === "unknown_theater")) throw error;
-        store.toast(t("error.theater_gone"));
-      }
-    }
-    store.backToLive();
-    entered(await client.ask("create", { config: wantedConfig(), captures: true }));
+    if (!wanted) return void (await create());
+    const known = theater === wanted ? { from: store.numRecords.value, epoch } : { from: 0 };
+    entered(await client.ask("join", { theater: wanted, captures: true, ...known }));
   } catch (error) {
-    complain(error);
+    if (error instanceof Refusal && error.code === "unknown_theater") lose();
+    else if (error instanceof Refusal && !store.log.value) lose(error.message);
+    else complain(error);
   } finally {
     entering = false;
+  }
+}
+
+/** The run is gone: what is here can be read on, and another one can be started. */
+function lose(reason = null) {
+  theater = null;
+  batch(() => {
+    trouble.value = reason;
+    store.status.value = null;
+    store.connection.value = "gone";
+  });
+}
+
+async function create() {
+  const answer = await client.ask("create", { config: wantedConfig(), captures: true });
+  batch(() => {
+    store.backToLive();
+    entered(answer);
+  });
+}
+
+/** A new run in place of one that is gone. Whether there is one now. */
+export async function startAnew() {
+  entering = true;
+  store.busy.value = true;
+  try {
+    await create();
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  } finally {
+    entering = store.busy.value = false;
   }
 }
 
@@ -108,8 +153,10 @@ function entered(answer) {
     const same = theater === answer.theater && epoch === answer.epoch;
     theater = answer.theater;
     settings.theater.value = theater;
+    trouble.value = null;
     store.connection.value = "live";
     store.status.value = answer.status;
+    store.captureVersion.value += 1; // arrays that could not be fetched are asked for again
     focused = null;
     if (!same || !store.log.value) begin(answer);
   });
@@ -118,24 +165,20 @@ function entered(answer) {
   waiting.forEach(receive);
 }
 
-/** A new epoch: an empty log under its header. */
+/** A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its newest. */
 function begin(message) {
   batch(() => {
+    if (store.log.value) {
+      store.backToLive();
+      settings.seq.value = null;
+    }
     epoch = message.epoch;
     pendingLayers = new Set();
     store.log.value = new TraceLog(asBytes(message.header));
     store.numRecords.value = 0;
     store.selected.value = store.hovered.value = null;
-    settings.seq.value = null;
     adoptConfig(store.log.value.header.engine);
   });
-}
-
-/** The controls show the run that is there, whoever configured it. */
-function adoptConfig(engine) {
-  settings.strategy.value = engine.strategy;
-  if (engine.strategy !== "contiguous") settings.block_size.value = engine.block_size;
-  if (engine.strategy !== "contiguous") settings.num_blocks.value = engine.num_blocks;
 }
 
 function receive(message) {
@@ -182,22 +225,6 @@ export async function wantLayer(index, layer) {
   }
 }
 
-/** Settings as an EngineConfig's fields. */
-export function wantedConfig() {
-  return {
-    strategy: settings.strategy.value,
-    block_size: settings.block_size.value,
-    num_blocks: settings.num_blocks.value,
-  };
-}
-
-function sampling() {
-  const fields = {};
-  for (const name of SAMPLING) if (settings[name].value !== null) fields[name] = settings[name].value;
-  if (settings.stop.value) fields.stop = [settings.stop.value];
-  return fields;
-}
-
 const FOCUS_DELAY = 250; // ms after the last choice of a layer
 let focused = null;
 let focusTimer = null;
@@ -230,18 +257,28 @@ export async function asTheModelSees(text) {
 /** Send a command for this theater; null when it was refused (the reason is shown). */
 export async function command(event, body = {}) {
   if (!client || !theater) return null;
+  const resets = event === "reset" || event === "configure";
   store.busy.value = true;
+  if (resets) resetting += 1;
   try {
-    return await client.ask(event, { theater, ...body });
+    const answer = await client.ask(event, { theater, ...body });
+    if (resets) ownEpoch = answer.epoch;
+    return answer;
   } catch (error) {
     complain(error);
     return null;
   } finally {
     store.busy.value = false;
+    if (resets) resetting -= 1;
   }
 }
 
-export const submit = (texts) => command("submit", { prompts: texts.map((text) => ({ text })), sampling: sampling() });
+/** Queue prompts, all or none. */
+export const submit = (texts) => {
+  const priority = settings.priority.value;
+  const prompts = texts.map((text) => (priority ? { text, priority } : { text }));
+  return command("submit", { prompts, sampling: wantedSampling() });
+};
 
 function complain(error) {
   if (error instanceof NoAnswer) store.toast(t("error.no_answer"), "error");

@@ -2,13 +2,14 @@
 
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
-import { connection, dismiss, toasts } from "../model/store.js";
+import { dismiss, toasts } from "../model/store.js";
 import { Detail } from "./detail.js";
 import { ExportSide } from "./export_button.js";
 import { Header } from "./header.js";
 import { Help } from "./help.js";
 import { html } from "./html.js";
 import { Memory } from "./memory.js";
+import { Blackout, Notice } from "./notice.js";
 import { Score } from "./score.js";
 import { Stage } from "./stage.js";
 import { Transport } from "./transport.js";
@@ -28,7 +29,8 @@ export function App() {
     <${Toasts} />
     <${Help} />
     <${ExportSide} />
-    <${Tooltip} />`;
+    <${Tooltip} />
+    <${Blackout} />`;
 }
 
 function Tabs() {
@@ -42,9 +44,8 @@ function Tabs() {
 }
 
 function Toasts() {
-  const lost = connection.value === "lost";
   return html`<div class="toasts" role="alert" id="toasts">
-    ${lost ? html`<p class="toast quiet">${t("connection.lost_long")}</p>` : null}
+    <${Notice} />
     ${toasts.value.map(
       (toast) => html`<p class=${`toast ${toast.tone}`} key=${toast.id}>
         ${toast.text}<button class="tool small" aria-label=${t("help.close")} onClick=${() => dismiss(toast.id)}><${Icon} name="close" /></button>

@@ -44,7 +44,7 @@ function Facts({ header }) {
 
 function Connection() {
   const now = connection.value;
-  const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌" }[now];
+  const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   return html`<span class=${`connection ${now}`} role="status" id="connection"><i aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}</span>`;
 }
 

@@ -3,21 +3,10 @@
 import { useState } from "../../vendor/preact/hooks.js";
 import { findTerms, GROUPS } from "../i18n/glossary.js";
 import { t } from "../i18n/index.js";
-import { helpOpen } from "../model/keyboard.js";
+import { helpOpen, KEYS } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { html } from "./html.js";
 import { Side } from "./side.js";
-
-const KEYS = [
-  ["← →", "help.arrows"],
-  ["Home End", "help.home_end"],
-  ["Space", "help.space"],
-  ["S", "help.s"],
-  ["P", "help.p"],
-  ["R", "help.r"],
-  ["Esc", "help.escape"],
-  ["?", "help.help"],
-];
 
 export function Help() {
   return helpOpen.value ? html`<${Open} />` : null;
@@ -27,7 +16,7 @@ function Open() {
   return html`<${Side} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
     <h2 class="side-title">${t("help.title")}</h2>
     <dl class="keys">
-      ${KEYS.map(([keys, text]) => html`<div><dt>${keys.split(" ").map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
+      ${KEYS.map(({ shown, text }) => html`<div><dt>${shown.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
     </dl>
     <${Glossary} />
   <//>`;

@@ -110,6 +110,7 @@ const PATHS = {
   forward: "M4.5 3 11 8l-6.5 5z",
   last: "M12 3v10 M3 3l6.5 5L3 13z",
   run: "M4.5 2.5 13 8l-8.5 5.5z",
+  play: "M4.5 2.5 13 8l-8.5 5.5z",
   pause: "M5 3v10 M11 3v10",
   step: "M3 3l6 5-6 5z M12 3v10",
   prefill: "M2.5 4.5h11 M2.5 8h11 M2.5 11.5h7",
