@@ -12,22 +12,26 @@ PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Sequences wait, run, grow, fork and finish. After every operation the books are recounted and the trace's state
-    is compared with the live objects."""
+    """Sequences wait, run, grow, fork, are preempted, come back and finish.
+
+    After every operation the books are recounted and the trace's state is compared with the live objects.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.next_id = 0
         self.waiting: list[int] = []
+        self.swapped: list[int] = []
         self.promised: dict[int, int] = {}  # seq_id -> position up to which it must write
 
     @initialize(
         num_blocks=st.integers(1, 10),
         block_size=st.sampled_from([1, 2, 3, 4, 4]),
         enable_prefix_caching=st.sampled_from([True, True, False]),
+        swap_space=st.sampled_from([0, 2, 10]),
     )
-    def begin(self, num_blocks: int, block_size: int, enable_prefix_caching: bool) -> None:
-        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching)
+    def begin(self, num_blocks: int, block_size: int, enable_prefix_caching: bool, swap_space: int) -> None:
+        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space)
 
     @property
     def running(self) -> list[int]:
@@ -48,6 +52,31 @@ class CacheMachine(RuleBasedStateMachine):
         self.waiting.append(self.next_id)
         self.next_id += 1
 
+    @precondition(lambda self: self.settled())
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        """By swap, or by recompute where the CPU store is full."""
+        seq_id = data.draw(st.sampled_from(self.settled()))
+        self.run_.manager.take_moves()
+        self.run_.preempt(seq_id)
+        (self.swapped if self.run_.manager.num_swapped_tokens(seq_id) else self.waiting).append(seq_id)
+
+    @precondition(lambda self: self.swapped and not self.promised)
+    @rule(data=st.data())
+    def swap_in(self, data: st.DataObject) -> None:
+        seq_id = data.draw(st.sampled_from(self.swapped))
+        if self.run_.swap_in(seq_id):
+            moves = self.run_.manager.take_moves()
+            assert len(moves.swap_in) == -(-self.run_.computed[seq_id] // self.run_.manager.block_size)
+            self.swapped.remove(seq_id)
+
+    @precondition(lambda self: self.swapped)
+    @rule(data=st.data())
+    def abort_swapped(self, data: st.DataObject) -> None:
+        seq_id = data.draw(st.sampled_from(self.swapped))
+        self.run_.free(seq_id)
+        self.swapped.remove(seq_id)
+
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def admit(self, data: st.DataObject) -> None:
@@ -65,7 +94,7 @@ class CacheMachine(RuleBasedStateMachine):
         seq_id = data.draw(st.sampled_from(self.unfinished_prompts()))
         end = data.draw(st.integers(self.run_.computed[seq_id] + 1, len(self.run_.tokens[seq_id])))
         if self.run_.manager.allocate(seq_id, end):
-            self.run_.manager.take_copies()
+            self.run_.manager.take_moves()
             self.promise(seq_id, end)
         self.run_.fold()
 
@@ -89,7 +118,7 @@ class CacheMachine(RuleBasedStateMachine):
         for token in tokens:
             if self.run_.append(seq_id, token) is None:
                 break
-            self.run_.manager.take_copies()
+            self.run_.manager.take_moves()
 
     @precondition(lambda self: self.settled())
     @rule(data=st.data(), token=st.integers(0, 2))
@@ -98,7 +127,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.run_.fork(parent, self.next_id)
         if parent in self.grown():
             self.run_.append(parent, token)
-            self.run_.manager.take_copies()
+            self.run_.manager.take_moves()
         self.next_id += 1
 
     @precondition(lambda self: self.settled())
@@ -123,9 +152,10 @@ class CacheMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When all are gone every block is free."""
         if hasattr(self, "run_"):
-            self.run_.free(*self.running)
+            self.run_.free(*self.running, *self.swapped)
             assert sorted(self.run_.manager.snapshot().free_queue) == list(range(self.run_.manager.num_blocks))
-            assert self.run_.manager.memory(1).tokens_logical == 0
+            memory = self.run_.manager.memory(1)
+            assert memory.tokens_logical == memory.swap_blocks_held == 0
 
     def promise(self, seq_id: int, end: int) -> None:
         self.run_.promise(seq_id, end)

@@ -25,6 +25,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         mode=st.sampled_from(["chunked", "chunked", "chunked", "whole", "none"]),
         policy=st.sampled_from(["fcfs", "priority"]),
         enable_prefix_caching=st.sampled_from([True, True, False]),
+        swap_space=st.sampled_from([None, None, 2, 20]),
     )
     def begin(
         self,
@@ -35,6 +36,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         mode: str,
         policy: str,
         enable_prefix_caching: bool,
+        swap_space: int | None,
     ) -> None:
         self.engine = FakeEngine(
             num_blocks=-(-LONGEST // block_size) + spare_blocks,
@@ -45,6 +47,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             policy="priority" if policy == "priority" else "fcfs",
             recompute_all=mode == "none",
             enable_prefix_caching=enable_prefix_caching,
+            swap_space=swap_space,
         )
 
     @rule(
@@ -92,7 +95,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         self.engine.run()
-        assert self.engine.manager.memory(1).blocks_held == 0 and not self.engine.manager._chains
+        assert self.engine.manager.memory(1).blocks_held == 0 and not self.engine.manager.swap_space.num_held
+        assert not self.engine.manager._chains
         for seq_id, replayed in self.engine.replay.state.sequences.items():
             output, expected = self.engine.output(seq_id), self.engine.expected(seq_id)
             assert replayed.status == "finished"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
-from engine.trace.events import Admit, Finish, Op, Sample, Submit
+from engine.trace.events import Admit, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import Output, StepRecord, Timing
-from engine.trace.state import Block, State, apply, memory_figures
+from engine.trace.state import Block, CpuBlock, State, apply, memory_figures
 
 KV_BYTES_PER_TOKEN = 64
 
@@ -14,10 +14,15 @@ KV_BYTES_PER_TOKEN = 64
 class Replay:
     """A state fed with the operations that were emitted since the last `fold`."""
 
-    def __init__(self, num_blocks: int, block_size: int) -> None:
+    def __init__(self, num_blocks: int, block_size: int, swap_space: int = 0) -> None:
         self.pending: list[Op] = []
         blocks = [Block(block_id=i) for i in range(num_blocks)]
-        self.state = State(block_size=block_size, blocks=blocks, free_queue=list(range(num_blocks)))
+        self.state = State(
+            block_size=block_size,
+            blocks=blocks,
+            free_queue=list(range(num_blocks)),
+            cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space)],
+        )
 
     def fold(self, manager: KVCacheManager) -> list[Op]:
         """Apply what is pending as one record, compare the replayed state with the manager, return the operations."""
@@ -40,6 +45,8 @@ class Replay:
         assert live.block_hashes == [b.block_hash for b in blocks]
         assert live.num_filled == [len(b.token_ids) for b in blocks]
         assert live.free_queue == self.state.free_queue
+        cpu_tables = {i: s.cpu_block_table for i, s in self.state.sequences.items() if s.cpu_block_table}
+        assert live.cpu_block_tables == cpu_tables
         assert memory == memory_figures(self.state, KV_BYTES_PER_TOKEN)
         return ops
 
@@ -47,9 +54,12 @@ class Replay:
 class CacheRun:
     """A manager driven by hand, one call a step, checked against its trace after every one."""
 
-    def __init__(self, num_blocks: int, block_size: int, enable_prefix_caching: bool = True) -> None:
-        self.replay = Replay(num_blocks, block_size)
-        self.manager = KVCacheManager(num_blocks, block_size, enable_prefix_caching, self.replay.pending.append)
+    def __init__(
+        self, num_blocks: int, block_size: int, enable_prefix_caching: bool = True, swap_space: int = 0
+    ) -> None:
+        self.replay = Replay(num_blocks, block_size, swap_space)
+        emit = self.replay.pending.append
+        self.manager = KVCacheManager(num_blocks, block_size, enable_prefix_caching, emit, swap_space)
         self.tokens: dict[int, list[int]] = {}
         self.computed: dict[int, int] = {}
         self.salts: dict[int, str | None] = {}
@@ -124,11 +134,41 @@ class CacheRun:
         self.computed[child], self.salts[child] = self.computed[parent], self.salts[parent]
         self.fold()
 
+    def preempt(self, seq_id: int) -> None:
+        """By swap if the CPU store has room, else by recompute; the sequence waits at the front."""
+        moved = self.manager.swap_out(seq_id) if self.computed[seq_id] else None
+        if moved is None:
+            self.manager.free(seq_id)
+        self.replay.pending.append(
+            Preempt(
+                seq_id=seq_id,
+                queue_position=0,
+                mode="recompute" if moved is None else "swap",
+                for_seq_id=seq_id,
+                num_computed_tokens=self.computed.pop(seq_id),
+            )
+        )
+        self.fold()
+
+    def swap_in(self, seq_id: int) -> bool:
+        """Back from the CPU store, with room for one more token. False: there is no room."""
+        swapped = self.manager.num_swapped_tokens(seq_id)
+        end = min(swapped + 1, len(self.tokens[seq_id]))
+        if not self.manager.demand(seq_id, end).fits:
+            assert not self.manager.swap_in(seq_id, end) and not self.replay.pending
+            return False
+        self.replay.pending.append(Admit(seq_id=seq_id, num_cached_tokens=0, num_swapped_tokens=swapped, resumed=True))
+        assert self.manager.swap_in(seq_id, end)
+        self.computed[seq_id] = swapped
+        self.fold()
+        return True
+
     def free(self, *seq_ids: int) -> list[Op]:
         """The sequences finish; returns the operations of their going."""
         for seq_id in seq_ids:
             self.manager.free(seq_id)
             self.manager.forget(seq_id)
             self.replay.pending.append(Finish(seq_id=seq_id, reason="stop"))
-            del self.tokens[seq_id], self.computed[seq_id], self.salts[seq_id]
+            del self.tokens[seq_id], self.salts[seq_id]
+            self.computed.pop(seq_id, None)  # a waiting one has computed nothing
         return self.fold()

@@ -325,7 +325,7 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
     assert manager.allocate(0, 8)
     with pytest.raises(ValueError, match="copies are outstanding"):
         manager.fork(0, 2, "too early")
-    manager.take_moves().copy
+    manager.take_moves()
     manager.cache_blocks(0, PROMPT, 8)
     with pytest.raises(ValueError, match="before it wrote what it promised"):
         manager.fork(0, 2, "too early")

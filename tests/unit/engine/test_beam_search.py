@@ -176,7 +176,7 @@ def test_what_does_not_fit_is_refused_with_the_numbers() -> None:
 def test_a_search_by_hand() -> None:
     """Width 2, token 9 ends, no length penalty. Step 1: 1 (-1) and 2 (-2) go on; 9 (-3) is third, so it does not count.
     Step 2: from 1: 9 (-0.5: -1.5 in all), 3 (-1: -2); from 2: 4 (-0.1: -2.1). 9 ends with -1.5; 3 and 4 go on.
-    Step 3: both could end with 9, -2.2 and -2.3; the best two that finished are -1.5 and -2.2; what runs on is at -9."""
+    Step 3: both could end with 9, -2.2 and -2.3; the best two that finished are -1.5 and -2.2; who runs is at -9."""
     search = BeamSearch(2, 0.0, 10, frozenset({9}))
 
     def offers(*pairs: tuple[int, float]) -> list[Offer]:

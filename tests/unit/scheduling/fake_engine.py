@@ -48,11 +48,13 @@ class FakeEngine:
         policy: Literal["fcfs", "priority"] = "fcfs",
         recompute_all: bool = False,
         enable_prefix_caching: bool = True,
+        swap_space: int | None = None,
     ) -> None:
-        self.replay = Replay(num_blocks, block_size)
+        """`swap_space` None: preemption by recompute."""
+        self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
         caching = enable_prefix_caching and not recompute_all
-        self.manager = KVCacheManager(num_blocks, block_size, caching, emit)
+        self.manager = KVCacheManager(num_blocks, block_size, caching, emit, swap_space or 0)
         self.scheduler = Scheduler(
             self.manager,
             max_num_seqs=max_num_seqs,
@@ -60,13 +62,16 @@ class FakeEngine:
             enable_chunked_prefill=enable_chunked_prefill,
             policy=policy,
             recompute_all=recompute_all,
+            preemption_mode="recompute" if swap_space is None else "swap",
             emit=emit,
         )
         self.max_num_seqs, self.budget, self.recompute_all = max_num_seqs, max_num_batched_tokens, recompute_all
         self.store: dict[int, int] = {}  # slot -> number
+        self.cpu_store: dict[int, int] = {}
         self.sequences: dict[int, Sequence] = {}
         self.offsets: dict[int, int] = {}  # how far a fork's first token is from its parent's
         self.stops: dict[int, int | None] = {}
+        self.num_steps = 0
 
     def add(
         self,
@@ -92,11 +97,11 @@ class FakeEngine:
         batch = self.scheduler.schedule()
         assert batch, "a step makes progress while anything is unfinished"
         self._check_limits(batch)
-        copies = self.manager.take_moves().copy
-        assert len({dst for _, dst in copies}) == len(copies)
-        size = self.manager.block_size
-        read = {dst * size + i: self.store.get(src * size + i, -1) for src, dst in copies for i in range(size)}
-        self.store.update(read)
+        moves = self.manager.take_moves()
+        assert len({dst for _, dst in moves.copy}) == len(moves.copy)
+        self._move(self.store, self.cpu_store, moves.swap_out)
+        self._move(self.cpu_store, self.store, moves.swap_in)
+        self._move(self.store, self.store, moves.copy)
         for item in batch:
             self._forward(item)
         self.scheduler.commit(batch)
@@ -104,7 +109,8 @@ class FakeEngine:
             if sequence.num_computed_tokens == sequence.num_tokens:
                 self._sample(sequence)
         if self.recompute_all:
-            self.scheduler.discard(s for s in self.scheduler.running if s.num_computed_tokens)
+            self.scheduler.discard([s for s in self.scheduler.running if s.num_computed_tokens])
+        self.num_steps += 1
         return self.fold()
 
     def run(self, limit: int = 2000) -> list[Op]:
@@ -136,6 +142,7 @@ class FakeEngine:
         """Replay what was emitted; compare tables, pool, memory, queues and sequences with the live objects."""
         ops = self.replay.fold(self.manager)
         state = self.replay.state
+        self.manager.tick(state.index + 1, self.num_steps)
         assert state.waiting == [s.seq_id for s in self.scheduler.waiting]
         assert state.running == [s.seq_id for s in self.scheduler.running]
         for seq_id, sequence in self.sequences.items():
@@ -148,6 +155,10 @@ class FakeEngine:
         # paging wastes less than one block for each sequence
         assert memory.slots_wasted <= len(state.running) * (memory.block_size - 1)
         return ops
+
+    def _move(self, source: dict[int, int], target: dict[int, int], pairs: list[tuple[int, int]]) -> None:
+        size = self.manager.block_size
+        target.update({dst * size + i: source.get(src * size + i, -1) for src, dst in pairs for i in range(size)})
 
     def _forward(self, item: ScheduledSequence) -> None:
         sequence, start, num_tokens = item

@@ -1,0 +1,160 @@
+"""Why a lookup missed, case by case; by hand at block size 4, and through the scheduler."""
+
+import pytest
+
+from engine.cache.prefix_memory import (
+    EVICTED_BLOCKS,
+    RECENT_SEQUENCES,
+    Explanation,
+    LostBlock,
+    PrefixMemory,
+    common_prefix,
+)
+from engine.trace.events import Evict, Lookup
+from engine.trace.state import RECENT_LOOKUPS, recent_hit_rate
+from tests.unit.scheduling.fake_engine import FakeEngine, of_type
+
+PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
+
+
+def looked_up(engine: FakeEngine, prompt: list[int], **options) -> Lookup:
+    """The lookup of a prompt that is admitted now."""
+    seq_id = engine.add(prompt, max_tokens=1, **options)
+    (lookup,) = [op for op in of_type(engine.step(), Lookup) if op.seq_id == seq_id]
+    return lookup
+
+
+def why(lookup: Lookup) -> tuple[str, str | None, int | None, int]:
+    return (lookup.verdict, lookup.reason, lookup.closest_seq_id, lookup.num_shared_tokens)
+
+
+def test_the_first_prompt_shares_with_nobody() -> None:
+    assert why(looked_up(FakeEngine(), PROMPT)) == ("miss", "nothing_shared", None, 0)
+
+
+def test_everything_that_may_hit_hits() -> None:
+    """Of 12 tokens 8 may hit, the last block is computed again."""
+    engine = FakeEngine()
+    looked_up(engine, PROMPT)
+    assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
+
+
+def test_less_than_a_block_is_shared() -> None:
+    """A correct 0 % hit rate: 3 tokens are equal, a block has 4."""
+    engine = FakeEngine()
+    looked_up(engine, PROMPT)
+    looked_up(engine, [1, 2, 3, 4, 5])
+    assert why(looked_up(engine, [*PROMPT[:3], *range(9)])) == ("miss", "shared_too_short", 0, 3)
+
+
+def test_the_first_token_that_differs() -> None:
+    engine = FakeEngine()
+    looked_up(engine, PROMPT)
+    assert why(looked_up(engine, [*PROMPT[:6], 0, *PROMPT[7:]])) == ("hit", "differs", 0, 6)
+
+
+def test_the_earlier_one_ended_within_the_block() -> None:
+    """Sequence 0 has 6 tokens and its one output: its second block was never full."""
+    engine = FakeEngine()
+    looked_up(engine, PROMPT[:6])
+    output = engine.output(0)
+    assert why(looked_up(engine, [*PROMPT[:6], *output, *range(9)])) == ("hit", "earlier_ended", 0, 7)
+
+
+def test_the_block_was_evicted_and_by_whom() -> None:
+    """3 blocks. Sequence 1 needs all of them; the blocks of sequence 0's prompt are taken, 1 first, then 0."""
+    engine = FakeEngine(num_blocks=3)
+    looked_up(engine, PROMPT[:8])
+    looked_up(engine, list(range(9)))
+    lookup = looked_up(engine, [*PROMPT[:8], 7])
+    assert why(lookup) == ("miss", "evicted", 0, 8)
+    # records: add, step, add, step
+    assert (lookup.lost_block_id, lookup.evicted_in, lookup.evicted_for) == (0, 3, 1)
+
+
+def test_the_same_tokens_under_another_salt() -> None:
+    engine = FakeEngine()
+    looked_up(engine, PROMPT, salt="a")
+    assert why(looked_up(engine, PROMPT, salt="b")) == ("miss", "other_salt", 0, 12)
+
+
+def test_the_earlier_one_has_not_computed_them() -> None:
+    """Budget 5: sequence 0 has computed 5 of its 12 tokens, one block, when it is aborted."""
+    engine = FakeEngine(max_num_batched_tokens=5)
+    engine.add(PROMPT, max_tokens=1)
+    engine.step()
+    engine.abort(0)
+    lookup = looked_up(engine, PROMPT)
+    assert why(lookup) == ("hit", "not_computed", 0, 12) and lookup.num_hit_tokens == 4
+
+
+def test_too_short_off_and_not_allowed() -> None:
+    engine = FakeEngine()
+    looked_up(engine, PROMPT)
+    assert why(looked_up(engine, PROMPT[:4])) == ("too_short", None, 0, 4)
+    assert why(looked_up(FakeEngine(enable_prefix_caching=False), PROMPT)) == ("disabled", None, None, 0)
+    assert engine.manager.lookup(9, PROMPT, None, skip=True).verdict == "skipped"
+
+
+def test_two_prompts_in_one_step_explain_each_other() -> None:
+    engine = FakeEngine()
+    engine.add(PROMPT[:9], max_tokens=1)
+    engine.add([*PROMPT[:5], 1, 2, 3, 4], max_tokens=1)
+    assert [why(op) for op in of_type(engine.step(), Lookup)] == [
+        ("miss", "nothing_shared", None, 0),
+        ("hit", "differs", 0, 5),
+    ]
+
+
+def test_memory_is_bounded_and_says_forgotten_beyond_it() -> None:
+    memory = PrefixMemory()
+    for seq_id in range(RECENT_SEQUENCES + 1):
+        memory.admitted(seq_id, [seq_id, 1, 2, 3, 4], None)
+    assert memory.explain([0, 1, 2, 3, 9], None, 0, 4, b"h") == Explanation("nothing_shared")
+    assert memory.explain([0, 1, 2, 3, 9, 9, 9, 9, 9], None, 4, 4, b"h") == Explanation("forgotten")
+    assert memory.explain([1, 1, 2, 3, 9], None, 0, 4, b"h").closest_seq_id == 1
+    for number in range(EVICTED_BLOCKS + 1):
+        memory.evicted(str(number).encode(), LostBlock(number, number, 0))
+    assert memory.explain([7], None, 0, 4, b"0").reason != "evicted"
+    assert memory.explain([7], None, 0, 4, b"1").lost == LostBlock(1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "shared"),
+    [
+        ([], [1], 0),
+        ([1, 2, 3], [1, 2, 3], 3),
+        ([1, 2, 3], [1, 2], 2),
+        ([0], [1], 0),
+        ([5] * 99 + [1], [5] * 99 + [2], 99),
+    ],
+)
+def test_common_prefix(a: list[int], b: list[int], shared: int) -> None:
+    assert common_prefix(a, b) == common_prefix(b, a) == shared
+
+
+def test_residency_of_an_evicted_block() -> None:
+    """2 blocks. Step 0 allocates block 0, steps 1 and 3 hit it, step 4 needs both blocks: it lived 4 steps, idle for 1,
+    with 2 steps between its hits. Block 1 has no hash whenever it is free."""
+    engine = FakeEngine(num_blocks=2)
+    looked_up(engine, PROMPT[:5])
+    looked_up(engine, PROMPT[:5])
+    looked_up(engine, [1, 2, 3])
+    looked_up(engine, PROMPT[:6])
+    engine.add(list(range(7)), max_tokens=1)
+    (evict,) = of_type(engine.step(), Evict)
+    assert (evict.block_id, evict.seq_id, evict.lifetime_steps, evict.idle_steps) == (0, 4, 4, 1)
+    assert (evict.num_hits, evict.reuse_gap_steps) == (2, [2])
+
+
+def test_hit_rate_of_recent_requests_in_tokens() -> None:
+    """Tokens asked for: 12 + 12 + 3; of the second prompt 8 hit. Old ones leave the window."""
+    engine = FakeEngine()
+    assert recent_hit_rate(engine.replay.state) is None
+    looked_up(engine, PROMPT)
+    looked_up(engine, PROMPT)
+    looked_up(engine, [1, 2, 3])
+    assert recent_hit_rate(engine.replay.state) == 8 / 27
+    for _ in range(RECENT_LOOKUPS):
+        looked_up(engine, [1, 2, 3])
+    assert recent_hit_rate(engine.replay.state) == 0
