@@ -9,7 +9,7 @@ from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.settings import MIB
 from engine.accounting.memory import stored_bytes_per_token
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.engine import Engine
+from engine.faults import make_engine
 from engine.intake import RequestSpec
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loader import LoadedModel
@@ -27,7 +27,7 @@ class LiveEngine:
 
     def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None) -> None:
         self._is_float32 = model.facts.dtype == "float32"
-        self._engine = Engine(model, config, log_path=path, capture=self._observing(None, None))
+        self._engine = make_engine(model, config, log_path=path, capture=self._observing(None, None))
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
 

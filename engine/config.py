@@ -11,6 +11,14 @@ from engine.trace.events import PreemptionMode, Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
+FaultName = Literal[
+    "slot_off_by_one",
+    "no_copy_at_shared_write",
+    "stale_hash_after_reallocation",
+    "output_lost_at_preemption",
+    "missing_causal_mask",
+    "rope_restarted_at_chunk",
+]
 MAX_POOL_SLOTS = 1 << 24
 
 
@@ -37,6 +45,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     preemption_mode: PreemptionMode = "recompute"  # swap: computed tokens go to CPU memory and come back
     swap_space: int | None = None  # blocks of CPU memory for that; None = as many as the pool has
     kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
+    fault: FaultName | None = None  # a mistake put in on purpose (`faults.make_engine`); None = a healthy engine
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
 

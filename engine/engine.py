@@ -299,6 +299,7 @@ class Engine:
         timing: Timing | None = None,
         work: Work | None = None,
         capture: Capture | None = None,
+        integrity: str = "",
     ) -> StepRecord:
         record = StepRecord(
             index=self._num_records,
@@ -312,6 +313,7 @@ class Engine:
             memory=self._cache.memory(self._kv_bytes_per_token),
             work=work,
             has_capture=capture is not None,
+            integrity=integrity,
         )
         self._ops.clear()
         self._num_records += 1

@@ -242,6 +242,7 @@ class StepRecord(Struct, frozen=True, kw_only=True):
     memory: Memory
     work: Work | None = None
     has_capture: bool = False
+    integrity: str = ""  # what guards and checks found wrong, in a run with a fault put in on purpose; "" = nothing
 
 
 class AttentionRows(Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.cache.kv_cache_manager import BlockMoves
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel, from_module
 from engine.model.runner import ModelRunner
@@ -61,7 +62,7 @@ def test_a_block_table_may_change_between_steps(case: Case) -> None:
     driver.step([driver.slice(9, tokens, 6)])
     old = driver.blocks.tables[9][1]
     new = driver.blocks.table(77, 1)[0]
-    driver.runner.copy_blocks([(old, new)])
+    driver.runner.move_blocks(BlockMoves(swap_out=[], swap_in=[], copy=[(old, new)]))
     driver.blocks.tables[9][1] = new
     for pool in driver.runner.kv_store.pools:
         pool[old].fill_(1e4)

@@ -1,0 +1,206 @@
+"""The fault museum: mistakes that real engines have shipped, each put into a running engine on purpose.
+
+A fault replaces a few methods of a healthy engine's own parts; the healthy code knows nothing of it. What the parts'
+guards and the integrity check have to say is written into the log (`StepRecord.integrity`) instead of stopping the run,
+so that the damage can be watched. Nothing else differs: the same requests on a healthy engine of the same settings are
+what to compare with, and the first difference is the fault's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+from engine.cache.block_pool import Block, Eviction, IntegrityError
+from engine.cache.block_table import BlockTable
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.config import EngineConfig, FaultName
+from engine.engine import Engine
+from engine.model.attention import StepContext
+from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
+from engine.model.batch import StepBatch
+from engine.model.capture import CaptureRequest
+from engine.model.loader import LoadedModel
+from engine.scheduling.sequence import Sequence
+from engine.trace.records import StepRecord
+
+Report = Callable[[str], None]
+
+
+def make_engine(
+    model: LoadedModel,
+    config: EngineConfig,
+    *,
+    log_path: Path | None = None,
+    capture: CaptureRequest | None = None,
+    keep_log: bool = True,
+) -> Engine:
+    """A healthy engine, or one with the fault that `config.fault` names. Arguments and errors are those of `Engine`."""
+    kind = Engine if config.fault is None else FaultyEngine
+    return kind(model, config, log_path=log_path, capture=capture, keep_log=keep_log)
+
+
+class FaultyEngine(Engine):
+    """An engine with one fault, whose records carry what its guards found."""
+
+    def __init__(self, model: LoadedModel, config: EngineConfig, **options: Any) -> None:
+        super().__init__(model, config, **options)
+        assert config.fault is not None
+        self._found: list[str] = []
+        FAULTS[config.fault](self, self._found.append)
+
+    def _append_record(self, *args: Any, **fields: Any) -> StepRecord:
+        try:
+            self.check_integrity()
+        except IntegrityError as error:
+            self._found.append(str(error))
+        integrity = "; ".join(dict.fromkeys(self._found))
+        self._found.clear()
+        return super()._append_record(*args, integrity=integrity, **fields)
+
+
+def slot_off_by_one(engine: Engine, report: Report) -> None:
+    """Keys and values are written one slot after the one that is read."""
+    store = engine._runner.kv_store
+    write, num_slots = store.write, store.num_blocks * store.block_size
+
+    def shifted(layer: int, slot_mapping: Any, k: Any, v: Any) -> None:
+        write(layer, (slot_mapping + 1) % num_slots, k, v)
+
+    _override(store, "write", shifted)
+
+
+def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
+    """A sequence writes into a block that another one holds too, where copy-on-write should have parted them."""
+    cache = engine._cache
+    write, cache_blocks = cache.write, cache.cache_blocks
+
+    def write_in_place(seq_id: int, start: int, num_tokens: int) -> None:
+        try:
+            write(seq_id, start, num_tokens)
+        except ValueError as error:
+            report(str(error))
+            with _Excused(cache, seq_id, start, num_tokens):
+                write(seq_id, start, num_tokens)
+
+    def cache_if_it_may(*args: Any) -> None:
+        try:
+            cache_blocks(*args)
+        except ValueError as error:
+            report(str(error))
+
+    _override(cache, "_shared_before_write", _nobody_shares)
+    _override(cache, "write", write_in_place)
+    _override(cache, "cache_blocks", cache_if_it_may)
+
+
+def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
+    """A block that is allocated anew stays in the index under its old hash, so old prompts find new content."""
+    cache = engine._cache
+    allocate, check_hits = cache.pool.allocate, cache._check_hits
+
+    def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
+        block, evicted = allocate()
+        if evicted is not None:
+            cache.pool._ids_by_hash.setdefault(evicted.block_hash, {})[block.block_id] = None
+        return block, evicted
+
+    def trust_the_index(*args: Any) -> None:
+        try:
+            check_hits(*args)
+        except ValueError as error:
+            report(str(error))
+
+    _override(cache.pool, "allocate", allocate_and_forget_nothing)
+    _override(cache, "_check_hits", trust_the_index)
+
+
+def output_lost_at_preemption(engine: Engine, report: Report) -> None:
+    """A preempted sequence comes back with its prompt and last token: what it had sampled before is not computed."""
+    preemption = engine._scheduler._preemption
+    preempt = preemption.preempt
+
+    def preempt_and_lose(victim: Sequence, *args: Any) -> None:
+        preempt(victim, *args)
+        lost = victim.num_tokens - victim.num_prompt_tokens
+        # The last token stays, as the one to go on from; it now stands right behind the prompt.
+        if lost > 1:
+            del victim.token_ids[victim.num_prompt_tokens : -1]
+
+    _override(preemption, "preempt", preempt_and_lose)
+
+
+def missing_causal_mask(engine: Engine, report: Report) -> None:
+    """Tokens of a prompt see those after them. Decoding is not affected: nothing comes after the last token."""
+    runner = engine._runner
+    runner.backend = _Unmasked(runner.backend)
+
+
+def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
+    """Every chunk of a prompt begins at position 0 again, so that its keys are rotated as if they came first."""
+    runner = engine._runner
+    forward = runner.forward
+
+    def forward_from_zero(batch: StepBatch, context: StepContext) -> Any:
+        positions = batch.position_ids.clone()
+        for span in batch.prefills:
+            positions[0, span.begin : span.end] -= span.start
+        batch.position_ids = positions
+        return forward(batch, context)
+
+    _override(runner, "forward", forward_from_zero)
+
+
+FAULTS: dict[FaultName, Callable[[Engine, Report], None]] = {
+    "slot_off_by_one": slot_off_by_one,
+    "no_copy_at_shared_write": no_copy_at_shared_write,
+    "stale_hash_after_reallocation": stale_hash_after_reallocation,
+    "output_lost_at_preemption": output_lost_at_preemption,
+    "missing_causal_mask": missing_causal_mask,
+    "rope_restarted_at_chunk": rope_restarted_at_chunk,
+}
+assert set(FAULTS) == set(get_args(FaultName))
+
+
+class _Unmasked(AttentionBackend):
+    """A backend that forgets the causal mask of prefills."""
+
+    def __init__(self, healthy: AttentionBackend) -> None:
+        self._healthy = healthy
+
+    def forward(
+        self, call: AttentionCall, q: Any, store: Any, batch: StepBatch, needs_weights: bool
+    ) -> AttentionOutput:
+        for span in batch.prefills:
+            keys = batch.prefill_keys(span, call.sliding_window)
+            seen = keys._replace(mask=keys.mask.new_zeros(keys.mask.shape))
+            batch._prefill_keys[span.slice_index, call.sliding_window] = seen
+        return self._healthy.forward(call, q, store, batch, needs_weights)
+
+
+class _Excused:
+    """While it lasts, the blocks of some positions count as promised by the sequence: its write is let through."""
+
+    def __init__(self, cache: KVCacheManager, seq_id: int, start: int, num_tokens: int) -> None:
+        size = cache.block_size
+        ids = cache.block_table(seq_id)[start // size : -(-(start + num_tokens) // size)]
+        self._promised = cache._promised
+        self._excused = {block_id: seq_id for block_id in ids if block_id not in self._promised}
+
+    def __enter__(self) -> None:
+        self._promised.update(self._excused)
+
+    def __exit__(self, *error: object) -> None:
+        for block_id in self._excused:
+            self._promised.pop(block_id, None)
+
+
+def _nobody_shares(table: BlockTable, seq_id: int, num_tokens: int) -> list[int]:
+    return []
+
+
+def _override(part: object, name: str, method: Callable[..., Any]) -> None:
+    """Replace a method of this one object."""
+    getattr(part, name)  # a fault must not outlive what it breaks
+    setattr(part, name, method)
