@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { divergingAt, divergingScale, niceCeiling } from "../../static/js/draw/colour.js";
-import { poolLayout } from "../../static/js/draw/pool.js";
 import { columns } from "../../static/js/draw/strip.js";
 
 test("zero is the paper, the ends are the scale's ends, values outside are clipped", () => {
@@ -22,14 +21,4 @@ test("a pixel of the strip belongs to the column drawn there", () => {
   assert.equal(layout.at(layout.x(3) + layout.width + 5), null); // the gap between two blocks
   const [first, last] = layout.visible(layout.x(100), layout.x(120));
   assert.ok(first <= 100 && last >= 120 && last - first < 40);
-});
-
-test("a slot of the pool is hit where it is drawn", () => {
-  for (const [count, size] of [[48, 4], [64, 16], [4, 256], [1, 1]]) {
-    const layout = poolLayout(count, size, 300, 400);
-    for (const [block, slot] of [[0, 0], [count - 1, size - 1]]) {
-      const at = layout.slotAt(block, slot);
-      assert.deepEqual(layout.hit(at.x + 2, at.y + 2), { block, offset: slot });
-    }
-  }
 });

@@ -5,7 +5,7 @@ import { decode } from "../../static/js/trace/codec.js";
 import { TraceLog } from "../../static/js/trace/log.js";
 import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/trace/metrics.js";
 import { sentencesOf } from "../../static/js/trace/sentence.js";
-import { chainOf, stageAt, vectorOf } from "../../static/js/trace/stage.js";
+import { stageAt, vectorOf } from "../../static/js/trace/stage.js";
 import { memoryFigures, TraceStateError } from "../../static/js/trace/state.js";
 import { header, records } from "./log_builder.mjs";
 
@@ -78,15 +78,6 @@ test("the attention row of the query in flight covers every key it saw", () => {
   assert.equal(query, 5);
   assert.equal(attention.weights.length, 6);
   assert.ok(Math.abs(attention.weights.reduce((a, b) => a + b) - 1) < 1e-6);
-});
-
-test("the provenance of a key names slot, block, owners and the record that wrote it", () => {
-  const stage = stageAt(wholeLog(), 1, 0, 0, 0);
-  const chain = chainOf(stage, 3);
-  assert.deepEqual(chain.place, { block: 1, logical: 1, offset: 1, slot: 3 });
-  assert.deepEqual(chain.origin, { record: 1, seq_id: 0, position: 3 });
-  assert.deepEqual(chain.sharers, [0]);
-  assert.equal(chainOf(stage, 5).place, null); // sampled, not written
 });
 
 test("the sentence of a decode step says which slot was written and that the new token's is not", () => {

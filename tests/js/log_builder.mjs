@@ -136,3 +136,44 @@ function capture(index, count, start) {
     omitted: "",
   });
 }
+
+/**
+ * A log's records from their operations, as bytes: `steps` is a list of {ops, batch?, kind?}. Outputs of `sample` operations and
+ * the steps' numbers are filled in.
+ */
+export function recordsOf(steps) {
+  let step = 0;
+  return steps.map(({ ops, batch = [], kind = "step" }, index) => {
+    if (kind === "step") step += 1;
+    const outputs = ops
+      .filter((op) => op.type === "sample")
+      .map((op) => ({ seq_id: op.seq_id, token_id: op.token_id, token_bytes: bytes("x"), text: "x", logprob: -1, top: [] }));
+    return encode({ index, kind, step, batch, ops, outputs, timing: { at: index }, memory: MEMORY });
+  });
+}
+
+/** Operations and batch entries by name, with what is usual filled in. */
+export const op = {
+  submit: (seq_id, tokens, max_tokens = 4) => ({
+    type: "submit",
+    seq_id,
+    queue_position: 0,
+    request_id: `r${seq_id}`,
+    prompt_token_ids: tokens,
+    prompt_token_bytes: tokens.map(() => bytes("a")),
+    max_tokens,
+  }),
+  admit: (seq_id, num_cached_tokens = 0, resumed = false) => ({ type: "admit", seq_id, num_cached_tokens, resumed }),
+  allocate: (seq_id, block_id, logical) => ({ type: "allocate", seq_id, block_id, logical }),
+  share: (seq_id, block_id, logical, revived) => ({ type: "share", seq_id, block_id, logical, revived }),
+  cache: (seq_id, block_id, logical, hash, token_ids) => ({ type: "cache", seq_id, block_id, logical, block_hash: bytes(hash), parent_hash: null, token_ids }),
+  evict: (block_id, hash) => ({ type: "evict", block_id, block_hash: bytes(hash) }),
+  fork: (parent_seq_id, seq_id) => ({ type: "fork", parent_seq_id, seq_id, request_id: `r${seq_id}` }),
+  copy: (seq_id, logical, src, dst) => ({ type: "copy", seq_id, logical, src, dst }),
+  write: (seq_id, start, num_tokens) => ({ type: "write", seq_id, start, num_tokens }),
+  sample: (seq_id, token_id = 7) => ({ type: "sample", seq_id, token_id }),
+  free: (seq_id, block_id, to = null) => ({ type: "free", seq_id, block_id, to }),
+  preempt: (seq_id, for_seq_id, num_computed_tokens) => ({ type: "preempt", seq_id, for_seq_id, num_computed_tokens, queue_position: 0, mode: "recompute" }),
+  finish: (seq_id, reason = "length") => ({ type: "finish", seq_id, reason }),
+  entry: (seq_id, phase, start, token_ids) => ({ seq_id, phase, start, token_ids, context_len: start + token_ids.length, samples: true }),
+};

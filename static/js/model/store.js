@@ -1,7 +1,8 @@
 // What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
-import { chainOf, stageAt } from "../trace/stage.js";
+import { connectedTo, provenanceOf } from "../trace/provenance.js";
+import { stageAt } from "../trace/stage.js";
 import { settings } from "./settings.js";
 
 /** The log that is shown; null before the first header. Its content grows: `numRecords` says how far. */
@@ -80,16 +81,22 @@ export const omitted = computed(() => {
   return "";
 });
 
-/** What is pointed at: {position} of the shown sequence, or {block, offset}; null for nothing. */
+/** What is pointed at and what is held: a selection of trace/provenance.js, such as {position} or {block, offset}; null for nothing. */
 export const hovered = signal(null);
 export const selected = signal(null);
-export const pointed = computed(() => hovered.value ?? selected.value);
+export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
-export const chain = computed(() => {
-  const target = pointed.value;
-  if (!stage.value || target?.position === undefined) return null;
-  return chainOf(stage.value, target.position);
-});
+/** A position of a sequence that is not on stage says nothing about the columns there. */
+const onStage = (target) => (target?.position !== undefined && (target.seq ?? shownSeq.value) !== shownSeq.value ? null : target);
+
+const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer: layer.value, head: head.value }));
+
+/** The provenance of what is pointed at (the one line) and of what is held (the panel); null for nothing. */
+export const chain = computed(() => log.value && provenanceOf(log.value, drawnIndex.value, pointed.value, view.value));
+export const provenance = computed(() => log.value && provenanceOf(log.value, drawnIndex.value, selected.value, view.value));
+
+/** What hangs together with what is pointed at: {blocks, slots, seqs}, sets of ids; null for nothing. */
+export const connected = computed(() => (log.value && pointed.value ? connectedTo(log.value, drawnIndex.value, pointed.value, view.value) : null));
 
 /** Show record `index`; at or past the newest it is followed again. */
 export function goTo(index) {
@@ -103,10 +110,11 @@ export function backToLive() {
   goTo(Infinity);
 }
 
-/** Point at the key at `position`; the same again lets go. */
+/** Hold `target`, a selection of trace/provenance.js; the same again lets go. */
 export function select(target) {
-  const same = JSON.stringify(selected.value) === JSON.stringify(target);
-  selected.value = same ? null : target;
+  const named = target?.position !== undefined && target.seq === undefined ? { ...target, seq: shownSeq.value } : target;
+  const same = JSON.stringify(selected.value) === JSON.stringify(named);
+  selected.value = same ? null : named;
 }
 
 let nextToast = 0;

@@ -87,20 +87,3 @@ export function vectorOf(stage, kind, position) {
   if (packed < 0) return null;
   return arrays[kind].row(packed, kind === "q" ? stage.head : stage.kvHead);
 }
-
-/**
- * The provenance chain of the key at `position`: every link a plain value, all read from the log. Null when the
- * position does not exist.
- */
-export function chainOf(stage, position) {
-  if (!stage || position >= stage.seq.token_ids.length) return null;
-  const place = position < stage.numFilled ? slotOf(stage.table, stage.blockSize, position) : null;
-  const origin = originOf(stage, position);
-  const block = place ? stage.state.blocks[place.block] : null;
-  const sharers = place
-    ? [...stage.state.sequences.values()].filter((s) => s.block_table.includes(place.block)).map((s) => s.seq_id)
-    : [];
-  const row = stage.attention;
-  const weight = row && position >= row.keyStart && position <= stage.query ? row.weights[position - row.keyStart] : null;
-  return { position, label: stage.labels[position], place, block, origin, sharers, weight };
-}

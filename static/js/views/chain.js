@@ -1,75 +1,44 @@
-// The provenance chain of what is pointed at, link by link, every link with its numbers.
+// The provenance chain of what is pointed at as one line, link by link, every link with its numbers.
 
-import { bytesText, grouped, probabilityText, t } from "../i18n/index.js";
-import { chain, goTo, log, selected, stage } from "../model/store.js";
-import { labelText } from "../trace/labels.js";
+import { t } from "../i18n/index.js";
+import { follow } from "../model/selection.js";
+import { chain, selected } from "../model/store.js";
+import { wordsOf } from "./chain_words.js";
 import { html } from "./html.js";
 import { Swatch, Term } from "./words.js";
+
+const SHORT = new Set(["query", "key", "slot", "block", "table", "owners", "written", "decision", "freed", "bytes", "operation", "request", "sequence", "lookup", "blocks", "figure", "contiguous"]);
+const CLICKABLE = new Set(["written", "decision", "freed", "lookup"]);
+const MOST = 9;
 
 export function Chain() {
   const now = chain.value;
   return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")} data-pinned=${selected.value !== null}>
-    ${now ? html`<${Links} now=${now} />` : html`<p class="hint">${t("chain.empty")}</p>`}
+    ${now ? html`<${Links} links=${now.links} />` : html`<p class="hint">${t("chain.empty")}</p>`}
   </div>`;
 }
 
-function Links({ now }) {
-  const { stage: at } = { stage: stage.value };
-  const key = t("chain.at", { token: labelText(now.label), position: now.position });
-  if (!now.place) {
-    const text = now.position >= at.numFilled && !at.released && at.seq.status !== "finished" ? t("chain.unwritten") : t("chain.gone");
-    return html`<ol class="links"><${Link} term="key" name=${t("chain.key")} value=${key} /><li class="link-text">${text}</li></ol>`;
-  }
-  const { place, block, origin } = now;
-  const bytes = log.value.header.kv_bytes_per_token;
+function Links({ links }) {
+  const weight = links.find((link) => link.kind === "weight" && link.value !== null);
   return html`<ol class="links">
-    ${now.weight !== null
-      ? html`<${Link}
-          kind="q"
-          term="query"
-          name=${t("chain.query")}
-          value=${t("chain.at", { token: labelText(at.labels[at.query]), position: at.query })}
-          second=${t("chain.weight", { weight: probabilityText(now.weight) })}
-        />`
-      : null}
-    <${Link} kind="k" term="key" name=${t("chain.key")} value=${key} second=${`L${at.layer} · H${at.kvHead}`} />
-    <${Link}
-      term="slot"
-      name=${t("chain.slot")}
-      value=${place.slot}
-      second=${t("chain.slot_formula", { block: place.block, size: at.blockSize, offset: place.offset })}
-    />
-    <${Link} term="block" name=${t("chain.block")} value=${place.block} second=${block.block_hash ? `# ${hashText(block.block_hash)}` : t("chain.no_hash")} />
-    <${Link} term="block_table" name=${t("chain.table")} value=${`[${place.logical}] → ${place.block}`} second=${t("sequence.name", { id: at.seq.seq_id })} />
-    <${Link}
-      term="ref_count"
-      name=${t("chain.owners")}
-      value=${now.sharers.map((id) => html`<${Swatch} id=${id} />${id} `)}
-      second=${t("chain.ref_count", { n: block.ref_count })}
-    />
-    ${origin
-      ? html`<${Link}
-          term="free_queue"
-          name=${t("chain.written")}
-          value=${html`<button class="link-go" title=${t("chain.go", { record: origin.record + 1 })} onClick=${() => goTo(origin.record)}>
-            ${t("chain.record", { record: origin.record + 1 })}
-          </button>`}
-          second=${t("chain.by", { name: t("sequence.name", { id: origin.seq_id }) })}
-        />`
-      : null}
-    <${Link} term="kv_cache" name=${t("chain.bytes")} value=${bytesText(bytes)} second=${t("chain.bytes_note", { layers: grouped(log.value.header.model.num_layers) })} />
+    ${links
+      .filter((link) => SHORT.has(link.kind))
+      .slice(0, MOST)
+      .map((link) => html`<${Link} link=${link} second=${link.kind === "query" && weight ? t("chain.weight.short", { weight: wordsOf(weight).value }) : null} />`)}
+    ${links.filter((link) => link.kind === "nowhere").map((link) => html`<li class="link-text">${wordsOf(link).lines[0]}</li>`)}
   </ol>`;
 }
 
-function Link({ kind = "", term, name, value, second = "" }) {
-  return html`<li class=${`chain-link ${kind}`}>
-    <span class="link-name"><${Term} id=${term}>${name}<//></span>
-    <span class="link-value num">${value}</span>
-    <span class="link-second num">${second}</span>
+function Link({ link, second }) {
+  const words = wordsOf(link);
+  const value = link.kind === "owners" ? words.value.map((id) => html`<${Swatch} id=${id} />${id} `) : words.value;
+  return html`<li class=${`chain-link ${link.kind}`}>
+    <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
+    <span class="link-value num">
+      ${CLICKABLE.has(link.kind)
+        ? html`<button class="link-go" title=${t("chain.go", { record: link.go + 1 })} onClick=${() => follow({ go: link.go })}>${value}</button>`
+        : value}
+    </span>
+    <span class="link-second num">${second ?? words.second}</span>
   </li>`;
-}
-
-/** The first bytes of a hash, as hexadecimal. */
-export function hashText(hash) {
-  return Array.from(hash.slice(0, 3), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

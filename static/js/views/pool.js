@@ -1,19 +1,22 @@
-// The physical pool, slot by slot, and the free queue.
+// The physical pool: a map of every block, slot by slot while they can be told apart.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { prepare, usePainter } from "../draw/canvas.js";
 import { themeVersion } from "../draw/colour.js";
-import { motionAt, tick } from "../draw/frame.js";
 import { poolLayout } from "../draw/pool.js";
 import { t } from "../i18n/index.js";
-import { hovered, pointed, record, select, selected, stage, state } from "../model/store.js";
-import { labelText, tokenLabels } from "../trace/labels.js";
-import { hashText } from "./chain.js";
+import { phases } from "../model/moment.js";
+import { connected, hovered, select, selected, shownSeq, state } from "../model/store.js";
 import { html } from "./html.js";
-import { ownersOf, paintPool } from "./pool_paint.js";
+import { paintPool } from "./pool_paint.js";
+import { reads, scene } from "./pool_scene.js";
+import { describeBlock, describeSlot, placesOf, targetOf } from "./pool_words.js";
 import { Fidelity, hideTip, Term, tipAt } from "./words.js";
 
-const MAX_BUTTONS = 512; // larger pools are reached by pointer and through the block tables
+const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys move
+
+/** The layout on screen, for those who draw to and from its blocks; null while there is none. */
+export let shownLayout = null;
 
 export function Pool() {
   const [size, setSize] = useState({ width: 0, height: 0 });
@@ -21,12 +24,12 @@ export function Pool() {
   const now = state.value;
   const layout = now && size.width ? poolLayout(now.blocks.length, now.block_size, size.width, size.height) : null;
   const latest = useRef(null);
-  latest.current = layout;
+  latest.current = shownLayout = layout;
   const ref = usePainter(
-    () => [state.value, stage.value, pointed.value, themeVersion.value, motionAt() < 1 && tick.value],
+    () => [scene.value, reads.value, connected.value, shownSeq.value, themeVersion.value, phases()],
     (box) => {
       const context = prepare(box.querySelector("canvas"), box.clientWidth, Math.max(1, latest.current?.height ?? 1));
-      if (latest.current && state.value) paintPool(context, latest.current);
+      if (latest.current) paintPool(context, latest.current);
     },
   );
   useEffect(() => {
@@ -36,8 +39,7 @@ export function Pool() {
     measure();
     return () => sizes.disconnect();
   }, []);
-  return html`<section class="pool">
-    <h3 class="panel-title"><${Term} id="block">${t("pool.title")}<//> <${Fidelity} kind="captured" /></h3>
+  return html`<div class="pool" data-level=${layout?.level}>
     <div class="pool-scroll" ref=${outer}>
       <div
         class="pool-window"
@@ -51,135 +53,90 @@ export function Pool() {
         onClick=${(event) => pick(event, layout)}
       >
         <canvas aria-hidden="true"></canvas>
-        ${layout && now.blocks.length <= MAX_BUTTONS
-          ? now.blocks.map((block) => html`<${BlockButton} key=${block.block_id} block=${block} layout=${layout} />`)
-          : null}
+        ${layout ? html`<${Buttons} layout=${layout} />` : null}
       </div>
     </div>
-    <${Legend} />
-    <${Queue} />
-  </section>`;
+  </div>`;
+}
+
+export function PoolTitle() {
+  const now = state.value;
+  return html`<h3 class="panel-title pool-title">
+    <span><${Term} id="block">${t("pool.title")}<//> <${Fidelity} kind="captured" /></span>
+    ${now ? html`<small class="num">${t("pool.size", { n: now.blocks.length, size: now.block_size })}</small>` : null}
+  </h3>`;
 }
 
 /** Invisible, focusable, named: the pool for keyboards and screen readers. */
-function BlockButton({ block, layout }) {
-  const { x, y } = layout.blockAt(block.block_id);
-  const target = { block: block.block_id, ...targetOf(block.block_id, 0) };
+function Buttons({ layout }) {
+  const now = state.value;
+  const [cursor, setCursor] = useState(0);
+  const places = placesOf(now.free_queue);
+  const at = Math.min(cursor, now.blocks.length - 1);
+  const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[at]];
+  return shown.map((block) => html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout} places=${places} current=${block.block_id === at} onMove=${setCursor} />`);
+}
+
+function BlockButton({ block, layout, places, current, onMove }) {
+  const id = block.block_id;
+  const { x, y, width, height } = layout.blockAt(id);
+  const lines = describeBlock(block, places);
+  const move = (event) => {
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      return select({ block: id });
+    }
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -layout.columns, ArrowDown: layout.columns }[event.key];
+    const next = id + step;
+    if (!step || next < 0 || next >= state.value.blocks.length) return;
+    event.preventDefault();
+    onMove(next);
+    const group = event.currentTarget.parentElement;
+    requestAnimationFrame(() => {
+      const button = group.querySelector(`[data-block="${next}"]`);
+      button?.focus();
+      if (button) hovered.value = { block: next };
+    });
+  };
   return html`<button
     class="block-button"
-    data-block=${block.block_id}
-    aria-label=${describeBlock(block).join("; ")}
-    aria-pressed=${selected.value?.block === block.block_id}
-    tabindex=${block.block_id === (selected.value?.block ?? 0) ? 0 : -1}
-    style=${{ left: `${x - 3}px`, top: `${y - 2}px`, width: `${layout.block.width + 6}px`, height: `${layout.block.height + 4}px` }}
-    onFocus=${() => (hovered.value = target)}
-    onBlur=${() => (hovered.value = null)}
-    onKeyDown=${(event) => {
-      if (event.key === "Enter" || event.key === " ") {
-        event.preventDefault();
-        select(target);
-      } else moveFocus(event, layout);
+    data-block=${id}
+    aria-label=${lines.join("; ")}
+    aria-pressed=${selected.value?.block === id}
+    tabindex=${current ? 0 : -1}
+    style=${{ left: `${x - 3}px`, top: `${y - 2}px`, width: `${width + 6}px`, height: `${height + 4}px` }}
+    onFocus=${(event) => {
+      onMove(id);
+      hovered.value = { block: id };
+      if (event.currentTarget.matches(":focus-visible")) tipAt(...centre(event.currentTarget), lines);
     }}
+    onBlur=${() => ((hovered.value = null), hideTip())}
+    onKeyDown=${move}
   ></button>`;
 }
 
-function moveFocus(event, layout) {
-  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -layout.columns, ArrowDown: layout.columns }[event.key];
-  if (!step) return;
-  event.preventDefault();
-  const next = Number(event.currentTarget.dataset.block) + step;
-  event.currentTarget.parentElement.querySelector(`[data-block="${next}"]`)?.focus();
-}
-
-/** What is pointed at when a slot is: the shown sequence's position if its table has the block, and the block. */
-function targetOf(block, offset) {
-  const now = stage.value;
-  const logical = now ? now.table.indexOf(block) : -1;
-  if (logical < 0) return { block, offset };
-  const position = logical * now.blockSize + offset;
-  return position < now.numFilled ? { position, block } : { block, offset };
+function centre(element) {
+  const box = element.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top];
 }
 
 function hover(event, layout) {
   const hit = hitOf(event, layout);
   if (!hit) return (hovered.value = null), hideTip();
-  hovered.value = targetOf(hit.block, hit.offset ?? 0);
+  hovered.value = targetOf(hit.block, hit.offset);
   const block = state.value.blocks[hit.block];
-  const lines = describeBlock(block);
+  const lines = describeBlock(block, placesOf(state.value.free_queue));
   if (hit.offset !== null) lines.push(describeSlot(block, hit.offset));
   tipAt(event.clientX, event.clientY, lines);
 }
 
 function pick(event, layout) {
   const hit = hitOf(event, layout);
-  if (hit) select(targetOf(hit.block, hit.offset ?? 0));
+  if (hit) select(targetOf(hit.block, hit.offset));
 }
 
 function hitOf(event, layout) {
   if (!layout) return null;
   const box = event.currentTarget.getBoundingClientRect();
   return layout.hit(event.clientX - box.left, event.clientY - box.top);
-}
-
-/** A block in words, one sentence each. */
-function describeBlock(block) {
-  const now = state.value;
-  const place = now.free_queue.indexOf(block.block_id) + 1;
-  const owners = ownersOf(now).get(block.block_id) ?? [];
-  const lines = [t("pool.block", { id: block.block_id })];
-  if (block.ref_count > 0)
-    lines.push(
-      t("pool.block.held", {
-        owners: owners.map((id) => t("sequence.name", { id })).join(", "),
-        n: block.ref_count,
-        filled: block.token_ids.length,
-        size: now.block_size,
-      }),
-    );
-  else lines.push(t(block.block_hash ? "pool.block.cached" : "pool.block.free", { place }));
-  if (block.block_hash) lines.push(t("pool.block.hash", { hash: hashText(block.block_hash) }));
-  return lines;
-}
-
-function describeSlot(block, offset) {
-  const slot = block.block_id * state.value.block_size + offset;
-  const label = slotLabel(block, offset);
-  return label === null ? t("pool.slot_empty", { slot }) : t("pool.slot", { slot, token: labelText(label) });
-}
-
-/** The label of a slot's token, through a sequence that wrote or shares it; null when the slot is empty. */
-function slotLabel(block, offset) {
-  if (offset >= block.token_ids.length) return null;
-  const origin = stage.value?.log.slotOrigin(block.block_id * state.value.block_size + offset, state.value.index);
-  const seq = origin && state.value.sequences.get(origin.seq_id);
-  return seq ? tokenLabels(seq.token_bytes)[origin.position] : null;
-}
-
-function Legend() {
-  return html`<ul class="legend">
-    <li><i class="key held"></i>${t("pool.held")}</li>
-    <li><i class="key waste"></i><${Term} id="waste">${t("pool.waste")}<//></li>
-    <li><i class="key cached">#</i><${Term} id="block_hash">${t("pool.cached")}<//></li>
-    <li><i class="key free"></i>${t("pool.free")}</li>
-  </ul>`;
-}
-
-/** The head of the free queue, in order; blocks just allocated leave it. */
-function Queue() {
-  const now = state.value;
-  const queue = now?.free_queue ?? [];
-  const shown = queue.slice(0, 12);
-  const taken = motionAt() < 1 ? (record.value?.ops ?? []).filter((op) => op.type === "allocate").map((op) => op.block_id) : [];
-  return html`<div class="queue" aria-label=${t("pool.queue_label", { ids: shown.join(", ") })} role="group">
-    <span class="queue-name"><${Term} id="free_queue">${t("pool.queue")}<//></span>
-    <span class="queue-ids num">
-      ${taken.slice(0, 6).map((id) => html`<span class="chip leaving" key=${`${now.index}/${id}`} aria-hidden="true">${id}</span>`)}
-      ${shown.map(
-        (id) => html`<button class=${now.blocks[id].block_hash ? "chip cached" : "chip"} tabindex="-1" onClick=${() => select({ block: id, offset: 0 })}>
-          ${id}${now.blocks[id].block_hash ? html`<sup>#</sup>` : null}
-        </button>`,
-      )}
-      ${queue.length > shown.length ? html`<span class="more">+${queue.length - shown.length}</span>` : null}
-    </span>
-  </div>`;
 }

@@ -1,163 +1,192 @@
-// Painting the pool: blocks with their owners' colours, slots with their tokens, waste hatched, cached apart from free.
+// Painting the pool slot by slot: owners' colours and textures, tokens, waste hatched, cached content apart from free room.
 
-import { hairline, roundRect } from "../draw/canvas.js";
-import { alpha, colours } from "../draw/colour.js";
-import { motionAt } from "../draw/frame.js";
-import { HEAD } from "../draw/pool.js";
+import { roundRect } from "../draw/canvas.js";
+import { alpha, colours, sequentialAt } from "../draw/colour.js";
 import { sequencePattern, wastePattern } from "../draw/texture.js";
-import { pointed, shownSeq, stage, state } from "../model/store.js";
+import { phases } from "../model/moment.js";
+import { connected, drawnIndex, log, shownSeq, state } from "../model/store.js";
 import { tokenLabels } from "../trace/labels.js";
+import { paintBlocks } from "./pool_paint_blocks.js";
+import { glow, lookAt, queueNow, reads, scene } from "./pool_scene.js";
 
-const owners = new WeakMap(); // state -> Map of block id to the sequences that hold it
+const SMALL = "10px system-ui, sans-serif";
 
-/** block id -> ids of the sequences whose table has it. */
-export function ownersOf(now) {
-  if (owners.has(now)) return owners.get(now);
-  const found = new Map();
-  for (const seq of now.sequences.values())
-    for (const id of seq.block_table) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
-  owners.set(now, found);
-  return found;
-}
-
+/** Paint the whole pool as it stands at this moment of its record. */
 export function paintPool(c, layout) {
-  const now = state.value;
-  const log = stage.value?.log ?? null;
-  const palette = colours();
-  const record = log?.records[now.index] ?? null;
-  const held = ownersOf(now);
-  const places = new Map(now.free_queue.map((id, place) => [id, place + 1]));
-  const fresh = freshSlots(record, log, now);
-  const progress = motionAt();
-  for (const block of now.blocks) {
-    const at = { ...layout.blockAt(block.block_id), seqs: held.get(block.block_id) ?? [] };
-    paintHead(c, palette, layout, block, at, places.get(block.block_id));
-    for (let offset = 0; offset < now.block_size; offset++) {
-      const slot = layout.slotAt(block.block_id, offset);
-      const filled = offset < block.token_ids.length;
-      const grown = fresh.has(block.block_id * now.block_size + offset) ? progress : 1;
-      if (filled) paintFilled(c, palette, layout, block, at, slot, grown, labelAt(log, now, block.block_id, offset));
-      else paintEmpty(c, palette, layout, block, slot);
-    }
-    paintFrame(c, palette, layout, block, at);
+  const now = scene.value;
+  if (!now) return;
+  const progress = phases();
+  const frame = { c, layout, palette: colours(), now, progress, glow: glow(progress), reads: reads.value, size: now.after.block_size };
+  if (layout.level === "blocks") paintBlocks(frame);
+  else paintSlots(frame);
+  paintConnected(frame);
+}
+
+function paintSlots(frame) {
+  const places = new Map(queueNow.value.map((id, place) => [id, place + 1]));
+  for (const { block_id: id } of frame.now.after.blocks) {
+    const look = lookAt(frame.now, id, frame.progress);
+    paintHead(frame, id, look, places.get(id));
+    for (let offset = 0; offset < frame.size; offset++) paintSlot(frame, id, offset, look);
+    paintFrame(frame, id, look);
   }
-  paintPointed(c, palette, layout, now);
 }
 
-/** Slots written in this record: they fill while the motion lasts. */
-function freshSlots(record, log, now) {
-  const found = new Set();
-  for (const write of log?.writes[record?.index] ?? [])
-    for (let p = write.start; p < write.start + write.num_tokens; p++)
-      found.add(write.block_table[Math.floor(p / now.block_size)] * now.block_size + (p % now.block_size));
-  return found;
+/** A block's own line: its id; how many hold it; its hash mark; its place in the free queue. */
+function paintHead({ c, layout, palette }, id, look, place) {
+  const at = layout.blockAt(id);
+  const base = at.y + layout.head - 4;
+  const held = look.held > 0.5;
+  c.font = SMALL;
+  c.textAlign = "left";
+  c.fillStyle = held ? palette.ink : palette["ink-3"];
+  c.fillText(String(id), at.x, base);
+  c.textAlign = "right";
+  let right = at.x + at.width;
+  if (look.hash > 0) {
+    c.fillStyle = alpha(palette[held ? "ink-2" : "ink-3"], look.hash);
+    c.fillText("#", right, base);
+    right -= 9;
+  }
+  if (look.owners.length > 1) {
+    c.font = `bold ${SMALL}`;
+    c.fillStyle = palette.ink;
+    c.fillText(`×${look.owners.length}`, right, base);
+  } else if (place !== undefined && !held) {
+    c.fillStyle = place === 1 ? palette.ink : palette["ink-3"];
+    c.fillText(place === 1 ? "▸1" : String(place), right, base);
+  }
 }
 
-function labelAt(log, now, block, offset) {
-  const origin = log?.slotOrigin(block * now.block_size + offset, now.index);
-  const seq = origin && now.sequences.get(origin.seq_id);
+function paintSlot(frame, id, offset, look) {
+  const { c, layout, palette } = frame;
+  const { x, y, width, height } = layout.slotAt(id, offset);
+  const level = look.fill[offset];
+  if (look.held > 0 && level < 1) {
+    c.globalAlpha = look.held;
+    c.fillStyle = wastePattern(c, palette.waste);
+    c.fillRect(x, y, width, height);
+    c.globalAlpha = 1;
+  } else if (look.held === 0 && level === 0 && layout.cell >= 7) {
+    c.fillStyle = palette.line;
+    c.fillRect(x + width / 2 - 0.75, y + height / 2 - 0.75, 1.5, 1.5);
+  }
+  if (level === 0) return;
+  const top = y + height * (1 - level);
+  c.fillStyle = palette.paper;
+  c.fillRect(x, top, width, height * level);
+  if (look.owners.length) paintOwners(frame, look.owners, x, top, width, height * level, 0.34, 0.42);
+  else {
+    c.fillStyle = alpha(palette["ink-3"], 0.12); // nobody's, yet still there
+    c.fillRect(x, top, width, height * level);
+  }
+  const read = frame.reads.get(id * frame.size + offset) ?? 0;
+  if (read > 0) paintRead(frame, read, x, y, width, height);
+  if (layout.cell >= 7) paintToken(frame, id, offset, look, { x, y, width, height });
+}
+
+/** Side by side, as wide as each one's share: a shared block carries two colours. */
+export function paintOwners({ c, palette, layout }, owners, x, y, width, height, tint, texture) {
+  const shown = owners.slice(0, 4);
+  const total = shown.reduce((sum, o) => sum + o.share, 0);
+  let left = x;
+  for (const { seq, share } of shown) {
+    const wide = (width * share) / Math.max(total, 1);
+    const strength = shown.length > 1 || seq === shownSeq.value ? 1 : 0.8;
+    c.fillStyle = alpha(palette.sequences[seq % 8], tint * strength);
+    c.fillRect(left, y, wide, height);
+    if (texture && layout.cell >= 6) {
+      c.fillStyle = sequencePattern(c, seq, palette.sequences[seq % 8], texture * strength);
+      c.fillRect(left, y, wide, height);
+    }
+    left += wide;
+  }
+}
+
+/** Lit while it is read, as brightly as its weight; a line at its top stays. */
+function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, height) {
+  const colour = sequentialAt(palette.sequential, read);
+  if (shine > 0) {
+    c.globalAlpha = shine * Math.min(1, 0.15 + read);
+    c.fillStyle = colour;
+    c.fillRect(x, y, width, height);
+  }
+  c.globalAlpha = progress.attend * Math.min(1, read * 1.5);
+  c.fillStyle = colour;
+  c.fillRect(x, y, width, 2);
+  c.globalAlpha = 1;
+}
+
+function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
+  const fresh = look.fresh.has(offset);
+  const content = labelAt(id * size + offset, fresh ? drawnIndex.value : Math.max(drawnIndex.value - 1, 0)) ?? labelAt(id * size + offset, drawnIndex.value);
+  if (!content) return;
+  const held = look.held > 0.5;
+  if (held) {
+    c.fillStyle = content.generated ? palette.generated : palette.prompt;
+    c.fillRect(x, y + height - 2, width, 2);
+  }
+  if (layout.cell < 13 || look.fill[offset] < 0.6) return;
+  const text = Array.from(content.label.of ? (content.label.char ?? "·") : content.label.text.replace("␣", "")).slice(0, 1).join("") || "␣";
+  const px = Math.min(14, layout.cell - 5);
+  c.font = `${px}px system-ui, "Noto Sans CJK SC", sans-serif`;
+  c.textAlign = "center";
+  c.fillStyle = held ? palette.ink : palette["ink-3"];
+  c.fillText(text, x + width / 2, y + height / 2 + px * 0.36);
+}
+
+/** The token in a slot after record `index`, through the sequence that wrote it; null when it is not known. */
+export function labelAt(slot, index) {
+  const origin = log.value?.slotOrigin(slot, index);
+  const seq = origin && state.value.sequences.get(origin.seq_id);
   if (!seq) return null;
   return { label: tokenLabels(seq.token_bytes)[origin.position], generated: origin.position >= seq.num_prompt_tokens };
 }
 
-function paintHead(c, palette, layout, block, at, place) {
-  const base = at.y + HEAD - 4;
-  c.font = "10px system-ui, sans-serif";
-  c.textAlign = "left";
-  c.fillStyle = block.ref_count > 0 ? palette.ink : palette["ink-3"];
-  c.fillText(String(block.block_id), at.x, base);
-  let x = at.x + 18;
-  for (const seq of at.seqs.slice(0, 3)) {
-    c.fillStyle = palette.sequences[seq % 8];
-    c.fillRect(x, base - 7, 7, 7);
-    x += 9;
-  }
-  c.textAlign = "right";
-  const right = at.x + layout.block.width;
-  if (block.ref_count > 1) badge(c, palette, right - (block.block_hash ? 10 : 0), base, `×${block.ref_count}`);
-  c.fillStyle = block.ref_count > 0 ? palette["ink-2"] : palette["ink-3"];
-  if (block.block_hash) c.fillText("#", right, base);
-  if (place !== undefined) c.fillText(place === 1 ? "▸1" : String(place), right - (block.block_hash ? 10 : 0), base);
-}
-
-function badge(c, palette, right, base, text) {
-  c.font = "bold 10px system-ui, sans-serif";
-  c.fillStyle = palette.ink;
-  c.fillText(text, right, base);
-  c.font = "10px system-ui, sans-serif";
-}
-
-function paintFilled(c, palette, layout, block, at, slot, grown, content) {
-  const cell = layout.cell;
-  const free = block.ref_count === 0;
-  const ids = at.seqs.length ? at.seqs : [block.allocated_by ?? 0];
-  const height = (cell - 1) * grown;
-  const top = slot.y + (cell - 1) - height;
-  ids.slice(0, 2).forEach((id, i, all) => {
-    const colour = palette.sequences[id % 8];
-    const width = (cell - 1) / all.length;
-    c.fillStyle = alpha(colour, free ? 0.1 : id === shownSeq.value || all.length > 1 ? 0.42 : 0.3);
-    c.fillRect(slot.x + i * width, top, width, height);
-    if (cell >= 8) {
-      c.fillStyle = sequencePattern(c, id, colour, free ? 0.18 : 0.4);
-      c.fillRect(slot.x + i * width, top, width, height);
-    }
-  });
-  if (content && !free && cell >= 7) {
-    c.fillStyle = content.generated ? palette.generated : palette.prompt;
-    c.fillRect(slot.x, slot.y + cell - 3, cell - 1, 2);
-  }
-  if (content && cell >= 13 && grown > 0.6) {
-    const text = Array.from(content.label.of ? content.label.char ?? "·" : content.label.text.replace("␣", "")).slice(0, 1).join("") || "␣";
-    c.font = `${Math.min(14, cell - 5)}px system-ui, "Noto Sans CJK SC", sans-serif`;
-    c.textAlign = "center";
-    c.fillStyle = free ? palette["ink-3"] : palette.ink;
-    c.fillText(text, slot.x + (cell - 1) / 2, slot.y + cell / 2 + Math.min(14, cell - 5) * 0.33);
-  }
-}
-
-function paintEmpty(c, palette, layout, block, slot) {
-  const cell = layout.cell;
-  if (block.ref_count > 0) {
-    c.fillStyle = wastePattern(c, palette.waste);
-    c.fillRect(slot.x, slot.y, cell - 1, cell - 1);
-  } else if (cell >= 8) {
-    c.fillStyle = palette["line-2"];
-    c.fillRect(slot.x + cell / 2 - 1, slot.y + cell / 2 - 1, 1.5, 1.5);
-  }
-}
-
-function paintFrame(c, palette, layout, block, at) {
-  const width = layout.perRow * layout.cell;
-  const height = layout.lines * layout.cell;
-  const held = block.ref_count > 0;
+function paintFrame({ c, layout, palette }, id, look) {
+  const at = layout.blockAt(id);
+  const [x, y] = [at.x - 1.5, at.y + layout.head - 1.5];
+  const [width, height] = [layout.perRow * layout.cell + 2, layout.lines * layout.cell + 2];
+  const cached = look.held < 0.5 && look.hash > 0;
   c.lineWidth = 1;
-  c.strokeStyle = held ? palette.sequences[(at.seqs[0] ?? 0) % 8] : block.block_hash ? palette["ink-3"] : palette.line;
-  c.setLineDash(!held && block.block_hash ? [3, 2] : []);
-  roundRect(c, at.x - 1.5, at.y + HEAD - 1.5, width + 2, height + 2, 2);
+  c.setLineDash(cached ? [3, 2] : []);
+  c.strokeStyle = cached ? palette["ink-3"] : palette.line;
+  roundRect(c, x, y, width, height, 2);
   c.stroke();
   c.setLineDash([]);
+  look.owners.slice(0, 2).forEach(({ seq, share }, i, all) => {
+    c.save();
+    c.beginPath();
+    c.rect(x - 1 + (i * (width + 2)) / all.length, y - 1, (width + 2) / all.length, height + 2);
+    c.clip();
+    c.globalAlpha = share;
+    c.lineWidth = all.length > 1 ? 1.75 : 1.25;
+    c.strokeStyle = palette.sequences[seq % 8];
+    roundRect(c, x, y, width, height, 2);
+    c.stroke();
+    c.restore();
+  });
 }
 
-/** The pointed slot, its block, and the blocks of the shown sequence's table by an underline. */
-function paintPointed(c, palette, layout, now) {
-  const target = pointed.value;
-  if (!target) return;
-  let { block, offset } = target;
-  const at = stage.value;
-  if (target.position !== undefined && at && target.position < at.numFilled) {
-    block = at.table[Math.floor(target.position / now.block_size)];
-    offset = target.position % now.block_size;
-  }
-  if (block === undefined || block >= now.blocks.length) return;
-  const box = layout.blockAt(block);
+/** What hangs together with what is pointed at: its blocks framed, its slots marked. */
+function paintConnected({ c, layout, palette, size }) {
+  const lit = connected.value;
+  if (!lit) return;
   c.strokeStyle = palette.focus;
-  c.lineWidth = 2;
-  roundRect(c, box.x - 3, box.y + HEAD - 3, layout.perRow * layout.cell + 5, layout.lines * layout.cell + 5, 4);
-  c.stroke();
-  if (offset === undefined || offset === null) return;
-  const slot = layout.slotAt(block, offset);
-  c.lineWidth = 2.5;
-  c.strokeRect(slot.x + 0.5, slot.y + 0.5, layout.cell - 2, layout.cell - 2);
-  hairline(c, box.x, box.y + HEAD - 3, box.x + 12, box.y + HEAD - 3, palette.focus);
+  const wide = layout.level === "slots";
+  for (const id of lit.blocks) {
+    if (id >= state.value.blocks.length) continue;
+    const at = layout.blockAt(id);
+    const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.cell] : [at.width, at.height];
+    const out = wide ? 3 : Math.min(2, at.width / 3);
+    c.lineWidth = lit.blocks.size > 12 ? 1.25 : 2;
+    roundRect(c, at.x - out, at.y + layout.head - out, width + 2 * out - 1, height + 2 * out - 1, 4);
+    c.stroke();
+  }
+  for (const slot of lit.slots) {
+    const at = layout.slotAt(Math.floor(slot / size), slot % size);
+    if (layout.cell < 4 || !at) continue;
+    c.lineWidth = 2.5;
+    c.strokeRect(at.x + 0.5, at.y + 0.5, at.width - 1, at.height - 1);
+  }
 }

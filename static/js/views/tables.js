@@ -1,7 +1,8 @@
-// The block table of each sequence: logical block -> physical block.
+// The block table of each sequence: logical block -> physical block. And the CPU store, where swapped-out blocks wait.
 
 import { t } from "../i18n/index.js";
-import { pointed, select, shownSeq, stage, state } from "../model/store.js";
+import { connected, drawnIndex, hovered, log, select, selected, shownSeq, state } from "../model/store.js";
+import { cpuStore } from "../trace/history.js";
 import { html } from "./html.js";
 import { Fidelity, Swatch, Term } from "./words.js";
 
@@ -12,33 +13,70 @@ export function Tables() {
     <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
     ${rows.length === 0
       ? html`<p class="hint">${t("tables.empty")}</p>`
-      : html`<div class="table-rows">${rows.map((seq) => html`<${TableRow} key=${seq.seq_id} seq=${seq} />`)}</div>`}
+      : html`<div class="table-rows" id="table-rows">
+          ${rows.map((seq) => html`<${TableRow} key=${seq.seq_id} seq=${seq} />`)}
+          <${CpuStore} />
+        </div>`}
   </section>`;
 }
 
 function TableRow({ seq }) {
-  const name = t("sequence.name", { id: seq.seq_id });
-  return html`<div class=${seq.seq_id === shownSeq.value ? "table-row shown" : "table-row"}>
-    <span class="table-name"><${Swatch} id=${seq.seq_id} />${seq.seq_id}</span>
+  const id = seq.seq_id;
+  const name = t("sequence.name", { id });
+  const point = () => (hovered.value = { seq: id });
+  const leave = () => (hovered.value = null);
+  return html`<div class=${id === shownSeq.value ? "table-row shown" : "table-row"} data-seq=${id}>
+    <button
+      class="table-name num"
+      aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
+      aria-label=${t("tables.sequence", { name })}
+      onClick=${() => select({ seq: id })}
+      onPointerEnter=${point}
+      onPointerLeave=${leave}
+      onFocus=${point}
+      onBlur=${leave}
+    >
+      <${Swatch} id=${id} />${id}
+    </button>
     <span class="entries num">
       ${seq.block_table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
-      ${seq.block_table.map((block, logical) => html`<${Entry} name=${name} seq=${seq} block=${block} logical=${logical} />`)}
+      ${seq.block_table.map((block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical} />`)}
     </span>
   </div>`;
 }
 
-function Entry({ name, seq, block, logical }) {
-  const target = pointed.value;
-  const shown = seq.seq_id === shownSeq.value;
-  const size = state.value.block_size;
-  const here = target && (target.position !== undefined ? shown && Math.floor(target.position / size) === logical : target.block === block);
+function Entry({ name, block, logical }) {
+  const lit = connected.value?.blocks.has(block);
   const shared = state.value.blocks[block].ref_count > 1;
-  const choose = () => select(shown && logical * size < (stage.value?.numFilled ?? 0) ? { position: logical * size } : { block, offset: 0 });
+  const point = () => (hovered.value = { block });
+  const leave = () => (hovered.value = null);
   return html`<button
-    class=${`entry${here ? " pointed" : ""}${shared ? " shared" : ""}`}
-    aria-description=${t("tables.entry", { name, logical, block })}
-    onClick=${choose}
+    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}`}
+    data-to=${block}
+    aria-label=${t("tables.entry", { name, logical, block })}
+    onClick=${() => select({ block })}
+    onPointerEnter=${point}
+    onPointerLeave=${leave}
+    onFocus=${point}
+    onBlur=${leave}
   >
     <small>${logical}</small>${block}
   </button>`;
+}
+
+/** Blocks whose content waits in CPU memory; nothing where the run never swapped. */
+function CpuStore() {
+  const store = log.value && drawnIndex.value >= 0 ? cpuStore(log.value, drawnIndex.value) : null;
+  if (!store) return null;
+  return html`<div class="table-row cpu" id="cpu-store">
+    <span class="table-name"><${Term} id="swap">${t("tables.cpu")}<//></span>
+    <span class="entries num">
+      ${store.length === 0 ? html`<span class="none">${t("tables.cpu_empty")}</span>` : null}
+      ${store.map(
+        (held) => html`<button class="entry" data-cpu=${held.cpu_block_id} aria-label=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })} onClick=${() => select({ seq: held.seq_id })}>
+          <${Swatch} id=${held.seq_id} />${held.cpu_block_id}
+        </button>`,
+      )}
+    </span>
+  </div>`;
 }

@@ -1,0 +1,98 @@
+// What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
+
+const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables, stored}
+const STORING = new Set(["swap_out", "swap_in", "drop"]);
+
+/**
+ * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its record.
+ * A write stands here for each block that it filled, with `from` and `to` (slots of the block, `to` exclusive); a fork for
+ * each block of the parent.
+ */
+export function blockHistory(log, block, index) {
+  return upTo(indexOf(log).blocks.get(block), index);
+}
+
+/** The operations on sequence `seqId` up to record `index`, oldest first: [{record, at, op}]. */
+export function sequenceHistory(log, seqId, index) {
+  return upTo(indexOf(log).sequences.get(seqId), index);
+}
+
+/** What the CPU store holds after record `index`: [{cpu_block_id, seq_id, logical}], by id; null if the log never swapped. */
+export function cpuStore(log, index) {
+  const { stored } = indexOf(log);
+  if (!stored.length) return null;
+  const held = new Map();
+  for (const { op } of upTo(stored, index)) {
+    if (op.type === "swap_out") held.set(op.cpu_block_id, { cpu_block_id: op.cpu_block_id, seq_id: op.seq_id, logical: op.logical });
+    else held.delete(op.cpu_block_id);
+  }
+  return [...held.values()].sort((a, b) => a.cpu_block_id - b.cpu_block_id);
+}
+
+function upTo(events = [], index) {
+  let low = 0;
+  let high = events.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (events[middle].record <= index) low = middle + 1;
+    else high = middle;
+  }
+  return events.slice(0, low);
+}
+
+function indexOf(log) {
+  let found = indexes.get(log);
+  if (!found) {
+    found = { length: 0, blocks: new Map(), sequences: new Map(), tables: new Map(), stored: [] };
+    indexes.set(log, found);
+  }
+  for (; found.length < log.length; found.length++) add(found, log, found.length);
+  return found;
+}
+
+function add(index, log, record) {
+  (log.records[record].ops ?? []).forEach((op, at) => {
+    const event = { record, at, op };
+    if (op.seq_id !== undefined) push(index.sequences, op.seq_id, event);
+    if (op.type === "fork") push(index.sequences, op.parent_seq_id, event);
+    if (op.type === "write") return addWrite(index, log, event);
+    if (op.type === "lookup") return;
+    for (const block of blocksOf(op, index.tables)) push(index.blocks, block, event);
+    if (STORING.has(op.type)) index.stored.push(event);
+    follow(index.tables, op);
+  });
+}
+
+function addWrite(index, log, event) {
+  const { seq_id: seq, start, num_tokens: count } = event.op;
+  const size = log.header.engine.block_size;
+  const table = index.tables.get(seq) ?? [];
+  for (let logical = Math.floor(start / size); logical * size < start + count; logical++) {
+    const from = Math.max(start - logical * size, 0);
+    const to = Math.min(start + count - logical * size, size);
+    push(index.blocks, table[logical], { ...event, from, to });
+  }
+}
+
+/** The blocks that an operation is about; those of a fork are its parent's, by the tables before it. */
+export function blocksOf(op, tables = new Map()) {
+  if (op.type === "copy") return [op.src, op.dst];
+  if (op.type === "fork") return tables.get(op.parent_seq_id) ?? [];
+  if (op.type === "lookup") return op.block_ids;
+  return op.block_id === undefined ? [] : [op.block_id];
+}
+
+function follow(tables, op) {
+  const table = tables.get(op.seq_id) ?? [];
+  if (op.type === "allocate" || op.type === "share") table[op.logical] = op.block_id;
+  else if (op.type === "free") table.pop();
+  else if (op.type === "fork") return tables.set(op.seq_id, (tables.get(op.parent_seq_id) ?? []).slice());
+  else return tables;
+  return tables.set(op.seq_id, table);
+}
+
+function push(map, key, event) {
+  const events = map.get(key);
+  if (events) events.push(event);
+  else map.set(key, [event]);
+}

@@ -1,0 +1,129 @@
+// KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
+
+import { bytesText, grouped, t } from "../i18n/index.js";
+import { log, record, select, selected, state } from "../model/store.js";
+import { counterfactual } from "../trace/counterfactual.js";
+import { kvTerms } from "../trace/metrics.js";
+import { memoryFigures } from "../trace/state.js";
+import { percentText } from "./chain_words.js";
+import { html } from "./html.js";
+import { Fidelity, Term, tips } from "./words.js";
+
+export function Figures() {
+  const header = log.value?.header;
+  if (!header || !state.value) return html`<section class="figures"></section>`;
+  const perToken = header.kv_bytes_per_token;
+  const m = record.value?.memory ?? memoryFigures(state.value, perToken);
+  const waste = m.bytes_held - m.bytes_used;
+  const total = m.num_blocks * m.block_size * perToken;
+  const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
+  return html`<section class="figures" id="memory-figures">
+    <h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3>
+    <${Bars} header=${header} m=${m} total=${total} />
+    <dl class="figure-list num">
+      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t("memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${grouped(perToken)} B`} />
+      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)} formula=${`blocks_held · block_size · ${grouped(perToken)} B`} />
+      <${Figure}
+        kind="waste"
+        name=${html`<${Term} id="waste">${t("memory.waste")}<//>`}
+        bytes=${waste}
+        note=${m.bytes_held ? percentText(waste / m.bytes_held) : "–"}
+        formula="reserved − used"
+      />
+      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)} formula=${`blocks_cached · block_size · ${grouped(perToken)} B`} />
+      <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached} note=${of(m.blocks_free)} formula="pool − reserved − cached" />
+    </dl>
+    <${Usage} m=${m} />
+    <${Formula} header=${header} />
+  </section>`;
+}
+
+/** A row of figures; the whole of it selects, the bytes show the exact count. */
+function Figure({ kind, name, bytes, note, formula }) {
+  const held = selected.value?.figure === kind;
+  return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
+    <dt><i class=${`key ${kind}`}></i>${name}</dt>
+    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })} ...${tips(() => [t("memory.exact", { n: grouped(bytes) }), formula])}>${bytesText(bytes)}</button></dd>
+    <dd class="figure-note">${note}</dd>
+    <dd class="figure-mark"><${Fidelity} kind="derived" formula=${formula} /></dd>
+  </div>`;
+}
+
+/** Both usage figures: a cache that nobody holds is free, and yet not empty. */
+function Usage({ m }) {
+  const share = (blocks) => percentText(blocks / m.num_blocks);
+  return html`<p class="usage num" id="usage">
+    <span ...${tips([`blocks_held / num_blocks = ${m.blocks_held} / ${m.num_blocks}`])} tabindex="0">${t("memory.usage_held")} <b>${share(m.blocks_held)}</b></span>
+    <span ...${tips([`(blocks_held + blocks_cached) / num_blocks = (${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`])} tabindex="0"
+      >${t("memory.usage_cached")} <b>${share(m.blocks_held + m.blocks_cached)}</b></span
+    >
+    <${Fidelity} kind="derived" formula="blocks_held / num_blocks; (blocks_held + blocks_cached) / num_blocks" />
+  </p>`;
+}
+
+/** What this run holds, and what the same requests would have reserved in one piece each, to one scale. */
+function Bars({ header, m, total }) {
+  const other = counterfactual(header, state.value);
+  const pages = header.engine.strategy === "paged";
+  const perToken = header.kv_bytes_per_token;
+  const contiguous = other ? other.contiguous_slots * perToken : 0;
+  const paged = pages ? m.bytes_held : (other?.paged_slots ?? 0) * perToken;
+  const scale = Math.max(total, contiguous);
+  const width = (bytes) => ({ width: `${(100 * bytes) / scale}%` });
+  const edge = { left: `${(100 * total) / scale}%` };
+  const held = selected.value?.figure === "contiguous";
+  const paging = html`<div class="memory-row">
+    <span class="memory-name">${t(pages ? "memory.paged" : "memory.paged_in", { size: other?.block_size })}</span>
+    <div class="memory-bar">
+      ${pages
+        ? html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste" style=${width(m.bytes_held - m.bytes_used)}></i><i class="cached" style=${width(m.bytes_cached)}></i>`
+        : html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste" style=${width(Math.max(0, paged - m.bytes_used))}></i>`}
+      <b class="pool-edge" style=${edge}></b>
+    </div>
+    <span class="memory-value num">${bytesText(paged)}</span>
+  </div>`;
+  return html`<div class="memory-bars">
+    ${paging}
+    ${other
+      ? html`<button class="memory-row" id="contiguous" aria-pressed=${held} aria-label=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
+          <span class="memory-name">${t("memory.contiguous")}</span>
+          <span class="memory-bar">
+            <i class="used" style=${width(Math.min(other.computed_slots * perToken, contiguous))}></i
+            ><i class="waste" style=${width(Math.max(0, contiguous - other.computed_slots * perToken))}></i><b class="pool-edge" style=${edge}></b>
+          </span>
+          <span class="memory-value num">${bytesText(contiguous)}</span>
+        </button>`
+      : null}
+    ${other ? html`<p class="hint memory-fit num" id="contiguous-fit">${fitText(other)} <${Fidelity} kind="derived" formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p>` : null}
+  </div>`;
+}
+
+function fitText(other) {
+  const n = other.requests.length;
+  if (n === 0) return t("memory.fit_none", { each: grouped(other.slots_each), fit: other.fit });
+  return t(other.unfit ? "memory.unfit" : "memory.fit", { n, each: grouped(other.slots_each), unfit: other.unfit, fit: other.fit });
+}
+
+/** 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width. */
+function Formula({ header }) {
+  const k = kvTerms(header);
+  const same = k.head_dim === k.v_head_dim;
+  const times = html`<mo>·</mo>`;
+  const symbol = (text, sub) => (sub ? html`<msub><mi>${text}</mi><mi>${sub}</mi></msub>` : html`<mi>${text}</mi>`);
+  const width = (d, dv) => (same ? d : html`<mrow><mo>(</mo>${d}<mo>+</mo>${dv}<mo>)</mo></mrow>`);
+  const number = (n) => html`<mn>${grouped(n)}</mn>`;
+  const two = same ? html`<mn>2</mn>${times}` : null;
+  return html`<p class="formula" aria-label=${t("memory.formula")}>
+    <math lang="en">
+      <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext></mrow>
+    </math>
+    <math lang="en">
+      <mrow
+        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(
+          k.element_bytes,
+        )}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow
+      >
+    </math>
+    <span class="formula-name">${t("memory.a_token")} <${Fidelity} kind="derived" formula=${same ? "2 · L · Hkv · D · bytes" : "L · Hkv · (D + Dv) · bytes"} /></span>
+  </p>`;
+}

@@ -1,0 +1,131 @@
+// Over the map: lines from block tables to blocks, and what travels: out of the free queue, back to it, from block to block.
+
+import { prepare, roundRect, usePainter } from "../draw/canvas.js";
+import { alpha, colours, themeVersion } from "../draw/colour.js";
+import { travelling } from "../draw/pool_motion.js";
+import { sequencePattern } from "../draw/texture.js";
+import { phases } from "../model/moment.js";
+import { connected, pointed, state } from "../model/store.js";
+import { html } from "./html.js";
+import { shownLayout } from "./pool.js";
+import { scene } from "./pool_scene.js";
+
+const FEW = 6; // so many table entries in all have their lines without being asked
+const SEVERAL = 64; // more lines than these are a thicket: only frames then
+
+export function Overlay() {
+  const ref = usePainter(
+    () => [scene.value, connected.value, pointed.value, themeVersion.value, phases()],
+    (box) => paint(box),
+  );
+  return html`<div class="pool-overlay" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
+}
+
+function paint(box) {
+  const c = prepare(box.querySelector("canvas"), box.clientWidth, box.clientHeight);
+  const map = box.parentElement;
+  const window_ = map.querySelector(".pool-window");
+  if (!scene.value || !shownLayout || !window_ || box.clientWidth === 0) return;
+  const origin = box.getBoundingClientRect();
+  const from = window_.getBoundingClientRect();
+  const place = { c, map, origin, left: from.left - origin.left, top: from.top - origin.top, palette: colours() };
+  paintLines(place);
+  for (const piece of travelling(scene.value.motions, phases())) paintTravel(place, piece);
+}
+
+/** Where a block's slots lie, in the overlay's pixels. */
+function boxOf({ left, top }, id) {
+  const at = shownLayout.blockAt(id);
+  const slots = shownLayout.level === "slots";
+  return {
+    x: left + at.x,
+    y: top + at.y + shownLayout.head,
+    width: slots ? shownLayout.perRow * shownLayout.cell : at.width,
+    height: slots ? shownLayout.lines * shownLayout.cell : at.height,
+  };
+}
+
+/** The box of an element of the map, in the overlay's pixels; null when it is not there or scrolled out of sight. */
+function elementBox({ map, origin }, selector) {
+  const element = map.querySelector(selector);
+  if (!element) return null;
+  const box = element.getBoundingClientRect();
+  const frame = element.parentElement.closest(".table-rows, .queue-ids")?.getBoundingClientRect();
+  if (frame && (box.bottom > frame.bottom + 2 || box.top < frame.top - 2)) return null;
+  return { x: box.left - origin.left, y: box.top - origin.top, width: box.width, height: box.height };
+}
+
+function paintLines(place) {
+  for (const { seq, logical, block, strong } of wantedLines()) {
+    const entry = elementBox(place, `.table-row[data-seq="${seq}"] .entry:nth-of-type(${logical + 1})`);
+    if (entry) paintLine(place, entry, boxOf(place, block), place.palette.sequences[seq % 8], strong);
+  }
+}
+
+/** Lines to draw: those of what is pointed at, else all while they are few. */
+function wantedLines() {
+  const lit = connected.value;
+  const all = [];
+  for (const seq of state.value.sequences.values()) {
+    const own = lit?.seqs.has(seq.seq_id);
+    seq.block_table.forEach((block, logical) => {
+      if (!lit || (own && lit.blocks.has(block))) all.push({ seq: seq.seq_id, logical, block, strong: Boolean(lit) });
+    });
+  }
+  return all.length <= (lit ? SEVERAL : FEW) ? all : [];
+}
+
+/** From the upper edge of a table entry to the lower edge of its block. */
+function paintLine({ c, palette }, entry, block, colour, strong) {
+  const [x0, y0] = [entry.x + entry.width / 2, entry.y];
+  const [x1, y1] = [block.x + block.width / 2, block.y + block.height + 1];
+  const bend = Math.max(10, (y0 - y1) * 0.45);
+  c.strokeStyle = strong ? palette.focus : colour;
+  c.fillStyle = c.strokeStyle;
+  c.globalAlpha = strong ? 0.85 : 0.5;
+  c.lineWidth = strong ? 1.5 : 1;
+  c.beginPath();
+  c.moveTo(x0, y0);
+  c.bezierCurveTo(x0, y0 - bend, x1, y1 + bend, x1, y1);
+  c.stroke();
+  c.beginPath();
+  c.arc(x1, y1, strong ? 2.5 : 2, 0, 2 * Math.PI);
+  c.fill();
+  c.globalAlpha = 1;
+}
+
+const PLACES = {
+  take: (place, piece) => [elementBox(place, ".chip.head") ?? queueEnd(place, "front"), boxOf(place, piece.block)],
+  give: (place, piece) => [boxOf(place, piece.block), queueEnd(place, piece.end)],
+  split: (place, piece) => [boxOf(place, piece.src), boxOf(place, piece.block)],
+  swap_out: (place, piece) => [boxOf(place, piece.block), cpuBox(place, piece.cpu_block_id)],
+  swap_in: (place, piece) => [cpuBox(place, piece.cpu_block_id), boxOf(place, piece.block)],
+};
+
+const queueEnd = (place, end) => elementBox(place, end === "front" ? ".chip:first-child" : ".chip:last-child") ?? elementBox(place, ".queue-ids");
+
+const cpuBox = (place, id) => elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
+
+/** A block on its way, as large as where it comes from and, in the end, as where it goes. */
+function paintTravel(place, piece) {
+  const [from, to] = PLACES[piece.kind](place, piece);
+  if (!from || !to) return;
+  const { c, palette } = place;
+  const mix = (name) => from[name] + (to[name] - from[name]) * piece.p;
+  const [x, y, width, height] = [mix("x"), mix("y"), mix("width"), mix("height")];
+  const colour = palette.sequences[piece.seq % 8];
+  c.globalAlpha = piece.p < 0.85 ? 0.9 : (0.9 * (1 - piece.p)) / 0.15;
+  roundRect(c, x, y, width, height, 2);
+  c.fillStyle = palette.paper;
+  c.fill();
+  c.fillStyle = alpha(colour, 0.35);
+  c.fill();
+  if (piece.kind !== "take") {
+    c.fillStyle = sequencePattern(c, piece.seq, colour, 0.4);
+    c.fill();
+  }
+  c.strokeStyle = colour;
+  c.lineWidth = 1.5;
+  c.stroke();
+  c.globalAlpha = 1;
+}

@@ -1,0 +1,59 @@
+// What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its painters.
+
+import { computed } from "../../vendor/signals/signals.js";
+import { motionsOf, movingLook, movingQueue, restingLook } from "../draw/pool_motion.js";
+import { phases } from "../model/moment.js";
+import { captureVersion, drawnIndex, head, layer, log, record, state } from "../model/store.js";
+import { attentionRow } from "../trace/stage.js";
+import { slotOf } from "../trace/metrics.js";
+
+const owners = new WeakMap(); // state -> Map of block id to the sequences that hold it
+
+/** block id -> ids of the sequences whose table has it. */
+export function ownersOf(now) {
+  if (owners.has(now)) return owners.get(now);
+  const found = new Map();
+  for (const seq of now.sequences.values())
+    for (const id of seq.block_table) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
+  owners.set(now, found);
+  return found;
+}
+
+/** The record drawn as motions: {before, after, motions}; null before there is a log. */
+export const scene = computed(() => {
+  const after = state.value;
+  if (!after) return null;
+  const before = drawnIndex.value >= 0 ? log.value.stateAt(drawnIndex.value - 1) : after;
+  return { before, after, motions: record.value ? motionsOf(before, record.value) : new Map() };
+});
+
+/** The look of a block when its record is shown as far as `progress`. */
+export function lookAt({ before, after, motions }, id, progress) {
+  const moves = motions.get(id);
+  const from = moves ? before : after;
+  const look = restingLook(from.blocks[id], ownersOf(from).get(id) ?? [], from.block_size);
+  return moves ? movingLook(look, moves, progress) : look;
+}
+
+/** The free queue as it stands now, as text: it changes when a block leaves or comes, not with every frame. */
+const queueText = computed(() => (scene.value ? movingQueue(scene.value.before, scene.value.motions, phases()).join() : ""));
+export const queueNow = computed(() => (queueText.value === "" ? [] : queueText.value.split(",").map(Number)));
+
+/** Slots read in the record drawn: slot -> weight as a share of its row's largest, in the layer and head shown. */
+export const reads = computed(() => {
+  captureVersion.value;
+  const found = new Map();
+  for (const entry of record.value?.batch ?? []) {
+    const row = attentionRow(log.value, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+    const table = log.value.tableAtCompute(drawnIndex.value, entry.seq_id);
+    if (!row || !table) continue;
+    for (let i = 0; i < row.weights.length; i++) {
+      const place = slotOf(table, state.value.block_size, row.keyStart + i);
+      if (place) found.set(place.slot, Math.max(found.get(place.slot) ?? 0, row.weights[i] / (row.max || 1)));
+    }
+  }
+  return found;
+});
+
+/** How brightly reads shine: at their height in the middle of `attend`, gone when it is over. */
+export const glow = (progress) => Math.sin(Math.PI * progress.attend);

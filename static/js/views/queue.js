@@ -1,0 +1,59 @@
+// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash.
+
+import { runsOf } from "../draw/queue.js";
+import { t } from "../i18n/index.js";
+import { hovered, select, state } from "../model/store.js";
+import { html } from "./html.js";
+import { queueNow } from "./pool_scene.js";
+import { hideTip, showTip, Term } from "./words.js";
+
+const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
+
+export function Queue() {
+  const now = state.value;
+  const queue = queueNow.value;
+  const runs = now ? runsOf(queue, (id) => (now.blocks[id].block_hash ? "cached" : "free")) : [];
+  const text = runs.map(runText).join(", ");
+  return html`<div class="queue" role="group" aria-label=${t("pool.queue_label", { ids: text })}>
+    <span class="queue-name"><${Term} id="free_queue">${t("pool.queue")}<//> <b class="num">${queue.length}</b></span>
+    <span class="queue-ids num" id="free-queue" data-arrows>
+      ${runs.length > MOST_BUTTONS ? html`<span class="queue-text">▸ ${text}</span>` : runs.map((run, i) => html`<${Run} run=${run} head=${i === 0} queue=${queue} />`)}
+      ${now && queue.length === 0 ? html`<span class="none">${t("pool.queue_empty")}</span>` : null}
+    </span>
+  </div>`;
+}
+
+const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
+
+function Run({ run, head, queue }) {
+  const place = queue.indexOf(run.first) + 1;
+  const lines = [
+    run.count === 1 ? t("pool.block", { id: run.first }) : t("pool.run", { first: run.first, last: run.last, n: run.count }),
+    t(run.kind === "cached" ? "pool.run.cached" : "pool.run.free", { place, to: place + run.count - 1 }),
+  ];
+  const point = (event) => {
+    hovered.value = { block: run.first };
+    showTip(event.currentTarget, lines);
+  };
+  const leave = () => ((hovered.value = null), hideTip());
+  return html`<button
+    class=${`chip ${run.kind}${head ? " head" : ""}`}
+    tabindex=${head ? 0 : -1}
+    aria-label=${lines.join("; ")}
+    onClick=${() => select({ block: run.first })}
+    onPointerEnter=${point}
+    onPointerLeave=${leave}
+    onFocus=${point}
+    onBlur=${leave}
+    onKeyDown=${moveFocus}
+  >
+    ${head ? "▸" : ""}${runText(run)}${run.kind === "cached" ? html`<sup>#</sup>` : null}
+  </button>`;
+}
+
+function moveFocus(event) {
+  const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  event.currentTarget[next]?.focus();
+}

@@ -1,0 +1,117 @@
+// Runs built by hand in blocks of two, for the tests of provenance and of the pool's motions.
+
+import { TraceLog } from "../../static/js/trace/log.js";
+import { header, op, recordsOf } from "./log_builder.mjs";
+
+export function logOf(steps, engine = {}) {
+  const log = new TraceLog(header(engine));
+  for (const bytes of recordsOf(steps)) log.append(bytes);
+  return log;
+}
+
+const submit = (...ops) => ({ kind: "submit", ops });
+
+/** seq 0 (tokens 1 2 3) finishes; seq 1 (1 2 4) finds its first block in the cache and shares it, though seq 0 is gone. */
+export const reused = () =>
+  logOf([
+    submit(op.submit(0, [1, 2, 3])),
+    {
+      batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
+      ops: [
+        op.admit(0),
+        op.allocate(0, 0, 0),
+        op.allocate(0, 1, 1),
+        op.cache(0, 0, 0, "h0", [1, 2]),
+        op.write(0, 0, 3),
+        op.sample(0),
+        op.free(0, 1, "front"),
+        op.free(0, 0, "back"),
+        op.finish(0),
+      ],
+    },
+    submit(op.submit(1, [1, 2, 4])),
+    {
+      batch: [op.entry(1, "prefill", 2, [4])],
+      ops: [
+        { type: "lookup", seq_id: 1, verdict: "hit", num_tokens: 3, num_hit_tokens: 2, block_ids: [0] },
+        op.admit(1, 2),
+        op.share(1, 0, 0, true),
+        op.allocate(1, 1, 1),
+        op.write(1, 2, 1),
+        op.sample(1),
+      ],
+    },
+  ]);
+
+/** As above while seq 0 still runs: block 0 is shared by both. */
+export const shared = () =>
+  logOf([
+    submit(op.submit(0, [1, 2, 3])),
+    {
+      batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
+      ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.cache(0, 0, 0, "h0", [1, 2]), op.write(0, 0, 3), op.sample(0)],
+    },
+    submit(op.submit(1, [1, 2, 4])),
+    {
+      batch: [op.entry(0, "decode", 3, [7]), op.entry(1, "prefill", 2, [4])],
+      ops: [
+        { type: "lookup", seq_id: 1, verdict: "hit", num_tokens: 3, num_hit_tokens: 2, block_ids: [0] },
+        op.admit(1, 2),
+        op.share(1, 0, 0, false),
+        op.allocate(1, 2, 1),
+        op.write(0, 3, 1),
+        op.sample(0),
+        op.write(1, 2, 1),
+        op.sample(1),
+      ],
+    },
+  ]);
+
+/** A pool of two blocks: seq 0 finishes with block 0 cached; seq 1 (5 6 8) needs both, so block 0 is evicted for it. */
+export const evicted = () =>
+  logOf(
+    [
+      submit(op.submit(0, [1, 2])),
+      {
+        batch: [op.entry(0, "prefill", 0, [1, 2])],
+        ops: [op.admit(0), op.allocate(0, 0, 0), op.cache(0, 0, 0, "h0", [1, 2]), op.write(0, 0, 2), op.sample(0), op.free(0, 0, "back"), op.finish(0)],
+      },
+      submit(op.submit(1, [5, 6, 8])),
+      {
+        batch: [op.entry(1, "prefill", 0, [5, 6, 8])],
+        ops: [op.admit(1), op.allocate(1, 1, 0), op.evict(0, "h0"), op.allocate(1, 0, 1), op.write(1, 0, 3), op.sample(1)],
+      },
+    ],
+    { num_blocks: 2 },
+  );
+
+/** seq 0 forks after its prompt of three; its next write copies the half-full tail, seq 1 then writes in place. */
+export const forked = () =>
+  logOf([
+    submit(op.submit(0, [1, 2, 3])),
+    {
+      batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
+      ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.write(0, 0, 3), op.fork(0, 1), op.sample(0), op.sample(1, 8)],
+    },
+    {
+      batch: [op.entry(0, "decode", 3, [7]), op.entry(1, "decode", 3, [8])],
+      ops: [op.allocate(0, 2, 1), op.copy(0, 1, 1, 2), op.write(0, 3, 1), op.write(1, 3, 1), op.sample(0), op.sample(1)],
+    },
+  ]);
+
+/** Two sequences of two tokens in two blocks; the first needs a third slot, so the second is preempted and its block taken. */
+export const preempted = () =>
+  logOf(
+    [
+      submit(op.submit(0, [1, 2]), op.submit(1, [3, 4])),
+      {
+        batch: [op.entry(0, "prefill", 0, [1, 2]), op.entry(1, "prefill", 0, [3, 4])],
+        ops: [op.admit(0), op.allocate(0, 0, 0), op.admit(1), op.allocate(1, 1, 0), op.write(0, 0, 2), op.write(1, 0, 2), op.sample(0), op.sample(1)],
+      },
+      {
+        batch: [op.entry(0, "decode", 2, [7])],
+        ops: [op.free(1, 1, "front"), op.preempt(1, 0, 2), op.allocate(0, 1, 1), op.write(0, 2, 1), op.sample(0)],
+      },
+    ],
+    { num_blocks: 2 },
+  );

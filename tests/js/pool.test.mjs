@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { poolLayout } from "../../static/js/draw/pool.js";
+import { motionsOf, movingLook, movingQueue, progressOf, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
+import { phaseProgress } from "../../static/js/model/moment.js";
+import { ownersOf } from "../../static/js/trace/provenance.js";
+import { evicted, forked, preempted, reused, shared } from "./histories.mjs";
+
+const RUNS = { evicted, forked, preempted, reused, shared };
+
+const lookOf = (state, id) => restingLook(state.blocks[id], ownersOf({ state }, id).map((o) => o.seq).sort(), state.block_size);
+
+/** Looks of all blocks when record `index` is shown as far as `at` (0…6). */
+function looksAt(log, index, at) {
+  const before = log.stateAt(index - 1);
+  const motions = motionsOf(before, log.records[index]);
+  const phases = phaseProgress(at);
+  const found = before.blocks.map((block) => movingLook(lookOf(before, block.block_id), motions.get(block.block_id) ?? [], phases));
+  return { before, motions, phases, looks: found };
+}
+
+const plain = (look) => ({ ...look, owners: look.owners.map((o) => [o.seq, o.share]).sort(), fresh: undefined });
+
+test("every record begins as the state before it and ends as the state after it, block by block", () => {
+  for (const [name, run] of Object.entries(RUNS)) {
+    const log = run();
+    for (let index = 1; index < log.length; index++) {
+      for (const [at, state] of [[0, log.stateAt(index - 1)], [6, log.stateAt(index)]]) {
+        const { looks } = looksAt(log, index, at);
+        looks.forEach((look, id) => assert.deepEqual(plain(look), plain(lookOf(state, id)), `${name}, record ${index} at ${at}, block ${id}`));
+      }
+    }
+  }
+});
+
+test("the free queue moves from the one before to the one after", () => {
+  for (const run of Object.values(RUNS)) {
+    const log = run();
+    for (let index = 1; index < log.length; index++) {
+      for (const [at, state] of [[0, log.stateAt(index - 1)], [6, log.stateAt(index)]]) {
+        const { before, motions, phases } = looksAt(log, index, at);
+        assert.deepEqual(movingQueue(before, motions, phases), state.free_queue);
+      }
+    }
+  }
+});
+
+test("levels and shares stay in [0, 1] on the way", () => {
+  for (const run of Object.values(RUNS)) {
+    const log = run();
+    for (let index = 1; index < log.length; index++)
+      for (let at = 0; at <= 6; at += 0.07)
+        for (const look of looksAt(log, index, at).looks)
+          for (const value of [look.held, look.hash, ...look.fill, ...look.owners.map((o) => o.share)]) assert.ok(value >= 0 && value <= 1);
+  }
+});
+
+test("an evicted block loses its hash before it is taken", () => {
+  const log = evicted();
+  const [evict, allocate] = looksAt(log, 3, 0).motions.get(0).slice(0, 2);
+  assert.deepEqual([evict.op.type, allocate.op.type], ["evict", "allocate"]);
+  for (let at = 1; at <= 2; at += 0.01) {
+    const phases = phaseProgress(at);
+    if (progressOf(allocate, phases) > 0) assert.equal(progressOf(evict, phases), 1);
+  }
+});
+
+test("a preempted sequence leaves its block before the other takes it", () => {
+  const log = preempted();
+  const { looks } = looksAt(log, 2, 1); // the scheduler has decided, nothing is allocated yet
+  assert.deepEqual([looks[1].held, looks[1].owners], [0, []]);
+  const { looks: taken } = looksAt(log, 2, 2);
+  assert.deepEqual(taken[1].owners, [{ seq: 0, share: 1 }]);
+  assert.deepEqual(taken[1].fill, [0, 0]); // written in a later phase
+});
+
+test("a copy splits: the source loses the writer's colour as the copy fills", () => {
+  const log = forked();
+  const { looks, motions, phases } = looksAt(log, 2, 1.3);
+  assert.deepEqual(travelling(motions, phases).map((m) => [m.kind, m.block]), [["split", 2]]);
+  const share = looks[1].owners.find((o) => o.seq === 0).share;
+  assert.ok(share > 0 && share < 1);
+  assert.equal(looks[1].owners.find((o) => o.seq === 1).share, 1);
+  assert.ok(Math.abs(looks[2].fill[0] - (1 - share)) < 1e-9);
+  assert.equal(looks[2].fill[1], 0);
+});
+
+test("slots fill in the phase write, one after the other", () => {
+  const log = shared();
+  assert.deepEqual(looksAt(log, 1, 3).looks[0].fill, [0, 0]);
+  const [first, second] = looksAt(log, 1, 3.1).looks[0].fill;
+  assert.ok(first > second && first < 1);
+  assert.deepEqual([...looksAt(log, 1, 4).looks[0].fresh], [0, 1]);
+});
+
+test("allocation takes blocks one after the other out of the queue's head", () => {
+  const log = shared();
+  const { motions } = looksAt(log, 1, 0);
+  const seen = new Set();
+  for (let at = 1; at < 2; at += 0.02) for (const m of travelling(motions, phaseProgress(at))) seen.add(`${m.kind} ${m.block}`);
+  assert.deepEqual([...seen], ["take 0", "take 1"]);
+});
+
+test("swapped blocks travel to the CPU store and back into fresh blocks, with what they held", () => {
+  const state = (tables) => ({
+    block_size: 2,
+    blocks: [{ block_id: 0, ref_count: 1, block_hash: null, token_ids: [1, 2] }, { block_id: 1, ref_count: 0, block_hash: null, token_ids: [] }],
+    free_queue: [1],
+    sequences: new Map(tables),
+  });
+  const out = motionsOf(state([[0, { block_table: [0], num_computed_tokens: 2 }]]), {
+    ops: [
+      { type: "swap_out", seq_id: 0, logical: 0, block_id: 0, cpu_block_id: 5 },
+      { type: "free", seq_id: 0, block_id: 0, to: "front" },
+    ],
+  });
+  const phases = phaseProgress(0.2);
+  assert.deepEqual(travelling(out, phases).map((m) => [m.kind, m.cpu_block_id]), [["swap_out", 5]]);
+  const back = motionsOf(state([[0, { block_table: [], num_computed_tokens: 1 }]]), {
+    ops: [
+      { type: "allocate", seq_id: 0, block_id: 1, logical: 0 },
+      { type: "swap_in", seq_id: 0, logical: 0, block_id: 1, cpu_block_id: 5 },
+    ],
+  });
+  const look = movingLook(restingLook({ ref_count: 0, block_hash: null, token_ids: [] }, [], 2), back.get(1), phaseProgress(2));
+  assert.deepEqual(look.fill, [1, 0]); // one token had been computed
+});
+
+test("slots can be told apart where there is room, blocks where there is not", () => {
+  const levels = [[48, 4], [12, 16], [256, 4], [4096, 4], [1, 192], [4, 4096], [4096, 16]].map(([count, size]) => poolLayout(count, size, 304, 200).level);
+  assert.deepEqual(levels, ["slots", "slots", "blocks", "blocks", "slots", "blocks", "blocks"]);
+  assert.equal(poolLayout(256, 4, 392, 460).level, "blocks");
+});
+
+test("up to some thousand blocks nothing scrolls, and nothing lies outside", () => {
+  for (const [count, size] of [[48, 4], [12, 16], [256, 4], [1000, 8], [4096, 4], [1, 192], [3, 64], [7, 4096]]) {
+    for (const [width, height] of [[304, 200], [392, 420], [362, 300]]) {
+      const layout = poolLayout(count, size, width, height);
+      assert.ok(layout.height <= height, `${count} x ${size} in ${width} x ${height}: ${layout.height}`);
+      for (const id of [0, layout.columns - 1, count - 1]) {
+        const at = layout.blockAt(Math.min(id, count - 1));
+        assert.ok(at.x >= 0 && at.x + at.width <= width && at.y + at.height <= height + 1);
+      }
+    }
+  }
+});
+
+test("a block is hit where it is drawn, at both levels", () => {
+  for (const [count, size] of [[48, 4], [12, 16], [256, 4], [4096, 4], [1, 192], [4, 4096]]) {
+    const layout = poolLayout(count, size, 304, 200);
+    for (const id of [0, 1, count >> 1, count - 1].filter((n) => n < count)) {
+      const at = layout.blockAt(id);
+      assert.equal(layout.hit(at.x + at.width / 2, at.y + at.height / 2).block, id);
+    }
+  }
+});
+
+test("a slot is hit where it is drawn, while slots can be told apart", () => {
+  for (const [count, size] of [[48, 4], [12, 16], [1, 192]]) {
+    const layout = poolLayout(count, size, 304, 300);
+    for (const [block, slot] of [[0, 0], [count - 1, size - 1]]) {
+      const at = layout.slotAt(block, slot);
+      assert.deepEqual(layout.hit(at.x + 2, at.y + 2), { block, offset: slot });
+    }
+  }
+});
