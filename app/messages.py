@@ -126,7 +126,8 @@ def _changed(changes: dict[str, Any], base: T, what: str) -> T:
     if unknown:
         raise AppError("bad_request", f"{what} has no field {str(unknown[0])[:60]!r}; it has {', '.join(known)}")
     try:
-        return msgspec.convert({**msgspec.to_builtins(base), **changes}, type(base))
+        # JSON has no whole numbers as keys, so those of logit_bias come as text
+        return msgspec.convert({**msgspec.to_builtins(base, str_keys=True), **changes}, type(base), str_keys=True)
     except (msgspec.ValidationError, RecursionError, TypeError) as error:
         raise AppError("bad_request", f"{what}: {_readable(str(error))}") from error
 

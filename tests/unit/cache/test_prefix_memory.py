@@ -20,8 +20,8 @@ PROMPT = list(range(100, 112))  # 12 tokens = 3 full blocks
 def looked_up(engine: FakeEngine, prompt: list[int], **options) -> Lookup:
     """The lookup of a prompt that is admitted now."""
     seq_id = engine.add(prompt, max_tokens=1, **options)
-    (lookup,) = [op for op in of_type(engine.step(), Lookup) if op.seq_id == seq_id]
-    return lookup
+    found: list[Lookup] = [op for op in of_type(engine.step(), Lookup) if op.seq_id == seq_id]
+    return found[0]
 
 
 def why(lookup: Lookup) -> tuple[str, str | None, int | None, int]:

@@ -53,7 +53,7 @@ def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, che
 
 
 def _drive(engine: Engine) -> Iterator[None]:
-    """Requests that arrive while others run, one of them aborted. Yields after every record."""
+    """Requests that arrive while others run, one is aborted; then samples and beams. Yields after every record."""
     requests = []
     for prompt in PROMPTS[:3]:
         requests.append(engine.add_request(prompt, GREEDY))
@@ -73,6 +73,11 @@ def _drive(engine: Engine) -> Iterator[None]:
         yield
     engine.add_request(PROMPTS[0], GREEDY)
     yield
+    engine.add_request(PROMPTS[5], SamplingParams(n=2, best_of=2, temperature=1.0, max_tokens=9, prompt_logprobs=1))
+    yield
+    if engine.config.strategy != "none":
+        engine.add_request(PROMPTS[1], SamplingParams(use_beam_search=True, beam_width=2, n=2, max_tokens=9))
+        yield
     while engine.has_unfinished():
         engine.step()
         yield
@@ -81,6 +86,7 @@ def _drive(engine: Engine) -> Iterator[None]:
 CONFIGS: dict[str, EngineConfig] = {
     "roomy": EngineConfig(block_size=4, num_blocks=64, max_model_len=64),
     "preempting": EngineConfig(block_size=4, num_blocks=14, max_model_len=48),
+    "swapping": EngineConfig(block_size=4, num_blocks=14, max_model_len=48, preemption_mode="swap", swap_space=9),
     "chunked": EngineConfig(block_size=4, num_blocks=64, max_model_len=64, max_num_batched_tokens=7),
     "one slot a block": EngineConfig(block_size=1, num_blocks=80, max_model_len=64),
     "few sequences": EngineConfig(block_size=16, num_blocks=8, max_model_len=64, max_num_seqs=2),

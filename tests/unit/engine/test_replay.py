@@ -7,7 +7,7 @@ import pytest
 
 from engine.engine import Engine
 from engine.trace import codec
-from engine.trace.events import Preempt
+from engine.trace.events import Copy, Fork, Preempt, Rank, SwapIn, SwapOut
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord, Timing
 from engine.trace.snapshot import snapshot_of
@@ -31,15 +31,17 @@ def test_replay_equals_the_engine_after_every_record(name: str) -> None:
         assert len(seen) == len(log_of(engine))
 
 
-def test_the_preempting_run_preempts() -> None:
+@pytest.mark.parametrize(
+    ("name", "kinds"), [("preempting", {Preempt, Fork, Copy, Rank}), ("swapping", {SwapOut, SwapIn, Fork, Copy, Rank})]
+)
+def test_the_runs_have_what_they_are_for(name: str, kinds: set[type]) -> None:
     """Otherwise the test above would not cover it."""
-    with run("preempting") as engine:
-        assert engine.log is not None
-        ops = [op for i in range(len(engine.log)) for op in engine.log.record(i).ops]
-        assert any(isinstance(op, Preempt) for op in ops)
+    with run(name) as engine:
+        log = log_of(engine)
+        assert kinds <= {type(op) for i in range(len(log)) for op in log.record(i).ops}
 
 
-@pytest.mark.parametrize("name", ["preempting", "no cache"])
+@pytest.mark.parametrize("name", ["preempting", "swapping", "no cache"])
 def test_the_same_inputs_give_the_same_log_apart_from_clock_readings(name: str, tmp_path: Path) -> None:
     def timeless(path: Path) -> list[tuple[StepRecord, bytes | None]]:
         run(name, path).close()
