@@ -1,0 +1,159 @@
+"""logit_bias, min_tokens, ignore_eos, prompt log probabilities and seeds, through the engine."""
+
+import math
+
+import pytest
+import torch
+from msgspec.structs import replace
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestError
+from engine.request import Request
+from engine.trace.events import Lookup, Preempt
+from engine.trace.records import PromptLogprob, StepRecord
+from tests.tiny_models import tiny_model
+from tests.unit.engine.runs import GREEDY, PROMPTS, ops_of, tiny_llama
+
+CONFIG = EngineConfig(block_size=4, num_blocks=32, max_model_len=64)
+
+
+def run(
+    sampling: SamplingParams,
+    config: EngineConfig = CONFIG,
+    prompt: list[int] = PROMPTS[0],
+    company: list[list[int]] | None = None,
+) -> tuple[Request, list[StepRecord]]:
+    records = []
+    with Engine(tiny_llama(), config) as engine:
+        for other in company or []:
+            engine.add_request(other, SamplingParams(temperature=0.9, max_tokens=9, ignore_eos=True))
+        request = engine.add_request(prompt, sampling)
+        while engine.has_unfinished():
+            records.append(engine.step())
+            engine.check_integrity()
+    return request, records
+
+
+def test_a_bias_of_100_decides_and_of_minus_100_forbids() -> None:
+    request, records = run(replace(GREEDY, logit_bias={77: 100.0}))
+    assert request.output_token_ids == [77] * 12
+    raw = next(o for r in records for o in r.outputs)
+    assert raw.logprob < math.log(0.5), "log probabilities are of the raw distribution"
+    free, _ = run(GREEDY)
+    first = free.output_token_ids[0]
+    request, _ = run(replace(GREEDY, logit_bias={first: -100.0}))
+    assert first not in request.output_token_ids
+
+
+def test_a_bias_outside_the_vocabulary_is_refused() -> None:
+    with Engine(tiny_llama(), CONFIG) as engine, pytest.raises(RequestError, match="logit_bias has token ids outside"):
+        engine.add_request([1], SamplingParams(logit_bias={10**6: 1.0}))
+
+
+def test_min_tokens_forbids_what_would_end_the_sequence() -> None:
+    """The end (id 2, and a stop token) is made the most probable by a bias: it comes at once, or as number 5."""
+    for ends, sampling in (
+        ([2], SamplingParams(max_tokens=9, logit_bias={2: 100.0})),
+        ([9], SamplingParams(max_tokens=9, ignore_eos=True, stop_token_ids=[9], logit_bias={9: 100.0})),
+    ):
+        request, _ = run(sampling)
+        assert request.output_token_ids == ends and request.finish_reason == "stop"
+        request, _ = run(replace(sampling, min_tokens=4))
+        assert len(request.output_token_ids) == 5 and request.output_token_ids[-1:] == ends
+        assert ends[0] not in request.output_token_ids[:4]
+    request, _ = run(SamplingParams(max_tokens=9, ignore_eos=True, logit_bias={2: 100.0}))
+    assert request.output_token_ids == [2] * 9, "ignored, the end is a token like any other"
+
+
+def test_min_tokens_holds_for_beams() -> None:
+    sampling = SamplingParams(use_beam_search=True, beam_width=2, n=2, max_tokens=6, logit_bias={2: 50.0})
+    request, _ = run(sampling)
+    assert request.output_token_ids == [2]
+    request, _ = run(replace(sampling, min_tokens=3))
+    assert all(len(c.output_token_ids) >= 4 and 2 not in c.output_token_ids[:3] for c in request.outputs)
+
+
+def expected_logprobs(prompt: list[int]) -> list[float]:
+    with torch.inference_mode():
+        logprobs = torch.log_softmax(tiny_model("llama")(torch.tensor([prompt])).logits[0].float(), dim=-1)
+    return [float(logprobs[i, token]) for i, token in enumerate(prompt[1:])]
+
+
+@pytest.mark.parametrize(
+    ("config", "company"),
+    [
+        (CONFIG, []),
+        (CONFIG, [PROMPTS[0], PROMPTS[3]]),
+        (replace(CONFIG, max_num_batched_tokens=3), [PROMPTS[2]]),
+        (replace(CONFIG, max_num_batched_tokens=1), []),
+        (replace(CONFIG, num_blocks=8), [PROMPTS[5], PROMPTS[2]]),
+        (replace(CONFIG, num_blocks=8, preemption_mode="swap"), [PROMPTS[5], PROMPTS[2]]),
+        (EngineConfig(strategy="none", block_size=4, num_blocks=32, max_model_len=32), [PROMPTS[2]]),
+    ],
+    ids=["alone", "equal prompts", "chunks of 3", "chunks of 1", "preempted", "swapped", "no cache"],
+)
+def test_prompt_logprobs_are_complete_and_come_once(config: EngineConfig, company: list[list[int]]) -> None:
+    """Positions 1..16 of 17, whatever was cached, chunked or computed twice."""
+    plain, _ = run(GREEDY)
+    request, records = run(replace(GREEDY, prompt_logprobs=2), config, company=company)
+    found = [item for record in records for item in record.prompt_logprobs]
+    assert [(i.position, i.token_id) for i in found] == list(enumerate(PROMPTS[0]))[1:]
+    assert {i.seq_id for i in found} == {request.seq_id}
+    assert [i.logprob for i in found] == pytest.approx(expected_logprobs(PROMPTS[0]), abs=1e-4)
+    assert all(len(i.top) == 2 and i.top[0].logprob >= i.logprob - 1e-6 for i in found)
+    assert request.output_token_ids == plain.output_token_ids
+
+
+def test_prompt_logprobs_allow_no_reuse_and_say_so() -> None:
+    with Engine(tiny_llama(), CONFIG) as engine:
+        engine.add_request(PROMPTS[0], GREEDY)
+        while engine.has_unfinished():
+            engine.step()
+        engine.add_request(PROMPTS[0], replace(GREEDY, prompt_logprobs=0))
+        record = engine.step()
+        (lookup,) = ops_of(record, Lookup)
+        assert (lookup.verdict, lookup.num_hit_tokens, record.batch[0].start) == ("skipped", 0, 0)
+        assert len(record.prompt_logprobs) == 16 and record.prompt_logprobs[0].top == []
+        engine.add_request(PROMPTS[0], GREEDY)
+        (lookup,) = ops_of(engine.step(), Lookup)
+        assert lookup.verdict == "hit", "its blocks are cached for others all the same"
+
+
+def test_a_preemption_in_the_middle_of_the_prompt_repeats_no_position() -> None:
+    """Budget 4: the prompt of 17 is in its third chunk when the sequence before it takes its blocks."""
+    config = replace(CONFIG, num_blocks=7, max_num_batched_tokens=4)
+    with Engine(tiny_llama(), config) as engine:
+        engine.add_request(PROMPTS[2], replace(GREEDY, max_tokens=20))
+        engine.step()
+        request = engine.add_request(PROMPTS[0], replace(GREEDY, max_tokens=8, prompt_logprobs=1))
+        found: list[PromptLogprob] = []
+        interrupted = False
+        while engine.has_unfinished():
+            record = engine.step()
+            interrupted |= any(0 < len(found) < 16 for _ in ops_of(record, Preempt))
+            found += record.prompt_logprobs
+        assert interrupted, "else this does not test it"
+        assert [i.position for i in found] == list(range(1, 17))
+        assert [i.logprob for i in found] == pytest.approx(expected_logprobs(PROMPTS[0]), abs=1e-4)
+        assert request.output_token_ids == run(GREEDY)[0].output_token_ids[:8]
+
+
+@pytest.mark.parametrize(
+    ("config", "company"),
+    [
+        (CONFIG, PROMPTS[1:4]),
+        (replace(CONFIG, max_num_batched_tokens=5), PROMPTS[1:5]),
+        (replace(CONFIG, num_blocks=9), PROMPTS[1:4]),
+        (replace(CONFIG, num_blocks=9, preemption_mode="swap"), PROMPTS[1:4]),
+        (replace(CONFIG, block_size=1, num_blocks=128), PROMPTS[:2]),
+    ],
+    ids=["company", "chunks", "preempted", "swapped", "one slot a block"],
+)
+def test_a_seed_draws_the_same_tokens_whatever_else_happens(config: EngineConfig, company: list[list[int]]) -> None:
+    sampling = SamplingParams(temperature=0.9, top_p=0.95, seed=11, max_tokens=12, ignore_eos=True)
+    alone, _ = run(sampling)
+    request, records = run(sampling, config, company=company)
+    assert request.output_token_ids == alone.output_token_ids
+    if config.num_blocks == 9:
+        assert any(ops_of(record, Preempt) for record in records), "else this does not test preemption"
