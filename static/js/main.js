@@ -8,8 +8,10 @@ import { t } from "./i18n/index.js";
 import { followDraft, followFocus, followSpeed } from "./model/actions.js";
 import { listenToKeys } from "./model/keyboard.js";
 import { followPlaying } from "./model/playback.js";
+import { preparePaper } from "./model/paper.js";
 import { connectSettings, settings } from "./model/settings.js";
 import { toast } from "./model/store.js";
+import { offerTour } from "./model/tour.js";
 import { open, start } from "./net/session.js";
 import { App } from "./views/app.js";
 import { html } from "./views/html.js";
@@ -35,7 +37,9 @@ followPlaying();
 followSpeed();
 followFocus();
 followDraft();
+preparePaper();
 acceptDroppedTraces();
+offerTour(localStorageOrNull());
 start();
 
 /** A `.kvtrace` dropped on the page is replayed. */

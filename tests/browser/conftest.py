@@ -37,11 +37,14 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         height: int = 800,
         locale: str = "en-US",
         connection: str = "live",
+        tour: bool = False,
         **options: bool | str,
     ) -> Page:
         size = ViewportSize(width=width, height=height)
         context = browser.new_context(viewport=size, locale=locale, **options)  # type: ignore[arg-type]
         contexts.append(context)
+        if not tour:  # as for somebody who has been here before
+            context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: problems.append(str(error)))

@@ -40,6 +40,13 @@ function flush(now) {
   frameDone();
 }
 
+/** Paint now what waits for the next frame: for the browser's print, which does not wait for one. */
+export function flushNow() {
+  const paints = [...waiting];
+  waiting.clear();
+  for (const paint of paints) paint();
+}
+
 /** Tell tests and tools what the screen shows now. `painted`: the record drawn; `moving`: whether it still moves. */
 export function frameDone() {
   const shown = document.documentElement.dataset;

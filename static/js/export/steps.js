@@ -3,7 +3,6 @@
 // PNGs are compressed already, so the zip stores them as they are. What is finished moves into Blobs, which the browser
 // may keep on disk: the page itself holds no more than a few MiB at a time.
 
-import { motionAt } from "../draw/frame.js";
 import { settings } from "../model/settings.js";
 import { fetching } from "../model/store.js";
 import { sharply } from "./sharp.js";
@@ -20,8 +19,8 @@ export async function drawn(index) {
   while (quiet < 3 && performance.now() < until) {
     await new Promise(requestAnimationFrame);
     await new Promise((done) => setTimeout(done));
-    const painted = document.documentElement.dataset.painted === String(index);
-    quiet = painted && motionAt() === 1 && fetching.value === 0 ? quiet + 1 : 0;
+    const { painted, moving } = document.documentElement.dataset;
+    quiet = painted === String(index) && moving !== "true" && fetching.value === 0 ? quiet + 1 : 0;
   }
 }
 
@@ -32,7 +31,7 @@ export async function drawn(index) {
  */
 export async function zipOfRecords({ first, last, panel, caption, progress, signal }) {
   const { strToU8, Zip, ZipPassThrough } = await import("../../vendor/fflate/fflate.js");
-  const before = { step: settings.step.value, motion: settings.motion.value };
+  const before = { step: settings.step.value, sub: settings.sub.value, motion: settings.motion.value };
   const store = blobs();
   const zip = new Zip((error, chunk) => (error ? store.fail(error) : store.push(chunk)));
   const add = (name, bytes) => {
@@ -43,6 +42,7 @@ export async function zipOfRecords({ first, last, panel, caption, progress, sign
   const captions = [];
   const digits = String(last + 1).length;
   settings.motion.value = false;
+  settings.sub.value = null; // whole records
   try {
     await sharply(async () => {
       for (let index = first; index <= last; index++) {
@@ -64,6 +64,7 @@ export async function zipOfRecords({ first, last, panel, caption, progress, sign
   } finally {
     settings.motion.value = before.motion;
     settings.step.value = before.step;
+    settings.sub.value = before.sub;
   }
 }
 

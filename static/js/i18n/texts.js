@@ -8,9 +8,10 @@ import * as page from "./topics/page.js";
 import * as score from "./topics/score.js";
 import * as sentence from "./topics/sentence.js";
 import * as stage from "./topics/stage.js";
+import * as tour from "./topics/tour.js";
 import * as transport from "./topics/transport.js";
 
-const TOPICS = [attention, chain, exported, memory, page, score, sentence, stage, transport];
+const TOPICS = [attention, chain, exported, memory, page, score, sentence, stage, tour, transport];
 
 export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
 export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

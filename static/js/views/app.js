@@ -12,11 +12,13 @@ import { Memory } from "./memory.js";
 import { Blackout, Notice } from "./notice.js";
 import { Score } from "./score.js";
 import { Stage } from "./stage.js";
+import { Tour } from "./tour.js";
 import { Transport } from "./transport.js";
 import { Icon, Tooltip } from "./words.js";
 
 export function App() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
+    <${Tour} />
     <${Header} />
     <${Tabs} />
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
@@ -26,6 +28,7 @@ export function App() {
       <${Memory} />
     </main>
     <${Transport} />
+    <p class="print-link" id="print-link"></p>
     <${Toasts} />
     <${Help} />
     <${ExportSide} />

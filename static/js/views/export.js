@@ -67,7 +67,14 @@ function captionOf(title, index) {
   const facts = record
     ? t("export.record", { i: index + 1, n: numRecords.value, step: record.step, model })
     : t("export.empty", { model });
-  return { title, facts, sentence: document.getElementById("sentence")?.innerText.replace(/\s+/g, " ").trim() ?? "" };
+  return { title, facts, sentence: shownSentence() };
+}
+
+/** The sentence without the mark of its phase, which it says itself. */
+function shownSentence() {
+  const copy = document.getElementById("sentence")?.cloneNode(true);
+  copy?.querySelector(".phase")?.remove();
+  return copy?.textContent.replace(/\s+/g, " ").trim() ?? "";
 }
 
 function Series() {

@@ -5,6 +5,7 @@ import { findTerms, GROUPS } from "../i18n/glossary.js";
 import { t } from "../i18n/index.js";
 import { helpOpen, KEYS } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
+import { startTour } from "../model/tour.js";
 import { html } from "./html.js";
 import { Side } from "./side.js";
 
@@ -18,6 +19,7 @@ function Open() {
     <dl class="keys">
       ${KEYS.map(({ shown, text }) => html`<div><dt>${shown.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
     </dl>
+    <button class="quiet" id="btn-tour" onClick=${startTour}>${t("tour.start")}</button>
     <${Glossary} />
   <//>`;
 }

@@ -1,0 +1,118 @@
+"""The tour of a first visit: five stops, done by doing, and gone for good when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+OpenPage = Callable[..., Page]
+STOPS = ["prompt", "attention", "pool", "provenance", "time"]
+
+
+def at(page: Page, stop: str, done: bool) -> None:
+    card = page.locator("#tour")
+    expect(card).to_have_attribute("data-stop", stop)
+    expect(card).to_have_attribute("data-done", str(done).lower())
+
+
+def covers(page: Page, selector: str) -> bool:
+    """Whether the card lies over the middle of an element."""
+    page.wait_for_timeout(250)  # it glides there
+    covered: bool = page.evaluate(
+        """(selector) => {
+          const b = document.querySelector(selector).getBoundingClientRect();
+          const hit = document.elementFromPoint(b.left + b.width / 2, b.top + b.height / 2);
+          return Boolean(hit?.closest('#tour'));
+        }""",
+        selector,
+    )
+    return covered
+
+
+def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage) -> None:
+    page = open_page(tour=True)
+    at(page, "prompt", False)
+    assert not covers(page, "#prompt") and not covers(page, "#btn-prefill")
+    page.click("#btn-prefill")
+    at(page, "prompt", True)
+    page.click("#tour-next")
+    at(page, "attention", False)
+    assert not covers(page, ".strip")
+    page.click("#btn-step")
+    at(page, "attention", True)
+    page.click("#tour-next")
+    at(page, "pool", False)
+    page.focus('[data-block="0"]')
+    at(page, "pool", True)
+    page.click("#tour-next")
+    at(page, "provenance", False)
+    page.click('[data-position="3"]')
+    at(page, "provenance", True)
+    page.click("#tour-next")
+    at(page, "time", False)
+    page.keyboard.press("ArrowLeft")
+    at(page, "time", True)
+    page.click("#tour-next")
+    expect(page.locator("#tour")).to_have_count(0)
+    page.reload()
+    page.wait_for_selector("#connection.live")
+    page.wait_for_timeout(300)
+    expect(page.locator("#tour")).to_have_count(0)
+
+
+def test_next_is_always_possible_and_back_goes_back(open_page: OpenPage) -> None:
+    page = open_page(tour=True)
+    for stop in STOPS:
+        at(page, stop, False)
+        page.click("#tour-next")
+    expect(page.locator("#tour")).to_have_count(0)
+    page.click("#btn-help")
+    page.click("#btn-tour")
+    at(page, "prompt", False)
+    expect(page.locator("#tour-back")).to_be_disabled()
+    page.click("#tour-next")
+    page.click("#tour-back")
+    at(page, "prompt", False)
+
+
+def test_escape_ends_the_tour_and_keeps_the_selection(open_page: OpenPage) -> None:
+    page = open_page(tour=True)
+    page.click("#btn-prefill")
+    at(page, "prompt", True)
+    page.click('[data-position="15"]')
+    page.keyboard.press("Escape")
+    expect(page.locator("#tour")).to_have_count(0)
+    expect(page.locator("#chain")).to_have_attribute("data-pinned", "true")
+
+
+def test_a_reload_in_the_middle_goes_on_where_it_was(open_page: OpenPage) -> None:
+    page = open_page(tour=True)
+    page.click("#tour-next")
+    page.click("#tour-next")
+    at(page, "pool", False)
+    page.reload()
+    at(page, "pool", False)
+
+
+def test_somebody_invited_by_a_link_is_not_taken_on_a_tour(open_page: OpenPage) -> None:
+    host = open_page()
+    page = open_page(f"/?theater={host.evaluate('new URLSearchParams(location.search).get(`theater`)')}", tour=True)
+    page.wait_for_timeout(500)
+    expect(page.locator("#tour")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (820, 1180), (1280, 800), (1920, 1080)])
+def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page(tour=True, width=width, height=height)
+    for stop in STOPS:
+        at(page, stop, False)
+        page.wait_for_timeout(350)
+        box: dict[str, Any] = page.evaluate("document.querySelector('#tour').getBoundingClientRect().toJSON()")
+        assert box["left"] >= 0 and box["top"] >= 0, (stop, box)
+        assert box["right"] <= width and box["bottom"] <= height, (stop, box)
+        for button in ("#btn-prefill", "#btn-step"):
+            assert not covers(page, button), (stop, button)
+        page.click("#tour-next")
