@@ -31,30 +31,36 @@ export function prepare(canvas, width, height) {
 
 /**
  * Paint the referenced element's canvas whenever a signal read by `watch` changes or its box changes size.
- * `paint(element)` runs inside an animation frame. Returns the ref.
+ * `paint(element, {width, height})` runs inside an animation frame, with the box as it was measured last: reading it there
+ * would make the browser lay the page out in the middle of a frame. Returns the ref.
  */
 export function usePainter(watch, paint) {
   const ref = useRef(null);
   const latest = useRef(paint);
+  const again = useRef(null);
   latest.current = paint;
   useEffect(() => {
     const element = ref.current;
     if (!element) return undefined;
-    const run = () => latest.current(element);
+    const size = { width: element.clientWidth, height: element.clientHeight };
+    const run = () => latest.current(element, size);
+    again.current = () => schedule(run);
     const stop = effect(() => {
       watch();
       schedule(run);
     });
-    const sizes = new ResizeObserver(() => schedule(run));
+    const sizes = new ResizeObserver(([entry]) => {
+      Object.assign(size, { width: Math.floor(entry.contentRect.width), height: Math.floor(entry.contentRect.height) });
+      schedule(run);
+    });
     sizes.observe(element);
     return () => {
       stop();
       sizes.disconnect();
+      again.current = null;
     };
   }, []);
-  useEffect(() => {
-    if (ref.current) schedule(() => ref.current && latest.current(ref.current));
-  });
+  useEffect(() => again.current?.()); // drawn again: what `paint` closes over may be another
   return ref;
 }
 

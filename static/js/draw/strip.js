@@ -1,38 +1,60 @@
-// Geometry of the token strip: where each column and row lies. Pure.
+// Geometry of the token strip: where each column and row lies, and the whole sequence in small. Pure.
 
 const GAP = 2;
 const BLOCK_GAP = 8; // where one block ends and the next begins
+const AHEAD = 0.3; // of the window: room kept free when the strip scrolls to a new column, so that it seldom does
+const MARGIN = 2; // columns beyond the window that are there already
 
-/** Columns of `count` tokens: `x(position)`, `width`, `total`, and the positions visible in a window. */
+/**
+ * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)` (the
+ * positions [first, last) of a window) and `extent`, the width of what can be scrolled over. `count` columns exist of the
+ * `expected` ones; in a strip that holds them all they are as wide as fits.
+ */
 export function columns({ count, expected, blockSize, width, minimum, maximum }) {
   const perBlock = blockSize > 0 && blockSize < expected ? blockSize : 0;
   const gaps = perBlock ? Math.ceil(expected / perBlock) * BLOCK_GAP : 0;
   const fitted = Math.floor((width - gaps) / Math.max(expected, 1)) - GAP;
   const column = Math.max(minimum, Math.min(maximum, fitted));
-  const x = (position) => position * (column + GAP) + (perBlock ? Math.floor(position / perBlock) * BLOCK_GAP : 0);
+  const step = column + GAP;
+  const block = perBlock * step + BLOCK_GAP;
+  const x = (position) => position * step + (perBlock ? Math.floor(position / perBlock) * BLOCK_GAP : 0);
+  /** The last position that begins at or before `offset`. */
+  const before = (offset) => {
+    if (!perBlock) return Math.floor(offset / step);
+    const logical = Math.floor(offset / block);
+    return logical * perBlock + Math.min(perBlock - 1, Math.floor((offset - logical * block) / step));
+  };
+  const end = count ? x(count - 1) + column : 0;
+  const full = expected ? x(expected - 1) + column : 0;
   return {
     width: column,
     count,
+    expected,
+    perBlock,
     x,
-    total: count ? x(count - 1) + column : 0,
+    extent: Math.max(end, Math.min(full, end + Math.floor(width * AHEAD))),
     at(offset) {
-      let low = 0;
-      let high = count - 1;
-      while (low < high) {
-        const middle = (low + high + 1) >> 1;
-        if (x(middle) <= offset) low = middle;
-        else high = middle - 1;
-      }
-      return count && offset >= x(low) && offset <= x(low) + column + GAP ? low : null;
+      const position = before(offset);
+      return position >= 0 && position < count && offset <= x(position) + column + GAP ? position : null;
     },
     visible(left, right) {
-      const step = column + GAP;
-      const first = Math.max(0, Math.floor(left / (step + (perBlock ? BLOCK_GAP / perBlock : 0))) - 2);
-      let last = first;
-      while (last < count && x(last) < right) last++;
-      return [first, last];
+      const first = Math.max(0, Math.min(count, before(Math.max(0, left)) - MARGIN));
+      return [first, Math.max(first, Math.min(count, before(right) + 1 + MARGIN))];
     },
   };
+}
+
+/**
+ * Where to scroll so that the columns [first, last] are in sight: `offset` itself when they are, or when they are wider than
+ * the window its newest part. New columns come in with room for the next ones beside them.
+ */
+export function scrollTo(layout, offset, width, first, last) {
+  const [left, right] = [layout.x(first), layout.x(last) + layout.width];
+  const seen = right <= offset + width && (left >= offset || right - left > width);
+  if (seen) return offset;
+  const ahead = right - left < width * (1 - AHEAD) ? Math.floor(width * AHEAD) : 0;
+  const wanted = left < offset && right - left <= width ? left - ahead : right - width + ahead;
+  return Math.max(0, Math.min(wanted, layout.extent - width));
 }
 
 /** Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. */
@@ -40,7 +62,7 @@ export function rows(height) {
   const gap = 8;
   const room = height - 4 * gap;
   const vector = Math.floor(Math.min(120, room * 0.225));
-  const attention = Math.max(56, room - 3 * vector);
+  const attention = Math.max(48, room - 3 * vector);
   const at = { attention: { y: gap, height: attention } };
   let y = gap + attention + gap;
   for (const kind of ["k", "v", "q"]) {
@@ -48,4 +70,39 @@ export function rows(height) {
     y += vector + gap;
   }
   return at;
+}
+
+/**
+ * The whole sequence in `width` pixels: `x(position)` and `position(x)`, over a number of places that seldom changes while
+ * the sequence grows (the next power of two, no more than can come).
+ */
+export function miniature(count, expected, width) {
+  const places = Math.max(count, Math.min(expected, Math.max(64, 2 ** Math.ceil(Math.log2(Math.max(count, 1))))));
+  const unit = places ? width / places : 0;
+  return {
+    places,
+    unit,
+    x: (position) => position * unit,
+    position: (x) => Math.max(0, Math.min(places - 1, Math.floor(x / (unit || 1)))),
+  };
+}
+
+/** The largest of the weights that fall into each of `bins` pixels of a miniature; 0 where no key was read. */
+export function pooledWeights(row, mini, bins) {
+  const found = new Float32Array(bins);
+  for (let i = 0; i < row.weights.length; i++) {
+    const from = Math.floor(mini.x(row.keyStart + i));
+    const to = Math.min(bins, Math.max(from + 1, Math.floor(mini.x(row.keyStart + i + 1))));
+    for (let bin = from; bin < to; bin++) if (row.weights[i] > found[bin]) found[bin] = row.weights[i];
+  }
+  return found;
+}
+
+/**
+ * How far the key in place `i` of `count` is lit when `progress` of the reading is done: the keys are read in order, each
+ * over a quarter of the time.
+ */
+export function litAt(i, count, progress) {
+  const over = Math.max(1, count / 4);
+  return Math.max(0, Math.min(1, (progress * (count - 1 + over) - i) / over));
 }

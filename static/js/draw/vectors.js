@@ -2,63 +2,81 @@
 
 import { colours, divergingAt, niceCeiling } from "./colour.js";
 
+const PLACES = 1024; // columns of the image; a window never shows as many, so far positions may share one
+const SHADES = 512; // of the lookup from value to colour
+
 /** The columns of one row of the strip: kind (k, v or q) of one sequence in one layer and head. */
 export class VectorImage {
   constructor() {
     this.key = null;
-    this.vectors = new Map(); // position -> {source, vector}
+    this.theme = null;
+    this.held = new Array(PLACES).fill(null); // place -> {position, source, vector}
     this.range = 0;
-    this.canvas = document.createElement("canvas");
+    this.canvas = null;
+    this.shades = null;
   }
 
-  /** Start again when `key` (log, sequence, layer, head, theme) is another. */
-  reset(key) {
-    if (key === this.key) return;
-    this.key = key;
-    this.vectors.clear();
-    this.range = 0;
-    this.canvas.width = this.canvas.height = 0;
-  }
-
-  /** Make the vector at `position` present. `source` says where it came from: the same again costs nothing. */
-  put(position, source, vector) {
-    const known = this.vectors.get(position);
-    if (known?.source === source) return;
-    this.vectors.set(position, { source, vector });
-    let largest = 0;
-    for (const value of vector) if (Math.abs(value) > largest) largest = Math.abs(value);
-    const needed = niceCeiling(largest);
-    if (needed > this.range || position >= this.canvas.width || vector.length !== this.canvas.height) {
-      this.range = Math.max(this.range, needed);
-      this.#repaint(Math.max(position + 1, this.canvas.width, 64), vector.length);
-    } else {
-      this.#paint(position, vector);
+  /** Start again when `key` (log, sequence, layer, head) is another; another `theme` paints the same in other colours. */
+  reset(key, theme) {
+    if (key !== this.key) {
+      this.key = key;
+      this.held.fill(null);
+      this.range = 0;
+    }
+    if (theme !== this.theme) {
+      this.theme = theme;
+      this.shades = null;
+      this.#paintAll();
     }
   }
 
-  get(position) {
-    return this.vectors.get(position)?.vector ?? null;
+  /** Make `vector` the one at `position`. `source` says where it came from: the same again costs nothing. */
+  put(position, source, vector) {
+    const place = position % PLACES;
+    const held = this.held[place];
+    if (held?.position === position && held.source === source) return;
+    this.held[place] = { position, source, vector };
+    let largest = 0;
+    for (const value of vector) largest = Math.max(largest, Math.abs(value));
+    const needed = niceCeiling(largest);
+    if (needed > this.range || this.canvas?.height !== vector.length) {
+      this.range = Math.max(this.range, needed);
+      this.#paintAll();
+    } else {
+      this.#paint(place, vector);
+    }
   }
 
   draw(context, position, x, y, width, height) {
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.canvas, position, 0, 1, this.canvas.height, x, y, width, height);
+    context.drawImage(this.canvas, position % PLACES, 0, 1, this.canvas.height, x, y, width, height);
   }
 
-  #repaint(positions, dimensions) {
-    this.canvas.width = Math.ceil(positions / 64) * 64;
-    this.canvas.height = dimensions;
-    for (const [position, { vector }] of this.vectors) this.#paint(position, vector);
+  #paintAll() {
+    const first = this.held.find((held) => held);
+    if (!first) return;
+    this.canvas ??= document.createElement("canvas");
+    this.canvas.width = PLACES;
+    this.canvas.height = first.vector.length;
+    this.held.forEach((held, place) => held && this.#paint(place, held.vector));
   }
 
-  #paint(position, vector) {
-    const context = this.canvas.getContext("2d", { willReadFrequently: false });
+  #paint(place, vector) {
+    const context = this.canvas.getContext("2d");
     const image = context.createImageData(1, vector.length);
-    const scale = colours().diverging;
+    const pixels = new Uint32Array(image.data.buffer);
+    this.shades ??= shadesOf(colours().diverging);
     for (let i = 0; i < vector.length; i++) {
-      const [r, g, b] = divergingAt(scale, vector[i] / this.range);
-      image.data.set([r, g, b, 255], 4 * i);
+      const share = Math.max(-1, Math.min(1, vector[i] / this.range));
+      pixels[i] = this.shades[Math.round(((share + 1) / 2) * SHADES)];
     }
-    context.putImageData(image, position, 0);
+    context.putImageData(image, place, 0);
   }
+}
+
+/** The diverging scale as pixels, by value: [-1, 1] in SHADES steps. */
+function shadesOf(scale) {
+  const bytes = new Uint8ClampedArray(4 * (SHADES + 1));
+  for (let i = 0; i <= SHADES; i++) bytes.set([...divergingAt(scale, (2 * i) / SHADES - 1), 255], 4 * i);
+  return new Uint32Array(bytes.buffer);
 }

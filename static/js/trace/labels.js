@@ -3,6 +3,7 @@
 const strict = new TextDecoder("utf-8", { fatal: true });
 const VISIBLE = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
 const cache = new WeakMap(); // token_bytes array -> {length, labels}
+const whole = new WeakMap(); // bytes of a token -> its label, or null
 
 /**
  * Labels of a sequence's tokens. Each is `{text, char, part, of, hex}`: for whole characters `text` is what to show and
@@ -56,13 +57,19 @@ export function visible(text) {
   return text.replace(/[\s\u0000-\u001f]/g, (c) => VISIBLE[c] ?? (c < " " ? String.fromCodePoint(0x2400 + c.codePointAt(0)) : c));
 }
 
+/** The label of bytes that are text by themselves, else null. Tokens stay the same objects from state to state. */
 function wholeLabel(bytes) {
+  const known = whole.get(bytes);
+  if (known !== undefined) return known;
+  let label = null;
   try {
     const text = strict.decode(bytes);
-    return { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
+    label = { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
   } catch {
-    return null;
+    // a fragment: its neighbours say what of
   }
+  whole.set(bytes, label);
+  return label;
 }
 
 /** Token `i` is no whole text: join it with the tokens after it until they make one, and label them together. */

@@ -1,12 +1,16 @@
 // The middle region: the text, the strip with its attention row, and the provenance chain.
 
+import { useMemo } from "../../vendor/preact/hooks.js";
+import { usePainter } from "../draw/canvas.js";
 import { langOf, t } from "../i18n/index.js";
+import { phases, phasesNow, viewSub } from "../model/moment.js";
 import { settings } from "../model/settings.js";
 import { head, layer, log, shownSeq, stage } from "../model/store.js";
 import { joinText, visible } from "../trace/labels.js";
 import { Chain } from "./chain.js";
 import { html } from "./html.js";
 import { Strip } from "./strip.js";
+import { done, sampledAt } from "./strip_columns.js";
 import { Swatch, Term } from "./words.js";
 
 export function Stage() {
@@ -29,16 +33,33 @@ function Empty() {
   return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t("stage.none_text")}</p>`;
 }
 
-/** Prompt and continuation; the end stays in sight. */
+/** Prompt and continuation on one line that begins at its end: what was chosen last stays in sight. */
 function Text() {
   const { seq } = stage.value;
-  const prompt = joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens));
-  const output = joinText(seq.token_bytes.slice(seq.num_prompt_tokens));
-  const lines = output.split("\n");
-  return html`<p class="running-text" ref=${(p) => p && (p.parentElement.scrollTop = p.parentElement.scrollHeight)}>
-    <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${prompt}</span
-    ><span class="generated" id="generated" lang=${langOf(output)}>${lines.map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line))}</span>
+  const chosen = sampledAt(stage.value);
+  const prompt = useMemo(() => joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens)), [log.value, seq.seq_id, seq.num_prompt_tokens]);
+  const end = chosen ?? seq.token_bytes.length;
+  const output = useMemo(() => joinText(seq.token_bytes.slice(seq.num_prompt_tokens, end)), [seq.token_bytes, end]);
+  const shown = chosen !== null && done(viewSub.value, "sample");
+  const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
+  const kept = commonStart(output, whole); // a token may complete the character that the one before it began
+  const lines = (text) => text.split("\n").map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line));
+  const sampled = usePainter(
+    () => phases(),
+    (element) => (element.style.opacity = phasesNow().sample),
+  );
+  return html`<p class="running-text">
+    <span class="running-line">
+      <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${prompt}</span
+      ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span ref=${sampled}>${lines(whole.slice(kept))}</span></span>
+    </span>
   </p>`;
+}
+
+function commonStart(a, b) {
+  let n = 0;
+  while (n < a.length && a[n] === b[n]) n++;
+  return n;
 }
 
 /** The two scales of values; each row says its own range. */

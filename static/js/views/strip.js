@@ -1,237 +1,182 @@
-// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below.
+// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, the whole in small at the foot.
+//
+// Only the columns in sight are painted and only they are in the document, however long the sequence is.
 
-import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
-import { tick, motionAt } from "../draw/frame.js";
-import { columns, rows } from "../draw/strip.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { computed, signal } from "../../vendor/signals/signals.js";
 import { themeVersion } from "../draw/colour.js";
-import { labelWidth, prepare, usePainter } from "../draw/canvas.js";
-import { langOf, probabilityText, t } from "../i18n/index.js";
-import { settings } from "../model/settings.js";
-import { hovered, pointed, select, selected, stage, viewIndex } from "../model/store.js";
-import { labelText } from "../trace/labels.js";
-import { slotOf } from "../trace/metrics.js";
-import { vectorOf } from "../trace/stage.js";
+import { prepare, usePainter } from "../draw/canvas.js";
+import { rows, scrollTo } from "../draw/strip.js";
+import { t } from "../i18n/index.js";
+import { phases, phasesNow, viewSub } from "../model/moment.js";
+import { hovered, pointed, select, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
+import { cellOf, done, KINDS, layoutOf } from "./strip_columns.js";
+import { Gutter, Notice } from "./strip_gutter.js";
+import { paintStrip } from "./strip_paint.js";
+import { columnTip } from "./strip_tip.js";
+import { BlockMarks, Tokens } from "./strip_tokens.js";
 import { html } from "./html.js";
-import { legendOf, paintStrip, rangesOf } from "./strip_paint.js";
-import { Fidelity, hideTip, showTip, Term, tipAt } from "./words.js";
+import { Minimap } from "./minimap.js";
+import { hideTip, tipAt } from "./words.js";
+
+const MOST_FETCHES = 16; // arrays asked for at once
+
+const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
+
+/** How far the strip is scrolled, px. */
+const offset = signal(0);
+const anchor = computed(() => Math.floor(offset.value / ANCHOR));
+/** Whether the newest column is kept in sight; scrolling away from it lets go. */
+const follows = signal(true);
+/** The token chosen in the record has its column, unless the record is shown only as far as an earlier phase. */
+const withSampled = computed(() => done(viewSub.value, "sample") || phases().sample > 0);
 
 export function Strip() {
   const scroller = useRef(null);
+  const wantsFocus = useRef(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
-  const [offset, setOffset] = useState(0);
   const now = stage.value;
-  const layout = now && size.width ? layoutOf(now, size.width) : null;
-  const span = layout ? layout.visible(offset, offset + size.width) : [0, 0];
-  const geometry = useRef(null);
-  geometry.current = { layout, span, offset, size };
+  const sub = viewSub.value;
+  const layout = now && size.width ? layoutOf(now, size.width, withSampled.value) : null;
+  const left = anchor.value * ANCHOR;
+  const span = layout ? layout.visible(left, left + ANCHOR + size.width) : [0, 0];
+  const latest = useRef(null);
+  latest.current = { layout, size };
 
   const ref = usePainter(
-    () => [stage.value, pointed.value, themeVersion.value, motionAt() < 1 && tick.value],
-    (box) => {
-      const { width, height } = { width: box.clientWidth, height: box.clientHeight };
-      const { layout: at, span: seen, offset: left } = geometry.current;
+    () => [stage.value, pointed.value, themeVersion.value, phases(), offset.value],
+    (box, { width, height }) => {
+      const { layout: at } = latest.current;
       const context = prepare(box.querySelector("canvas"), width, height);
-      if (at) paintStrip(context, { stage: stage.value, layout: at, span: seen, offset: left, width, height });
+      if (!at || !stage.value) return;
+      const x = offset.peek();
+      paintStrip(context, { now: stage.value, layout: at, span: at.visible(x, x + width), offset: x, width, height, phases: phasesNow() });
     },
   );
 
   useEffect(() => {
-    const box = ref.current;
-    const measure = () => setSize({ width: scroller.current.clientWidth, height: box.clientHeight });
-    const sizes = new ResizeObserver(measure);
-    sizes.observe(box);
+    const sizes = new ResizeObserver(() => setSize({ width: scroller.current.clientWidth, height: ref.current.clientHeight }));
+    sizes.observe(ref.current);
     sizes.observe(scroller.current);
-    measure();
     return () => sizes.disconnect();
   }, []);
 
+  const newestSeen = (at) => layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
+  const scroll = (to) => {
+    if (!scroller.current || to === offset.peek()) return;
+    scroller.current.scrollLeft = to;
+    offset.value = to;
+  };
+
+  // the record's own columns, and the one it chose, in sight
+  const newest = layout ? layout.count - 1 : -1;
+  const oldest = layout ? Math.min(newest, now.entry ? now.entry.start : newest) : -1;
+  useLayoutEffect(() => {
+    if (newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
+  }, [now?.index, newest, oldest, size.width, now?.seq.seq_id]);
   useEffect(() => {
-    if (!layout || now.query === null || !scroller.current) return;
-    keepInSight(scroller.current, layout.x(now.seq.token_ids.length - 1) + layout.width, layout.x(now.query), size.width);
-  }, [viewIndex.value, size.width, now?.seq.seq_id]);
+    follows.value = true;
+  }, [now?.seq.seq_id, now?.log]);
+
+  const onScroll = () => {
+    const to = scroller.current.scrollLeft;
+    if (Math.abs(to - offset.peek()) < 1) return; // the strip's own doing
+    offset.value = to;
+    if (newest >= 0) follows.value = newestSeen(to);
+  };
+
+  /** Scroll to a column by hand: whether the newest is followed is decided by where that is. */
+  const show = (to) => {
+    const into = Math.max(0, Math.min(to, layout.extent - size.width));
+    scroll(into);
+    follows.value = newestSeen(into);
+  };
+  const bring = (position) => {
+    wantsFocus.current = position;
+    show(scrollTo(layout, offset.peek(), size.width, position, position));
+    giveFocus();
+  };
+  const giveFocus = () => {
+    if (wantsFocus.current === null) return;
+    const token = scroller.current.querySelector(`[data-position="${wantsFocus.current}"]`);
+    if (!token) return; // it comes with the next drawing
+    wantsFocus.current = null;
+    token.focus({ preventScroll: true });
+  };
+  useLayoutEffect(giveFocus);
 
   useEffect(() => fetchMissing(now, span), [now, span[0], span[1]]);
 
+  const tokens = usePhaseVariables();
   return html`<div class="strip">
-    <${Gutter} stage=${now} height=${size.height} />
-    <div class="strip-scroll" ref=${scroller} onScroll=${(event) => setOffset(event.currentTarget.scrollLeft)} data-arrows>
+    <${Gutter} now=${now} height=${size.height} />
+    <div class="strip-scroll" id="strip-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
       <div
         class="strip-window"
         style=${{ width: `${size.width}px` }}
         ref=${ref}
-        onPointerMove=${(event) => hover(event, geometry.current)}
-        onPointerLeave=${() => ((hovered.value = null), hideTip())}
-        onClick=${(event) => pick(event, geometry.current)}
+        onPointerMove=${(event) => hover(event, latest.current)}
+        onPointerLeave=${leave}
+        onClick=${(event) => pick(event, latest.current)}
       >
         <canvas aria-hidden="true"></canvas>
-        <${Notice} stage=${now} />
+        <${Notice} now=${now} />
       </div>
-      <div class="strip-tokens" role=${now ? "listbox" : null} aria-orientation=${now ? "horizontal" : null} aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : null} style=${{ width: `${layout?.total ?? 0}px` }}>
-        ${layout ? range(span).map((position) => html`<${Token} key=${position} position=${position} layout=${layout} stage=${now} />`) : null}
-        ${layout ? blockSpans(now, span).map(([logical, first, last]) => html`<${BlockMark} key=${`b${logical}`} now=${now} layout=${layout} logical=${logical} first=${first} last=${last} />`) : null}
+      <div
+        class="strip-tokens"
+        role="listbox"
+        aria-orientation="horizontal"
+        aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")}
+        style=${{ width: `${layout?.extent ?? 0}px` }}
+        ref=${tokens}
+      >
+        ${layout ? html`<${Tokens} ...${{ now, layout, span, sub, bring }} /><${BlockMarks} ...${{ now, layout, span }} />` : null}
       </div>
     </div>
+    <${Minimap} ...${{ now, layout, offset, width: size.width, follows, show }} />
   </div>`;
 }
 
-const LARGEST = 17; // px, a token's text
-const SMALLEST = 11.5; // it shrinks to this before it is cut
-const MAX_COLUMN = 84;
-
-const shownText = (label) => (label.of ? label.char ?? label.hex : label.text);
-
-/** Size of `text` in a column of `width`: the largest with which it fits, and readable. */
-function fontSize(text, width) {
-  return Math.max(SMALLEST, Math.min(LARGEST, Math.floor(((width - 2) / labelWidth(text)) * LARGEST * 2) / 2));
+/** The progress of two phases as style variables of the tokens, so that a motion draws nothing of the document anew. */
+function usePhaseVariables() {
+  return usePainter(
+    () => phases(),
+    (element) => {
+      const { schedule, sample } = phasesNow();
+      set(element, "--scheduled", schedule);
+      set(element, "--sampled", sample);
+    },
+  );
 }
 
-function layoutOf(now, width) {
-  const widest = now.labels.reduce((most, label) => Math.max(most, labelWidth(shownText(label))), 0);
-  const seq = now.seq;
-  const expected = Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, 4096));
-  const needed = Math.ceil((widest * SMALLEST) / LARGEST / 8) * 8 + 4; // in steps, so that a new token seldom widens them
-  return columns({
-    count: seq.token_ids.length,
-    expected,
-    blockSize: now.blockSize,
-    width,
-    minimum: Math.max(26, Math.min(MAX_COLUMN, needed)),
-    maximum: Math.max(40, Math.min(MAX_COLUMN, needed + 8)),
-  });
+function set(element, name, value) {
+  const text = value.toFixed(3);
+  if (element.style.getPropertyValue(name) !== text) element.style.setProperty(name, text);
 }
 
-function Gutter({ stage: now, height }) {
-  const at = rows(height || 300);
-  const model = now?.log.header.model;
-  const ranges = now ? rangesOf() : {};
-  const label = (kind, text, term, mark, second) => html`<div class=${`gutter-row ${kind}`} style=${{ top: `${at[kind].y}px`, height: `${at[kind].height}px` }}>
-    <span class="gutter-name"><${Term} id=${term}>${text}<//> ${mark}</span>
-    <span class="gutter-second num">${second}</span>
-  </div>`;
-  const mark = html`<${Fidelity} kind="captured" />`;
-  const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
-  const top = legendOf(now);
-  return html`<div class="gutter">
-    ${label("attention", t("stage.attention"), "query", mark, top ? `0 – ${probabilityText(top)}` : "")}
-    ${label("k", t("stage.key"), "key", mark, range("k"))} ${label("v", t("stage.value"), "value", mark, range("v"))}
-    ${label("q", t("stage.query"), "query", mark, model ? range("q") : "")}
-    <div class="gutter-token">${t("stage.token")}</div>
-  </div>`;
+function leave() {
+  hovered.value = null;
+  hideTip();
 }
 
-/** Why there is no attention row, over its empty space. */
-function Notice({ stage: now }) {
-  if (!now) return null;
-  const name = t("sequence.name", { id: now.seq.seq_id });
-  let text = "";
-  if (now.released) text = t("stage.released", { name });
-  else if (!now.entry) text = now.record.kind === "submit" ? t("stage.no_attention.submit") : t("stage.no_attention.other", { name });
-  else if (!now.attention)
-    text = now.log.captureMissing(now.index) && !now.log.layer(now.index, now.layer)
-      ? t("stage.no_attention.loading")
-      : t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", { layer: now.layer, head: now.head });
-  return text ? html`<p class="strip-notice">${text}</p>` : null;
-}
-
-function Token({ position, layout, stage: now }) {
-  const label = now.labels[position];
-  const flight = now.entry && position >= now.entry.start && position < now.numFilled;
-  const generated = position >= now.seq.num_prompt_tokens;
-  const chosen = pointed.value?.position === position;
-  const classes = ["token", generated ? "generated" : "prompt"];
-  if (flight) classes.push("flight");
-  if (position >= now.numFilled) classes.push("unwritten");
-  if (chosen) classes.push("pointed");
-  if (label.of) classes.push("fragment");
-  return html`<button
-    class=${classes.join(" ")}
-    role="option"
-    aria-selected=${selected.value?.position === position}
-    aria-label=${describe(now, position)}
-    style=${{ left: `${layout.x(position)}px`, width: `${layout.width}px`, fontSize: `${fontSize(shownText(label), layout.width)}px` }}
-    data-position=${position}
-    tabindex=${position === (selected.value?.position ?? now.seq.token_ids.length - 1) ? 0 : -1}
-    onClick=${() => select({ position })}
-    onFocus=${() => (hovered.value = { position })}
-    onBlur=${() => (hovered.value = null)}
-    onPointerEnter=${(event) => ((hovered.value = { position }), showTip(event.currentTarget, describe(now, position).split(SEPARATOR)))}
-    onPointerLeave=${() => ((hovered.value = null), hideTip())}
-    onKeyDown=${moveFocus}
-  >
-    <span class="token-text" lang=${langOf(shownText(label))}>${shownText(label)}</span>
-    ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
-  </button>`;
-}
-
-/** Which physical block holds the columns above it. */
-function BlockMark({ now, layout, logical, first, last }) {
-  const block = now.table[logical];
-  const left = layout.x(first);
-  const style = { left: `${left}px`, width: `${layout.x(last) + layout.width - left}px` };
-  const here = pointed.value?.block === block || Math.floor((pointed.value?.position ?? -1) / now.blockSize) === logical;
-  return html`<button class=${here ? "strip-block pointed" : "strip-block"} style=${style} tabindex="-1" aria-hidden="true" onClick=${() => select({ position: first, block })}>
-    ${block}
-  </button>`;
-}
-
-/** [logical block, first, last position] of the blocks under the visible columns. */
-function blockSpans(now, [first, last]) {
-  const spans = [];
-  const size = now.blockSize;
-  const end = Math.min(last, now.numFilled);
-  for (let logical = Math.floor(first / size); logical * size < end; logical++)
-    if (now.table[logical] !== undefined)
-      spans.push([logical, logical * size, Math.min((logical + 1) * size, now.numFilled) - 1]);
-  return spans;
-}
-
-/** A column in words. */
-export function describe(now, position) {
-  const label = now.labels[position];
-  const parts = [t("stage.column", { token: labelText(label), position })];
-  if (label.of) parts.push(label.char ? t("stage.fragment", label) : t("stage.fragment_open", label));
-  const row = now.attention;
-  if (row && position >= row.keyStart && position <= now.query)
-    parts.push(t("stage.column.weight", { weight: probabilityText(row.weights[position - row.keyStart]) }));
-  const place = position < now.numFilled ? slotOf(now.table, now.blockSize, position) : null;
-  parts.push(place ? t("stage.column.slot", { block: place.block, slot: place.offset }) : t("stage.column.unwritten"));
-  if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens) parts.push(t("stage.column.hit"));
-  return parts.join(settings.lang.value === "zh" ? "；" : "; ");
-}
-
-const SEPARATOR = /; |；/;
-
-function moveFocus(event) {
-  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!step) return;
-  event.preventDefault();
-  const next = Number(event.currentTarget.dataset.position) + step;
-  event.currentTarget.parentElement.querySelector(`[data-position="${next}"]`)?.focus();
-}
-
-function positionAt(event, { layout, offset }) {
+function positionAt(event, { layout }) {
   if (!layout) return null;
   const box = event.currentTarget.getBoundingClientRect();
-  return layout.at(event.clientX - box.left + offset);
+  return layout.at(event.clientX - box.left + offset.peek());
 }
 
-function hover(event, geometry) {
-  const position = positionAt(event, geometry);
-  hovered.value = position === null ? null : { position };
-  if (position === null) return hideTip();
-  const box = event.currentTarget.getBoundingClientRect();
-  const lines = describe(stage.value, position).split(SEPARATOR);
-  const y = event.clientY - box.top;
-  const at = rows(geometry.size.height);
-  for (const kind of ["k", "v", "q"]) {
-    if (y < at[kind].y || y >= at[kind].y + at[kind].height) continue;
-    const vector = vectorOf(stage.value, kind, position);
-    if (!vector) continue;
-    const i = Math.min(vector.length - 1, Math.floor(((y - at[kind].y) / at[kind].height) * vector.length));
-    lines.push(`${kind.toUpperCase()}[${i}] = ${Number(vector[i].toPrecision(3))}`);
-  }
-  tipAt(event.clientX, event.clientY, lines);
+function hover(event, { layout, size }) {
+  const position = positionAt(event, { layout });
+  if (position === null) return leave();
+  if (hovered.peek()?.position !== position) hovered.value = { position };
+  const now = stage.value;
+  const y = event.clientY - event.currentTarget.getBoundingClientRect().top;
+  const at = rows(size.height);
+  const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;
+  const vector = kind && cellOf(now, kind, position).vector;
+  const component = vector ? Math.min(vector.length - 1, Math.floor(((y - at[kind].y) / at[kind].height) * vector.length)) : null;
+  tipAt(event.clientX, event.clientY, columnTip(now, position, viewSub.value, kind, component));
 }
 
 function pick(event, geometry) {
@@ -239,26 +184,17 @@ function pick(event, geometry) {
   if (position !== null) select({ position });
 }
 
-/** Scroll only when the newest column is not in sight. */
-function keepInSight(element, right, left, width) {
-  if (right > element.scrollLeft + width || left < element.scrollLeft) element.scrollLeft = Math.max(0, right - width + 24);
-}
-
 /** Ask for arrays of this layer that did not travel with their records. */
 function fetchMissing(now, [first, last]) {
   if (!now) return;
   if (now.log.captureMissing(now.index) && !now.log.layer(now.index, now.layer)) wantLayer(now.index, now.layer);
   const asked = new Set();
-  for (let position = first; position < last && asked.size < 16; position++) {
-    if (vectorOf(now, "k", position) !== undefined) continue;
+  for (let position = first; position < last && asked.size < MOST_FETCHES; position++) {
+    if (cellOf(now, "k", position).missing !== "loading") continue;
     const record = now.log.computedIn(now.seq.seq_id, position, now.index);
     if (record >= 0 && !asked.has(record)) {
       asked.add(record);
       wantLayer(record, now.layer);
     }
   }
-}
-
-function range([first, last]) {
-  return Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
 }
