@@ -21,6 +21,8 @@ from app.cli.options import (
 from app.engine_face import EngineLike
 from app.messages import SubmittedPrompt
 from app.settings import ServerSettings
+from engine.trace.events import Fork, Rank
+from engine.trace.records import StepRecord
 
 
 def add_parser(commands: Any) -> None:
@@ -30,6 +32,7 @@ def add_parser(commands: Any) -> None:
         "continue a prompt and print the text",
         "  kvtheater generate '春江潮水连海平，'\n"
         "  kvtheater generate 'Once upon a time' --max-tokens 50 --temperature 0.8 --seed 7\n"
+        "  kvtheater generate '床前明月光，' --use-beam-search --beam-width 4 --n 2 --max-tokens 12\n"
         "  kvtheater generate 'Once upon a time' --record run.kvtrace && kvtheater trace show run.kvtrace\n",
     )
     parser.add_argument("prompt", metavar="PROMPT")
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         except ValueError as error:  # RequestError
             raise UserError(str(error)) from error
         max_tokens = sampling.max_tokens or _most(engine, request.num_prompt_tokens)
-        _stream(engine, max_tokens)
+        _generate(engine, max_tokens, sampling.num_sequences)
     finally:
         engine.close()
     return 0
@@ -77,22 +80,56 @@ def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
     return num_prompt_tokens
 
 
-def _stream(engine: EngineLike, max_tokens: int) -> None:
-    """Text to standard output as it comes; progress on standard error where that is a terminal of its own."""
+def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
+    """Text to standard output: one as it comes, of several the best ones at the end.
+
+    Progress goes to standard error where that is a terminal of its own.
+    """
     started = time.perf_counter()
     tokens = 0
-    with _Progress(max_tokens) as progress:
+    texts = Texts()
+    with _Progress(max_tokens * num_sequences) as progress:
         while engine.num_unfinished():
-            for output in engine.step().outputs:
-                tokens += 1
-                sys.stdout.write(output.text)
-            sys.stdout.flush()
+            record = engine.step()
+            texts.read(record)
+            tokens += len(record.outputs)
+            if num_sequences == 1:
+                sys.stdout.write("".join(output.text for output in record.outputs))
+                sys.stdout.flush()
             progress.show(tokens)
-    sys.stdout.write("\n")
+    if num_sequences == 1:
+        sys.stdout.write("\n")
+    for place, (score, text) in enumerate(texts.best(), 1):
+        sys.stdout.write(f"[{place}] {score:.3f}\n{text}\n")
     sys.stdout.flush()
     seconds = time.perf_counter() - started
     if sys.stderr.isatty():
         print(f"{tokens} tokens in {seconds:.1f} s, {tokens / max(seconds, 1e-9):.1f} a second", file=sys.stderr)
+
+
+class Texts:
+    """The texts of one request's sequences, from its records."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, str] = {}
+        self._rank: Rank | None = None
+
+    def read(self, record: StepRecord) -> None:
+        """Take note of a step. A fork begins with its parent's text, as it was before the step."""
+        for op in record.ops:
+            if isinstance(op, Fork):
+                self._texts[op.seq_id] = self._texts.get(op.parent_seq_id, "")
+            elif isinstance(op, Rank):
+                self._rank = op
+        for output in record.outputs:
+            self._texts[output.seq_id] = self._texts.get(output.seq_id, "") + output.text
+
+    def best(self) -> list[tuple[float, str]]:
+        """Score and text of the sequences that are returned, best first; none before the request is done."""
+        if self._rank is None:
+            return []
+        ranked = zip(self._rank.scores, self._rank.seq_ids, strict=True)
+        return [(score, self._texts[seq_id]) for score, seq_id in list(ranked)[: self._rank.num_returned]]
 
 
 class _Progress:

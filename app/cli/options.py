@@ -8,6 +8,7 @@ from typing import Any, get_args
 from msgspec import structs
 
 from engine.config import ConfigError, EngineConfig, KVCacheDtype, SamplingParams, Strategy
+from engine.trace.events import PreemptionMode
 
 
 class UserError(Exception):
@@ -68,6 +69,19 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help=f"who is admitted first (default: {defaults.scheduling_policy})",
     )
     group.add_argument(
+        "--preemption-mode",
+        choices=get_args(PreemptionMode),
+        default=defaults.preemption_mode,
+        help=f"what happens to the tokens of who must make room (default: {defaults.preemption_mode})",
+    )
+    group.add_argument(
+        "--swap-space",
+        type=int,
+        default=defaults.swap_space,
+        metavar="N",
+        help="blocks of CPU memory for preemption by swap (default: as many as the pool has)",
+    )
+    group.add_argument(
         "--kv-cache-dtype",
         choices=get_args(KVCacheDtype),
         default=defaults.kv_cache_dtype,
@@ -98,6 +112,35 @@ def add_sampling_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end at this text; may be repeated")
     group.add_argument("--ignore-eos", action="store_true", help="go on after the end-of-sequence token")
+    group.add_argument(
+        "--min-tokens", type=int, default=0, metavar="N", help="nothing ends the text before (default: 0)"
+    )
+    group.add_argument(
+        "--logit-bias",
+        type=_bias,
+        action="append",
+        default=[],
+        metavar="ID=B",
+        help="add B to the logit of token ID; may be repeated",
+    )
+    group.add_argument("--n", type=int, default=defaults.n, metavar="N", help="texts to return (default: 1)")
+    group.add_argument("--best-of", type=int, metavar="N", help="samples to draw, of which the n best are returned")
+    group.add_argument(
+        "--use-beam-search", action="store_true", help="keep the most probable texts instead of sampling"
+    )
+    number = defaults.beam_width
+    group.add_argument("--beam-width", type=int, default=number, metavar="N", help=f"texts kept (default: {number})")
+    group.add_argument(
+        "--length-penalty", type=float, default=defaults.length_penalty, metavar="P", help="of a beam (default: 1)"
+    )
+
+
+def _bias(text: str) -> tuple[int, float]:
+    try:
+        token_id, bias = text.split("=")
+        return int(token_id), float(bias)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ID=B, as in 7=-2.5") from None
 
 
 def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
@@ -107,7 +150,8 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
         UserError: a value out of range.
     """
     names = set(SamplingParams.__struct_fields__) - {"seed"}
+    given = {k: v for k, v in vars(arguments).items() if k in names}
     try:
-        return structs.replace(SamplingParams(), **{k: v for k, v in vars(arguments).items() if k in names}).checked()
+        return structs.replace(SamplingParams(), **{**given, "logit_bias": dict(arguments.logit_bias)}).checked()
     except ConfigError as error:
         raise UserError(str(error)) from error

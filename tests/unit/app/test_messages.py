@@ -29,6 +29,12 @@ def test_presets_are_valid(preset):
     assert preset.prompts and preset.title.en and preset.title.zh
 
 
+def test_a_bias_comes_with_text_as_keys():
+    assert parse_sampling({"logit_bias": {"7": 1, "8": -2.5}}).logit_bias == {7: 1.0, 8: -2.5}
+    with pytest.raises(AppError, match="sampling: .*logit_bias"):
+        parse_sampling({"logit_bias": {"x": 1}})
+
+
 def test_a_config_changes_only_what_is_given():
     base = EngineConfig(block_size=4, num_blocks=9)
     changed = parse_config({"num_blocks": 7}, base)
