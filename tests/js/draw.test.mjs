@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { divergingAt, divergingScale, niceCeiling } from "../../static/js/draw/colour.js";
-import { columns } from "../../static/js/draw/strip.js";
+import { columns, litAt, miniature, pooledWeights, scrollTo } from "../../static/js/draw/strip.js";
 
 test("zero is the paper, the ends are the scale's ends, values outside are clipped", () => {
   const scale = divergingScale("#1f62a8", "#f4f1ea", "#b4410e");
@@ -15,10 +15,65 @@ test("a scale's end is a round number not below the value", () => {
   assert.deepEqual([0.074, 1.2, 3, 0.31].map(niceCeiling), [0.1, 1.5, 3, 0.5]);
 });
 
+const LONG = { count: 2000, expected: 2000, blockSize: 4, width: 600, minimum: 26, maximum: 40 };
+
 test("a pixel of the strip belongs to the column drawn there", () => {
-  const layout = columns({ count: 300, expected: 300, blockSize: 4, width: 600, minimum: 26, maximum: 40 });
-  for (const p of [0, 3, 4, 17, 299]) assert.equal(layout.at(layout.x(p) + layout.width / 2), p);
+  const layout = columns(LONG);
+  for (const p of [0, 3, 4, 17, 1999]) assert.equal(layout.at(layout.x(p) + layout.width / 2), p);
   assert.equal(layout.at(layout.x(3) + layout.width + 5), null); // the gap between two blocks
-  const [first, last] = layout.visible(layout.x(100), layout.x(120));
-  assert.ok(first <= 100 && last >= 120 && last - first < 40);
+  assert.equal(layout.at(-1), null);
+  assert.equal(layout.at(layout.x(1999) + layout.width + 3), null); // after the last
+});
+
+test("a window holds every column that it cuts, and no more than three beyond on each side", () => {
+  for (const settings of [LONG, { ...LONG, blockSize: 2000 }, { ...LONG, count: 37 }]) {
+    const layout = columns(settings);
+    for (const left of [0, 1, 13, 500.5, 20_000, layout.extent - 600]) {
+      const [first, last] = layout.visible(left, left + 600);
+      const cut = Array.from({ length: layout.count }, (_, p) => p).filter((p) => layout.x(p) < left + 600 && layout.x(p) + layout.width > left);
+      for (const p of cut) assert.ok(first <= p && p < last);
+      assert.ok(last - first <= cut.length + 6);
+    }
+  }
+});
+
+test("columns stay where they are while a sequence grows", () => {
+  const [few, many] = [18, 300].map((count) => columns({ ...LONG, count }));
+  for (const p of [0, 5, 17]) assert.equal(few.x(p), many.x(p));
+  assert.equal(few.width, many.width);
+});
+
+test("the strip scrolls only when a column is out of sight, and leaves room for the next ones", () => {
+  const layout = columns(LONG);
+  assert.equal(scrollTo(layout, 0, 600, 5, 5), 0);
+  const to = scrollTo(layout, 0, 600, 40, 40);
+  assert.ok(to > 0 && layout.x(40) + layout.width <= to + 600 * 0.75);
+  assert.equal(scrollTo(layout, to, 600, 41, 41), to);
+  assert.equal(scrollTo(layout, 0, 600, 1999, 1999), layout.extent - 600);
+  assert.equal(scrollTo(layout, layout.extent - 600, 600, 0, 0), 0);
+  const end = scrollTo(layout, 0, 600, 0, 500); // wider than the window: its newest part
+  assert.equal(end, layout.x(500) + layout.width - 600);
+});
+
+test("in small, a sequence keeps its scale until it has doubled", () => {
+  assert.deepEqual([1, 64, 65, 128, 129].map((count) => miniature(count, 2000, 500).places), [64, 64, 128, 128, 256]);
+  assert.equal(miniature(20, 30, 500).places, 30); // no more than can come
+  const mini = miniature(100, 2000, 500);
+  assert.equal(mini.position(mini.x(77) + 0.1), 77);
+});
+
+test("a strong weight that is narrower than a pixel is not lost", () => {
+  const weights = new Float32Array(2000).fill(0.0001);
+  weights[1234] = 0.8;
+  const bins = pooledWeights({ keyStart: 0, weights }, miniature(2000, 2000, 500), 500);
+  assert.ok(Math.abs(Math.max(...bins) - 0.8) < 1e-6);
+  assert.equal(bins.indexOf(Math.max(...bins)), Math.floor(1234 / 4));
+});
+
+test("keys are lit in order, all of them in the end", () => {
+  for (const count of [1, 3, 500]) {
+    assert.equal(litAt(0, count, 0), 0);
+    assert.equal(litAt(count - 1, count, 1), 1);
+    for (let i = 1; i < count; i++) assert.ok(litAt(i, count, 0.5) <= litAt(i - 1, count, 0.5));
+  }
 });
