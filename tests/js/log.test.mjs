@@ -6,8 +6,9 @@ import { TraceLog } from "../../static/js/trace/log.js";
 import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/trace/metrics.js";
 import { sentencesOf } from "../../static/js/trace/sentence.js";
 import { stageAt, vectorOf } from "../../static/js/trace/stage.js";
-import { memoryFigures, TraceStateError } from "../../static/js/trace/state.js";
-import { header, records } from "./log_builder.mjs";
+import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/trace/state.js";
+import { encode } from "../../static/vendor/msgpack/encode.mjs";
+import { bytes, header, records } from "./log_builder.mjs";
 
 function wholeLog() {
   const log = new TraceLog(header());
@@ -33,6 +34,47 @@ test("going back gives the same state as going forward", () => {
   const log = wholeLog();
   const forward = [-1, 0, 1, 2].map((i) => JSON.stringify(log.stateAt(i)));
   for (const i of [2, 0, 1, -1]) assert.equal(JSON.stringify(log.stateAt(i)), forward[i + 1]);
+});
+
+/** A log of 300 records over a pool of 64 blocks: one sequence after another, a token a record. */
+function longLog() {
+  const log = new TraceLog(header({ num_blocks: 64, block_size: 2 }));
+  const free = Array.from({ length: 64 }, (_, i) => i);
+  let seq = null;
+  for (let index = 0; index < 300; index++) {
+    const ops = [];
+    if (!seq) {
+      seq = { id: index, count: 0, table: [] };
+      ops.push({ type: "submit", seq_id: index, queue_position: 0, request_id: `r${index}`, prompt_token_ids: [1], prompt_token_bytes: [bytes("春")], max_tokens: 9 });
+      ops.push({ type: "admit", seq_id: index, num_cached_tokens: 0, resumed: false });
+    }
+    if (seq.count % 2 === 0) {
+      seq.table.push(free.shift());
+      ops.push({ type: "allocate", seq_id: seq.id, block_id: seq.table.at(-1), logical: seq.table.length - 1 });
+    }
+    ops.push({ type: "write", seq_id: seq.id, start: seq.count++, num_tokens: 1 });
+    ops.push({ type: "sample", seq_id: seq.id, token_id: 5 });
+    const outputs = [{ seq_id: seq.id, token_id: 5, token_bytes: bytes("月"), text: "月", logprob: -0.1, top: [] }];
+    if (seq.count === 17) {
+      for (const block of seq.table.toReversed()) {
+        free.unshift(block);
+        ops.push({ type: "free", seq_id: seq.id, block_id: block, to: "front" });
+      }
+      ops.push({ type: "finish", seq_id: seq.id, reason: "length" });
+      seq = null;
+    }
+    log.append(encode({ index, kind: "step", step: index + 1, ops, outputs, timing: { at: index }, memory: {} }));
+  }
+  return log;
+}
+
+test("states that share their blocks are as independent as copies: any order of looking gives what folding gives", () => {
+  const log = longLog();
+  const plain = (state) => JSON.stringify({ ...state, sequences: [...state.sequences] });
+  const state = initialState(log.header);
+  const folded = [plain(state), ...log.records.map((record) => plain(apply(state, record)))];
+  const order = Array.from({ length: 600 }, (_, i) => (i * 7919) % 301); // back and forth through all 301 states
+  for (const i of order) assert.equal(plain(log.stateAt(i - 1)), folded[i], `state ${i - 1}`);
 });
 
 test("a gap in the log is an error, and nothing is appended", () => {
@@ -91,4 +133,22 @@ test("the sentence of a decode step says which slot was written and that the new
 
 test("damaged bytes are a format error", () => {
   assert.throws(() => decode(Uint8Array.from([0xc1])), /not valid msgpack/);
+});
+
+test("what comes back from the CPU store is still known by who wrote it", () => {
+  const log = new TraceLog(header({ swap_space: 4 }));
+  for (const [record] of records().slice(0, 2)) log.append(record); // 5 tokens in blocks 0, 1, 2
+  const step = (index, ops) => log.append(encode({ index, kind: "step", step: index, ops, outputs: [], timing: { at: index }, memory: {} }));
+  const swap = (type, logical, block_id) => ({ type, seq_id: 0, logical, block_id, cpu_block_id: logical, num_bytes: 1 });
+  step(2, [
+    ...[0, 1, 2].map((b) => swap("swap_out", b, b)),
+    { type: "free", seq_id: 0, block_id: 2, to: "front" },
+    { type: "free", seq_id: 0, block_id: 1, to: "front" },
+    { type: "free", seq_id: 0, block_id: 0, to: "back" },
+    { type: "preempt", seq_id: 0, queue_position: 0, mode: "swap", for_seq_id: 9, num_computed_tokens: 5 },
+  ]);
+  assert.deepEqual(log.stateAt(2).free_queue, [1, 2, 3, 0]); // so that it comes back to other blocks
+  const back = [1, 2, 3].flatMap((block, logical) => [{ type: "allocate", seq_id: 0, block_id: block, logical }, swap("swap_in", logical, block)]);
+  step(3, [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: true, num_swapped_tokens: 5 }, ...back]);
+  assert.deepEqual(log.slotOrigin(2 * 2 + 1, 3), { at: 3, record: 1, seq_id: 0, position: 3 }); // block 2 now holds logical block 1
 });

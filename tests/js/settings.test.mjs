@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { parseQuery, TABLE, writeQuery } from "../../static/js/model/settings.js";
+import { connectSettings, markPlace, parseAddress, parseQuery, settings, TABLE, writeQuery } from "../../static/js/model/settings.js";
+
+const initial = () => Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+const later = (ms) => new Promise((done) => setTimeout(done, ms));
 
 test("a link and the settings are the same thing", () => {
-  const values = { ...Object.fromEntries(Object.entries(TABLE).map(([n, row]) => [n, row.initial])), step: 17, layer: 3, top_p: 0.9, lang: "zh" };
+  const values = { ...initial(), step: 17, layer: 3, top_p: 0.9, lang: "zh" };
   const found = parseQuery(writeQuery(values));
   for (const name of ["step", "layer", "top_p"]) assert.equal(found[name], values[name]);
 });
@@ -14,5 +17,58 @@ test("values that do not parse and names that do not exist are left out", () => 
 });
 
 test("initial values are not written", () => {
-  assert.equal(writeQuery(Object.fromEntries(Object.entries(TABLE).map(([n, row]) => [n, row.initial]))), "");
+  assert.equal(writeQuery(initial()), "");
+});
+
+test("a hash is read as a query is, and wins", () => {
+  assert.deepEqual(parseAddress({ search: "?step=3&head=1", hash: "#step=12&sub=2" }), { step: 12, head: 1, sub: 2 });
+  assert.deepEqual(parseAddress({ search: "?step=3", hash: "#region-stage" }), { step: 3 }); // an anchor is none
+});
+
+/** A browser's address and history, as far as the settings use them. */
+function fakeBrowser(start) {
+  const entries = [start];
+  let at = 0;
+  const listeners = [];
+  const split = () => new URL(entries[at], "http://here/");
+  return {
+    entries,
+    location: { get search() { return split().search; }, get hash() { return split().hash; }, pathname: "/" },
+    history: {
+      replaceState: (_state, _title, address) => (entries[at] = address),
+      pushState: (_state, _title, address) => (entries.splice(++at, Infinity, address)),
+    },
+    events: { addEventListener: (_name, listener) => listeners.push(listener) },
+    go(by) {
+      at += by;
+      for (const listener of listeners) listener();
+    },
+  };
+}
+
+test("one canonical address; steps replace it, jumps leave an entry that Back returns to", async () => {
+  const browser = fakeBrowser("/?theater=T&layer=1#step=12");
+  connectSettings(browser.location, browser.history, null, browser.events);
+  await later(200);
+  const query = () => parseQuery(browser.entries.at(-1).slice(1));
+  assert.ok(!browser.entries[0].includes("#"));
+  assert.equal(query().step, 12);
+  settings.step.value = 13; // a step by hand
+  await later(200);
+  assert.equal(browser.entries.length, 1);
+  assert.equal(query().step, 13);
+  markPlace(); // a jump
+  settings.step.value = 40;
+  await later(200);
+  assert.equal(browser.entries.length, 2);
+  settings.theater.value = "U"; // the run is another one meanwhile
+  settings.temperature.value = 0.5;
+  await later(200);
+  browser.go(-1);
+  assert.equal(settings.step.value, 13);
+  assert.equal(settings.layer.value, 1);
+  assert.equal(settings.theater.value, "U"); // Back says where to look, not which run or how to sample
+  assert.equal(settings.temperature.value, 0.5);
+  browser.go(1);
+  assert.equal(settings.step.value, 40);
 });
