@@ -1,0 +1,46 @@
+// Geometry of the lanes: where each record's column and each sequence's row lies, in the scrolled plane. Pure.
+
+export const GUTTER = 62; // names of the sequences and of the budgets; stays at the left
+export const AXIS = 14; // step numbers; stays at the bottom
+const MIN_CELL = 6;
+const MAX_CELL = 22;
+const MIN_ROW = 13;
+const MAX_ROW = 24;
+
+/** Where things lie when `records` columns and `lanes` rows are shown in width × height pixels. */
+export function lanesLayout({ records, lanes, width, height }) {
+  const tight = height < 170;
+  const budget = { tokens: tight ? 26 : 56, seqs: tight ? 12 : 22, gap: tight ? 4 : 8 };
+  const top = budget.tokens + budget.gap + budget.seqs + budget.gap;
+  const room = Math.max(0, width - GUTTER - 2);
+  const cell = clamp(Math.floor(room / Math.max(records, 24)), MIN_CELL, MAX_CELL);
+  const row = clamp(Math.floor((height - top - AXIS) / Math.max(lanes, 1)), MIN_ROW, MAX_ROW);
+  return {
+    cell,
+    row,
+    top, // height of the budgets, which stay at the top
+    budget,
+    width: Math.max(width, GUTTER + records * cell + 2),
+    height: Math.max(height, top + lanes * row + AXIS),
+    x: (record) => GUTTER + record * cell,
+    y: (lane) => top + lane * row,
+    /** Record and lane at a point of the plane; each null outside. */
+    at(x, y) {
+      const record = Math.floor((x - GUTTER) / cell);
+      const lane = Math.floor((y - top) / row);
+      return { record: record >= 0 && record < records ? record : null, lane: lane >= 0 && lane < lanes ? lane : null };
+    },
+  };
+}
+
+/** How far a bar's axis reaches: the limit when it is near, else just above the largest value. */
+export function budgetScale(most, limit, niceCeiling) {
+  return limit && limit <= 1.6 * most ? limit : niceCeiling(Math.max(most, 1));
+}
+
+/** Steps between labels of an axis, so that they lie `room` pixels apart: 1, 2 or 5 times a power of ten. */
+export function labelEvery(cell, room) {
+  for (let power = 1; ; power *= 10) for (const step of [1, 2, 5]) if (step * power * cell >= room) return step * power;
+}
+
+const clamp = (value, low, high) => Math.max(low, Math.min(high, value));

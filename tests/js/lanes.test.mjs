@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { cellAt, Lanes, lanesOf, marksIn } from "../../static/js/trace/lanes.js";
+import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/trace/metrics.js";
+import { operationsOf } from "../../static/js/trace/operations.js";
+
+const HEADER = { engine: { block_size: 4, max_num_seqs: 2, max_num_batched_tokens: 8, strategy: "paged" } };
+const submit = (id, n) => ({ type: "submit", seq_id: id, request_id: `r${id}`, queue_position: id, prompt_token_ids: Array(n).fill(1), max_tokens: 9 });
+const admit = (id, cached = 0, resumed = false) => ({ type: "admit", seq_id: id, num_cached_tokens: cached, resumed });
+const entry = (id, phase, start, n) => ({ seq_id: id, phase, start, token_ids: Array(n).fill(1), context_len: start + n, samples: true });
+const preempt = { type: "preempt", seq_id: 1, queue_position: 0, mode: "recompute", for_seq_id: 0, num_computed_tokens: 6 };
+
+/** Two requests; the second waits, is computed in two chunks, is preempted and comes back over 4 cached tokens. */
+const RECORDS = [
+  { kind: "submit", step: 0, ops: [submit(0, 5), submit(1, 6)] },
+  {
+    kind: "step",
+    step: 1,
+    ops: [admit(0), { type: "defer", seq_id: 1, reason: "token_budget", needed: 1, available: 0 }],
+    batch: [entry(0, "prefill", 0, 5)],
+    outputs: [{ seq_id: 0, token_id: 1 }],
+    seconds: 5,
+  },
+  { kind: "step", step: 2, ops: [admit(1)], batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)], outputs: [{ seq_id: 0, token_id: 1 }], seconds: 3 },
+  { kind: "step", step: 3, ops: [], batch: [entry(0, "decode", 6, 1), entry(1, "prefill", 4, 2)], outputs: [{ seq_id: 0, token_id: 1 }, { seq_id: 1, token_id: 1 }], seconds: 2 },
+  { kind: "step", step: 4, ops: [preempt], batch: [entry(0, "decode", 7, 1)], outputs: [{ seq_id: 0, token_id: 1 }], seconds: 1 },
+  {
+    kind: "step",
+    step: 5,
+    ops: [
+      { type: "lookup", seq_id: 1, verdict: "hit", num_tokens: 7, num_hit_tokens: 4, block_ids: [3] },
+      admit(1, 4, true),
+      { type: "finish", seq_id: 0, reason: "length" },
+    ],
+    batch: [entry(0, "decode", 8, 1), entry(1, "prefill", 4, 3)],
+    outputs: [{ seq_id: 0, token_id: 1 }, { seq_id: 1, token_id: 1 }],
+    seconds: 4,
+  },
+  { kind: "submit", step: 5, ops: [submit(2, 3)] },
+  { kind: "abort", step: 5, ops: [{ type: "finish", seq_id: 2, reason: "abort" }] },
+].map((record, index) => ({ ...record, index, timing: { forward: record.seconds ?? 0 } }));
+
+const log = { header: HEADER, records: RECORDS };
+const kinds = (lanes, id) => RECORDS.map((_, i) => cellAt(lanes.byId.get(id), i)?.kind ?? "-");
+
+test("a lane says what a sequence did in every record", () => {
+  const lanes = lanesOf(log);
+  assert.deepEqual(kinds(lanes, 0), ["waiting", "prefill", "decode", "decode", "decode", "decode", "-", "-"]);
+  assert.deepEqual(kinds(lanes, 1), ["waiting", "waiting", "prefill", "prefill", "preempted", "prefill", "idle", "idle"]);
+  assert.deepEqual(kinds(lanes, 2), ["-", "-", "-", "-", "-", "-", "waiting", "waiting"]);
+  assert.equal(lanes.byId.get(0).runs.length, 3); // equal cells are one run, prefill chunks apart
+  assert.deepEqual(lanes.byId.get(1).runs.filter((run) => run.kind === "prefill").map((run) => run.tokens), [4, 2, 3]);
+});
+
+test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {
+  const { columns, most } = lanesOf(log);
+  assert.deepEqual(columns[2], { step: 2, kind: "step", prefill: 4, decode: 1, scheduled: 2, running: 2, waiting: 0 });
+  assert.equal(columns[1].waiting, 1);
+  assert.deepEqual(most, { tokens: 5, scheduled: 2 });
+});
+
+test("preempted after 6 tokens, back over 4 cached ones: 2 of the 3 tokens are computed a second time", () => {
+  const lane = lanesOf(log).byId.get(1);
+  assert.deepEqual(lane.preemptions, [{ record: 4, at: 0, step: 4, lost: 6, resumed: 5, resumed_step: 5, cached: 4, again: 2 }]);
+  assert.deepEqual(cellAt(lane, 5), { kind: "prefill", from: 5, to: 5, tokens: 3, again: 2 });
+});
+
+test("marks are found by window", () => {
+  const lane = lanesOf(log).byId.get(1);
+  assert.deepEqual(marksIn(lane, 0, 7).map((m) => `${m.record} ${m.mark}`), ["0 submit", "1 defer", "4 preempt", "5 hit"]);
+  assert.deepEqual(marksIn(lane, 2, 4), [{ record: 4, at: 0, mark: "preempt" }]);
+});
+
+test("folding goes on where it stopped and gives what folding at once gives", () => {
+  const growing = { header: HEADER, records: RECORDS.slice(0, 3) };
+  const lanes = lanesOf(growing);
+  assert.equal(lanes.length, 3);
+  growing.records.push(...RECORDS.slice(3));
+  assert.equal(lanesOf(growing), lanes);
+  const whole = new Lanes();
+  RECORDS.forEach((record) => whole.append(record));
+  assert.deepEqual(JSON.stringify(lanes.lanes), JSON.stringify(whole.lanes));
+});
+
+test("40 sequences over 500 steps: a run each, whatever the number of steps", () => {
+  const lanes = new Lanes();
+  const ids = Array.from({ length: 40 }, (_, id) => id);
+  lanes.append({ kind: "submit", step: 0, ops: ids.map((id) => submit(id, 4)) });
+  lanes.append({ kind: "step", step: 1, ops: ids.map((id) => admit(id)), batch: ids.map((id) => entry(id, "prefill", 0, 4)) });
+  for (let step = 2; step <= 500; step++) lanes.append({ kind: "step", step, ops: [], batch: ids.map((id) => entry(id, "decode", step + 2, 1)) });
+  assert.equal(lanes.lanes.length, 40);
+  assert.deepEqual(lanes.lanes[39].runs.at(-1), { kind: "decode", from: 2, to: 500 });
+  assert.equal(cellAt(lanes.lanes[7], 250).kind, "decode");
+});
+
+test("a swapped sequence keeps its tokens; an unknown operation leaves the lanes alone", () => {
+  const lanes = new Lanes();
+  lanes.append({ kind: "submit", step: 0, ops: [submit(0, 4)] });
+  lanes.append({ kind: "step", step: 1, ops: [admit(0)], batch: [entry(0, "prefill", 0, 4)] });
+  lanes.append({ kind: "step", step: 2, ops: [{ type: "tomorrow", seq_id: 0 }, { ...preempt, seq_id: 0, mode: "swap" }] });
+  lanes.append({ kind: "step", step: 3, ops: [{ ...admit(0), resumed: true, num_swapped_tokens: 4 }], batch: [entry(0, "decode", 4, 1)] });
+  assert.deepEqual(lanes.lanes[0].runs.map((run) => run.kind), ["waiting", "prefill", "swapped", "decode"]);
+  assert.equal(lanes.lanes[0].preemptions[0].again, 0);
+});
+
+test("engine time: TTFT 5 s and ITL 3, 2, 1, 4 s of the first; the second waited 5 s and got its first token after 10 s", () => {
+  assert.deepEqual(latencies(log, 0, 7), { queue: 0, ttft: 5, tpot: 2.5, itl: [3, 2, 1, 4], num_output_tokens: 5 });
+  assert.deepEqual(latencies(log, 1, 7), { queue: 5, ttft: 10, tpot: 5, itl: [5], num_output_tokens: 2 }); // 1 s preempted, 4 s back
+  assert.deepEqual(latencies(log, 1, 3), { queue: 5, ttft: 10, tpot: null, itl: [], num_output_tokens: 1 }); // looking back
+  assert.deepEqual(latencies(log, 2, 7), { queue: null, ttft: null, tpot: null, itl: [], num_output_tokens: 0 });
+});
+
+test("a fork arrived with its parent and counts its own tokens", () => {
+  const fork = { type: "fork", parent_seq_id: 0, seq_id: 1, request_id: "r0" };
+  const records = [
+    { ops: [submit(0, 4)], timing: {} },
+    { ops: [admit(0), fork], outputs: [{ seq_id: 0 }, { seq_id: 1 }], timing: { forward: 2 } },
+    { ops: [], outputs: [{ seq_id: 0 }, { seq_id: 1 }], timing: { forward: 1 } },
+  ];
+  assert.deepEqual(latencies({ records }, 1, 2), { queue: 0, ttft: 2, tpot: 1, itl: [1], num_output_tokens: 2 });
+});
+
+test("roofline: 600 FLOPs over 300 bytes in 2 s are 2 FLOPs a byte and 300 FLOP/s", () => {
+  const work = { flops: 600, weight_bytes: 200, kv_read_bytes: 60, kv_write_bytes: 40 };
+  const record = { work, timing: { forward: 2 }, batch: [entry(0, "decode", 5, 1)] };
+  assert.deepEqual(rooflinePoint(record), { flops: 600, bytes: 300, intensity: 2, achieved: 300, phase: "decode" });
+  assert.equal(rooflinePoint({ timing: { forward: 2 } }), null);
+  const roofs = { flops_per_second: 1000, bytes_per_second: 200 };
+  assert.equal(ridge(roofs), 5);
+  assert.deepEqual([attainable(roofs, 2), attainable(roofs, 50)], [400, 1000]);
+  assert.equal(phaseOf({ batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)] }), "mixed");
+});
+
+test("decisions are told in order, with the numbers they rest on", () => {
+  assert.deepEqual(operationsOf(log, 1).map((o) => o.lines[0]), [
+    ["op.admit.new", { name: 0, n: 5, cached: 0, swapped: 0 }],
+    ["op.defer.token_budget", { name: 1, needed: 1, available: 0, places: 2, budget: 8 }],
+  ]);
+  const [hit] = operationsOf(log, 5);
+  assert.deepEqual(hit.lines, [["op.lookup.hit", { name: 1, n: 7, hit: 4, blocks: 1, ids: [3], full: 1, size: 4 }]]);
+  const [gone] = operationsOf(log, 4);
+  assert.deepEqual(gone.lines.at(-1), ["op.preempt.cost", { record: 6, steps: 1, again: 2 }]);
+});
+
+test("operations that alternate or come once a sequence are told together", () => {
+  const ops = [
+    { type: "evict", block_id: 4 },
+    { type: "allocate", seq_id: 0, block_id: 4, logical: 0 },
+    { type: "evict", block_id: 2 },
+    { type: "allocate", seq_id: 0, block_id: 2, logical: 1 },
+    { type: "write", seq_id: 0, start: 0, num_tokens: 8 },
+    { type: "sample", seq_id: 0, token_id: 1 },
+    { type: "write", seq_id: 1, start: 7, num_tokens: 1 },
+    { type: "sample", seq_id: 1, token_id: 1 },
+    { type: "free", seq_id: 1, block_id: 9, to: "front" },
+    { type: "free", seq_id: 1, block_id: 8, to: "back" },
+    { type: "free", seq_id: 1, block_id: 7, to: null },
+    { type: "finish", seq_id: 1, reason: "stop", detail: "<eos>" },
+    { type: "tomorrow", seq_id: 3, count: 2, list: [1] },
+  ];
+  const told = operationsOf({ header: HEADER, records: [{ index: 0, ops, batch: [entry(0, "prefill", 0, 8)] }] }, 0);
+  assert.deepEqual(told.map((o) => [o.at, o.type, o.seq]), [[0, "evict", null], [1, "allocate", 0], [4, "write", null], [5, "sample", null], [8, "free", 1], [11, "finish", 1], [12, "tomorrow", 3]]);
+  assert.deepEqual(told[0].lines[0], ["op.evict.room", { name: 0, n: 2, ids: [4, 2] }]);
+  assert.deepEqual(told[2].lines[0], ["op.write", { n: 9, seqs: 2 }]);
+  assert.deepEqual(told[4].lines[1], ["op.free.where", { kept: 1, shared: 1, empty: 1 }]);
+  assert.deepEqual(told[6].lines[0], ["op.unknown", { type: "tomorrow", fields: "seq_id 3, count 2" }]);
+});
