@@ -47,8 +47,9 @@ class RecomputedLike(Protocol):
 class EngineLike(Protocol):
     """What a theater needs of an engine. Every method is called on one thread only.
 
-    `submit` accepts all prompts or none. `focus` chooses what captures keep first; `stop_captures` ends them for the
-    rest of the log. `recompute_attention` computes a layer of a sequence again and changes nothing.
+    `submit` accepts all prompts or none. `focus` chooses what captures keep first (of no layer: nothing at all);
+    `stop_captures` ends them for the rest of the log. `recompute_attention` computes a layer of a sequence again and
+    changes nothing.
     """
 
     @property

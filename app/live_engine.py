@@ -27,6 +27,7 @@ class LiveEngine:
 
     def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None) -> None:
         self._is_float32 = model.facts.dtype == "float32"
+        self._captures = True
         self._engine = make_engine(model, config, log_path=path, capture=self._observing(None, None))
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
@@ -57,10 +58,11 @@ class LiveEngine:
         return self._engine.prefill_pending()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        if self._engine.capture is not None:
-            self._engine.capture = self._observing(layers, heads)
+        if self._captures:
+            self._engine.capture = None if layers == [] else self._observing(layers, heads)
 
     def stop_captures(self) -> None:
+        self._captures = False
         self._engine.capture = None
 
     def recompute_attention(
@@ -87,6 +89,7 @@ def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
         resolved = config.resolved(model.facts.max_position)
         for name, limit in (
             ("num_blocks", MAX_BLOCKS),
+            ("swap_space", MAX_BLOCKS),
             ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
             ("max_num_seqs", MAX_SEQS),
             ("seed", MAX_SEED),
@@ -94,10 +97,11 @@ def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
             if getattr(resolved, name) > limit:
                 raise ConfigError(f"{name} {getattr(resolved, name)} is over this server's limit of {limit}")
         per_token = stored_bytes_per_token(model.facts, resolved.kv_cache_dtype)
-        size = resolved.num_blocks * resolved.block_size * per_token
+        size = (resolved.num_blocks + (resolved.swap_space or 0)) * resolved.block_size * per_token
         if size > max_pool_bytes:
+            swap = f" and {resolved.swap_space} more to swap to" if resolved.swap_space else ""
             raise ConfigError(
-                f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots takes {size // MIB} MiB; "
+                f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
                 f"this server gives a theater {max_pool_bytes // MIB} MiB"
             )
         return LiveEngine(model, config, path)

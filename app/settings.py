@@ -18,7 +18,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     token: str | None = None  # asked of every request when set
     config: EngineConfig = EngineConfig()
 
-    max_theaters: int = 8
+    max_theaters: int = 16  # a page has one, and three more while it races
     idle_seconds: float = 15 * 60.0  # a theater without viewers and commands for so long is closed
     reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
     max_pool_bytes: int = 2048 * MIB  # KV pool of one theater

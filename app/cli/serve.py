@@ -30,7 +30,7 @@ def add_parser(commands: Any) -> None:
     group.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
     group.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
     group.add_argument(
-        "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: 8)"
+        "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
     )
     group.add_argument("--open", action="store_true", help="open the page in a browser")
     add_model_options(parser)

@@ -1,0 +1,45 @@
+"""The presets as the page gets them: complete in both languages, playable as they are, within the server's limits."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+import pytest
+
+from engine.config import EngineConfig, SamplingParams
+from tests.server.conftest import Client, Server
+
+
+@pytest.fixture
+def facts(server: Server) -> dict[str, Any]:
+    with urllib.request.urlopen(server.url + "/api/model") as answer:
+        found: dict[str, Any] = json.load(answer)
+        return found
+
+
+def test_every_preset_says_in_both_languages_what_to_watch(facts: dict[str, Any]) -> None:
+    for preset in facts["presets"]:
+        for text in (preset["title"], preset["watch"]):
+            assert set(text) == {"en", "zh"} and all(text.values()), preset["id"]
+    ids = [preset["id"] for preset in facts["presets"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_preset_names_settings_that_the_page_can_set_back(facts: dict[str, Any]) -> None:
+    for preset in facts["presets"]:
+        assert set(preset["config"]) <= set(EngineConfig.__struct_fields__) == set(facts["config"])
+        assert set(preset["sampling"]) <= set(SamplingParams.__struct_fields__) == set(facts["sampling"])
+
+
+def test_every_configuration_is_taken_after_any_other(client: Client, theater: str, facts: dict[str, Any]) -> None:
+    """What one preset sets, the next one sets back by naming the server's own value."""
+    for preset in facts["presets"]:
+        config = {**facts["config"], **preset["config"]}
+        assert client.do("configure", theater=theater, config=config)["ok"], preset["id"]
+
+
+def test_several_pages_may_race_at_once(facts: dict[str, Any]) -> None:
+    """A page has one theater, and three more while it races."""
+    assert facts["limits"]["max_theaters"] >= 4 * 4
