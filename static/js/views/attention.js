@@ -1,14 +1,32 @@
-// The attention panel: the causal matrix so far, every layer and head at once, and what was chosen from it.
+// The attention panel: the causal matrix with its proof, every layer and head at once, the softmax of the query in flight, and what
+// was chosen from it. What stands beside what follows from the room.
 
+import { t } from "../i18n/index.js";
+import { settings } from "../model/settings.js";
 import { Candidates } from "./candidates.js";
 import { html } from "./html.js";
 import { Matrix } from "./matrix.js";
+import { useBox } from "./measure.js";
 import { Overview } from "./overview.js";
+import { Segmented } from "./segmented.js";
+import { Softmax } from "./softmax.js";
+
+/** stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns. */
+function layoutFor({ width, height }) {
+  if (width < 560) return "stack";
+  if (height >= 270) return "tall";
+  return width >= 880 ? "wide" : "three";
+}
 
 export function Attention() {
-  return html`<div class="below">
+  const [box, size] = useBox();
+  const layout = size.width ? layoutFor(size) : "three";
+  const both = layout !== "three";
+  const choice = both ? null : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]} text=${(name) => t(`${name}.title`)} />`;
+  return html`<div class="attention" data-layout=${layout} ref=${box}>
     <${Matrix} />
     <${Overview} />
-    <${Candidates} />
+    ${both || settings.answer.value === "softmax" ? html`<${Softmax} choice=${choice} />` : null}
+    ${both || settings.answer.value === "candidates" ? html`<${Candidates} choice=${choice} />` : null}
   </div>`;
 }

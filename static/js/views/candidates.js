@@ -1,33 +1,44 @@
 // What the model could have said: the most probable tokens of the step's output.
 
+import { computed } from "../../vendor/signals/signals.js";
 import { langOf, probabilityText, t } from "../i18n/index.js";
+import { phases } from "../model/moment.js";
 import { stage } from "../model/store.js";
 import { loneLabel } from "../trace/labels.js";
 import { html } from "./html.js";
-import { Fidelity } from "./words.js";
+import { Fidelity, tips } from "./words.js";
 
-export function Candidates() {
-  const output = stage.value?.output;
+/** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
+const sampled = computed(() => phases().sample > 0);
+
+/** `choice`: what stands in place of the title where two panels share one place. */
+export function Candidates({ choice = null }) {
+  const output = sampled.value ? stage.value?.output : null;
   return html`<section class="panel candidates">
-    <h3 class="panel-title">${t("candidates.title")} <${Fidelity} kind="captured" /></h3>
+    <h3 class="panel-title">${choice ?? t("candidates.title")} <${Fidelity} kind="captured" /></h3>
     ${output ? html`<${List} output=${output} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
   </section>`;
 }
 
 function List({ output }) {
-  const listed = output.top.some((c) => c.token_id === output.token_id)
-    ? output.top
-    : [...output.top.slice(0, -1), { token_id: output.token_id, token_bytes: output.token_bytes, logprob: output.logprob }];
+  const among = output.top.some((c) => c.token_id === output.token_id);
+  const chosen = { token_id: output.token_id, token_bytes: output.token_bytes, logprob: output.logprob };
+  const listed = among ? output.top : [...output.top.slice(0, -1), chosen];
   const rest = Math.max(0, 1 - listed.reduce((sum, c) => sum + Math.exp(c.logprob), 0));
   return html`<ol class="candidate-list">
-    ${listed.map((c) => html`<${Row} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${c.token_id === output.token_id} />`)}
-    <${Row} label=${t("candidates.rest")} p=${rest} rest=${true} />
+    ${listed.map((c, i) => {
+      const rank = among || c !== chosen ? t("candidates.rank", { n: i + 1 }) : t("candidates.beyond", { n: output.top.length });
+      const lines = [t("candidates.logprob", { p: exactly(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }), rank, t("candidates.raw")];
+      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${c.token_id === output.token_id} lines=${lines} />`;
+    })}
+    <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true} lines=${[t("candidates.rest_formula", { n: listed.length })]} />
   </ol>`;
 }
 
-function Row({ label, p, chosen = false, rest = false }) {
-  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}>
-    <span class="candidate-token" lang=${langOf(label)}>${label}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
+function Row({ label, p, lines, chosen = false, rest = false }) {
+  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`} ...${tips(lines)}>
+    <span class="candidate-token" lang=${langOf(label)}>${label}${rest ? html` <${Fidelity} kind="derived" formula=${lines[0]} />` : null}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
+    <span class="candidate-mark" aria-hidden="true">${chosen ? "✓" : ""}</span>
     <span class="candidate-bar" aria-hidden="true"><i style=${{ width: `${Math.max(0.5, p * 100)}%` }}></i></span>
     <span class="num">${probabilityText(p)}</span>
   </li>`;
@@ -37,3 +48,5 @@ function candidateText(bytes) {
   const label = loneLabel(bytes);
   return label.of ? `⟨${label.hex}⟩` : label.text;
 }
+
+const exactly = (p) => Number(p.toPrecision(4));

@@ -1,116 +1,267 @@
-// The causal matrix: one row for each query so far of the shown sequence, in the chosen layer and head.
+// The causal matrix: one row for each query of the shown sequence, in the chosen layer and head. Rows grow by steps and stay.
 
+import { computed, signal } from "../../vendor/signals/signals.js";
 import { prepare, usePainter } from "../draw/canvas.js";
-import { alpha, colours, sequentialAt, themeVersion } from "../draw/colour.js";
+import { alpha, colours, themeVersion } from "../draw/colour.js";
+import { RowImage } from "../draw/rows.js";
 import { wastePattern } from "../draw/texture.js";
 import { probabilityText, t } from "../i18n/index.js";
+import { phases, phasesNow } from "../model/moment.js";
 import { hovered, pointed, select, stage } from "../model/store.js";
+import { wantLayer } from "../net/session.js";
+import { canFetch, rowOf, rowSources } from "../trace/attention.js";
 import { labelText } from "../trace/labels.js";
-import { attentionRow } from "../trace/stage.js";
 import { html } from "./html.js";
+import { Proof, worstCell } from "./proof.js";
 import { Fidelity, hideTip, tipAt } from "./words.js";
 
-const rowCache = new Map(); // row of a query: it never changes once it is there
+const FILL_MS = 7; // of a frame, for reading rows
+const FETCHED_AT_ONCE = 12;
+const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
+
+const image = new RowImage();
+const filling = signal(0); // grows while rows are still being read
+const cursor = signal(null); // {query, key}: where the keyboard is
+
+/** Who computed each row; read again only when the stage is another. */
+export const sources = computed(() => (stage.value ? rowSources(stage.value) : []));
 
 export function Matrix() {
   const ref = usePainter(
-    () => [stage.value, pointed.value, themeVersion.value],
+    () => [stage.value, pointed.value, worstCell.value, cursor.value, themeVersion.value, filling.value, phases()],
     (box) => paint(box.querySelector("canvas"), box.clientWidth, box.clientHeight),
   );
   const now = stage.value;
   const n = now?.numFilled ?? 0;
+  const at = cursor.value;
   return html`<section class="panel matrix">
     <h3 class="panel-title">${t("matrix.title")} <${Fidelity} kind="captured" /></h3>
-    <div
-      class="panel-canvas"
-      ref=${ref}
-      role="img"
-      aria-label=${t("matrix.label", { layer: now?.layer ?? 0, head: now?.head ?? 0, n })}
-      onPointerMove=${hover}
-      onPointerLeave=${() => ((hovered.value = null), hideTip())}
-      onClick=${(event) => cellAt(event) && select({ position: cellAt(event).key })}
-    >
-      <canvas aria-hidden="true"></canvas>
-      ${n ? null : html`<p class="hint">${t("matrix.empty")}</p>`}
+    <div class="matrix-room">
+      <div
+        class="panel-canvas"
+        ref=${ref}
+        role="application"
+        tabindex="0"
+        data-arrows
+        aria-label=${t("matrix.label", { layer: now?.layer ?? 0, head: now?.head ?? 0, n })}
+        onPointerMove=${hover}
+        onPointerLeave=${leave}
+        onBlur=${() => ((cursor.value = null), leave())}
+        onClick=${(event) => choose(cellAt(event))}
+        onKeyDown=${move}
+      >
+        <canvas aria-hidden="true"></canvas>
+        ${n ? null : html`<p class="hint">${t("matrix.empty")}</p>`}
+      </div>
+      ${n ? html`<${Proof} />` : null}
     </div>
+    <p class="visually-hidden" aria-live="polite">${at ? cellText(now, at) : ""}</p>
     <p class="panel-foot">${t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
   </section>`;
 }
 
 /** Whether rows of this layer were computed but did not fit their capture. */
 function leftOut(now) {
-  const record = now.log.computedIn(now.seq.seq_id, 0, now.index);
-  return record >= 0 && now.log.layer(record, now.layer) !== null && !rowOf(now, 0);
+  const first = sources.value[0];
+  return Boolean(first) && now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head);
 }
 
-/** The row of the query at `position`, wherever in the log it was computed; null when it is not known. */
-function rowOf(now, position) {
-  const record = now.log.computedIn(now.seq.seq_id, position, now.index);
-  if (record < 0) return null;
-  const key = `${now.log.header.created}/${record}/${now.seq.seq_id}/${position}/${now.layer}/${now.head}`;
-  if (rowCache.has(key)) return rowCache.get(key);
-  const row = attentionRow(now.log, record, now.seq.seq_id, now.layer, now.head, position);
-  if (row) rowCache.set(key, row);
-  if (rowCache.size > 4096) rowCache.delete(rowCache.keys().next().value);
-  return row;
+const name = (source) => `${source.record}/${source.seq_id}/${source.position}`;
+
+/**
+ * Put rows that the image does not have yet into it, newest first, for a few milliseconds; ask for those that can be fetched.
+ * Whether every row that is here has been put in.
+ */
+function fill(now) {
+  image.reset(`${now.log.header.created}/${now.seq.seq_id}/${now.layer}/${now.head}`, themeVersion.peek());
+  const until = performance.now() + FILL_MS;
+  let asked = 0;
+  const from = sources.peek();
+  for (let query = from.length - 1; query >= 0; query--) {
+    const source = from[query];
+    if (!source || image.rows.sources[query] === name(source)) continue;
+    if (canFetch(now.log, source, now.layer)) {
+      if (asked < FETCHED_AT_ONCE) wantLayer(source.record, now.layer);
+      asked += 1;
+      continue;
+    }
+    const row = rowOf(now.log, source, now.layer, now.head);
+    if (row) image.put(query, name(source), row);
+    if (performance.now() > until) {
+      filling.value = filling.peek() + 1;
+      return false;
+    }
+  }
+  return true;
 }
 
-function geometry(width, height, count) {
-  const side = Math.min(width, height);
-  const shown = Math.max(count, 8);
-  return { left: 0, cell: side / shown, side };
+/** Cells grow smaller in steps, not with every token. */
+export function cellsFor(count) {
+  if (count <= 16) return 16;
+  const step = 2 ** Math.max(0, Math.floor(Math.log2(count)) - 2);
+  return Math.ceil(count / step) * step;
 }
+
+const geometry = (width, height, count) => ({ cell: Math.floor((Math.min(width, height) / cellsFor(count)) * 64) / 64 });
 
 function paint(canvas, width, height) {
   const c = prepare(canvas, width, height);
   const now = stage.value;
-  const palette = colours();
   if (!now?.numFilled) return;
+  const filled = fill(now);
+  const palette = colours();
   const count = now.numFilled;
-  const { left, cell } = geometry(width, height, count);
-  const gap = cell > 5 ? 1 : 0;
-  for (let query = 0; query < count; query++) {
-    const row = rowOf(now, query);
-    if (!row) {
-      c.fillStyle = wastePattern(c, palette.line);
-      c.fillRect(left, query * cell, (query + 1) * cell, cell);
-      continue;
-    }
-    for (let i = 0; i < row.weights.length; i++) {
-      c.fillStyle = sequentialAt(palette.sequential, row.weights[i] / (row.max || 1));
-      c.fillRect(left + (row.keyStart + i) * cell, query * cell, cell - gap, cell - gap);
-    }
+  const { cell } = geometry(width, height, count);
+  const from = sources.peek();
+  const newest = now.entry ? now.entry.start : count; // rows from here on were computed in the record that is drawn
+  const shown = phasesNow().attend;
+  paintGround(c, palette, count, cell);
+  image.draw(c, 0, newest, cell, globalThis.devicePixelRatio || 1);
+  if (newest < count && shown > 0) {
+    c.save();
+    c.beginPath();
+    c.rect(0, newest * cell, count * cell * shown, (count - newest) * cell);
+    c.clip();
+    image.draw(c, newest, count, cell, globalThis.devicePixelRatio || 1);
+    c.restore();
   }
-  if (now.query !== null) outline(c, left, now.query * cell, (now.query + 1) * cell, cell, palette.q);
-  const key = pointed.value?.position;
-  if (key !== undefined && key < count) outline(c, left + key * cell, key * cell, cell, (count - key) * cell, alpha(palette.focus, 0.9));
+  if (filled) paintUnknown(c, palette, from, now, cell);
+  if (now.query !== null) paintFlight(c, palette, now, cell);
+  if (cell >= LABELLED) paintLabels(c, palette, now, cell);
+  paintPointed(c, palette, count, cell);
 }
 
-function outline(c, x, y, width, height, colour) {
-  c.strokeStyle = colour;
-  c.lineWidth = 1.5;
-  c.strokeRect(x - 0.5, y - 0.5, width, height);
+/** The triangle that causality leaves. */
+function paintGround(c, palette, count, cell) {
+  c.fillStyle = palette["line-2"];
+  c.globalAlpha = 0.45;
+  c.beginPath();
+  c.moveTo(0, 0);
+  for (let query = 0; query < count; query++) {
+    c.lineTo((query + 1) * cell, query * cell);
+    c.lineTo((query + 1) * cell, (query + 1) * cell);
+  }
+  c.lineTo(0, count * cell);
+  c.fill();
+  c.globalAlpha = 1;
 }
+
+/** Rows that the log does not have. */
+function paintUnknown(c, palette, from, now, cell) {
+  for (let query = 0; query < from.length; query++) {
+    if (from[query] && (image.rows.sources[query] === name(from[query]) || canFetch(now.log, from[query], now.layer))) continue;
+    c.fillStyle = wastePattern(c, palette.line);
+    c.fillRect(0, query * cell, (query + 1) * cell, cell);
+  }
+}
+
+/** The query in flight, and the rows that this record computed. */
+function paintFlight(c, palette, now, cell) {
+  outline(c, 0, now.query * cell, (now.query + 1) * cell, cell, palette.q, Math.min(1.5, Math.max(1, cell / 4)));
+  c.fillStyle = palette.q;
+  c.fillRect(-3, now.entry.start * cell, 2, (now.numFilled - now.entry.start) * cell);
+}
+
+/** Each token once, at the diagonal: where its row ends and its column begins. */
+function paintLabels(c, palette, now, cell) {
+  c.font = `${Math.max(10, Math.min(13, Math.floor(cell) - 1))}px ${getComputedStyle(document.body).fontFamily}`;
+  c.textBaseline = "middle";
+  for (let position = 0; position < now.numFilled; position++) {
+    c.fillStyle = position < now.seq.num_prompt_tokens ? palette.prompt : palette.generated;
+    c.fillText(labelText(now.labels[position]), (position + 1) * cell + 4, (position + 0.5) * cell);
+  }
+}
+
+function paintPointed(c, palette, count, cell) {
+  const target = pointed.value;
+  const key = target?.position;
+  if (key === undefined || key >= count) {
+    // nothing of this matrix is pointed at
+  } else if (target.query !== undefined && target.query < count) {
+    c.fillStyle = alpha(palette.focus, 0.16);
+    c.fillRect(0, target.query * cell, (key + 1) * cell, cell);
+    c.fillRect(key * cell, target.query * cell, cell, (count - target.query) * cell);
+    outline(c, key * cell, target.query * cell, cell, cell, palette.focus, 2);
+  } else outline(c, key * cell, key * cell, cell, (count - key) * cell, alpha(palette.focus, 0.9), 1.5);
+  const worst = worstCell.value;
+  if (worst && worst.query < count) {
+    c.strokeStyle = palette.ink;
+    c.lineWidth = 1.5;
+    c.beginPath();
+    c.arc((worst.key + 0.5) * cell, (worst.query + 0.5) * cell, Math.max(5, cell * 0.75), 0, 2 * Math.PI);
+    c.stroke();
+  }
+}
+
+function outline(c, x, y, width, height, colour, line) {
+  c.strokeStyle = colour;
+  c.lineWidth = line;
+  c.strokeRect(x - 0.5, y - 0.5, Math.max(2, width), Math.max(2, height));
+}
+
+// ── Pointing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function cellAt(event) {
   const now = stage.value;
   if (!now?.numFilled) return null;
   const box = event.currentTarget.getBoundingClientRect();
-  const { left, cell } = geometry(box.width, box.height, now.numFilled);
-  const key = Math.floor((event.clientX - box.left - left) / cell);
+  const { cell } = geometry(box.width, box.height, now.numFilled);
+  const key = Math.floor((event.clientX - box.left) / cell);
   const query = Math.floor((event.clientY - box.top) / cell);
   return key >= 0 && key <= query && query < now.numFilled ? { key, query } : null;
 }
 
+const choose = (cell) => cell && select({ query: cell.query, position: cell.key });
+
+function leave() {
+  hovered.value = null;
+  hideTip();
+}
+
 function hover(event) {
   const cell = cellAt(event);
-  if (!cell) return (hovered.value = null), hideTip();
+  if (!cell) return leave();
+  hovered.value = { query: cell.query, position: cell.key };
+  tipAt(event.clientX, event.clientY, cellLines(stage.value, cell));
+}
+
+function weightAt(now, { query, key }) {
+  const row = rowOf(now.log, sources.value[query], now.layer, now.head);
+  return row?.weights[key - row.keyStart];
+}
+
+function cellLines(now, cell) {
+  const weight = weightAt(now, cell);
+  const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
+  const source = sources.value[cell.query];
+  return [
+    t("matrix.cell", { query: token(cell.query), key: token(cell.key) }),
+    weight === undefined ? t("matrix.unknown") : t("matrix.weight", { weight: probabilityText(weight), layer: now.layer, head: now.head }),
+    source ? t(source.seq_id === now.seq.seq_id ? "matrix.computed" : "matrix.computed_by", { record: source.record + 1, name: t("sequence.name", { id: source.seq_id }) }) : "",
+  ];
+}
+
+const cellText = (now, cell) => (now ? cellLines(now, cell).filter(Boolean).join("; ") : "");
+
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/** Arrow keys walk over the triangle, Enter holds the weight under the cursor. */
+function move(event) {
   const now = stage.value;
-  hovered.value = { position: cell.key };
-  const row = rowOf(now, cell.query);
-  const weight = row ? row.weights[cell.key - row.keyStart] : undefined;
-  const name = (p) => `${labelText(now.labels[p])} @${p}`;
-  tipAt(event.clientX, event.clientY, [
-    t("matrix.cell", { query: name(cell.query), key: name(cell.key), weight: weight === undefined ? "–" : probabilityText(weight) }),
-  ]);
+  if (!now?.numFilled) return;
+  const at = cursor.value ?? { query: now.numFilled - 1, key: now.numFilled - 1 };
+  if (event.key === "Enter" || event.key === " ") {
+    event.preventDefault();
+    return choose(at);
+  }
+  if (!(event.key in MOVES)) return;
+  event.preventDefault();
+  const [down, right] = cursor.value ? MOVES[event.key] : [0, 0];
+  const query = Math.max(0, Math.min(now.numFilled - 1, at.query + down));
+  const key = Math.max(0, Math.min(query, at.key + right));
+  cursor.value = { query, key };
+  hovered.value = { query, position: key };
+  const box = event.currentTarget.getBoundingClientRect();
+  const { cell } = geometry(box.width, box.height, now.numFilled);
+  tipAt(box.left + (key + 0.5) * cell, box.top + query * cell, cellLines(now, cursor.value));
 }

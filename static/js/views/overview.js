@@ -1,90 +1,249 @@
-// Every layer and head at once: the attention row of the query in flight, as a small heat line each. Choose one.
+// Every layer and head at once, as small multiples of the causal matrix or of the row in flight. Query heads that share a KV head
+// stand together under a bracket. Choose one to see it large.
 
+import { computed } from "../../vendor/signals/signals.js";
 import { prepare, usePainter } from "../draw/canvas.js";
-import { colours, sequentialAt, themeVersion } from "../draw/colour.js";
-import { t } from "../i18n/index.js";
+import { colours, themeVersion } from "../draw/colour.js";
+import { lookupTable } from "../draw/rows.js";
+import { probabilityText, t } from "../i18n/index.js";
+import { phases } from "../model/moment.js";
 import { settings } from "../model/settings.js";
 import { captureVersion, head, layer, log, stage } from "../model/store.js";
-import { attentionRow } from "../trace/stage.js";
+import { wantLayer } from "../net/session.js";
+import { canFetch, pooled, rowOf, strongest } from "../trace/attention.js";
+import { labelText } from "../trace/labels.js";
 import { html } from "./html.js";
-import { Fidelity } from "./words.js";
+import { sources } from "./matrix.js";
+import { useBox } from "./measure.js";
+import { Segmented } from "./segmented.js";
+import { Fidelity, hideTip, showTip } from "./words.js";
+
+const ROWS = 32; // newest queries in a small matrix
+const BINS = 64; // stretches of keys at most
+const FETCHED_AT_ONCE = 8;
+const LINES = 1 << 14; // pooled rows kept
+
+const GUTTER = 18; // px for the layers' numbers
+const BRACKET = 16; // px for the KV heads
+const GAP = 2;
+const GROUP_GAP = 8;
+const LEAST = 15; // px of a cell; more heads or layers than fit come in pages
+const MOST = 64;
+
+/** Whether the row in flight has been attended yet: it may be shown as far as an earlier sub-step. */
+const attended = computed(() => phases().attend > 0);
+
+/** Where the cells lie in width × height: the pages of heads and layers that show the chosen ones, and the cells' sizes. */
+export function overviewLayout(model, chosen, width, height, square) {
+  const group = model.num_heads / model.num_kv_heads;
+  const spaced = group > 1 ? GROUP_GAP : GAP;
+  const widthOf = (heads, cell) => heads * (cell + GAP) + Math.floor((heads - 1) / group) * (spaced - GAP) - GAP;
+  const top = group > 1 ? BRACKET : 0;
+  let heads = model.num_heads;
+  while (heads > 1 && widthOf(heads, LEAST) > width - GUTTER) heads -= heads > group ? group : 1;
+  heads = Math.max(1, heads);
+  const layers = Math.max(1, Math.min(model.num_layers, Math.floor((height - top + GAP) / (LEAST + GAP))));
+  let across = Math.min(MOST, Math.floor((width - GUTTER - widthOf(heads, 0)) / heads));
+  let down = Math.min(MOST, Math.floor((height - top + GAP) / layers) - GAP);
+  if (square) [across, down] = [Math.min(across, Math.round(down * 1.5)), Math.min(down, across)];
+  else down = Math.min(down, 30);
+  const firstHead = Math.floor(chosen.head / heads) * heads;
+  const firstLayer = Math.floor(chosen.layer / layers) * layers;
+  return {
+    group,
+    top,
+    across: Math.max(4, across),
+    down: Math.max(4, down),
+    heads: Array.from({ length: Math.min(heads, model.num_heads - firstHead) }, (_, i) => firstHead + i),
+    layers: Array.from({ length: Math.min(layers, model.num_layers - firstLayer) }, (_, i) => firstLayer + i),
+    x: (h) => GUTTER + (h - firstHead) * (Math.max(4, across) + GAP) + (Math.floor(h / group) - Math.floor(firstHead / group)) * (spaced - GAP),
+    y: (l) => top + (l - firstLayer) * (Math.max(4, down) + GAP),
+  };
+}
 
 export function Overview() {
-  const ref = usePainter(
-    () => [stage.value, layer.value, head.value, themeVersion.value, captureVersion.value],
-    (box) => paint(box.querySelector("canvas"), box.clientWidth, box.clientHeight),
-  );
+  const [box, size] = useBox();
   const model = log.value?.header.model;
-  const has = Boolean(stage.value?.entry);
-  const label = t("overview.cell", { layer: layer.value, head: head.value });
+  const square = settings.overview.value === "matrix";
+  const at = model && size.width ? overviewLayout(model, { layer: layer.value, head: head.value }, size.width, size.height, square) : null;
+  const ref = usePainter(
+    () => [stage.value, attended.value, themeVersion.value, captureVersion.value],
+    (element) => paint(element.querySelector("canvas"), element.clientWidth, element.clientHeight),
+  );
+  const has = Boolean(stage.value?.numFilled);
   return html`<section class="panel overview">
-    <h3 class="panel-title">${t("overview.title")} <${Fidelity} kind="captured" /></h3>
-    <div
-      class="panel-canvas"
-      ref=${ref}
-      role="slider"
-      tabindex="0"
-      data-arrows
-      aria-label=${t("overview.title")}
-      aria-valuenow=${model ? layer.value * model.num_heads + head.value : 0}
-      aria-valuemin="0"
-      aria-valuemax=${model ? model.num_layers * model.num_heads - 1 : 0}
-      aria-valuetext=${label}
-      onClick=${choose}
-      onKeyDown=${move}
-    >
+    <h3 class="panel-title">
+      ${t("overview.title")} <${Fidelity} kind="captured" />
+      <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]} text=${(name) => t(`overview.${name}`)} />
+    </h3>
+    <div class="panel-canvas" ref=${(element) => ((box.current = element), (ref.current = element))}>
       <canvas aria-hidden="true"></canvas>
-      ${has ? null : html`<p class="hint">${t("overview.empty")}</p>`}
+      ${has ? null : html`<p class="hint">${t("overview.empty")}</p>`} ${has && at ? html`<${Cells} at=${at} />` : null}
     </div>
-    <p class="panel-foot">${t("overview.axes")}</p>
+    <${Foot} at=${at} model=${model} />
   </section>`;
+}
+
+/** The cells as buttons over the picture: what can be focused and named. */
+function Cells({ at }) {
+  const { group } = at;
+  return html`<div class="cells" role="grid" aria-label=${t("overview.title")} data-arrows onKeyDown=${move} onPointerLeave=${hideTip}>
+    ${at.layers.map(
+      (l) => html`<div role="row" key=${l}>
+        <span class="cell-layer num" role="rowheader" aria-label=${t("overview.layer", { layer: l })} style=${{ top: `${at.y(l)}px`, height: `${at.down}px` }}>${l}</span>
+        ${at.heads.map((h) => {
+          const chosen = l === layer.value && h === head.value;
+          const style = { left: `${at.x(h)}px`, top: `${at.y(l)}px`, width: `${at.across}px`, height: `${at.down}px` };
+          const lines = () => cellLines(l, h, group);
+          return html`<button
+            key=${h}
+            role="gridcell"
+            class="cell"
+            data-cell=${`${l}/${h}`}
+            aria-selected=${chosen}
+            aria-label=${t("overview.cell", { layer: l, head: h, kv: Math.floor(h / group) })}
+            tabindex=${chosen ? 0 : -1}
+            style=${style}
+            onClick=${() => choose(l, h)}
+            onPointerEnter=${(event) => showTip(event.currentTarget, lines())}
+            onFocus=${(event) => event.currentTarget.matches(":focus-visible") && showTip(event.currentTarget, lines())}
+            onBlur=${hideTip}
+          ></button>`;
+        })}
+      </div>`,
+    )}
+    ${group > 1 ? brackets(at).map(([kv, left, width]) => html`<span class="bracket num" aria-hidden="true" key=${`kv${kv}`} style=${{ left: `${left}px`, width: `${width}px` }}>${t(width > 56 ? "overview.kv" : "overview.kv_short", { kv })}</span>`) : null}
+  </div>`;
+}
+
+/** [KV head, left, width] of the groups that are shown. */
+function brackets({ heads, group, x, across }) {
+  const first = new Map();
+  for (const h of heads) {
+    const kv = Math.floor(h / group);
+    if (!first.has(kv)) first.set(kv, [x(h), 0]);
+    first.get(kv)[1] = x(h) + across - first.get(kv)[0];
+  }
+  return [...first].map(([kv, [left, width]]) => [kv, left, width]);
+}
+
+/** Which part is shown when not all fits, and ways to the rest. */
+function Foot({ at, model }) {
+  if (!at || (at.heads.length === model.num_heads && at.layers.length === model.num_layers)) return html`<p class="panel-foot">${t(settings.overview.value === "matrix" ? "overview.axes_matrix" : "overview.axes")}</p>`;
+  const page = (key, from, count, total, set) => {
+    const go = (to, name, sign) => html`<button class="page" disabled=${to < 0 || to >= total} aria-label=${t(name)} onClick=${() => set(Math.max(0, Math.min(total - 1, to)))}>${sign}</button>`;
+    if (count === total) return null;
+    return html`<span class="pager num">${go(from - 1, `overview.${key}_before`, "‹")}${t(`overview.${key}_shown`, { from, to: from + count - 1, total })}${go(from + count, `overview.${key}_after`, "›")}</span>`;
+  };
+  return html`<p class="panel-foot">
+    ${page("layers", at.layers[0], at.layers.length, model.num_layers, (l) => choose(l, head.value))}
+    ${page("heads", at.heads[0], at.heads.length, model.num_heads, (h) => choose(layer.value, h))}
+  </p>`;
+}
+
+function choose(l, h) {
+  settings.layer.value = l;
+  settings.head.value = h;
+}
+
+const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+function move(event) {
+  const model = log.value?.header.model;
+  if (!(event.key in MOVES) || !model) return;
+  event.preventDefault();
+  const [down, right] = MOVES[event.key];
+  const grid = event.currentTarget;
+  choose(Math.max(0, Math.min(model.num_layers - 1, layer.value + down)), Math.max(0, Math.min(model.num_heads - 1, head.value + right)));
+  requestAnimationFrame(() => grid.querySelector('[aria-selected="true"]')?.focus());
+}
+
+/** What a cell says: its place, its KV head, the key that its newest query read most. */
+function cellLines(l, h, group) {
+  const now = stage.value;
+  const { model } = now.log.header;
+  const lines = [t("overview.cell", { layer: l, head: h, kv: Math.floor(h / group) })];
+  const query = now.query ?? now.numFilled - 1;
+  const row = rowOf(now.log, sources.value[query], l, h);
+  const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
+  if (row) {
+    const { position, weight } = strongest(row);
+    lines.push(t("overview.strongest", { query: token(query), key: token(position), weight: probabilityText(weight) }));
+  } else lines.push(t("matrix.unknown"));
+  for (const known of model.heads ?? [])
+    if (known.layer === l && known.head === h) lines.push(t("overview.known", { pattern: t(`pattern.${known.pattern}`), weight: probabilityText(known.mean_weight), uniform: probabilityText(known.uniform) }));
+  return lines;
+}
+
+// ── Painting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const lines = new Map(); // a pooled row never changes
+let tile = null; // {canvas, lookup, theme}
+
+/** The row of a source, pooled and as shares of its largest weight; null when it is not here. */
+function lineOf(now, source, l, h, width, bins) {
+  const key = `${now.log.header.created}/${source.record}/${source.seq_id}/${source.position}/${l}/${h}/${width}`;
+  const known = lines.get(key);
+  if (known && known.length >= bins) return known;
+  const row = rowOf(now.log, source, l, h);
+  if (!row) return null;
+  const made = pooled(row, width, bins).map((weight) => weight / (row.max || 1));
+  lines.set(key, made);
+  if (lines.size > LINES) lines.delete(lines.keys().next().value);
+  return made;
 }
 
 function paint(canvas, width, height) {
   const c = prepare(canvas, width, height);
   const now = stage.value;
   const model = log.value?.header.model;
+  if (!now?.numFilled || !model) return;
   const palette = colours();
-  if (!now?.entry || !model) return;
-  const w = width / model.num_heads;
-  const h = height / model.num_layers;
-  for (let l = 0; l < model.num_layers; l++) {
-    for (let q = 0; q < model.num_heads; q++) {
-      const row = attentionRow(now.log, now.index, now.seq.seq_id, l, q, now.query);
-      const [x, y] = [q * w + 1.5, l * h + 1.5];
-      c.fillStyle = palette.zero;
-      c.fillRect(x, y, w - 3, h - 3);
-      if (row) paintRow(c, palette, row, now.query + 1, x, y, w - 3, h - 3);
-      if (l === now.layer && q === now.head) {
+  const square = settings.overview.value === "matrix";
+  const at = overviewLayout(model, now, width, height, square);
+  const last = now.entry && !attended.value ? now.entry.start : now.numFilled; // rows shown
+  const first = square ? Math.max(0, last - ROWS) : Math.max(0, last - 1);
+  const stretch = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, last) / BINS)));
+  const bins = Math.max(1, Math.ceil(last / stretch));
+  if (tile?.theme !== themeVersion.peek()) tile = { canvas: tile?.canvas ?? document.createElement("canvas"), lookup: lookupTable(), theme: themeVersion.peek() };
+  c.imageSmoothingEnabled = false;
+  for (const l of at.layers)
+    for (const h of at.heads) {
+      const [x, y] = [at.x(h), at.y(l)];
+      c.fillStyle = palette["line-2"];
+      c.globalAlpha = 0.45;
+      c.fillRect(x, y, at.across, at.down);
+      c.globalAlpha = 1;
+      if (last > 0) paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at);
+      if (l === now.layer && h === now.head) {
         c.strokeStyle = palette.q;
         c.lineWidth = 2;
-        c.strokeRect(x - 0.5, y - 0.5, w - 2, h - 2);
+        c.strokeRect(x - 1, y - 1, at.across + 2, at.down + 2);
       }
     }
+  fetchMissing(now, at.layers, first, last);
+}
+
+function paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at) {
+  const { canvas, lookup } = tile;
+  canvas.width = bins; // also clears it
+  canvas.height = last - first;
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(bins, last - first);
+  for (let query = first; query < last; query++) {
+    const source = sources.peek()[query];
+    const line = source && lineOf(now, source, l, h, stretch, bins);
+    if (!line) continue;
+    for (let bin = 0; bin * stretch <= query; bin++) image.data.set(lookup[1 + Math.round(254 * line[bin])], 4 * ((query - first) * bins + bin));
   }
+  context.putImageData(image, 0, 0);
+  c.drawImage(canvas, 0, 0, bins, last - first, x, y, at.across, at.down);
 }
 
-function paintRow(c, palette, row, keys, x, y, width, height) {
-  const cell = width / keys;
-  row.weights.forEach((weight, i) => {
-    c.fillStyle = sequentialAt(palette.sequential, weight / (row.max || 1));
-    c.fillRect(x + (row.keyStart + i) * cell, y, Math.max(cell, 0.75), height);
-  });
-}
-
-function choose(event) {
-  const model = log.value?.header.model;
-  if (!model) return;
-  const box = event.currentTarget.getBoundingClientRect();
-  settings.head.value = Math.min(model.num_heads - 1, Math.floor(((event.clientX - box.left) / box.width) * model.num_heads));
-  settings.layer.value = Math.min(model.num_layers - 1, Math.floor(((event.clientY - box.top) / box.height) * model.num_layers));
-}
-
-function move(event) {
-  const model = log.value?.header.model;
-  const [down, right] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] ?? [];
-  if (down === undefined || !model) return;
-  event.preventDefault();
-  settings.layer.value = Math.max(0, Math.min(model.num_layers - 1, layer.value + down));
-  settings.head.value = Math.max(0, Math.min(model.num_heads - 1, head.value + right));
+/** Ask for layers that did not travel with their records: the newest row's first. */
+function fetchMissing(now, layers, first, last) {
+  let asked = 0;
+  for (let query = last - 1; query >= first && asked < FETCHED_AT_ONCE; query--)
+    for (const l of layers)
+      if (canFetch(now.log, sources.peek()[query], l) && asked++ < FETCHED_AT_ONCE) wantLayer(sources.peek()[query].record, l);
 }
