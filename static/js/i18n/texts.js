@@ -5,6 +5,7 @@ import * as chain from "./topics/chain.js";
 import * as exported from "./topics/export.js";
 import * as memory from "./topics/memory.js";
 import * as page from "./topics/page.js";
+import * as race from "./topics/race.js";
 import * as scheduler from "./topics/scheduler.js";
 import * as score from "./topics/score.js";
 import * as sentence from "./topics/sentence.js";
@@ -12,7 +13,7 @@ import * as stage from "./topics/stage.js";
 import * as tour from "./topics/tour.js";
 import * as transport from "./topics/transport.js";
 
-const TOPICS = [attention, chain, exported, memory, page, scheduler, score, sentence, stage, tour, transport];
+const TOPICS = [attention, chain, exported, memory, page, race, scheduler, score, sentence, stage, tour, transport];
 
 export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
 export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

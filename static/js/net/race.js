@@ -119,7 +119,10 @@ async function open(strategy, config) {
   const answer = lane
     ? await client.ask("configure", { theater: lane.theater, config })
     : await client.ask("create", { config, name: `race: ${strategy}`, captures: false });
-  if (!lane) lanes.push((lane = { strategy, theater: answer.theater, waiting: [] }));
+  if (!lane) {
+    lanes.push((lane = { strategy, theater: answer.theater, waiting: [] }));
+    await client.ask("focus", { theater: lane.theater, layers: [], heads: null }); // nobody looks at its tensors, and they cost time
+  }
   lane.epoch = answer.epoch;
   lane.log = new TraceLog(asBytes(answer.header));
 }

@@ -5,10 +5,11 @@ import { settings } from "../model/settings.js";
 import { Attention } from "./attention.js";
 import { html } from "./html.js";
 import { Scheduler } from "./lanes.js";
+import { Race } from "./race.js";
 import { Icon } from "./words.js";
 
 /** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
-const PANELS = { attention: Attention, scheduler: Scheduler };
+const PANELS = { attention: Attention, scheduler: Scheduler, race: Race };
 
 export function Detail() {
   const name = settings.detail.value in PANELS ? settings.detail.value : "attention";

@@ -55,7 +55,6 @@ function Controls() {
     shown.value = null;
     action(wish());
   };
-  const prompt = race.asked.value?.prompt ?? racePrompt();
   return html`<div class="race-controls" role="group" aria-label=${t("detail.race")}>
     <span class="swap">
       <button class="command primary" id="race-run" data-shown=${!running} disabled=${off || over || running} onClick=${start(race.run)}>
@@ -90,7 +89,6 @@ function Controls() {
     <span class="race-position num" id="race-position">
       ${race.numSteps.value ? t("race.position", { i: shownStep.value, n: race.numSteps.value }) : t("race.before")}
     </span>
-    <span class="race-prompt prompt" title=${prompt}>${t("race.prompt", { text: prompt })}</span>
   </div>`;
 }
 

@@ -1,7 +1,7 @@
 // Tokens computed so far, a group of bars for each step: the quadratic pile without a cache, the straight one with it.
 
 import { hairline, prepare, usePainter } from "../draw/canvas.js";
-import { alpha, colours, niceCeiling, themeVersion } from "../draw/colour.js";
+import { alpha, colours, themeVersion } from "../draw/colour.js";
 import { grouped, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { logs, numSteps, STRATEGIES } from "../net/race.js";
@@ -10,7 +10,7 @@ import { html } from "./html.js";
 import { shown, shownStep } from "./race_look.js";
 import { Fidelity, hideTip, tipAt } from "./words.js";
 
-const MARGIN = { left: 42, right: 8, top: 14, bottom: 16 };
+const MARGIN = { left: 42, right: 44, top: 8, bottom: 16 };
 
 export function RaceChart() {
   const ref = usePainter(
@@ -48,9 +48,15 @@ function frame(all, width, height) {
   const sequence = [...all[0].tail.sequences.values()][0];
   const count = Math.max(sequence?.max_tokens ?? 1, numSteps.value, 1);
   const { none } = expectedComputed(sequence?.num_prompt_tokens ?? 1, count);
-  const highest = niceCeiling(Math.max(none, computedSoFar(all[0]).at(-1) ?? 0));
+  const highest = roundAbove(Math.max(none, computedSoFar(all[0]).at(-1) ?? 0));
   const plot = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
   return { count, highest, plot, x: (i) => MARGIN.left + (i * plot.width) / count, y: (v) => MARGIN.top + plot.height * (1 - v / highest) };
+}
+
+/** The next even number of two digits and zeros: the half of it is round too. */
+function roundAbove(value) {
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(value)) - 1);
+  return Math.max(2, Math.ceil(value / power / 2) * 2 * power);
 }
 
 function paint(canvas, width, height) {
@@ -77,7 +83,7 @@ function paint(canvas, width, height) {
   const group = x(1) - x(0);
   const styles = barStyles(palette);
   for (let i = 0; i < shownStep.value; i++) paintGroup(c, sums, i, group, x(i), y, styles);
-  paintValues(c, palette, sums, x, y, width);
+  paintValues(c, palette, sums, x, y);
 }
 
 /** No cache behind, wide; the two with a cache before it, half the width each. */
@@ -95,18 +101,16 @@ function paintGroup(c, sums, i, group, left, y, styles) {
 
 const barStyles = (palette) => [alpha(palette.q, 0.55), palette["ink-3"], palette.k];
 
-/** The values of the step shown, beside its bars. */
-function paintValues(c, palette, sums, x, y, width) {
+/** The values of the step shown, right of its bars: no cache above, with a cache at the foot. */
+function paintValues(c, palette, sums, x, y) {
   const step = shownStep.value;
   if (!step) return;
   const [none, , paged] = sums.map((values) => values[step - 1] ?? values.at(-1) ?? 0);
-  const right = x(step) > width - 90;
-  c.textAlign = right ? "right" : "left";
+  c.textAlign = "left";
   c.font = `600 ${c.font}`;
-  const at = right ? x(step - 1) - 3 : x(step) + 3;
   c.fillStyle = palette.ink;
-  c.fillText(grouped(none), at, Math.max(y(none) + 4, 11));
-  if (!right && y(paged) - y(none) > 14) c.fillText(grouped(paged), at, y(paged) - 2);
+  c.fillText(grouped(none), x(step) + 4, Math.max(MARGIN.top + 8, Math.min(y(none) + 4, y(0) - 15)));
+  c.fillText(grouped(paged), x(step) + 4, y(0) - 2);
 }
 
 function stepAt(event) {

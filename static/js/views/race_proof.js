@@ -1,8 +1,9 @@
 // The proof that a cache changes no token: what each lane chose, place by place.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
-import { t } from "../i18n/index.js";
-import { STRATEGIES } from "../net/race.js";
+import { langOf, t } from "../i18n/index.js";
+import { racePrompt } from "../model/actions.js";
+import { asked, STRATEGIES } from "../net/race.js";
 import { labelText, tokenLabels } from "../trace/labels.js";
 import { html } from "./html.js";
 import { choices } from "./race_words.js";
@@ -12,6 +13,7 @@ const MOST = 160; // columns kept in the document; the first difference is named
 
 export function Proof({ now }) {
   const ref = useRef(null);
+  const prompt = asked.value?.prompt ?? racePrompt();
   const count = now ? Math.max(...now.lanes.map((lane) => lane.tokenIds.length)) : 0;
   useEffect(() => {
     if (ref.current) ref.current.scrollLeft = ref.current.scrollWidth; // the newest is what one looks for
@@ -20,7 +22,8 @@ export function Proof({ now }) {
   const from = Math.max(0, count - MOST);
   return html`<section class="race-proof">
     <h3 class="panel-title">
-      ${t("race.proof")} <${Fidelity} kind="captured" />
+      <span>${t("race.proof")}</span> <${Fidelity} kind="captured" />
+      <span class="race-prompt prompt" title=${prompt} lang=${langOf(prompt)}>${t("race.prompt", { text: prompt })}</span>
       <span class=${now?.difference != null ? "race-verdict differs" : "race-verdict"} id="race-verdict">${verdict(now)}</span>
     </h3>
     <div class="race-tokens">

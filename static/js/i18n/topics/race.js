@@ -11,7 +11,7 @@ export const en = {
   "race.look": "Step of the race that is shown",
   "race.position": "step {i} of {n}",
   "race.before": "not started",
-  "race.prompt": "Prompt: “{text}”",
+  "race.prompt": "after “{text}”",
   "race.replay": "A race needs live runs: this page replays a recording. Open the page without it to race.",
   "race.lost": "The race ended early: the connection or one of its runs is gone. Run begins a new one.",
 
@@ -77,7 +77,7 @@ export const zh = {
   "race.look": "显示对比的哪一步",
   "race.position": "第 {i} 步，共 {n} 步",
   "race.before": "尚未开始",
-  "race.prompt": "提示词：“{text}”",
+  "race.prompt": "接在“{text}”之后",
   "race.replay": "对比需要实时运行，而本页正在回放录制。请直接打开本站再来对比。",
   "race.lost": "对比提前结束：连接断开，或其中一次运行已不在。再按“运行”即重新开始。",
 
