@@ -33,15 +33,19 @@ class GatherAttention(AttentionBackend):
             out, decode = _decode(call, q, store, batch)
             return AttentionOutput(out, decode, [])
         out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
-        prefills = []
-        for span in batch.prefills:
-            out[span.begin : span.end], weights = _prefill(call, q[span.begin : span.end], store, batch, span)
-            prefills.append(weights)
+        prefills = [self.prefill(call, q, out, store, batch, span) for span in batch.prefills]
         if batch.decode_tokens is None:
             return AttentionOutput(out, None, prefills)
         decoded, decode = _decode(call, q[batch.decode_tokens], store, batch)
         out[batch.decode_tokens] = decoded
         return AttentionOutput(out, decode, prefills)
+
+    def prefill(
+        self, call: AttentionCall, q: Tensor, out: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan
+    ) -> PrefillWeights:
+        """One slice of several tokens: writes its rows of `out` [T, Hq, Dv] and returns its weights."""
+        out[span.begin : span.end], weights = _prefill(call, q[span.begin : span.end], store, batch, span)
+        return weights
 
 
 def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:

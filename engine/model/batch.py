@@ -43,6 +43,16 @@ class DecodeKeys(NamedTuple):
     first_slot: int | None  # where one sequence's slots follow each other: no gather needed
 
 
+class DecodeTables(NamedTuple):
+    """The same keys as `DecodeKeys` by their blocks, for kernels that look them up themselves."""
+
+    block_tables: Tensor  # [n, B] int32, padded with 0
+    lengths: Tensor  # [n] int32: keys up to here
+    starts: Tensor  # [n] int32: keys from here on, > 0 under a sliding window
+    key_starts: list[int]  # the same
+    longest: int  # L, the most keys that a sequence has
+
+
 class PrefillKeys(NamedTuple):
     """The keys that the T queries of one sequence can see, C of them."""
 
@@ -171,6 +181,7 @@ class StepBatch:
             self.logit_indices = torch.from_numpy(wanted).to(device)
 
         self._decode_keys: dict[int | None, DecodeKeys] = {}
+        self._decode_tables: dict[int | None, DecodeTables] = {}
         self._prefill_keys: dict[tuple[int, int | None], PrefillKeys] = {}
         self._head_rows: dict[tuple[int | None, int], Tensor] = {}
         self._decode_bias: dict[tuple[int | None, int], Tensor] = {}
@@ -215,6 +226,24 @@ class StepBatch:
             padding = np.arange(longest) >= np.asarray(counts)[:, None]
             mask = torch.from_numpy(padding).to(self._device)[:, None, :]
         return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot)
+
+    def decode_tables(self, window: int | None) -> DecodeTables:
+        """Block tables and key ranges of the decoding sequences for layers with this sliding window."""
+        tables = self._decode_tables.get(window)
+        if tables is None:
+            tables = self._decode_tables[window] = self._make_decode_tables(window)
+        return tables
+
+    def _make_decode_tables(self, window: int | None) -> DecodeTables:
+        lens = self._decode_lens
+        starts = [0] * len(lens) if window is None else [max(0, length - window) for length in lens]
+        block_tables = [self.slices[index].block_table for index in self.decode_indices]
+        padded = np.zeros((len(lens), max(map(len, block_tables))), dtype=np.int32)
+        for row, block_table in enumerate(block_tables):
+            padded[row, : len(block_table)] = block_table
+        ranges = torch.from_numpy(np.array([lens, starts], dtype=np.int32)).to(self._device)
+        longest = max(length - start for length, start in zip(lens, starts, strict=True))
+        return DecodeTables(torch.from_numpy(padded).to(self._device), ranges[0], ranges[1], starts, longest)
 
     def decode_bias(self, window: int | None, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""

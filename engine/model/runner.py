@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import time
 from collections.abc import Sequence
@@ -30,6 +31,15 @@ class ForwardResult(NamedTuple):
     layers: list[LayerCapture]  # empty without a capture request
     omitted: str  # what the capture's byte budget left out, "" = nothing
     prepare_seconds: float  # packing; the rest of `execute` is the forward pass
+
+
+def default_backend(device: torch.device) -> AttentionBackend:
+    """A paged kernel on a GPU with triton (which comes with torch's CUDA builds), gather and matmul elsewhere."""
+    if device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+        from engine.model.attention_triton import TritonAttention
+
+        return TritonAttention()
+    return GatherAttention()
 
 
 class ModelRunner:
@@ -68,7 +78,7 @@ class ModelRunner:
             raise ModelError(
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
             ) from error
-        self.backend: AttentionBackend = backend or GatherAttention()
+        self.backend: AttentionBackend = backend or default_backend(model.device)
         self._slot_table = SlotTable(block_size, max_model_len)
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.module.forward).parameters
 

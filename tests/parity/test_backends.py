@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,15 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from tests.parity.harness import Blocks
 
 BACKENDS: dict[str, type[AttentionBackend]] = {"gather": GatherAttention}
+if importlib.util.find_spec("triton") is not None:
+    from engine.model.attention_triton import TritonAttention
+
+    BACKENDS["triton"] = TritonAttention
+# A kernel that looks every block up does not care whether they follow each other; the gather has a path for it.
+LAYOUTS = [
+    *(("gather", contiguous, size) for contiguous in (False, True) for size in (1, 4, 16)),
+    *(("triton", False, size) for size in (1, 4, 16) if "triton" in BACKENDS),
+]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 NUM_HEADS = 4
 # (start, tokens) of each slice
@@ -35,10 +45,8 @@ def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> I
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize(("backend", "contiguous", "block_size"), LAYOUTS)
 @pytest.mark.parametrize("step", sorted(STEPS))
-@pytest.mark.parametrize("contiguous", [False, True])
-@pytest.mark.parametrize("block_size", [1, 4, 16])
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
 @pytest.mark.parametrize(
     ("window", "softcap", "sinks"), [(None, None, False), (5, None, False), (None, 2.0, False), (4, 3.0, True)]
@@ -75,3 +83,28 @@ def test_agrees_with_the_reference(
     for one, other in zip(found.prefills, expected.prefills, strict=True):
         assert one.span == other.span and one.key_start == other.key_start
         torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.skipif("triton" not in BACKENDS, reason="triton is not installed")
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("needs_weights", [False, True])
+@pytest.mark.parametrize(("window", "sinks"), [(None, False), (1090, True)])
+def test_long_sequences_are_split_and_joined(device: str, needs_weights: bool, window: int | None, sinks: bool) -> None:
+    """1,100 keys go to two programs for each KV head; of the 40 keys beside them the second has none to do."""
+    generator = torch.Generator().manual_seed(0)
+    store = KVStore([LayerShape(2, 8, 6)], 80, 16, torch.float32, torch.device(device))
+    for pool in store.pools:
+        pool.copy_(torch.randn(pool.shape, generator=generator))
+    blocks = Blocks(80, 16)
+    counts = {0: 1100, 1: 40}
+    slices = [SequenceSlice(seq, [1], count - 1, blocks.table(seq, count), True) for seq, count in counts.items()]
+    batch = StepBatch(slices, SlotTable(16, 1200), torch.device(device))
+    q = torch.randn((2, NUM_HEADS, 8), generator=generator).to(device)
+    extra = torch.randn(NUM_HEADS, generator=generator).to(device) if sinks else None
+    call = AttentionCall(0, 0.4, window, None, extra)
+    expected = GatherAttention().forward(call, q, store, batch, True)
+    found = BACKENDS["triton"]().forward(call, q, store, batch, needs_weights)
+    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
+    assert (found.decode is not None) == needs_weights
+    if found.decode is not None and expected.decode is not None:
+        torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)

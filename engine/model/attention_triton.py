@@ -1,0 +1,173 @@
+"""Decode attention for CUDA as a paged kernel: each program reads the blocks of one sequence where they lie.
+
+    grid    (sequence, KV head, split)      a split takes a share of the sequence's keys (flash decoding)
+    tile    KEYS keys: position -> block_table[position // block_size] -> slot -> K, V
+    scores  softcap(q k^T * scaling); the online softmax keeps the running maximum m, the sum l and the output
+    join    the splits of a sequence are weighted by exp(m - max m)
+
+The query heads that share a KV head are the rows of one small matrix product, so K and V are read once for all of them.
+Prefill goes through `GatherAttention`. Needs triton; without a GPU the kernels run in Triton's interpreter
+(TRITON_INTERPRET=1), which is how they are tested.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from engine.cache.kv_plane import PlainPlane
+from engine.cache.kv_store import KVStore
+from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput, DecodeWeights
+from engine.model.attention_gather import GatherAttention
+from engine.model.batch import StepBatch
+
+KEYS = 32  # keys a tile
+ROWS = 16  # the least that a matrix product takes; query heads of a group are padded to it
+KEYS_A_SPLIT = 512  # more keys than this are shared among several programs
+MAX_SPLITS = 16
+
+
+@triton.jit
+def _attend(  # type: ignore[no-untyped-def]
+    q_ptr, k_ptr, v_ptr, table_ptr, length_ptr, start_ptr, sink_ptr, part_ptr, max_ptr, sum_ptr, score_ptr,
+    scaling, softcap, table_width, score_width, num_splits,
+    HKV: tl.constexpr, G: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+    DP: tl.constexpr, DVP: tl.constexpr, GP: tl.constexpr, TILE: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, STORE_SCORES: tl.constexpr,
+):  # fmt: skip
+    """One split of one sequence and KV head: its unnormalised output [G, DV], maximum and sum [G]."""
+    seq, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    rows, dims, vdims = tl.arange(0, GP), tl.arange(0, DP), tl.arange(0, DVP)
+    heads = head * G + rows
+    q = tl.load(
+        q_ptr + (seq * HKV * G + heads)[:, None] * D + dims[None, :],
+        mask=(rows < G)[:, None] & (dims < D)[None, :],
+        other=0.0,
+    ).to(tl.float32)
+    first, end = tl.load(start_ptr + seq), tl.load(length_ptr + seq)
+    share = tl.cdiv(tl.cdiv(end - first, TILE), num_splits) * TILE
+    begin = first + split * share
+    stop = tl.minimum(begin + share, end)
+    top = tl.full([GP], float("-inf"), tl.float32)
+    total = tl.zeros([GP], tl.float32)
+    out = tl.zeros([GP, DVP], tl.float32)
+    if HAS_SINKS:  # noqa: SIM102  decided when the kernel is compiled, unlike the next
+        if split == 0:  # the sink takes part once
+            top = tl.load(sink_ptr + heads, mask=rows < G, other=0.0).to(tl.float32)
+            total = tl.full([GP], 1.0, tl.float32)
+    for tile in range(begin, stop, TILE):
+        positions = tile + tl.arange(0, TILE)
+        seen = positions < stop
+        blocks = tl.load(table_ptr + seq * table_width + positions // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
+        slots = (blocks * BLOCK_SIZE + positions % BLOCK_SIZE) * HKV + head
+        k = tl.load(k_ptr + slots[:, None] * D + dims[None, :], mask=seen[:, None] & (dims < D)[None, :], other=0.0).to(
+            tl.float32
+        )
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scaling  # [GP, TILE]
+        if HAS_SOFTCAP:
+            scores = softcap * (2 * tl.sigmoid(2 * scores / softcap) - 1)  # softcap * tanh(scores / softcap)
+        scores = tl.where(seen[None, :], scores, float("-inf"))
+        if STORE_SCORES:
+            tl.store(
+                score_ptr + (seq * HKV * G + heads)[:, None] * score_width + (positions - first)[None, :],
+                scores,
+                mask=(rows < G)[:, None] & seen[None, :],
+            )
+        higher = tl.maximum(top, tl.max(scores, 1))
+        weights = tl.exp(scores - higher[:, None])
+        shrink = tl.exp(top - higher)
+        v = tl.load(
+            v_ptr + slots[:, None] * DV + vdims[None, :], mask=seen[:, None] & (vdims < DV)[None, :], other=0.0
+        ).to(tl.float32)
+        total = total * shrink + tl.sum(weights, 1)
+        out = out * shrink[:, None] + tl.dot(weights, v, input_precision="ieee")
+        top = higher
+    at = (seq * HKV * G + heads) * num_splits + split
+    tl.store(part_ptr + at[:, None] * DV + vdims[None, :], out, mask=(rows < G)[:, None] & (vdims < DV)[None, :])
+    tl.store(max_ptr + at, top, mask=rows < G)
+    tl.store(sum_ptr + at, total, mask=rows < G)
+
+
+@triton.jit
+def _join(  # type: ignore[no-untyped-def]
+    part_ptr, max_ptr, sum_ptr, out_ptr, lse_ptr, num_splits, DV: tl.constexpr, DVP: tl.constexpr, SP: tl.constexpr
+):  # fmt: skip
+    """The splits of one sequence and query head become its output [DV] and its log of the softmax's sum."""
+    row = tl.program_id(0)
+    splits, vdims = tl.arange(0, SP), tl.arange(0, DVP)
+    known = splits < num_splits
+    tops = tl.load(max_ptr + row * num_splits + splits, mask=known, other=float("-inf"))
+    totals = tl.load(sum_ptr + row * num_splits + splits, mask=known, other=0.0)
+    top = tl.max(tops, 0)
+    factors = tl.exp(tops - top)
+    total = tl.sum(totals * factors, 0)
+    parts = tl.load(
+        part_ptr + (row * num_splits + splits)[:, None] * DV + vdims[None, :],
+        mask=known[:, None] & (vdims < DV)[None, :],
+        other=0.0,
+    )
+    out = tl.sum(parts * factors[:, None], 0) / total
+    tl.store(out_ptr + row * DV + vdims, out.to(out_ptr.dtype.element_ty), mask=vdims < DV)
+    tl.store(lse_ptr + row, top + tl.log(total))
+
+
+class TritonAttention(AttentionBackend):
+    """Decoding sequences in one kernel; everything else as `GatherAttention` does it."""
+
+    def __init__(self) -> None:
+        self._gather = GatherAttention()
+
+    def forward(
+        self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+    ) -> AttentionOutput:
+        plain = isinstance(store.keys[call.layer], PlainPlane)
+        if not plain or not batch.num_decodes:
+            return self._gather.forward(call, q, store, batch, needs_weights)
+        if not batch.prefills:
+            out, decode = _decode(call, q, store, batch, needs_weights)
+            return AttentionOutput(out, decode, [])
+        assert batch.decode_tokens is not None
+        out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
+        prefills = [self._gather.prefill(call, q, out, store, batch, span) for span in batch.prefills]
+        decoded, decode = _decode(call, q[batch.decode_tokens], store, batch, needs_weights)
+        out[batch.decode_tokens] = decoded
+        return AttentionOutput(out, decode, prefills)
+
+
+def _decode(
+    call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
+) -> tuple[Tensor, DecodeWeights | None]:
+    """q [n, Hq, D] -> out [n, Hq, Dv], and the weights [n, Hq, L] they came from if they are wanted."""
+    n, num_heads, head_dim = q.shape
+    num_kv_heads, _, v_head_dim = store.shapes[call.layer]
+    tables = batch.decode_tables(call.sliding_window)
+    longest = tables.longest
+    num_splits = max(1, min(MAX_SPLITS, longest // KEYS_A_SPLIT))
+    keys, values = store.keys[call.layer].pools[0], store.values[call.layer].pools[0]
+    floats: dict[str, Any] = {"dtype": torch.float32, "device": q.device}
+    parts = torch.empty((n, num_heads, num_splits, v_head_dim), **floats)
+    tops, totals = torch.empty((2, n, num_heads, num_splits), **floats)
+    scores = torch.full((n, num_heads, longest) if needs_weights else (1, 1, 1), float("-inf"), **floats)
+    sinks = call.sinks if call.sinks is not None else scores
+    dims = {"D": head_dim, "DV": v_head_dim, "DP": max(16, triton.next_power_of_2(head_dim))}
+    wide = max(16, triton.next_power_of_2(v_head_dim))
+    group = num_heads // num_kv_heads
+    _attend[(n, num_kv_heads, num_splits)](
+        q.contiguous(), keys, values, tables.block_tables, tables.lengths, tables.starts, sinks, parts, tops, totals,
+        scores, call.scaling, call.softcap or 1.0, tables.block_tables.shape[1], longest, num_splits,
+        HKV=num_kv_heads, G=group, BLOCK_SIZE=store.block_size, DVP=wide, GP=max(ROWS, triton.next_power_of_2(group)),
+        TILE=KEYS, HAS_SOFTCAP=call.softcap is not None, HAS_SINKS=call.sinks is not None, STORE_SCORES=needs_weights,
+        **dims,
+    )  # fmt: skip
+    out = q.new_empty((n, num_heads, v_head_dim))
+    lse = torch.empty((n, num_heads), **floats)
+    _join[(n * num_heads,)](
+        parts, tops, totals, out, lse, num_splits, DV=v_head_dim, DVP=wide, SP=triton.next_power_of_2(num_splits)
+    )
+    if not needs_weights:
+        return out, None
+    return out, DecodeWeights(tables.key_starts, torch.exp(scores - lse[..., None]))
