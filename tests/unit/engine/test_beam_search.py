@@ -104,22 +104,25 @@ def test_neither_company_nor_preemption_changes_a_search(config: EngineConfig, c
     assert bool(preemptions) == (config.num_blocks == 21), "else this does not test preemption"
 
 
-def test_two_searches_that_preempt_each_other_both_finish() -> None:
-    """Each fits the pool alone, both together do not: beams wait for beams that have no room."""
-    expected = [run(BEAMS, prompt=p)[0] for p in (PROMPTS[0], PROMPTS[5])]
+def test_searches_that_preempt_each_other_all_finish() -> None:
+    """Each fits the pool alone, together they do not: beams wait for beams that have no room."""
+    prompts = [PROMPTS[0], PROMPTS[5], PROMPTS[0][::-1], PROMPTS[5][::-1]]
+    expected = [run(BEAMS, prompt=p)[0] for p in prompts]
+    reasons = set()
     for mode in ("recompute", "swap"):
         for caching in (True, False):
             config = replace(CONFIG, num_blocks=21, preemption_mode=mode, enable_prefix_caching=caching)
             with Engine(tiny_llama(), config) as engine:
-                requests = [engine.add_request(p, BEAMS) for p in (PROMPTS[0], PROMPTS[5])]
+                requests = [engine.add_request(p, BEAMS) for p in prompts]
                 steps = 0
                 while engine.has_unfinished():
-                    engine.step()
+                    reasons |= {op.reason for op in ops_of(engine.step(), Preempt)}
                     engine.check_integrity()
                     steps += 1
                     assert steps < 500
                 for request, alone in zip(requests, expected, strict=True):
                     assert [c.output_token_ids for c in request.outputs] == [c.output_token_ids for c in alone.outputs]
+    assert reasons == {"last_admitted", "deadlock"}, "else this does not test it"
 
 
 def test_a_dropped_beam_frees_only_what_it_held() -> None:
