@@ -4,22 +4,61 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from engine.trace.events import Op
 from engine.trace.log import TraceReader
+from engine.trace.state import memory_figures
 from tests.unit.engine.runs import CONFIGS, run
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not on the PATH")
+GOLDEN = sorted((ROOT / "tests/golden").glob("*.kvtrace"))
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not on the PATH")
+
+
+@needs_node
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_browsers_state_equals_pythons_after_every_record(name: str, tmp_path: Path) -> None:
+def test_the_browsers_state_equals_pythons_after_every_record_of_a_run(name: str, tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     run(name, path).close()
+    same_states(path)
+
+
+@needs_node
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_browsers_state_equals_pythons_after_every_record_of_a_golden_trace(path: Path) -> None:
+    same_states(path)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
+    """Each record carries the cache manager's own figures of that moment: folding the operations must give them."""
+    with TraceReader(path) as reader:
+        assert reader.damage is None and len(reader) > 100
+        for index in range(len(reader)):
+            figures = memory_figures(reader.state_at(index), reader.header.kv_bytes_per_token)
+            assert figures == reader.record(index).memory, f"record {index}"
+
+
+def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
+    """What no trace holds, no comparison proves."""
+    seen: set[type[Op]] = set()
+    paths = list(GOLDEN)
+    for name in ("preempting", "swapping", "no cache"):
+        paths.append(tmp_path / f"{name}.kvtrace")
+        run(name, paths[-1]).close()
+    for path in paths:
+        with TraceReader(path) as reader:
+            seen |= {type(op) for index in range(len(reader)) for op in reader.record(index).ops}
+    assert set(get_args(Op)) - seen == set()
+
+
+def same_states(path: Path) -> None:
     done = subprocess.run(
         ["node", ROOT / "tests/js/state_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
     )

@@ -2,9 +2,8 @@
 // keys as the Python fields, sorted; bytes as lowercase hex; maps keyed by decimal strings.
 
 import { readFileSync } from "node:fs";
-import { decode } from "../../static/js/trace/codec.js";
 import { parseTrace } from "../../static/js/trace/file.js";
-import { apply, initialState } from "../../static/js/trace/state.js";
+import { TraceLog } from "../../static/js/trace/log.js";
 
 export function canonical(value) {
   if (value instanceof Uint8Array) return Buffer.from(value).toString("hex");
@@ -19,12 +18,22 @@ export function canonical(value) {
   return value;
 }
 
+/** The states of a log as the page gets them: back and forth, from whatever is kept of other states. */
+function statesOf(trace) {
+  const log = new TraceLog(trace.header);
+  for (const bytes of trace.records) log.append(bytes);
+  const found = [];
+  for (let i = 0, index = 0; i < log.length; i++, index = (index + STRIDE) % log.length) {
+    while (found[index]) index = (index + 1) % log.length;
+    found[index] = JSON.stringify(canonical(log.stateAt(index)));
+  }
+  return found;
+}
+
+const STRIDE = 37;
+
 if (process.argv[2]) {
   const trace = parseTrace(readFileSync(process.argv[2]));
   if (trace.damage) process.stderr.write(`${trace.damage}\n`);
-  const state = initialState(decode(trace.header));
-  for (const bytes of trace.records) {
-    apply(state, decode(bytes));
-    process.stdout.write(`${JSON.stringify(canonical(state))}\n`);
-  }
+  for (const line of statesOf(trace)) process.stdout.write(`${line}\n`);
 }
