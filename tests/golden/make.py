@@ -1,8 +1,8 @@
 """How the golden trace was made: `python -m tests.golden.make FILE`. Later readers must understand the file as it is.
 
 The cache manager is driven by a seeded walk through what a trace can hold: shared prefixes, forks and copies,
-evictions, preemption by recompute and by swap, ends. Every record carries the manager's own memory figures, so whoever folds the
-operations can be held to them.
+evictions, preemption by recompute and by swap, ends. Every record carries the manager's own memory figures, so
+whoever folds the operations can be held to them.
 """
 
 from __future__ import annotations
