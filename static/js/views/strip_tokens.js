@@ -82,6 +82,7 @@ function walk(event, { now, position, sub, count, bring }) {
   const turn = { ArrowUp: -1, ArrowDown: 1 }[event.key];
   if (to === undefined && !turn) return;
   event.preventDefault();
+  event.stopPropagation(); // scrolling may take this very element away before the page's own keys look at it
   if (!turn) return bring(Math.max(0, Math.min(count - 1, to)));
   const rows = [null, ...KINDS];
   readRow.value = rows[(rows.indexOf(readRow.value) + turn + rows.length) % rows.length];

@@ -1,0 +1,295 @@
+"""The token strip and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling, no layout shift."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.capture import CaptureRequest
+from engine.model.loader import from_module
+from tests.browser.test_page import prefill, shows, step
+from tests.tiny_models import tiny_model, tiny_tokenizer
+
+OpenPage = Callable[..., Page]
+LONG_PROMPT = 1990
+NUM_DECODED = 12
+
+
+def rests(page: Page, index: int) -> None:
+    """Wait until record `index` is painted and nothing moves any more."""
+    shows(page, index)
+    expect(page.locator("html")).to_have_attribute("data-moving", "false")
+
+
+def theater_of(page: Page) -> str:
+    return str(page.evaluate("new URLSearchParams(location.search).get('theater')"))
+
+
+def positions(page: Page) -> list[int]:
+    """Positions that have a column in the document."""
+    return [int(p) for p in page.locator(".token").evaluate_all("(all) => all.map((e) => e.dataset.position)")]
+
+
+def in_sight(page: Page, position: int) -> bool:
+    token = page.locator(f'.token[data-position="{position}"]')
+    if token.count() == 0:
+        return False
+    box, window = token.bounding_box(), page.locator(".strip-scroll").bounding_box()
+    assert box and window
+    return bool(box["x"] >= window["x"] - 1 and box["x"] + box["width"] <= window["x"] + window["width"] + 1)
+
+
+@pytest.fixture(scope="module")
+def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,990 prompt tokens in two chunks, of which only the second is captured, then 12 decode steps, 4 tokens a block."""
+    path = tmp_path_factory.mktemp("strip") / "long.kvtrace"
+    model = from_module(tiny_model("llama", max_position_embeddings=2048), tiny_tokenizer(), "tiny-llama")
+    config = EngineConfig(block_size=4, num_blocks=512, max_num_batched_tokens=1024)
+    with Engine(model, config, log_path=path) as engine:
+        prompt = [3 + i % 40 for i in range(LONG_PROMPT)]
+        engine.add_request(prompt, SamplingParams(max_tokens=NUM_DECODED + 1, ignore_eos=True))
+        engine.step()
+        engine.capture = CaptureRequest(layers=None, heads=None)
+        while engine.has_unfinished():
+            engine.step()
+    return path
+
+
+def drop(page: Page, path: Path) -> None:
+    """Drop a recording on the page."""
+    page.evaluate(
+        """(base64) => {
+          const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+          const data = new DataTransfer();
+          data.items.add(new File([bytes], "long.kvtrace"));
+          document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        base64.b64encode(path.read_bytes()).decode(),
+    )
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+
+
+def test_2000_tokens_keep_the_document_small(open_page: OpenPage, long_recording: Path) -> None:
+    page = open_page()
+    drop(page, long_recording)
+    last = LONG_PROMPT + NUM_DECODED
+    rests(page, 2 + NUM_DECODED)
+    assert in_sight(page, last)
+    assert len(positions(page)) < 60
+    page.locator(".minimap-track").focus()
+    page.keyboard.press("Home")
+    expect(page.locator('.token[data-position="0"]')).to_be_visible()
+    assert len(positions(page)) < 60
+    # the first chunk was computed without anybody watching: its columns say so
+    expect(page.locator('.token[data-position="0"]')).to_have_attribute(
+        "aria-label", re.compile("vectors not captured in their step")
+    )
+    page.locator(".minimap-newest").click()
+    assert in_sight(page, last)
+    label = page.locator(f'.token[data-position="{last - 1}"]').get_attribute("aria-label")
+    assert label and "attention" in label and "not captured" not in label
+    page.locator("#btn-first").click()
+    rests(page, -1)
+    assert positions(page) == []
+
+
+def test_dragging_the_small_picture_moves_the_strip(open_page: OpenPage, long_recording: Path) -> None:
+    page = open_page()
+    drop(page, long_recording)
+    rests(page, 2 + NUM_DECODED)
+    box = page.locator(".minimap-track").bounding_box()
+    assert box
+    # 2,003 of the 2,003 places that can come: the middle of the picture is position 1,001
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 5)
+    expect(page.locator('.token[data-position="1001"]')).to_have_count(1)
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 5, steps=4)
+    page.mouse.up()
+    expect(page.locator('.token[data-position="501"]')).to_have_count(1)
+    assert len(positions(page)) < 60
+
+
+def test_the_keyboard_walks_along_the_columns(open_page: OpenPage, long_recording: Path) -> None:
+    page = open_page()
+    drop(page, long_recording)
+    rests(page, 2 + NUM_DECODED)
+    page.locator(".token[tabindex='0']").focus()
+    page.keyboard.press("Home")
+    expect(page.locator(".token:focus")).to_have_attribute("data-position", "0")
+    page.keyboard.press("PageDown")
+    expect(page.locator(".token:focus")).to_have_attribute("data-position", "10")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".token:focus")).to_have_attribute("data-position", "11")
+    page.keyboard.press("End")
+    expect(page.locator(".token:focus")).to_have_attribute("data-position", str(LONG_PROMPT + NUM_DECODED))
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(".token:focus")).to_have_attribute("data-position", str(LONG_PROMPT + NUM_DECODED - 1))
+
+
+def test_a_column_shows_the_captured_numbers(open_page: OpenPage) -> None:
+    page = open_page("/?layer=1&head=5")
+    prefill(page)
+    step(page)
+    rests(page, 2)
+    theater = theater_of(page)
+    layers: dict[str, Any] = page.evaluate(
+        f"fetch('/api/theaters/{theater}/records/2/layers/1?format=json').then((r) => r.json())"
+    )
+    position = positions(page)[-1] - 1  # the token computed in this step
+    page.locator(f'.token[data-position="{position}"]').focus()
+    tip = page.locator(".tooltip")
+    expect(tip).to_contain_text("‖K‖")
+    head = {"k": 5 // 4, "v": 5 // 4, "q": 5}  # 8 query heads over 2 KV heads: query head 5 reads KV head 1
+    for kind in ("k", "v", "q"):
+        page.keyboard.press("ArrowDown")
+        vector: list[float] = layers[kind][0][head[kind]]
+        norm = math.sqrt(sum(x * x for x in vector))
+        expect(tip).to_contain_text(f"‖{kind.upper()}‖ = {float(f'{norm:.3g}'):g}")
+        expect(tip).to_contain_text(f"{len(vector)} × float32, layer 1")
+        shown = page.locator(".tip-numbers span").all_inner_texts()
+        assert len(shown) == len(vector)
+        for text, value in zip(shown, vector, strict=True):
+            assert abs(float(text.replace("−", "-")) - value) <= 0.005 + 1e-9
+    # a query of an earlier step is not kept, and the column says why
+    page.keyboard.press("ArrowLeft")
+    expect(tip).to_contain_text("only the step that computed this query used it")
+
+
+def test_a_link_shows_a_step_as_far_as_a_sub_step(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    rests(page, 3)
+    theater = theater_of(page)
+    text = page.locator("#generated").inner_text()
+    chosen = positions(page)[-1]  # at the end of this step, which computed the one before it
+    seen = []
+    for sub in range(6):
+        linked = open_page(f"/?theater={theater}&step=3&sub={sub}")
+        rests(linked, 3)
+        label = linked.locator(f'.token[data-position="{chosen - 1}"]').get_attribute("aria-label") or ""
+        weight = linked.locator(f'.token[data-position="{chosen - 2}"]').get_attribute("aria-label") or ""
+        seen.append(
+            (
+                "no key and value yet" in label,
+                "computed, not written yet" in label,
+                "block" in label,
+                "attention" in weight,
+                positions(linked)[-1] == chosen,
+                linked.locator("#generated").inner_text() == text,
+            )
+        )
+        linked.context.close()
+    assert seen == [
+        (True, False, False, False, False, False),  # schedule
+        (True, False, False, False, False, False),  # allocate
+        (False, True, False, False, False, False),  # qkv
+        (False, False, True, False, False, False),  # write
+        (False, False, True, True, False, False),  # attend
+        (False, False, True, True, True, True),  # sample
+    ]
+
+
+def test_going_back_draws_the_later_record_until_the_motion_ends(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    rests(page, 3)
+    newest = positions(page)[-1]
+    drawn = page.evaluate(
+        """() => new Promise((resolve) => {
+          const seen = [];
+          const root = document.documentElement;
+          document.querySelector('#btn-back').click();
+          const look = () => {
+            seen.push([root.dataset.painted, root.dataset.moving]);
+            if (root.dataset.painted === '2') resolve(seen);
+            else setTimeout(look, 20);
+          };
+          setTimeout(look, 20);
+        })"""
+    )
+    assert ["3", "true"] in drawn
+    assert drawn[-1][0] == "2"
+    assert positions(page)[-1] == newest - 1
+
+
+@pytest.mark.parametrize("options", [{"reduced_motion": "reduce"}, {}], ids=["the system's wish", "the setting"])
+def test_without_movement_a_step_is_there_at_once(open_page: OpenPage, options: dict[str, str]) -> None:
+    page = open_page("/" if options else "/?motion=0", **options)
+    prefill(page)
+    moved = page.evaluate(
+        """() => new Promise((resolve) => {
+          let moved = 0;
+          const root = document.documentElement;
+          const look = () => {
+            if (root.dataset.moving === 'true') moved += 1;
+            if (root.dataset.painted === '2') resolve(moved);
+            else requestAnimationFrame(look);
+          };
+          document.querySelector('#btn-step').click();
+          look();
+        })"""
+    )
+    assert moved == 0
+
+
+def test_the_strip_follows_the_newest_column_unless_somebody_scrolled_away(open_page: OpenPage) -> None:
+    page = open_page("/?motion=0")
+    prefill(page)
+    step(page, 8)
+    shows(page, 9)
+    newest = positions(page)[-1]
+    assert in_sight(page, newest)
+    page.locator(".strip-scroll").hover()
+    page.mouse.wheel(-5000, 0)
+    expect(page.locator('.token[data-position="0"]')).to_have_count(1)
+    expect(page.locator(".minimap-newest")).to_be_visible()
+    step(page, 2)
+    assert page.locator(".strip-scroll").evaluate("(e) => e.scrollLeft") == 0
+    page.locator(".minimap-newest").click()
+    assert in_sight(page, newest + 2)
+    step(page, 8)
+    assert in_sight(page, newest + 10)
+
+
+def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> None:
+    page = open_page("/?speed=8")
+    prefill(page)
+    rests(page, 1)
+    page.evaluate(
+        """() => {
+          globalThis.shifts = [];
+          new PerformanceObserver((list) => {
+            for (const entry of list.getEntries())
+              for (const source of entry.sources) {
+                const node = source.node?.closest?.('.stage *');
+                if (node && !node.closest('.strip-tokens')) globalThis.shifts.push(node.className);
+              }
+          }).observe({ type: 'layout-shift', buffered: false });
+        }"""
+    )
+    boxes = """[...document.querySelectorAll('.stage-head, .strip, .strip-window, .minimap, .gutter, .chain')]
+      .map((e) => { const b = e.getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })"""
+    before = page.evaluate(boxes)
+    x = page.locator('.token[data-position="3"]').evaluate("(e) => [e.style.left, e.style.width]")
+    step(page, 6)
+    assert page.locator('.token[data-position="6"]').count() == 1
+    assert page.evaluate(boxes) == before
+    assert page.evaluate("globalThis.shifts") == []
+    page.click("#btn-first")
+    rests(page, -1)
+    page.click("#btn-forward")
+    page.click("#btn-forward")
+    rests(page, 1)
+    assert page.locator('.token[data-position="3"]').evaluate("(e) => [e.style.left, e.style.width]") == x
