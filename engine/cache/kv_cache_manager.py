@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from engine.cache.block_moves import BlockMoves, PendingMoves
 from engine.cache.block_pool import Block, BlockPool, Eviction, ensure
 from engine.cache.block_table import BlockTable, check_tables
-from engine.cache.prefix_cache import HashChain, PrefixMatch
-from engine.cache.prefix_memory import Explanation, LostBlock, PrefixMemory
+from engine.cache.prefix_cache import PrefixMatch
+from engine.cache.prefix_index import PrefixIndex
+from engine.cache.prefix_memory import Explanation, LostBlock
 from engine.cache.swap_space import SwapSpace
 from engine.trace.events import (
     Allocate,
@@ -49,14 +51,6 @@ class BlockDemand(NamedTuple):
         return self.needed <= self.available
 
 
-class BlockMoves(NamedTuple):
-    """What the KV store has to do before a step's forward pass, in this order; each once."""
-
-    swap_out: list[tuple[int, int]]  # (block, CPU block)
-    swap_in: list[tuple[int, int]]  # (CPU block, block)
-    copy: list[tuple[int, int]]  # (src, dst)
-
-
 class Snapshot(NamedTuple):
     """The manager's state in the terms of `trace.state.State`, blocks by id."""
 
@@ -83,19 +77,15 @@ class KVCacheManager:
         """`swap_space`: blocks of the CPU store; `kv_bytes_per_token`: all layers, for what swaps report."""
         self.num_blocks = num_blocks
         self.block_size = block_size
-        self.enable_prefix_caching = enable_prefix_caching
         self.pool = BlockPool(num_blocks)
+        self.prefixes = PrefixIndex(self.pool, block_size, enable_prefix_caching)
         self.swap_space = SwapSpace(swap_space)
         self.kv_bytes_per_block = kv_bytes_per_token * block_size
         self._record_index = 0
-        self._memory = PrefixMemory()
         self._emit = emit
         self._tables: dict[int, BlockTable] = {}
-        self._chains: dict[int, HashChain] = {}
         self._promised: dict[int, int] = {}  # block id -> sequence that will write it in this step
-        self._copies: dict[int, int] = {}  # dst -> src, in order
-        self._swaps_out: list[tuple[int, int]] = []
-        self._swaps_in: list[tuple[int, int]] = []
+        self._moves = PendingMoves()
         self._tokens_logical = 0
 
     def tick(self, record_index: int, step: int) -> None:
@@ -107,37 +97,14 @@ class KVCacheManager:
     def lookup(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None, skip: bool = False
     ) -> PrefixMatch:
-        """Find the longest cached prefix, whole blocks, at most len(token_ids) - 1 tokens. Changes no block.
-
-        One token is left out because the last token must run through the model to get logits. `skip`: nothing may hit,
-        because the logits of every token are wanted.
-        """
-        if not self.enable_prefix_caching:
-            return PrefixMatch([], 0, "disabled")
-        if skip:
-            return PrefixMatch([], 0, "skipped")
-        num_full = (len(token_ids) - 1) // self.block_size
-        if num_full <= 0:
-            return PrefixMatch([], 0, "too_short")
-        chain = self._chain(seq_id, cache_salt)
-        block_ids: list[int] = []
-        for logical in range(num_full):
-            block = self.pool.find(chain.hash_at(logical, token_ids))
-            if block is None:
-                break
-            block_ids.append(block.block_id)
-        return PrefixMatch(block_ids, len(block_ids) * self.block_size, "hit" if block_ids else "miss")
+        """Find the longest cached prefix; see `PrefixIndex.lookup`. Changes no block."""
+        return self.prefixes.lookup(seq_id, token_ids, cache_salt, skip)
 
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
         """Why the lookup that was made just before found no more. Changes nothing."""
-        if not self.enable_prefix_caching:
-            return Explanation()
-        next_hash, logical = None, num_hit_tokens // self.block_size
-        if logical < (len(token_ids) - 1) // self.block_size:
-            next_hash = self._chain(seq_id, cache_salt).hash_at(logical, token_ids)
-        return self._memory.explain(token_ids, cache_salt, num_hit_tokens, self.block_size, next_hash)
+        return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
 
     def demand(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int] = ()) -> BlockDemand:
         """What `allocate` with the same arguments would need. Changes nothing."""
@@ -173,18 +140,12 @@ class KVCacheManager:
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """The sequence has blocks: from now on later lookups are explained by it. `token_ids`: its own growing list."""
-        if self.enable_prefix_caching:
-            self._memory.admitted(seq_id, token_ids, cache_salt)
+        if self.prefixes.enabled:
+            self.prefixes.memory.admitted(seq_id, token_ids, cache_salt)
 
     def take_moves(self) -> BlockMoves:
-        """What the KV store has to do before this step's forward pass; hands it over once.
-
-        Every copy's dst is distinct and no dst is the src of a later pair, so one gather and one scatter do as well.
-        """
-        moves = BlockMoves(self._swaps_out, self._swaps_in, [(src, dst) for dst, src in self._copies.items()])
-        self._swaps_out, self._swaps_in = [], []
-        self._copies.clear()
-        return moves
+        """What the KV store has to do before this step's forward pass; hands it over once."""
+        return self._moves.take()
 
     def swap_out(self, seq_id: int) -> int | None:
         """Preempt by swap: what is computed goes to the CPU store, the blocks are freed. Returns the bytes moved.
@@ -200,8 +161,7 @@ class KVCacheManager:
         for logical, cpu_block_id in enumerate(cpu_block_ids):
             block_id = table.block_ids[logical]
             ensure(block_id not in self._promised, f"block {block_id} is swapped out, but it is not written yet")
-            # a copy that is still to be carried out comes after the swap: its source has the content now
-            self._swaps_out.append((self._copies.get(block_id, block_id), cpu_block_id))
+            self._moves.swap_out(block_id, cpu_block_id)
             self._emit(
                 SwapOut(
                     seq_id=seq_id,
@@ -230,7 +190,7 @@ class KVCacheManager:
         for logical, cpu_block_id in enumerate(swapped.cpu_block_ids):
             block = self.pool.blocks[table.block_ids[logical]]
             self.pool.fill(block, min(swapped.num_computed - logical * size, size))
-            self._swaps_in.append((cpu_block_id, block.block_id))
+            self._moves.swap_in(cpu_block_id, block.block_id)
             self._emit(
                 SwapIn(
                     seq_id=seq_id,
@@ -252,10 +212,10 @@ class KVCacheManager:
         The caller promises to `write` up to `num_tokens` before the sequence is forked, or is freed while others
         go on with what they shared. Blocks must have been made writable by `allocate`.
         """
-        if not self.enable_prefix_caching:
+        if not self.prefixes.enabled:
             return
         table = self._table(seq_id)
-        chain = self._chain(seq_id, cache_salt)
+        chain = self.prefixes.chain(seq_id, cache_salt)
         size, num_full = self.block_size, num_tokens // self.block_size
         if num_full > len(table.block_ids) or num_tokens > len(token_ids):
             raise ValueError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
@@ -329,13 +289,12 @@ class KVCacheManager:
             raise ValueError(f"sequence {seq_id} holds blocks already")
         if any(owner == parent_seq_id for owner in self._promised.values()):
             raise ValueError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
-        if self._copies or self._swaps_in:
+        if self._moves.fills_blocks:
             raise ValueError("copies are outstanding (take_moves): a fork now could share a block not yet copied")
         for block_id in parent.block_ids:
             self.pool.share(self.pool.blocks[block_id])
         self._tables[seq_id] = BlockTable(list(parent.block_ids), parent.num_computed, parent.num_hashed)
-        if parent_seq_id in self._chains:
-            self._chains[seq_id] = self._chains[parent_seq_id].copy()
+        self.prefixes.fork(parent_seq_id, seq_id)
         self._tokens_logical += parent.num_computed
         self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id, reason=reason, seed=seed))
 
@@ -348,7 +307,7 @@ class KVCacheManager:
         if table is None:
             return
         self._tokens_logical -= table.num_computed
-        self._memory.released(seq_id, table.num_computed)
+        self.prefixes.memory.released(seq_id, table.num_computed)
         for block_id in reversed(table.block_ids):
             block = self.pool.blocks[block_id]
             if self._promised.get(block_id) == seq_id:
@@ -356,7 +315,7 @@ class KVCacheManager:
                 self._evicted(block_id, self.pool.uncache(block), seq_id, lost=False)
             end = self.pool.release(block)
             if end is not None:
-                self._copies.pop(block_id, None)  # the block is given away before its copy was carried out
+                self._moves.given_away(block_id)
             self._emit(Free(seq_id=seq_id, block_id=block_id, to=end))
 
     def forget(self, seq_id: int) -> None:
@@ -366,7 +325,7 @@ class KVCacheManager:
         """
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id} still holds blocks")
-        self._chains.pop(seq_id, None)
+        self.prefixes.chains.pop(seq_id, None)
         if seq_id in self.swap_space.tables:
             for cpu_block_id in self.swap_space.take(seq_id).cpu_block_ids:
                 self._emit(Drop(seq_id=seq_id, cpu_block_id=cpu_block_id))
@@ -415,14 +374,6 @@ class KVCacheManager:
             raise ValueError(f"sequence {seq_id} holds no blocks")
         return self._tables[seq_id]
 
-    def _chain(self, seq_id: int, cache_salt: str | None) -> HashChain:
-        chain = self._chains.get(seq_id)
-        if chain is None:
-            chain = self._chains[seq_id] = HashChain(self.block_size, cache_salt)
-        elif chain.cache_salt != cache_salt:
-            raise ValueError(f"sequence {seq_id} was hashed with another cache_salt")
-        return chain
-
     def _check_hits(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int]) -> None:
         if not hit_block_ids:
             return
@@ -431,7 +382,8 @@ class KVCacheManager:
         if len(hit_block_ids) * self.block_size > num_tokens:
             raise ValueError(f"{len(hit_block_ids)} hit blocks reach beyond {num_tokens} tokens")
         for logical, block_id in enumerate(hit_block_ids):
-            expected = self._chains[seq_id].parent_of(logical + 1) if seq_id in self._chains else None
+            chain = self.prefixes.chains.get(seq_id)
+            expected = chain.parent_of(logical + 1) if chain else None
             if expected is None or self.pool.blocks[block_id].block_hash != expected:
                 raise ValueError(f"block {block_id} no longer holds what the lookup found: allocate right after it")
 
@@ -455,7 +407,7 @@ class KVCacheManager:
     def _evicted(self, block_id: int, eviction: Eviction, seq_id: int, lost: bool = True) -> None:
         """Report that a hash was taken; `lost`: there was content behind it that a later prompt may miss."""
         if lost:
-            self._memory.evicted(eviction.block_hash, LostBlock(block_id, self._record_index, seq_id))
+            self.prefixes.memory.evicted(eviction.block_hash, LostBlock(block_id, self._record_index, seq_id))
         self._emit(
             Evict(
                 block_id=block_id,
@@ -474,5 +426,5 @@ class KVCacheManager:
         self.pool.release(src)  # stays held: it had more than one owner
         self.pool.fill(dst, src.num_filled)
         table.block_ids[logical] = dst.block_id
-        self._copies[dst.block_id] = src.block_id
+        self._moves.copy(src.block_id, dst.block_id)
         self._emit(Copy(seq_id=seq_id, logical=logical, src=src.block_id, dst=dst.block_id))

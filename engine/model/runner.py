@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cache.kv_cache_manager import BlockMoves
+from engine.cache.block_moves import BlockMoves
 from engine.cache.kv_plane import QUANTIZED
 from engine.cache.kv_store import HostStore, KVStore
 from engine.model.attention import CONTEXT_KEYWORD, StepContext

@@ -188,7 +188,7 @@ def test_abort_frees_what_runs_and_forgets_what_waits() -> None:
     engine.abort(1)
     engine.abort(0)
     assert engine.scheduler.abort("r0") == [] and not engine.scheduler.has_unfinished
-    assert not engine.manager._chains, "the remembered hashes go with the sequence"
+    assert not engine.manager.prefixes.chains, "the remembered hashes go with the sequence"
     assert engine.manager.memory(1).blocks_held == 0
     assert engine.replay.state.finished == [1, 0]
 

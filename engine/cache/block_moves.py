@@ -1,0 +1,53 @@
+"""Whole blocks that the KV store has to copy before a step's forward pass."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BlockMoves(NamedTuple):
+    """What there is to do, in this order; each once."""
+
+    swap_out: list[tuple[int, int]]  # (block, CPU block)
+    swap_in: list[tuple[int, int]]  # (CPU block, block)
+    copy: list[tuple[int, int]]  # (src, dst)
+
+
+class PendingMoves:
+    """Moves that were decided and not carried out yet.
+
+    Every copy's dst is distinct and no dst is the src of a later pair, so one gather and one scatter do as well.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, int] = {}  # dst -> src, in order
+        self._swaps_out: list[tuple[int, int]] = []
+        self._swaps_in: list[tuple[int, int]] = []
+
+    @property
+    def fills_blocks(self) -> bool:
+        """Whether a block still waits for its content."""
+        return bool(self._copies or self._swaps_in)
+
+    def copy(self, src: int, dst: int) -> None:
+        """Copy-on-write."""
+        self._copies[dst] = src
+
+    def swap_out(self, block_id: int, cpu_block_id: int) -> None:
+        """To the CPU store. A block that waits for a copy has its content in the copy's source: swaps come first."""
+        self._swaps_out.append((self._copies.get(block_id, block_id), cpu_block_id))
+
+    def swap_in(self, cpu_block_id: int, block_id: int) -> None:
+        """Back from the CPU store."""
+        self._swaps_in.append((cpu_block_id, block_id))
+
+    def given_away(self, block_id: int) -> None:
+        """Nobody holds the block any more: a copy to it is not wanted."""
+        self._copies.pop(block_id, None)
+
+    def take(self) -> BlockMoves:
+        """All of them; from now on there are none."""
+        moves = BlockMoves(self._swaps_out, self._swaps_in, [(src, dst) for dst, src in self._copies.items()])
+        self._swaps_out, self._swaps_in = [], []
+        self._copies.clear()
+        return moves
