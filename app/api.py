@@ -13,6 +13,7 @@ from app import __version__
 from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError
 from app.plain import to_json
+from app.museum import EXHIBITS
 from app.presets import PRESETS, STRATEGIES
 from app.run import Run
 from app.settings import ServerSettings
@@ -46,6 +47,7 @@ def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> fla
                 "sampling": SamplingParams(),
                 "strategies": STRATEGIES,
                 "presets": PRESETS,
+                "museum": EXHIBITS,
                 "machine": model.machine,
                 "limits": {
                     "max_theaters": settings.max_theaters,

@@ -1,0 +1,67 @@
+"""Every exhibit shows what it says, on the model that the page shows it with."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from app.museum import EXHIBITS, Exhibit
+from engine.config import EngineConfig, FaultName, SamplingParams
+from engine.faults import make_engine
+from engine.model.loader import LoadedModel, load_model
+from engine.trace.events import Copy, Lookup, Preempt
+from engine.trace.records import StepRecord
+
+OBJECTED = {"no_copy_at_shared_write", "stale_hash_after_reallocation"}  # the guards notice these
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return load_model("bundled", device="cpu")
+
+
+def run(model: LoadedModel, exhibit: Exhibit, fault: FaultName | None) -> list[StepRecord]:
+    config = EngineConfig(**exhibit.config, fault=fault)
+    with make_engine(model, config) as engine:
+        for prompt in exhibit.prompts:
+            engine.add_request(prompt, SamplingParams(**exhibit.sampling))
+        while engine.has_unfinished():
+            engine.step()
+        assert engine.log is not None
+        return [engine.log.record(index) for index in range(len(engine.log))]
+
+
+def tokens(records: list[StepRecord]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for record in records:
+        for output in record.outputs:
+            found.setdefault(output.seq_id, []).append(output.token_id)
+    return found
+
+
+def test_every_fault_is_on_show_once() -> None:
+    assert [exhibit.id for exhibit in EXHIBITS] == list(get_args(FaultName))
+
+
+@pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
+def test_the_exhibit_breaks_and_its_healthy_twin_does_not(model: LoadedModel, exhibit: Exhibit) -> None:
+    healthy, faulty = run(model, exhibit, None), run(model, exhibit, exhibit.id)
+    assert not any(record.integrity for record in healthy)
+    assert tokens(healthy) != tokens(faulty)
+    assert any(record.integrity for record in faulty) == (exhibit.id in OBJECTED)
+
+
+@pytest.mark.parametrize(("fault", "op"), [("no_copy_at_shared_write", Copy), ("output_lost_at_preemption", Preempt)])
+def test_the_healthy_twin_does_what_the_fault_spoils(model: LoadedModel, fault: str, op: type) -> None:
+    exhibit = next(exhibit for exhibit in EXHIBITS if exhibit.id == fault)
+    assert any(isinstance(found, op) for record in run(model, exhibit, None) for found in record.ops)
+
+
+def test_the_third_request_hits_what_is_no_longer_there(model: LoadedModel) -> None:
+    exhibit = next(exhibit for exhibit in EXHIBITS if exhibit.id == "stale_hash_after_reallocation")
+    hits = {
+        fault: [op.num_hit_tokens for r in run(model, exhibit, fault) for op in r.ops if isinstance(op, Lookup)][2]
+        for fault in (None, exhibit.id)
+    }
+    assert hits[exhibit.id] > hits[None]
