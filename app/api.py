@@ -12,8 +12,8 @@ from werkzeug.exceptions import HTTPException
 from app import __version__
 from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError
-from app.plain import to_json
 from app.museum import EXHIBITS
+from app.plain import to_json
 from app.presets import PRESETS, STRATEGIES
 from app.run import Run
 from app.settings import ServerSettings
