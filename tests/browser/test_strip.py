@@ -1,4 +1,4 @@
-"""The token strip and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling, no layout shift."""
+"""The token strip and the motion model in a real browser: sub-steps, vectors, 2,000 tokens, scrolling."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def in_sight(page: Page, position: int) -> bool:
 
 @pytest.fixture(scope="module")
 def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """1,990 prompt tokens in two chunks, of which only the second is captured, then 12 decode steps, 4 tokens a block."""
+    """1,990 prompt tokens in two chunks, of which only the second is captured, then 12 decode steps."""
     path = tmp_path_factory.mktemp("strip") / "long.kvtrace"
     model = from_module(tiny_model("llama", max_position_embeddings=2048), tiny_tokenizer(), "tiny-llama")
     config = EngineConfig(block_size=4, num_blocks=512, max_num_batched_tokens=1024)
