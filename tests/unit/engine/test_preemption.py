@@ -108,3 +108,13 @@ def test_aborting_a_swapped_out_request_frees_its_cpu_blocks() -> None:
         assert [op.cpu_block_id for op in drops] == [op.cpu_block_id for op in swapped if op.seq_id == drops[0].seq_id]
         engine.check_integrity()
         assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8", "int4"])
+def test_a_swap_brings_back_exactly_what_was_stored(dtype) -> None:
+    """Where storing loses precision, only the very same stored values give the same output."""
+    config = replace(ROOMY, kv_cache_dtype=dtype, enable_prefix_caching=False)
+    roomy, _ = run(config)
+    outputs, records = run(replace(config, num_blocks=12, preemption_mode="swap", swap_space=64))
+    assert {op.mode for r in records for op in ops_of(r, Preempt)} == {"swap"}
+    assert outputs == roomy
