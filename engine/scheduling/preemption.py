@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.scheduling.cache_protocol import Cache
+from engine.scheduling.lookup import look_up
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
 from engine.trace.events import Op, Preempt, PreemptionMode, PreemptReason
@@ -49,10 +50,7 @@ class Preemption:
         num_kept = num_lost = 0
         if num_bytes is None:
             self._cache.free(seq_id)
-            found = self._cache.lookup(
-                seq_id, victim.token_ids, victim.cache_salt, victim.skip_reading_prefix_cache
-            ).num_tokens
-            num_kept = min(found, num_computed)
+            num_kept = min(look_up(self._cache, victim).num_tokens, num_computed)
             num_lost = num_computed - num_kept
             victim.num_computed_tokens = 0
         victim.status = "preempted"

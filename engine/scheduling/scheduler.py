@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import replace
-
-from engine.scheduling.cache_protocol import Cache, Demand, Match
+from engine.scheduling.cache_protocol import Cache, Demand
 from engine.scheduling.capacity import check_feasible
+from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.step import ScheduledSequence, Step
@@ -29,7 +28,6 @@ from engine.trace.events import (
     Finish,
     FinishReason,
     ForkReason,
-    Lookup,
     Op,
     PreemptionMode,
     Sample,
@@ -260,7 +258,7 @@ class Scheduler:
             return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
         if self._cache.num_swapped_tokens(sequence.seq_id):
             return self._admit_swapped(sequence, step)
-        match = self._lookup(sequence)
+        match = look_up(self._cache, sequence)
         num_missing = sequence.num_tokens - match.num_tokens
         num_tokens = self._num_schedulable(num_missing, step)
         if num_tokens == 0:
@@ -269,7 +267,7 @@ class Scheduler:
         demand = self._cache.demand(sequence.seq_id, end, match.block_ids)
         if demand.needed > demand.available:
             return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
-        self._emit_lookup(sequence, match)
+        self._emit(verdict(self._cache, sequence, match))
         self._run(sequence, step, num_cached_tokens=match.num_tokens)
         allocated = self._cache.allocate(sequence.seq_id, end, match.block_ids)
         assert allocated, "demand said that it fits"
@@ -314,32 +312,6 @@ class Scheduler:
         sequence.num_computed_tokens = num_cached_tokens + num_swapped_tokens
         step.admitted = True
 
-    def _lookup(self, sequence: Sequence) -> Match:
-        return self._cache.lookup(
-            sequence.seq_id, sequence.token_ids, sequence.cache_salt, sequence.skip_reading_prefix_cache
-        )
-
-    def _emit_lookup(self, sequence: Sequence, match: Match) -> None:
-        lookup = Lookup(
-            seq_id=sequence.seq_id,
-            verdict=match.verdict,
-            num_tokens=sequence.num_tokens,
-            num_hit_tokens=match.num_tokens,
-            block_ids=match.block_ids,
-        )
-        if match.verdict not in ("disabled", "skipped"):
-            why = self._cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens)
-            lookup = replace(
-                lookup,
-                reason=why.reason,
-                closest_seq_id=why.closest_seq_id,
-                num_shared_tokens=why.num_shared_tokens,
-                lost_block_id=why.lost.block_id if why.lost else None,
-                evicted_in=why.lost.evicted_in if why.lost else None,
-                evicted_for=why.lost.evicted_for if why.lost else None,
-            )
-        self._emit(lookup)
-
     # 4) beams that wait for each other
 
     def _break_deadlock(self, step: Step) -> None:
@@ -358,7 +330,7 @@ class Scheduler:
         num_swapped, hits = self._cache.num_swapped_tokens(sequence.seq_id), list[int]()
         start = num_swapped
         if not num_swapped:
-            match = self._lookup(sequence)
+            match = look_up(self._cache, sequence)
             start, hits = match.num_tokens, match.block_ids
         num_tokens = sequence.num_tokens - start
         if self._splits:

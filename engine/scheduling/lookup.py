@@ -1,0 +1,37 @@
+"""Asking the prefix cache for a sequence, and putting its answer into the log with the reason."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engine.scheduling.cache_protocol import Cache, Match
+from engine.scheduling.sequence import Sequence
+from engine.trace.events import Lookup
+
+
+def look_up(cache: Cache, sequence: Sequence) -> Match:
+    """The sequence's cached leading blocks. Changes nothing."""
+    return cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt, sequence.skip_reading_prefix_cache)
+
+
+def verdict(cache: Cache, sequence: Sequence, match: Match) -> Lookup:
+    """The operation that tells what was just found, and why no more."""
+    found = Lookup(
+        seq_id=sequence.seq_id,
+        verdict=match.verdict,
+        num_tokens=sequence.num_tokens,
+        num_hit_tokens=match.num_tokens,
+        block_ids=match.block_ids,
+    )
+    if match.verdict in ("disabled", "skipped"):
+        return found
+    why = cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens)
+    return replace(
+        found,
+        reason=why.reason,
+        closest_seq_id=why.closest_seq_id,
+        num_shared_tokens=why.num_shared_tokens,
+        lost_block_id=why.lost.block_id if why.lost else None,
+        evicted_in=why.lost.evicted_in if why.lost else None,
+        evicted_for=why.lost.evicted_for if why.lost else None,
+    )
