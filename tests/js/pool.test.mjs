@@ -20,7 +20,7 @@ function looksAt(log, index, at) {
   return { before, motions, phases, looks: found };
 }
 
-const plain = (look) => ({ ...look, owners: look.owners.map((o) => [o.seq, o.share]).sort(), fresh: undefined });
+const plain = (look) => ({ ...look, owners: look.owners.map((o) => [o.seq, o.share]).sort(), fresh: undefined, renewed: undefined });
 
 test("every record begins as the state before it and ends as the state after it, block by block", () => {
   for (const [name, run] of Object.entries(RUNS)) {
@@ -107,6 +107,7 @@ test("swapped blocks travel to the CPU store and back into fresh blocks, with wh
     block_size: 2,
     blocks: [{ block_id: 0, ref_count: 1, block_hash: null, token_ids: [1, 2] }, { block_id: 1, ref_count: 0, block_hash: null, token_ids: [] }],
     free_queue: [1],
+    cpu_blocks: Array.from({ length: 6 }, (_, id) => ({ cpu_block_id: id, token_ids: id === 5 ? [1] : [] })),
     sequences: new Map(tables),
   });
   const out = motionsOf(state([[0, { block_table: [0], num_computed_tokens: 2 }]]), {

@@ -61,7 +61,7 @@ class Shadow {
     const size = this.state.block_size;
     const within = (n) => Math.max(0, Math.min(size, n));
     if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
-    if (op.type === "swap_in") return [0, within((this.state.sequences.get(op.seq_id)?.num_computed_tokens ?? 0) - op.logical * size)];
+    if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
     if (op.type !== "write") return [0, 0];
     const first = this.table(op.seq_id).indexOf(block) * size;
     return [within(op.start - first), within(op.start + op.num_tokens - first)];
@@ -105,7 +105,7 @@ export function progressOf(motion, phases) {
 
 /**
  * How a block at rest looks: `owners` [{seq, share}] (share in [0, 1]), `held` and `hash` in [0, 1], `fill`: the level of each
- * slot, `fresh`: the slots that this record wrote.
+ * slot, `fresh`: the slots that this record wrote, `renewed`: this record gave the block another life.
  */
 export function restingLook(block, owners, size) {
   return {
@@ -114,6 +114,7 @@ export function restingLook(block, owners, size) {
     hash: block.block_hash === null ? 0 : 1,
     fill: Array.from({ length: size }, (_, slot) => (slot < block.token_ids.length ? 1 : 0)),
     fresh: new Set(),
+    renewed: false,
   };
 }
 
@@ -134,6 +135,7 @@ const CHANGES = {
   allocate(look, { op }, p) {
     look.owners = [{ seq: op.seq_id, share: p }];
     look.held = p;
+    look.renewed = true;
     look.fill = look.fill.map(() => 0);
   },
   share(look, { op }, p) {

@@ -1,7 +1,6 @@
 // What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
 
-const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables, stored}
-const STORING = new Set(["swap_out", "swap_in", "drop"]);
+const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables}
 
 /**
  * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its record.
@@ -15,18 +14,6 @@ export function blockHistory(log, block, index) {
 /** The operations on sequence `seqId` up to record `index`, oldest first: [{record, at, op}]. */
 export function sequenceHistory(log, seqId, index) {
   return upTo(indexOf(log).sequences.get(seqId), index);
-}
-
-/** What the CPU store holds after record `index`: [{cpu_block_id, seq_id, logical}], by id; null if the log never swapped. */
-export function cpuStore(log, index) {
-  const { stored } = indexOf(log);
-  if (!stored.length) return null;
-  const held = new Map();
-  for (const { op } of upTo(stored, index)) {
-    if (op.type === "swap_out") held.set(op.cpu_block_id, { cpu_block_id: op.cpu_block_id, seq_id: op.seq_id, logical: op.logical });
-    else held.delete(op.cpu_block_id);
-  }
-  return [...held.values()].sort((a, b) => a.cpu_block_id - b.cpu_block_id);
 }
 
 function upTo(events = [], index) {
@@ -43,7 +30,7 @@ function upTo(events = [], index) {
 function indexOf(log) {
   let found = indexes.get(log);
   if (!found) {
-    found = { length: 0, blocks: new Map(), sequences: new Map(), tables: new Map(), stored: [] };
+    found = { length: 0, blocks: new Map(), sequences: new Map(), tables: new Map() };
     indexes.set(log, found);
   }
   for (; found.length < log.length; found.length++) add(found, log, found.length);
@@ -58,7 +45,6 @@ function add(index, log, record) {
     if (op.type === "write") return addWrite(index, log, event);
     if (op.type === "lookup") return;
     for (const block of blocksOf(op, index.tables)) push(index.blocks, block, event);
-    if (STORING.has(op.type)) index.stored.push(event);
     follow(index.tables, op);
   });
 }

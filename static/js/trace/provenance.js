@@ -14,6 +14,7 @@ import { allocationReason, evictionBefore, freeReason } from "./decisions.js";
 import { blockHistory, blocksOf, sequenceHistory } from "./history.js";
 import { tokenLabels } from "./labels.js";
 import { kvTerms, slotOf } from "./metrics.js";
+import { operationsOf } from "./operations.js";
 import { attentionRow } from "./stage.js";
 import { memoryFigures } from "./state.js";
 
@@ -204,7 +205,10 @@ function ofDecision(log, record, place) {
   const op = log.records[record]?.ops?.[place];
   if (!op) return null;
   const at = { log, index: record, state: log.stateAt(record) };
-  const links = [{ kind: "operation", fidelity: "captured", op, at: place, of: log.records[record].ops.length, blocks: blocksOf(op), seq: op.seq_id, go: record }];
+  const ops = log.records[record].ops;
+  const alike = ops.filter((other) => other.type === op.type && other.seq_id === op.seq_id); // one decision, block by block
+  const told = operationsOf(log, record).findLast((entry) => entry.type === op.type && entry.at <= place);
+  const links = [{ kind: "operation", fidelity: "captured", op, at: place, of: ops.length, told: told?.lines ?? [], blocks: alike.flatMap((other) => blocksOf(other)), seq: op.seq_id, go: record }];
   const seq = at.state.sequences.get(op.seq_id);
   if (op.type === "allocate") links.push(decisionLink(log, record, place));
   if (op.type === "free") links.push({ kind: "given", fidelity: "captured", seq: op.seq_id, why: freeReason(log.records[record], place), go: record });

@@ -32,7 +32,7 @@ function Links({ links }) {
 function Link({ link, second }) {
   const words = wordsOf(link);
   const value = link.kind === "owners" ? words.value.map((id) => html`<${Swatch} id=${id} />${id} `) : words.value;
-  return html`<li class=${`chain-link ${link.kind}`}>
+  return html`<li class="chain-link" data-kind=${link.kind}>
     <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
     <span class="link-value num">
       ${CLICKABLE.has(link.kind)

@@ -2,6 +2,7 @@
 
 import { bytesText, grouped, probabilityText, t } from "../i18n/index.js";
 import { labelText } from "../trace/labels.js";
+import { inWords } from "./decisions.js";
 
 const name = (id) => t("sequence.name", { id });
 const at = (link) => t("chain.at", { token: labelText(link.label), position: link.position });
@@ -103,9 +104,9 @@ const WORDS = {
   operation: (l) => ({
     name: t("chain.operation"),
     term: null,
-    value: t(`op.${l.op.type}`),
+    value: t(`chain.op.${l.op.type}`),
     second: t("chain.record", { record: l.go + 1 }),
-    lines: [factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
+    lines: [l.told.map(inWords).join(" "), factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({ name: t("chain.given"), term: null, lines: [t("chain.given.text", { name: name(l.seq), why: t(`chain.free.${l.why}`) })] }),
   request: (l) => ({

@@ -18,7 +18,7 @@ export function Figures() {
   const total = m.num_blocks * m.block_size * perToken;
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
-    <h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3>
+    <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage} m=${m} /></div>
     <${Bars} header=${header} m=${m} total=${total} />
     <dl class="figure-list num">
       <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t("memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${grouped(perToken)} B`} />
@@ -33,7 +33,6 @@ export function Figures() {
       <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)} formula=${`blocks_cached · block_size · ${grouped(perToken)} B`} />
       <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached} note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
-    <${Usage} m=${m} />
     <${Formula} header=${header} />
   </section>`;
 }
@@ -49,9 +48,11 @@ function Figure({ kind, name, bytes, note, formula }) {
   </div>`;
 }
 
+const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
+
 /** Both usage figures: a cache that nobody holds is free, and yet not empty. */
 function Usage({ m }) {
-  const share = (blocks) => percentText(blocks / m.num_blocks);
+  const share = (blocks) => shortPercent(blocks / m.num_blocks);
   return html`<p class="usage num" id="usage">
     <span ...${tips([`blocks_held / num_blocks = ${m.blocks_held} / ${m.num_blocks}`])} tabindex="0">${t("memory.usage_held")} <b>${share(m.blocks_held)}</b></span>
     <span ...${tips([`(blocks_held + blocks_cached) / num_blocks = (${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`])} tabindex="0"
@@ -124,6 +125,6 @@ function Formula({ header }) {
         )}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow
       >
     </math>
-    <span class="formula-name">${t("memory.a_token")} <${Fidelity} kind="derived" formula=${same ? "2 · L · Hkv · D · bytes" : "L · Hkv · (D + Dv) · bytes"} /></span>
+    <span class="formula-name"><${Fidelity} kind="derived" formula=${same ? "2 · L · Hkv · D · bytes" : "L · Hkv · (D + Dv) · bytes"} /></span>
   </p>`;
 }

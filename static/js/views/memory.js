@@ -1,6 +1,7 @@
 // The memory region: the map of the pool between the free queue and the block tables, and the figures.
 
 import { t } from "../i18n/index.js";
+import { provenance } from "../model/store.js";
 import { Figures } from "./figures.js";
 import { html } from "./html.js";
 import { Pool, PoolTitle } from "./pool.js";
@@ -17,6 +18,7 @@ export function Memory() {
       <${Queue} />
       <${Pool} />
       <${Legend} />
+      ${provenance.value ? html`<a class="to-provenance" href="#region-provenance">${t("chain.title")} · ${t(`chain.of.${provenance.value.kind}`)} ↓</a>` : null}
       <${Tables} />
       <${Overlay} />
     </div>

@@ -41,7 +41,7 @@ function boxOf({ left, top }, id) {
     x: left + at.x,
     y: top + at.y + shownLayout.head,
     width: slots ? shownLayout.perRow * shownLayout.cell : at.width,
-    height: slots ? shownLayout.lines * shownLayout.cell : at.height,
+    height: slots ? shownLayout.lines * shownLayout.tall : at.height,
   };
 }
 

@@ -118,17 +118,17 @@ function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, hei
 }
 
 function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
-  const fresh = look.fresh.has(offset);
-  const content = labelAt(id * size + offset, fresh ? drawnIndex.value : Math.max(drawnIndex.value - 1, 0)) ?? labelAt(id * size + offset, drawnIndex.value);
+  const now = look.renewed || look.fresh.has(offset);
+  const content = labelAt(id * size + offset, now ? drawnIndex.value : drawnIndex.value - 1);
   if (!content) return;
   const held = look.held > 0.5;
   if (held) {
     c.fillStyle = content.generated ? palette.generated : palette.prompt;
     c.fillRect(x, y + height - 2, width, 2);
   }
-  if (layout.cell < 13 || look.fill[offset] < 0.6) return;
+  if (Math.min(layout.cell, layout.tall) < 13 || look.fill[offset] < 0.6) return;
   const text = Array.from(content.label.of ? (content.label.char ?? "·") : content.label.text.replace("␣", "")).slice(0, 1).join("") || "␣";
-  const px = Math.min(14, layout.cell - 5);
+  const px = Math.min(14, Math.min(layout.cell, layout.tall) - 5);
   c.font = `${px}px system-ui, "Noto Sans CJK SC", sans-serif`;
   c.textAlign = "center";
   c.fillStyle = held ? palette.ink : palette["ink-3"];
@@ -146,7 +146,7 @@ export function labelAt(slot, index) {
 function paintFrame({ c, layout, palette }, id, look) {
   const at = layout.blockAt(id);
   const [x, y] = [at.x - 1.5, at.y + layout.head - 1.5];
-  const [width, height] = [layout.perRow * layout.cell + 2, layout.lines * layout.cell + 2];
+  const [width, height] = [layout.perRow * layout.cell + 2, layout.lines * layout.tall + 2];
   const cached = look.held < 0.5 && look.hash > 0;
   c.lineWidth = 1;
   c.setLineDash(cached ? [3, 2] : []);
@@ -177,7 +177,7 @@ function paintConnected({ c, layout, palette, size }) {
   for (const id of lit.blocks) {
     if (id >= state.value.blocks.length) continue;
     const at = layout.blockAt(id);
-    const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.cell] : [at.width, at.height];
+    const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.tall] : [at.width, at.height];
     const out = wide ? 3 : Math.min(2, at.width / 3);
     c.lineWidth = lit.blocks.size > 12 ? 1.25 : 2;
     roundRect(c, at.x - out, at.y + layout.head - out, width + 2 * out - 1, height + 2 * out - 1, 4);

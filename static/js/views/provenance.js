@@ -38,7 +38,7 @@ export function Provenance() {
 function Link({ link }) {
   const words = wordsOf(link);
   const subject = link.kind === "part" ? html`<${Swatch} id=${link.seq} />${words.name}` : words.name;
-  return html`<li class=${`provenance-link ${link.kind}`} data-kind=${link.kind}>
+  return html`<li class="provenance-link" data-kind=${link.kind}>
     <p class="provenance-name">
       ${words.term ? html`<${Term} id=${words.term}>${subject}<//>` : html`<span>${subject}</span>`}
       <${Fidelity} kind=${link.fidelity} formula=${FORMULAS[link.kind] ?? ""} />
@@ -69,7 +69,7 @@ function nameOf(target) {
   if (target.block !== undefined) return t("pool.block", { id: target.block });
   if (target.seq !== undefined) return t("sequence.name", { id: target.seq });
   if (target.figure !== undefined) return t("chain.of.figure");
-  return t(`op.${log.value.records[target.record].ops[target.op].type}`);
+  return t(`chain.op.${log.value.records[target.record].ops[target.op].type}`);
 }
 
 function Owners({ owners }) {
@@ -114,7 +114,7 @@ function Life({ events }) {
     ${shown.map(
       (event) => html`<li>
         <button class="way" onClick=${() => follow({ go: event.record, select: { record: event.record, op: event.at } })}>${t("chain.record", { record: event.record + 1 })}</button>
-        <span>${t(`op.${event.type}`)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
+        <span>${t(`chain.op.${event.type}`)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
         ${event.seq === undefined ? null : html`<span><${Swatch} id=${event.seq} />${event.seq}</span>`}
       </li>`,
     )}

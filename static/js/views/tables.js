@@ -1,8 +1,7 @@
 // The block table of each sequence: logical block -> physical block. And the CPU store, where swapped-out blocks wait.
 
 import { t } from "../i18n/index.js";
-import { connected, drawnIndex, hovered, log, select, selected, shownSeq, state } from "../model/store.js";
-import { cpuStore } from "../trace/history.js";
+import { connected, hovered, select, selected, shownSeq, state } from "../model/store.js";
 import { html } from "./html.js";
 import { Fidelity, Swatch, Term } from "./words.js";
 
@@ -38,7 +37,7 @@ function TableRow({ seq }) {
     >
       <${Swatch} id=${id} />${id}
     </button>
-    <span class="entries num">
+    <span class="entries num" data-arrows>
       ${seq.block_table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
       ${seq.block_table.map((block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical} />`)}
     </span>
@@ -51,6 +50,7 @@ function Entry({ name, block, logical }) {
   const point = () => (hovered.value = { block });
   const leave = () => (hovered.value = null);
   return html`<button
+    tabindex=${logical === 0 ? 0 : -1}
     class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}`}
     data-to=${block}
     aria-label=${t("tables.entry", { name, logical, block })}
@@ -59,19 +59,29 @@ function Entry({ name, block, logical }) {
     onPointerLeave=${leave}
     onFocus=${point}
     onBlur=${leave}
+    onKeyDown=${moveFocus}
   >
     <small>${logical}</small>${block}
   </button>`;
 }
 
-/** Blocks whose content waits in CPU memory; nothing where the run never swapped. */
+/** Arrow keys walk along a table. */
+function moveFocus(event) {
+  const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  event.currentTarget[next]?.focus();
+}
+
+/** Blocks whose content waits in CPU memory; nothing where the run has no room for them. */
 function CpuStore() {
-  const store = log.value && drawnIndex.value >= 0 ? cpuStore(log.value, drawnIndex.value) : null;
-  if (!store) return null;
+  const blocks = state.value.cpu_blocks;
+  if (!blocks.length) return null;
+  const store = blocks.filter((block) => block.seq_id !== null);
   return html`<div class="table-row cpu" id="cpu-store">
     <span class="table-name"><${Term} id="swap">${t("tables.cpu")}<//></span>
     <span class="entries num">
-      ${store.length === 0 ? html`<span class="none">${t("tables.cpu_empty")}</span>` : null}
+      <span class="none">${t("tables.cpu_held", { held: store.length, n: blocks.length })}</span>
       ${store.map(
         (held) => html`<button class="entry" data-cpu=${held.cpu_block_id} aria-label=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })} onClick=${() => select({ seq: held.seq_id })}>
           <${Swatch} id=${held.seq_id} />${held.cpu_block_id}

@@ -1,0 +1,162 @@
+"""The memory region in a real browser: the map of the pool, the free queue, the tables, the figures."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_page import POEM, OpenPage, prefill, shows, step, wait_until
+
+GEOMETRY = """() => {
+  const box = (e) => e.getBoundingClientRect();
+  const region = box(document.querySelector('#region-memory'));
+  const scroll = document.querySelector('.pool-scroll');
+  const cut = [...document.querySelectorAll('#memory-figures *')].filter(
+    (e) => e.getClientRects().length && (box(e).bottom > region.bottom || box(e).right > region.right + 1));
+  return { cut: cut.map((e) => e.className || e.tagName), scrolls: scroll.scrollHeight > scroll.clientHeight,
+           level: document.querySelector('.pool').dataset.level };
+}"""
+
+
+@pytest.mark.parametrize(
+    ("query", "level"),
+    [
+        ("", "slots"),
+        ("?num_blocks=256", "blocks"),
+        ("?num_blocks=12&block_size=16", "slots"),
+        ("?strategy=contiguous", "slots"),
+    ],
+)
+def test_at_1280_by_800_the_pool_fits_and_no_figure_is_cut(open_page: OpenPage, query: str, level: str) -> None:
+    page = open_page("/" + query)
+    prefill(page)
+    step(page)
+    assert page.evaluate(GEOMETRY) == {"cut": [], "scrolls": False, "level": level}
+
+
+def test_a_pool_of_thousands_is_a_map_that_arrow_keys_walk(open_page: OpenPage) -> None:
+    page = open_page("/?num_blocks=4096")
+    prefill(page)
+    assert page.evaluate(GEOMETRY) == {"cut": [], "scrolls": False, "level": "blocks"}
+    expect(page.locator(".block-button")).to_have_count(1)
+    page.locator(".block-button").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".block-button:focus")).to_have_attribute("aria-label", re.compile("Block 1; held by seq 0"))
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".block-button:focus")).to_have_attribute("aria-label", re.compile("free, place"))
+
+
+def queue(page: Page) -> list[str]:
+    return page.locator("#free-queue .chip").all_inner_texts()
+
+
+def test_the_free_queue_names_every_block_in_order(open_page: OpenPage) -> None:
+    page = open_page("/?num_blocks=12&max_tokens=4")
+    prefill(page)
+    assert queue(page) == ["▸4–11"]
+    step(page)
+    assert queue(page) == ["▸5–11"]
+    page.click("#btn-run")
+    expect(page.locator(".status.finished")).to_have_count(1)
+    assert queue(page) == [
+        "▸4–11",
+        "3–0\n#",
+    ]  # the tail has no hash and goes to the front; cached ones to the back, tail first
+    expect(page.locator("#usage")).to_contain_text("held 0.0")
+    expect(page.locator("#usage")).to_contain_text("held + cached 33")
+
+
+def test_figures_are_the_exact_bytes_and_select_what_they_count(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page)
+    page.hover("#memory-figures .figure.held .figure-bytes")
+    assert "40960 bytes" in re.sub(
+        r"\u2009", "", page.locator(".tooltip").inner_text()
+    )  # 5 blocks of 4 slots of 2048 bytes
+    page.click("#memory-figures .figure.held .figure-bytes")
+    expect(page.locator("#region-provenance")).to_contain_text("5 · 4 · 2\u2009048 = 40\u2009960 B")
+    expect(page.locator(".entry.pointed")).to_have_count(5)
+
+
+def test_the_contiguous_counterfactual_is_the_formula_with_this_runs_numbers(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.fill("#prompt", "白日依山尽，")
+    page.click("#btn-add")
+    shows(page, 2)
+    step(page)
+    expect(page.locator("#contiguous-fit")).to_contain_text("2 × 192 slots; only 1 fits: 1 of 2 would wait")
+    page.click("#contiguous")
+    panel = page.locator("#region-provenance")
+    expect(panel).to_contain_text("2 · 192 · 2\u2009048 = 786\u2009432 B")
+    expect(panel).to_contain_text("⌊192 / 192⌋ = 1")
+    expect(panel.locator(".reservations li")).to_have_count(2)
+    expect(panel.locator(".reservations .unfit")).to_have_count(1)
+
+
+def test_nothing_moves_under_reduced_motion(open_page: OpenPage) -> None:
+    page = open_page(reduced_motion="reduce")
+    prefill(page)
+    page.evaluate("""() => {
+      window.pictures = new Set();
+      const look = () => {
+        const c = document.querySelector('.pool-overlay canvas');
+        window.pictures.add(`${document.documentElement.dataset.painted} ${c.toDataURL().length}`);
+        requestAnimationFrame(look);
+      };
+      look();
+    }""")
+    step(page)
+    page.wait_for_timeout(300)
+    at_rest = [seen for seen in page.evaluate("[...window.pictures]") if seen.startswith("2 ")]
+    assert len(at_rest) == 1, at_rest
+
+
+def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    wait_until(page, "document.documentElement.dataset.moving === 'false'")
+    page.evaluate("""() => {
+      window.frames_ = new Set();
+      const look = () => {
+        window.frames_.add(document.querySelector('.pool-window canvas').toDataURL());
+        requestAnimationFrame(look);
+      };
+      look();
+    }""")
+    step(page)
+    wait_until(page, "document.documentElement.dataset.moving === 'false'")
+    page.wait_for_timeout(200)
+    moved = page.evaluate("window.frames_.size")
+    assert moved >= 3  # before, on the way, after
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.frames_.size") == moved
+
+
+def test_on_a_phone_the_map_and_the_provenance_share_one_flow(open_page: OpenPage) -> None:
+    page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    page.click("#tab-memory")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.locator(".entry").nth(2).click()
+    expect(page.locator("#region-provenance")).to_be_visible()
+    memory, panel = (page.locator(f"#region-{name}").bounding_box() for name in ("memory", "provenance"))
+    assert memory and panel
+    assert panel["y"] >= memory["y"] + memory["height"] - 1  # below, never over it
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_two_samples_share_blocks_until_one_writes(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.fill("#prompt", POEM[:12] + "何处")
+    page.click("#btn-add")
+    shows(page, 2)
+    step(page)
+    expect(page.locator(".entry.shared")).to_have_count(6)  # three blocks in two tables
+    page.locator('.table-row[data-seq="1"] .table-name').hover()
+    expect(page.locator('.table-row[data-seq="1"] .entry.pointed')).to_have_count(4)
