@@ -60,9 +60,9 @@ def test_samples_are_those_of_separate_requests_with_their_seeds() -> None:
     request, engine = run(CONFIG, replace(SAMPLING, n=3))
     seeds = [op.seed for i in range(len(log_of(engine))) for op in ops_of(log_of(engine).record(i), Fork)]
     assert seeds == [derived_seed(7, 1), derived_seed(7, 2)]
-    for seed, expected in zip([7, *seeds], tokens(request), strict=True):
+    for seed, expected in zip([7, *seeds], request.completions, strict=True):
         alone, other = run(CONFIG, replace(SAMPLING, seed=seed))
-        assert tokens(alone) == [expected]
+        assert (tokens(alone), alone.text) == ([expected.output_token_ids], expected.text)
         other.close()
     assert len({tuple(t) for t in tokens(request)}) == 3
     engine.close()

@@ -60,6 +60,17 @@ def test_max_tokens_flushes_what_was_held_back() -> None:
     assert request.text == "abEN" and request.finish_reason == "length"
 
 
+def test_a_fork_goes_on_in_the_middle_of_a_character_and_of_a_stop_string() -> None:
+    """Two of the three bytes of 月, and the first two letters of a stop string."""
+    _, whole = feed("a月".encode()[:3])
+    child = whole.fork(whole.sequence, seed=1)
+    assert child.accept(0x88, -1.0)[0] == "月" == whole.accept(0x88, -1.0)[0]
+    _, parent = feed(b"xEN", stop=["END"])
+    child = parent.fork(parent.sequence, seed=1)
+    assert child.accept(ord("D"), -1.0) == ("", ("stop", "END")) and child.text == "x"
+    assert parent.accept(ord("T"), -1.0)[0] == "ENT" and child.cumulative_logprob == -4.0
+
+
 def test_end_of_sequence_is_no_text_and_can_be_ignored() -> None:
     _, request = feed(b"ab\0cd")
     assert (request.text, request.finish_reason) == ("ab", "stop")
