@@ -347,7 +347,7 @@ def test_a_dropped_recording_of_the_command_line_is_replayed(open_page: OpenPage
 
 def test_a_setting_out_of_range_is_one_sentence(open_page: OpenPage) -> None:
     page = open_page()
-    page.locator("details summary").click()
+    page.locator("#sampling summary").click()
     page.fill("#min-p", "2")
     page.press("#min-p", "Tab")
     page.click("#btn-prefill")

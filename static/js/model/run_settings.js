@@ -12,11 +12,18 @@ const OPTIONS = [
   "max_num_batched_tokens",
   "max_num_seqs",
   "scheduling_policy",
+  "preemption_mode",
 ];
 const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "seed", "ignore_eos", "n"];
 
 /** Whether this server's engine has that field. */
 export const hasSampling = (name) => name in (modelFacts.value?.sampling ?? {});
+
+/** What K and V may be stored as: the engine's KVCacheDtype. */
+export const KV_DTYPES = ["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"];
+
+/** The server's own value of `name`; undefined while it is not known or has no such field. */
+export const defaultOf = (name) => modelFacts.value?.config[name];
 
 /** What holds for `name`: the choice, else the run's own, else the server's default. */
 export const valueOf = (name) => settings[name].value ?? log.value?.header.engine[name] ?? modelFacts.value?.config[name] ?? null;

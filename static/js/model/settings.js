@@ -34,6 +34,7 @@ export const TABLE = {
   max_num_batched_tokens: { type: integer, initial: null },
   max_num_seqs: { type: integer, initial: null },
   scheduling_policy: { type: oneOf("fcfs", "priority"), initial: null },
+  preemption_mode: { type: oneOf("recompute", "swap"), initial: null },
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   temperature: { type: number, initial: 0 },
   top_k: { type: integer, initial: 0 },
@@ -47,6 +48,7 @@ export const TABLE = {
   n: { type: integer, initial: 1 }, // samples of each prompt
   region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
   detail: { type: oneOf("attention", "scheduler", "time", "race"), initial: "attention", place: true }, // panel of the detail region
+  chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true }, // of the time panel
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
