@@ -10,6 +10,7 @@ import { Help } from "./help.js";
 import { html } from "./html.js";
 import { Memory } from "./memory.js";
 import { Blackout, Notice } from "./notice.js";
+import { Provenance } from "./provenance.js";
 import { Score } from "./score.js";
 import { Stage } from "./stage.js";
 import { Tour } from "./tour.js";
@@ -23,6 +24,7 @@ export function App() {
     <${Tabs} />
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
       <${Score} />
+      <${Provenance} />
       <${Stage} />
       <${Detail} />
       <${Memory} />
