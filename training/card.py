@@ -1,7 +1,8 @@
 # ruff: noqa: E501  (Markdown, laid out as it is read)
 """Write the model card from what a run and its evaluation measured.
 
-    python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json
+    python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json \\
+                            --kv-dtype FILE.json
 
 Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`. No figure is typed by hand.
 """
@@ -98,6 +99,15 @@ that looks at every key alike would give it. The page opens on *{opening}*.
 |---|---:|---:|---:|---:|
 {heads}
 
+### A cache of fewer bits
+
+Through the paged engine, on held-out poems ({kv_zh:,} characters) and prose ({kv_en:,}), against a float32 cache: bits per
+character, the largest and the mean absolute difference of logits (poems), and how often the greedy choice is another one (poems).
+
+| kv-cache-dtype | bytes a token | Chinese | English | largest | mean | choices changed |
+|---|---:|---:|---:|---:|---:|---:|
+{kv_rows}
+
 ### Samples, unedited
 
 Sampled at temperature 0.8, top-k 40, seed 0, not selected. `↵` is a newline.
@@ -174,7 +184,24 @@ def _literal(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
-def card(config: Config, folder: Path, progress: Progress, run: dict[str, Any], found: dict[str, Any]) -> str:
+def kv_rows(found: dict[str, Any]) -> str:
+    """The table of cache dtypes."""
+    pairs = zip(found["chinese"]["kinds"], found["english"]["kinds"], strict=True)
+    return "\n".join(
+        f"| {zh['kv_cache_dtype']} | {zh['bytes_per_token']:,} | {zh['bits_per_character']:.3f} | {en['bits_per_character']:.3f} "
+        f"| {zh['largest_logit_difference']:.3f} | {zh['mean_logit_difference']:.4f} | {zh['greedy_choices_changed']:.1%} |"
+        for zh, en in pairs
+    )
+
+
+def card(
+    config: Config,
+    folder: Path,
+    progress: Progress,
+    run: dict[str, Any],
+    found: dict[str, Any],
+    kv: dict[str, Any],
+) -> str:
     """The card's Markdown."""
     heads = json.loads((folder / HEADS).read_text(encoding="utf-8"))
     shape, train, data = config["model"], config["train"], config["data"]
@@ -190,6 +217,9 @@ def card(config: Config, folder: Path, progress: Progress, run: dict[str, Any], 
         row_tokens=train["row_tokens"],
         long_tokens=train["long"]["row_tokens"],
         long_share=train["long"]["share"],
+        kv_zh=kv["chinese"]["characters"],
+        kv_en=kv["english"]["characters"],
+        kv_rows=kv_rows(kv),
         prosody=prosody_rows(found["seven_character_clauses"]["prosody"]),
         heads=head_rows(heads),
         poems_measured=f"{max(e['queries'] for e in heads['patterns']):,} queries",
@@ -237,15 +267,16 @@ def main() -> None:
     """Write the card."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
     parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
     parser.add_argument("--run", type=Path, required=True, help="the run's --out folder")
     parser.add_argument("--evaluation", type=Path, required=True, help="what training.evaluate wrote")
+    parser.add_argument("--kv-dtype", type=Path, required=True, help="what training.kv_dtype wrote")
     args = parser.parse_args()
     progress = Progress(**json.loads((args.run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     run = json.loads((args.run / RUN).read_text(encoding="utf-8"))
     found = json.loads(args.evaluation.read_text(encoding="utf-8"))
-    text = card(load_config(args.config, args.sibling), args.model, progress, run, found)
+    kv = json.loads(args.kv_dtype.read_text(encoding="utf-8"))
+    text = card(load_config(args.config), args.model, progress, run, found, kv)
     (args.model / "README.md").write_text(text, encoding="utf-8")
 
 

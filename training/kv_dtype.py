@@ -1,0 +1,98 @@
+"""Measure what a cache of fewer bits does to the model: logits and loss on held-out text, through the paged engine.
+
+    python -m training.kv_dtype --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
+
+Every document is computed in one pass over the paged store, so each token reads the keys and values as they are stored.
+The reference is the same pass with a float32 cache; differences are taken over all logits of all scored tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+from torch.nn import functional
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.model.batch import SequenceSlice
+from engine.model.loader import LoadedModel, load_model
+from engine.model.runner import ModelRunner
+from training.config import load_config
+from training.corpus import read_split
+from training.data import Tokens
+from training.evaluate import heldout_poems, heldout_prose
+
+KINDS = ("float32", "bfloat16", "fp8", "int8", "int4")
+BLOCK_SIZE = 16
+
+
+def logits_of(model: LoadedModel, kind: str, ids: Tokens) -> Tensor:
+    """Logits [n - 1, V] of every token that has a next one."""
+    num_blocks = -(-len(ids) // BLOCK_SIZE)
+    runner = ModelRunner(model, num_blocks, BLOCK_SIZE, num_blocks * BLOCK_SIZE, kv_cache_dtype=kind)
+    whole = SequenceSlice(0, ids[:-1], 0, list(range(num_blocks)), samples=True, all_logits=True)
+    return runner.execute([whole]).logits
+
+
+def measure(model: LoadedModel, documents: list[Tokens], characters: int) -> list[dict[str, Any]]:
+    """Per kind: bits per character, and the largest and mean absolute difference of logits from float32's."""
+    sums = {kind: {"bits": 0.0, "largest": 0.0, "total": 0.0, "count": 0, "changed": 0} for kind in KINDS}
+    for ids in documents:
+        exact = logits_of(model, KINDS[0], ids)
+        targets = torch.tensor(ids[1:])
+        for kind, sum_ in sums.items():
+            found = exact if kind == KINDS[0] else logits_of(model, kind, ids)
+            difference = (found - exact).abs()
+            sum_["bits"] += float(functional.cross_entropy(found, targets, reduction="sum")) / math.log(2)
+            sum_["largest"] = max(sum_["largest"], float(difference.max()))
+            sum_["total"] += float(difference.sum())
+            sum_["count"] += difference.numel()
+            sum_["changed"] += int((found.argmax(-1) != exact.argmax(-1)).sum())
+    tokens = sum(len(ids) - 1 for ids in documents)
+    return [
+        {
+            "kv_cache_dtype": kind,
+            "bytes_per_token": stored_bytes_per_token(model.facts, kind),
+            "bits_per_character": sum_["bits"] / characters,
+            "largest_logit_difference": sum_["largest"],
+            "mean_logit_difference": sum_["total"] / sum_["count"],
+            "greedy_choices_changed": sum_["changed"] / tokens,
+        }
+        for kind, sum_ in sums.items()
+    ]
+
+
+def main() -> None:
+    """Measure a folder and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    args = parser.parse_args()
+    config = load_config(args.config)
+    corpus = read_split(args.corpus, config["data"])
+    tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
+    model = load_model(str(args.model), dtype="float32", device="cpu")
+    settings, limit = config["evaluate"], config["train"]["row_tokens"]
+    texts = {
+        "chinese": heldout_poems(corpus, tokenizer, settings["poems"], limit),
+        "english": heldout_prose(corpus, tokenizer, settings["english_chars"] // 3, limit),
+    }
+    result = {}
+    for language, documents in texts.items():
+        characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)
+        result[language] = {"characters": characters, "kinds": measure(model, documents, characters)}
+    text = json.dumps(result, indent=2)
+    args.out.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
