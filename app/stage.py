@@ -43,7 +43,11 @@ class Stage:
                 raise AppError("refused", "the server is shutting down")
             left = self._reclaim() if len(self._theaters) + self._being_built >= limit else None
             if len(self._theaters) + self._being_built >= limit:
-                raise AppError("too_many_theaters", f"{limit} theaters are in use, which is this server's limit")
+                raise AppError(
+                    "too_many_theaters",
+                    f"all {limit} theaters of this server are in use: try again when somebody has left, "
+                    "or start the server with a larger --max-theaters",
+                )
             self._being_built += 1
         if left is not None:
             left.close("nobody was watching and another theater needed the place")

@@ -142,3 +142,21 @@ def test_a_series_can_be_cancelled_and_saves_nothing(open_page: OpenPage) -> Non
     expect(page.locator("#export-zip")).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-painted", "5")
     assert saved == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage, scheme: str) -> None:
+    page = prepared(open_page, color_scheme=scheme)
+    page.keyboard.press("Escape")
+    paper = page.pdf(prefer_css_page_size=True)
+    assert len(re.findall(rb"/Type\s*/Page\b", paper)) == 1
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    for part in (".running-text", ".strip", ".pool", "#memory-figures", "#sentence", "#print-link"):
+        expect(page.locator(part)).to_be_visible()
+    for part in (".score", "#btn-step", ".header-tools"):
+        expect(page.locator(part)).to_be_hidden()
+    assert "theater=" in page.locator("#print-link").inner_text()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("html")).to_have_attribute("data-theme", "auto")

@@ -16,7 +16,9 @@ def test_the_page_weighs_less_than_300_kib_without_charts(open_page: OpenPage) -
     page = open_page()
     page.click("#btn-prefill")
     expect(page.locator("html")).to_have_attribute("data-painted", "1", timeout=20_000)
-    fetched: list[str] = page.evaluate("[location.origin + '/', ...performance.getEntriesByType('resource').map((e) => e.name)]")
+    fetched: list[str] = page.evaluate(
+        "[location.origin + '/', ...performance.getEntriesByType('resource').map((e) => e.name)]"
+    )
     files = {url for url in fetched if "/socket.io/" not in url and "/api/" not in url and "plotly" not in url}
     assert sum(url.endswith(".js") for url in files) > 50
     sizes = {url: len(gzip.compress(page.request.get(url).body())) for url in files}

@@ -86,7 +86,7 @@ function Bars({ header, m, total }) {
   return html`<div class="memory-bars">
     ${paging}
     ${other
-      ? html`<button class="memory-row" id="contiguous" aria-pressed=${held} aria-label=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
+      ? html`<button class="memory-row" id="contiguous" aria-pressed=${held} aria-description=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
           <span class="memory-name">${t("memory.contiguous")}</span>
           <span class="memory-bar">
             <i class="used" style=${width(Math.min(other.computed_slots * perToken, contiguous))}></i

@@ -46,7 +46,7 @@ function Plane({ lanes }) {
     (plane) => paint(plane, outer.current, latest.current),
   );
   useEffect(() => {
-    const measure = () => setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
+    const measure = () => outer.current && setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
     const sizes = new ResizeObserver(measure);
     sizes.observe(outer.current);
     measure();
@@ -73,6 +73,7 @@ function Plane({ lanes }) {
 }
 
 function paint(plane, scroll, layout) {
+  if (!scroll) return; // the panel was closed between the request for a frame and the frame
   const canvas = plane.querySelector("canvas");
   const view = { left: scroll.scrollLeft, top: scroll.scrollTop, width: scroll.clientWidth, height: scroll.clientHeight };
   const c = prepare(canvas, view.width, view.height);

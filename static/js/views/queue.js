@@ -39,7 +39,7 @@ function Run({ run, head, queue }) {
   return html`<button
     class=${`chip ${run.kind}${head ? " head" : ""}`}
     tabindex=${head ? 0 : -1}
-    aria-label=${lines.join("; ")}
+    aria-description=${lines.join("; ")}
     onClick=${() => select({ block: run.first })}
     onPointerEnter=${point}
     onPointerLeave=${leave}

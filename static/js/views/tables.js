@@ -53,7 +53,7 @@ function Entry({ name, block, logical }) {
     tabindex=${logical === 0 ? 0 : -1}
     class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}`}
     data-to=${block}
-    aria-label=${t("tables.entry", { name, logical, block })}
+    aria-description=${t("tables.entry", { name, logical, block })}
     onClick=${() => select({ block })}
     onPointerEnter=${point}
     onPointerLeave=${leave}
@@ -83,7 +83,7 @@ function CpuStore() {
     <span class="entries num">
       <span class="none">${t("tables.cpu_held", { held: store.length, n: blocks.length })}</span>
       ${store.map(
-        (held) => html`<button class="entry" data-cpu=${held.cpu_block_id} aria-label=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })} onClick=${() => select({ seq: held.seq_id })}>
+        (held) => html`<button class="entry" data-cpu=${held.cpu_block_id} aria-description=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })} onClick=${() => select({ seq: held.seq_id })}>
           <${Swatch} id=${held.seq_id} />${held.cpu_block_id}
         </button>`,
       )}

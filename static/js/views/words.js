@@ -84,11 +84,16 @@ export function Tooltip() {
   }, [shown]);
   useEffect(() => {
     const escape = (event) => event.key === "Escape" && hideTip();
+    const scrolled = () => {
+      const { of, lines } = tip.peek() ?? {};
+      if (of && of === document.activeElement) showTip(of, lines); // what has the focus was scrolled into sight
+      else hideTip();
+    };
     document.addEventListener("keydown", escape);
-    document.addEventListener("scroll", hideTip, true);
+    document.addEventListener("scroll", scrolled, true);
     return () => {
       document.removeEventListener("keydown", escape);
-      document.removeEventListener("scroll", hideTip, true);
+      document.removeEventListener("scroll", scrolled, true);
     };
   }, []);
   return html`<div
