@@ -60,12 +60,19 @@ export class RowPyramid {
   }
 }
 
+/** How many cells the side of a matrix of `count` rows holds: cells grow smaller in steps, not with every token. */
+export function cellsFor(count) {
+  if (count <= 16) return 16;
+  const step = 2 ** Math.max(2, Math.floor(Math.log2(count)) - 3);
+  return Math.ceil(count / step) * step;
+}
+
 /** The pyramid with its pictures. */
 export class RowImage {
   constructor() {
     this.rows = new RowPyramid();
     this.key = null;
-    this.pictures = []; // by level: {canvas, dirty: Set of rows, or null for all}
+    this.pictures = []; // by level: {canvas, dirty: rows to paint}
     this.strip = null;
     this.lookup = null; // byte -> [r, g, b, a]
     this.theme = null;
@@ -89,7 +96,7 @@ export class RowImage {
     const before = this.rows.capacity;
     this.rows.put(query, source, row.keyStart, row.weights, row.max);
     if (this.rows.capacity !== before) this.pictures = [];
-    this.pictures.forEach((picture, level) => picture?.dirty?.add(query >> level));
+    this.pictures.forEach((picture, level) => picture?.dirty.add(query >> level));
   }
 
   /** Draw rows [first, last) of a matrix whose corner is at (0, 0), `cell` CSS pixels a weight, `ratio` device pixels each. */

@@ -3,7 +3,7 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { prepare, usePainter } from "../draw/canvas.js";
 import { alpha, colours, themeVersion } from "../draw/colour.js";
-import { RowImage } from "../draw/rows.js";
+import { cellsFor, RowImage } from "../draw/rows.js";
 import { wastePattern } from "../draw/texture.js";
 import { probabilityText, t } from "../i18n/index.js";
 import { phases, phasesNow } from "../model/moment.js";
@@ -93,13 +93,6 @@ function fill(now) {
     }
   }
   return true;
-}
-
-/** Cells grow smaller in steps, not with every token. */
-export function cellsFor(count) {
-  if (count <= 16) return 16;
-  const step = 2 ** Math.max(0, Math.floor(Math.log2(count)) - 2);
-  return Math.ceil(count / step) * step;
 }
 
 const geometry = (width, height, count) => ({ cell: Math.floor((Math.min(width, height) / cellsFor(count)) * 64) / 64 });

@@ -4,6 +4,7 @@
 import { computed } from "../../vendor/signals/signals.js";
 import { prepare, usePainter } from "../draw/canvas.js";
 import { colours, themeVersion } from "../draw/colour.js";
+import { headsLayout } from "../draw/heads.js";
 import { lookupTable } from "../draw/rows.js";
 import { probabilityText, t } from "../i18n/index.js";
 import { phases } from "../model/moment.js";
@@ -23,49 +24,14 @@ const BINS = 64; // stretches of keys at most
 const FETCHED_AT_ONCE = 8;
 const LINES = 1 << 14; // pooled rows kept
 
-const GUTTER = 18; // px for the layers' numbers
-const BRACKET = 16; // px for the KV heads
-const GAP = 2;
-const GROUP_GAP = 8;
-const LEAST = 15; // px of a cell; more heads or layers than fit come in pages
-const MOST = 64;
-
 /** Whether the row in flight has been attended yet: it may be shown as far as an earlier sub-step. */
 const attended = computed(() => phases().attend > 0);
-
-/** Where the cells lie in width × height: the pages of heads and layers that show the chosen ones, and the cells' sizes. */
-export function overviewLayout(model, chosen, width, height, square) {
-  const group = model.num_heads / model.num_kv_heads;
-  const spaced = group > 1 ? GROUP_GAP : GAP;
-  const widthOf = (heads, cell) => heads * (cell + GAP) + Math.floor((heads - 1) / group) * (spaced - GAP) - GAP;
-  const top = group > 1 ? BRACKET : 0;
-  let heads = model.num_heads;
-  while (heads > 1 && widthOf(heads, LEAST) > width - GUTTER) heads -= heads > group ? group : 1;
-  heads = Math.max(1, heads);
-  const layers = Math.max(1, Math.min(model.num_layers, Math.floor((height - top + GAP) / (LEAST + GAP))));
-  let across = Math.min(MOST, Math.floor((width - GUTTER - widthOf(heads, 0)) / heads));
-  let down = Math.min(MOST, Math.floor((height - top + GAP) / layers) - GAP);
-  if (square) [across, down] = [Math.min(across, Math.round(down * 1.5)), Math.min(down, across)];
-  else down = Math.min(down, 30);
-  const firstHead = Math.floor(chosen.head / heads) * heads;
-  const firstLayer = Math.floor(chosen.layer / layers) * layers;
-  return {
-    group,
-    top,
-    across: Math.max(4, across),
-    down: Math.max(4, down),
-    heads: Array.from({ length: Math.min(heads, model.num_heads - firstHead) }, (_, i) => firstHead + i),
-    layers: Array.from({ length: Math.min(layers, model.num_layers - firstLayer) }, (_, i) => firstLayer + i),
-    x: (h) => GUTTER + (h - firstHead) * (Math.max(4, across) + GAP) + (Math.floor(h / group) - Math.floor(firstHead / group)) * (spaced - GAP),
-    y: (l) => top + (l - firstLayer) * (Math.max(4, down) + GAP),
-  };
-}
 
 export function Overview() {
   const [box, size] = useBox();
   const model = log.value?.header.model;
   const square = settings.overview.value === "matrix";
-  const at = model && size.width ? overviewLayout(model, { layer: layer.value, head: head.value }, size.width, size.height, square) : null;
+  const at = model && size.width ? headsLayout(model, { layer: layer.value, head: head.value }, size.width, size.height, square) : null;
   const ref = usePainter(
     () => [stage.value, attended.value, themeVersion.value, captureVersion.value],
     (element) => paint(element.querySelector("canvas"), element.clientWidth, element.clientHeight),
@@ -112,19 +78,8 @@ function Cells({ at }) {
         })}
       </div>`,
     )}
-    ${group > 1 ? brackets(at).map(([kv, left, width]) => html`<span class="bracket num" aria-hidden="true" key=${`kv${kv}`} style=${{ left: `${left}px`, width: `${width}px` }}>${t(width > 56 ? "overview.kv" : "overview.kv_short", { kv })}</span>`) : null}
+    ${at.brackets.map(({ kv, left, width }) => html`<span class="bracket num" aria-hidden="true" key=${`kv${kv}`} style=${{ left: `${left}px`, width: `${width}px` }}>${t(width > 56 ? "overview.kv" : "overview.kv_short", { kv })}</span>`)}
   </div>`;
-}
-
-/** [KV head, left, width] of the groups that are shown. */
-function brackets({ heads, group, x, across }) {
-  const first = new Map();
-  for (const h of heads) {
-    const kv = Math.floor(h / group);
-    if (!first.has(kv)) first.set(kv, [x(h), 0]);
-    first.get(kv)[1] = x(h) + across - first.get(kv)[0];
-  }
-  return [...first].map(([kv, [left, width]]) => [kv, left, width]);
 }
 
 /** Which part is shown when not all fits, and ways to the rest. */
@@ -200,7 +155,7 @@ function paint(canvas, width, height) {
   if (!now?.numFilled || !model) return;
   const palette = colours();
   const square = settings.overview.value === "matrix";
-  const at = overviewLayout(model, now, width, height, square);
+  const at = headsLayout(model, now, width, height, square);
   const last = now.entry && !attended.value ? now.entry.start : now.numFilled; // rows shown
   const first = square ? Math.max(0, last - ROWS) : Math.max(0, last - 1);
   const stretch = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, last) / BINS)));

@@ -44,10 +44,10 @@ export const en = {
   "overview.known": "{pattern}: {weight} on average, {uniform} if it looked everywhere alike",
   "overview.axes": "layer ↓ · head → · newest query",
   "overview.axes_matrix": "layer ↓ · head → · last 32 queries",
-  "overview.layers_shown": "layers {from}–{to} of {total}",
+  "overview.layers_shown": "L {from}–{to} / {total}",
   "overview.layers_before": "Layers before",
   "overview.layers_after": "Layers after",
-  "overview.heads_shown": "heads {from}–{to} of {total}",
+  "overview.heads_shown": "H {from}–{to} / {total}",
   "overview.heads_before": "Heads before",
   "overview.heads_after": "Heads after",
 

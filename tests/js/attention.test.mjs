@@ -1,0 +1,229 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { headsLayout } from "../../static/js/draw/heads.js";
+import { cellsFor, RowPyramid } from "../../static/js/draw/rows.js";
+import {
+  attentionTerms,
+  compareInto,
+  comparePosition,
+  nothingCompared,
+  pooled,
+  rowOf,
+  rowSources,
+  softmaxOf,
+  strongest,
+  vectorAt,
+} from "../../static/js/trace/attention.js";
+import { decode } from "../../static/js/trace/codec.js";
+import { TraceLog } from "../../static/js/trace/log.js";
+import { stageAt } from "../../static/js/trace/stage.js";
+import { encode } from "../../static/vendor/msgpack/encode.mjs";
+import { bytes, floats, header, records } from "./log_builder.mjs";
+
+function logOfOne() {
+  const log = new TraceLog(header());
+  for (const [record, capture] of records()) log.append(record, capture);
+  return log;
+}
+
+/** The same, and then a second sequence with the same prompt: block 0 (positions 0 and 1) is a prefix hit. */
+function logOfTwo() {
+  const log = logOfOne();
+  const memory = {};
+  log.append(
+    encode({
+      index: 3,
+      kind: "submit",
+      step: 2,
+      ops: [
+        {
+          type: "submit",
+          seq_id: 1,
+          queue_position: 0,
+          request_id: "r1",
+          prompt_token_ids: [1, 2, 3, 4, 5],
+          prompt_token_bytes: Array.from("春江潮水连").map(bytes),
+          max_tokens: 2,
+        },
+      ],
+      timing: { at: 2 },
+      memory,
+    }),
+  );
+  log.append(
+    encode({
+      index: 4,
+      kind: "step",
+      step: 3,
+      batch: [{ seq_id: 1, phase: "prefill", start: 2, token_ids: [3, 4, 5], context_len: 5, samples: true }],
+      ops: [
+        { type: "admit", seq_id: 1, num_cached_tokens: 2, resumed: false },
+        { type: "share", seq_id: 1, block_id: 0, logical: 0, revived: true },
+        { type: "allocate", seq_id: 1, block_id: 1, logical: 1 },
+        { type: "allocate", seq_id: 1, block_id: 2, logical: 2 },
+        { type: "write", seq_id: 1, start: 2, num_tokens: 3 },
+        { type: "sample", seq_id: 1, token_id: 6 },
+      ],
+      outputs: [{ seq_id: 1, token_id: 6, token_bytes: bytes("海"), text: "海", logprob: -0.5, top: [] }],
+      timing: { at: 2.5 },
+      memory,
+    }),
+  );
+  return log;
+}
+
+test("each row belongs to the record that computed it", () => {
+  const log = logOfOne();
+  const at = (index) => rowSources(stageAt(log, index, 0, 0, 0)).map((source) => source.record);
+  assert.deepEqual(at(1), [1, 1, 1, 1, 1]);
+  assert.deepEqual(at(2), [1, 1, 1, 1, 1, 2]);
+  assert.deepEqual(at(1), [1, 1, 1, 1, 1], "looking back shows what was");
+  assert.deepEqual(at(0), []);
+});
+
+test("rows of a prefix hit were computed by the sequence that filled the block", () => {
+  const sources = rowSources(stageAt(logOfTwo(), 4, 1, 0, 0));
+  assert.deepEqual(
+    sources.map(({ record, seq_id, position }) => [record, seq_id, position]),
+    [[1, 0, 0], [1, 0, 1], [4, 1, 2], [4, 1, 3], [4, 1, 4]],
+  );
+});
+
+test("a source gives its row and its vectors, or null when its capture is not here", () => {
+  const log = logOfTwo();
+  const row = rowOf(log, { record: 2, seq_id: 0, position: 5 }, 0, 1);
+  assert.equal(row.weights.length, 6);
+  assert.deepEqual(Array.from(vectorAt(log, { record: 2, seq_id: 0, position: 5 }, 0, "k", 0)), [5, -5]);
+  assert.equal(rowOf(log, { record: 4, seq_id: 1, position: 2 }, 0, 0), null);
+  assert.equal(vectorAt(log, { record: 4, seq_id: 1, position: 2 }, 0, "v", 0), null);
+  assert.equal(rowOf(log, null, 0, 0), null);
+});
+
+test("softmax: q · k · scaling, exp(score − max), the sum, the weights", () => {
+  // scores 0 and ln 3: weights 1/4 and 3/4
+  const terms = { scaling: 0.5, softcap: null, sink: null };
+  const found = softmaxOf([2, 0], [[0, 9], [Math.log(3), 9]], terms);
+  assert.deepEqual(found.scores, [0, Math.log(3)]);
+  assert.ok(Math.abs(found.exps[0] - 1 / 3) < 1e-15 && found.exps[1] === 1);
+  assert.ok(Math.abs(found.weights[0] - 0.25) < 1e-15 && Math.abs(found.weights[1] - 0.75) < 1e-15);
+  assert.equal(found.sink, null);
+});
+
+test("a sink takes part in the sum and leaves the keys less than one", () => {
+  const found = softmaxOf([1], [[Math.log(2)]], { scaling: 1, softcap: null, sink: 0 });
+  assert.ok(Math.abs(found.weights[0] - 2 / 3) < 1e-15);
+  assert.ok(Math.abs(found.sink.weight - 1 / 3) < 1e-15);
+  const large = softmaxOf([1], [[0]], { scaling: 1, softcap: null, sink: 1000 }); // the largest is the sink: nothing overflows
+  assert.deepEqual([large.weights[0], large.sink.weight], [0, 1]);
+});
+
+test("a softcap bends the scores", () => {
+  const [score] = softmaxOf([1], [[3]], { scaling: 1, softcap: 2, sink: null }).scores;
+  assert.ok(Math.abs(score - 2 * Math.tanh(1.5)) < 1e-15);
+});
+
+test("terms are the header's, and unknown where it does not say", () => {
+  const model = { scalings: [0.25, 0.5], softcaps: [null, 30], sinks: [null, [1, 2]] };
+  assert.deepEqual(attentionTerms(model, 0, 1), { scaling: 0.25, softcap: null, sink: null });
+  assert.deepEqual(attentionTerms(model, 1, 1), { scaling: 0.5, softcap: 30, sink: 2 });
+  assert.equal(attentionTerms({}, 0, 0), null);
+  assert.equal(attentionTerms({ scalings: [] }, 0, 0), null);
+});
+
+test("comparing finds the largest difference and its place; a number that is none is the worst", () => {
+  const found = nothingCompared();
+  compareInto(found, [1, 2, 3], [1, 2.5, 3], (i) => ({ i }));
+  compareInto(found, [0], [0.25], (i) => ({ i: 9 + i }));
+  assert.deepEqual(found, { count: 4, max: 0.5, worst: { i: 1, kept: 2, again: 2.5 } });
+  compareInto(found, [1], [NaN], () => ({ i: "nan" }));
+  assert.equal(found.max, Infinity);
+  assert.equal(found.worst.i, "nan");
+  compareInto(found, [1], [2], () => ({ i: "later" }));
+  assert.equal(found.worst.i, "nan");
+});
+
+/** Layer 0 of sequence 0 as if it had been computed all at once: what the log's captures hold, with one weight and one key off. */
+function whole({ weight = 0, key = 0 } = {}) {
+  const n = 6;
+  const rows = [0, 1].flatMap((head) =>
+    Array.from({ length: n }, (_, q) => Array.from({ length: n }, (_, k) => (k <= q ? 1 / (q + 1) : 0) + (head === 1 && q === 3 && k === 2 ? weight : 0))).flat(),
+  );
+  const k = Array.from({ length: n }, (_, p) => [p + (p === 4 ? key : 0), -p]).flat();
+  const v = Array.from({ length: n }, (_, p) => [p, 0]).flat();
+  const arrays = { layer: 0, q: floats([n, 2, 2], new Array(n * 4).fill(0)), k: floats([n, 1, 2], k), v: floats([n, 1, 2], v) };
+  return decode(encode({ ...arrays, rows: [{ seq_id: 0, query_start: 0, key_start: 0, heads: [0, 1], weights: floats([2, n, n], rows) }] }));
+}
+
+test("rows, keys and values of all records are compared with one pass over everything", () => {
+  const log = logOfOne();
+  const sources = rowSources(stageAt(log, 2, 0, 0, 0));
+  const compare = (arrays) => {
+    const found = { weights: nothingCompared(), k: nothingCompared(), v: nothingCompared() };
+    sources.forEach((source, position) => assert.ok(comparePosition(found, log, source, position, arrays, [0, 1])));
+    return found;
+  };
+  const same = compare(whole());
+  assert.deepEqual([same.weights.count, same.k.count, same.v.count], [2 * 21, 12, 12]); // 2 heads × (1 + 2 + … + 6); 6 × 2
+  assert.deepEqual([same.weights.max, same.k.max, same.v.max], [0, 0, 0]);
+  const other = compare(whole({ weight: 0.5, key: 0.25 }));
+  assert.equal(other.weights.max, 0.5);
+  assert.deepEqual([other.weights.worst.head, other.weights.worst.query, other.weights.worst.key], [1, 3, 2]);
+  assert.deepEqual([other.k.max, other.k.worst.position, other.v.max], [0.25, 4, 0]);
+});
+
+test("the strongest key, and a row pooled into stretches", () => {
+  const row = { keyStart: 3, weights: Float32Array.of(0.25, 0.5, 0.125), max: 0.5 };
+  assert.deepEqual(strongest(row), { position: 4, weight: 0.5 });
+  assert.deepEqual(Array.from(pooled(row, 2, 3)), [0, 0.25, 0.5]); // keys 3 | 4 and 5
+});
+
+test("a pyramid keeps rows as it grows, and a coarse cell is the largest below it", () => {
+  const rows = new RowPyramid();
+  const one = (query, at) => Float32Array.from({ length: query + 1 }, (_, key) => (key === at ? 1 : 0));
+  rows.put(0, "a", 0, one(0, 0), 1);
+  rows.put(5, "b", 0, one(5, 3), 1);
+  rows.put(130, "c", 0, one(130, 77), 1); // beyond the first 64 and 128 rows
+  const byte = (level, y, x) => rows.levels[level].bytes[y * rows.levels[level].size + x];
+  assert.equal(rows.capacity, 256);
+  assert.deepEqual([byte(0, 0, 0), byte(0, 5, 3), byte(0, 5, 4), byte(0, 5, 6)], [255, 255, 1, 0]);
+  for (let level = 0; level < rows.levels.length; level++) assert.equal(byte(level, 130 >> level, 77 >> level), 255);
+  assert.equal(byte(1, 2, 1), 255); // rows 4 and 5, keys 2 and 3
+  rows.put(5, "again", 0, one(5, 0), 1);
+  assert.deepEqual([byte(0, 5, 3), byte(1, 2, 1), byte(1, 2, 0), rows.sources[5]], [1, 1, 255, "again"]);
+  assert.deepEqual(Array.from(rows.line(1, 5, 6).slice(0, 4)), [255, 1, 1, 0]); // row 5 alone, at the coarser level
+});
+
+test("a window's keys before its start stay empty", () => {
+  const rows = new RowPyramid();
+  rows.put(9, "w", 7, Float32Array.of(0.5, 0.25, 0.25), 0.5);
+  assert.deepEqual(Array.from(rows.levels[0].bytes.slice(9 * 64, 9 * 64 + 11)), [0, 0, 0, 0, 0, 0, 0, 255, 128, 128, 0]);
+});
+
+test("cells shrink in steps and waste at most an eighth", () => {
+  let last = 0;
+  for (let n = 1; n <= 2100; n++) {
+    const side = cellsFor(n);
+    assert.ok(side >= n && side >= last && (n < 16 || side <= 1.125 * n + 4), `${n} rows, ${side} cells`);
+    last = side;
+  }
+  assert.equal(cellsFor(2000), 2048);
+});
+
+test("small multiples: heads of one KV head stand together, more than fit come in pages that hold the chosen one", () => {
+  const small = { num_layers: 4, num_heads: 8, num_kv_heads: 2 };
+  const at = headsLayout(small, { layer: 0, head: 5 }, 215, 95, true);
+  assert.deepEqual(at.heads, [0, 1, 2, 3, 4, 5, 6, 7]);
+  assert.ok(at.x(4) - at.x(3) > at.x(3) - at.x(2));
+  assert.deepEqual(at.brackets.map(({ kv }) => kv), [0, 1]);
+  assert.ok(at.x(7) + at.across <= 215 && at.y(3) + at.down <= 95);
+  const large = { num_layers: 48, num_heads: 64, num_kv_heads: 8 };
+  for (const [layer, head] of [[0, 0], [47, 63], [20, 33]]) {
+    const page = headsLayout(large, { layer, head }, 300, 200, true);
+    assert.ok(page.heads.includes(head) && page.layers.includes(layer));
+    assert.equal(page.heads[0] % 8, 0); // a page begins with a KV head
+    assert.ok(page.across >= 15 && page.down >= 15 && page.x(page.heads.at(-1)) + page.across <= 300);
+  }
+  const shared = headsLayout({ num_layers: 2, num_heads: 4, num_kv_heads: 4 }, { layer: 0, head: 0 }, 200, 80, false);
+  assert.deepEqual(shared.brackets, []); // every head has its own
+});
