@@ -2,6 +2,7 @@
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { connectedTo, provenanceOf } from "../trace/provenance.js";
+import { tellingHeads } from "../trace/heads.js";
 import { stageAt } from "../trace/stage.js";
 import { settings } from "./settings.js";
 
@@ -52,12 +53,8 @@ export const shownSeq = computed(() => {
   return batch[0]?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
 });
 
-/** The layer and head that the shown model is best explained with, where the server knows; else the first. */
-const teaching = computed(() => {
-  const facts = modelFacts.value;
-  const known = facts?.model?.name === log.value?.header.model.name ? facts?.teaching : null;
-  return { layer: known?.layer ?? 0, head: known?.head ?? 0 };
-});
+/** The layer and head that the shown model is best explained with, where they were measured; else the first. */
+const teaching = computed(() => tellingHeads(log.value?.header.model)[0] ?? { layer: 0, head: 0 });
 
 const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));
 export const layer = computed(() => clamp(settings.layer.value ?? teaching.value.layer, log.value?.header.model.num_layers ?? 1));

@@ -1,17 +1,19 @@
 // The middle region: the text, the strip with its attention row, and the provenance chain.
 
 import { useMemo } from "../../vendor/preact/hooks.js";
+import { batch } from "../../vendor/signals/signals.js";
 import { usePainter } from "../draw/canvas.js";
-import { langOf, t } from "../i18n/index.js";
+import { grouped, langOf, t } from "../i18n/index.js";
 import { phases, phasesNow, viewSub } from "../model/moment.js";
 import { settings } from "../model/settings.js";
 import { head, layer, log, shownSeq, stage } from "../model/store.js";
+import { tellingHeads } from "../trace/heads.js";
 import { joinText, visible } from "../trace/labels.js";
 import { Chain } from "./chain.js";
 import { html } from "./html.js";
 import { Strip } from "./strip.js";
 import { done, sampledAt } from "./strip_columns.js";
-import { Swatch, Term } from "./words.js";
+import { Swatch, Term, tips } from "./words.js";
 
 export function Stage() {
   return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1">
@@ -72,6 +74,26 @@ function Scales() {
 }
 
 /** Which layer and head the strip shows. */
+/** Heads that are known for what they look at; choosing one shows it. */
+function Patterns({ model }) {
+  const known = tellingHeads(model);
+  if (!known.length) return null;
+  const shown = known.findIndex((h) => h.layer === layer.value && h.head === head.value);
+  const choose = (event) => {
+    const { layer: l, head: h } = known[Number(event.currentTarget.value)];
+    batch(() => ((settings.layer.value = l), (settings.head.value = h)));
+  };
+  const { mean_weight, uniform, queries } = known[Math.max(shown, 0)];
+  const measured = () => (shown < 0 ? [t("stage.pattern")] : [t("stage.pattern_tip", { weight: mean_weight.toFixed(2), uniform: uniform.toFixed(2), n: grouped(queries) })]);
+  return html`<label class="pick patterns" ...${tips(measured)}>
+    <span class="visually-hidden">${t("stage.pattern")}</span>
+    <select id="pattern" value=${shown} onChange=${choose}>
+      ${shown < 0 ? html`<option value="-1" selected disabled>${t("stage.pattern_other")}</option>` : null}
+      ${known.map((h, i) => html`<option value=${i} selected=${i === shown}>${t(`stage.pattern.${h.pattern}`)}</option>`)}
+    </select>
+  </label>`;
+}
+
 function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;
@@ -83,6 +105,7 @@ function Choice() {
     </select>
   </label>`;
   return html`<div class="choice">
+    <${Patterns} model=${model} />
     ${pick("layer", t("stage.layer"), "layer", layer.value, model?.num_layers ?? 1)} ${pick("head", t("stage.head"), "head", head.value, heads)}
     <span class="kv-head">→ <${Term} id="gqa">${t("stage.kv_head", { h: Math.floor(head.value / group) })}<//></span>
   </div>`;
