@@ -10,10 +10,11 @@ import * as scheduler from "./topics/scheduler.js";
 import * as score from "./topics/score.js";
 import * as sentence from "./topics/sentence.js";
 import * as stage from "./topics/stage.js";
+import * as time from "./topics/time.js";
 import * as tour from "./topics/tour.js";
 import * as transport from "./topics/transport.js";
 
-const TOPICS = [attention, chain, exported, memory, page, race, scheduler, score, sentence, stage, tour, transport];
+const TOPICS = [attention, chain, exported, memory, page, race, scheduler, score, sentence, stage, time, tour, transport];
 
 export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
 export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

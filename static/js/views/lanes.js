@@ -145,7 +145,7 @@ function Cursor({ lanes, layout }) {
   const row = Math.max(0, Math.min(cursor.value?.lane ?? lanes.lanes.findIndex((lane) => lane.seq_id === shownSeq.value), lanes.lanes.length - 1));
   const record = Math.max(0, Math.min(cursor.value?.record ?? viewIndex.value, lanes.length - 1));
   useEffect(() => {
-    if (moved.current) ref.current?.focus({ preventScroll: false });
+    if (moved.current) ref.current.scrollIntoView({ block: "nearest", inline: "nearest" });
     moved.current = false;
   });
   const move = (event) => {
@@ -155,21 +155,22 @@ function Cursor({ lanes, layout }) {
     moved.current = true;
     cursor.value = { lane: Math.max(0, Math.min(row + dy, lanes.lanes.length - 1)), record: Math.max(0, Math.min(record + dx, lanes.length - 1)) };
   };
-  // A new button for each cell, so that a screen reader says what it is now at.
+  const words = describe(lanes, row, record).join("; ");
+  // One button that stays focused; what it travels over is announced.
   return html`<button
-    key=${`${row}/${record}`}
     ref=${ref}
     class="lanes-cursor"
-    aria-label=${describe(lanes, row, record).join("; ")}
+    aria-label=${words}
     style=${{ left: `${layout.x(record)}px`, top: `${layout.y(row)}px`, width: `${layout.cell}px`, height: `${layout.row}px` }}
     onKeyDown=${move}
-    onBlur=${() => moved.current || (cursor.value = null)}
+    onBlur=${() => (cursor.value = null)}
     onClick=${(event) => {
       if (event.detail !== 0) return; // a pointer: the plane knows where
       event.stopPropagation();
       pick({ record, lane: row }, lanes);
     }}
-  ></button>`;
+  ></button>
+  <span class="visually-hidden" aria-live="polite">${cursor.value ? words : ""}</span>`;
 }
 
 const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];

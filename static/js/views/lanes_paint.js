@@ -6,7 +6,7 @@ import { sequencePattern, wastePattern } from "../draw/texture.js";
 import { grouped, t } from "../i18n/index.js";
 import { marksIn, runFrom } from "../trace/lanes.js";
 
-const FONT = '11px system-ui, "Noto Sans CJK SC", sans-serif';
+const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 
 /** Paint the window of `view` (its scroll position and size) of the plane. */
 export function paintLanes(c, { lanes, layout, view, limits, shown, shownSeq, selected }) {

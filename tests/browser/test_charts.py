@@ -1,0 +1,97 @@
+"""The time panel in a real browser. `open_page` fails a test when anything on the page breaks the security policy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_page import OpenPage, prefill, shows, step
+
+
+def drawn(page: Page, name: str, index: int) -> None:
+    """Wait until the chart is drawn for record `index`."""
+    expect(page.locator("html")).to_have_attribute("data-chart", re.compile(rf"^{name}/{index}/"), timeout=60_000)
+
+
+def test_plotly_comes_with_the_first_chart_and_from_here_alone(open_page: OpenPage) -> None:
+    page = open_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    prefill(page)
+    step(page, 2)
+    assert page.evaluate("typeof Plotly") == "undefined"
+    page.click("#detail-time")
+    drawn(page, "latency", 3)
+    assert [url for url in asked if "plotly" in url] == [page.url.split("/?")[0].rstrip("/") + "/vendor/plotly.min.js"]
+    assert page.locator(".chart .bars .point").count() > 0
+    # the parts of the step shown add up to what the transport says it took
+    parts = [seconds(text) for text in page.locator(".chart-values dd").all_inner_texts()]
+    assert abs(sum(parts[:-1]) - parts[-1]) < 0.02 * parts[-1] and len(parts) == 5
+    assert page.locator(".chart-values dd.total").inner_text() == page.locator(".position b").inner_text()
+
+
+def seconds(text: str) -> float:
+    value, unit = text.split("\u2009")
+    return float(value) / (1000 if unit == "ms" else 1)
+
+
+def test_an_empty_chart_teaches_and_takes_its_room(open_page: OpenPage) -> None:
+    page = open_page("/?detail=time&chart=roofline")
+    expect(page.locator(".chart")).to_contain_text("Each step becomes a point")
+    before = page.locator(".chart").bounding_box()
+    prefill(page)
+    drawn(page, "roofline", 1)
+    assert page.locator(".chart").bounding_box() == before
+
+
+def test_a_bar_goes_to_its_step_and_tells_its_values(open_page: OpenPage) -> None:
+    page = open_page("/?detail=time")
+    prefill(page)
+    step(page, 3)
+    drawn(page, "latency", 4)
+    box = page.locator(".chart .nsewdrag").first.bounding_box()
+    assert box is not None
+    # steps 1 to 4 on an axis from 0.4 to 4.6
+    x = box["x"] + box["width"] * (2 - 0.4) / 4.2
+    page.mouse.move(x, box["y"] + box["height"] - 4)
+    expect(page.locator(".tooltip")).to_contain_text("Record 3, step 2")
+    expect(page.locator(".tooltip")).to_contain_text("forward, decode")
+    page.mouse.click(x, box["y"] + box["height"] - 4)
+    shows(page, 2)
+    drawn(page, "latency", 2)
+
+
+def test_every_chart_draws_in_both_themes_and_saves(open_page: OpenPage) -> None:
+    page = open_page("/?detail=time", color_scheme="dark")
+    prefill(page)
+    step(page, 2)
+    for name in ("sequences", "memory", "roofline", "latency"):
+        page.click(f"#chart-{name}")
+        drawn(page, name, 3)
+    for kind, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg"), ("CSV", b"record,step,phase,schedule")):
+        with page.expect_download() as saved:
+            page.click(f".chart-downloads button:has-text('{kind}')")
+        assert Path(saved.value.path()).read_bytes().startswith(begins)
+        assert saved.value.suggested_filename.startswith("step-latency-")
+
+
+def test_sequences_show_the_latencies_of_the_score(open_page: OpenPage) -> None:
+    page = open_page("/?detail=time&chart=sequences")
+    prefill(page)
+    step(page, 2)
+    drawn(page, "sequences", 3)
+    row = page.locator(".latency-table tbody tr").inner_text()
+    for figure in re.findall(r"[\d.]+\u2009ms", page.locator(".sequence-times").inner_text()):
+        assert figure in row
+
+
+def test_the_roofs_are_measured_when_the_roofline_is_opened(open_page: OpenPage) -> None:
+    page = open_page("/?detail=time&chart=roofline")
+    prefill(page)
+    drawn(page, "roofline", 1)
+    note = page.locator(".chart-note")
+    expect(note).to_contain_text("median of 5 runs", timeout=30_000)
+    expect(note).to_contain_text("Ridge at")
+    expect(page.locator(".chart .annotation-text").first).to_contain_text("FLOP/s, measured")

@@ -1,0 +1,92 @@
+"""The scheduler's panel in a real browser: lanes, budgets, decisions."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_page import OpenPage, prefill, shows, step
+
+
+def open_lanes(page: Page) -> None:
+    page.click("#detail-scheduler")
+    page.wait_for_selector(".lanes-cursor")
+
+
+def cell(page: Page, record: int, lane: int) -> tuple[float, float]:
+    """The middle of a cell on the screen, from the button that travels over the cells."""
+    page.locator(".lanes-cursor").focus()
+    page.keyboard.press("Home")
+    for _ in range(record):
+        page.keyboard.press("ArrowRight")
+    for _ in range(lane):
+        page.keyboard.press("ArrowDown")
+    cursor = page.locator(".lanes-cursor")
+    expect(cursor).to_have_attribute("aria-label", re.compile(rf"^seq {lane}, record {record + 1}\b"))
+    box = cursor.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_an_empty_run_says_what_lanes_will_show(open_page: OpenPage) -> None:
+    page = open_page("/?detail=scheduler")
+    expect(page.locator(".scheduler")).to_contain_text("Each prompt gets a lane here")
+
+
+def test_decisions_are_told_with_their_numbers(open_page: OpenPage) -> None:
+    page = open_page("/?detail=scheduler")
+    prefill(page)
+    decisions = page.locator(".decision-list")
+    expect(decisions).to_contain_text("prefix cache miss")
+    expect(decisions).to_contain_text("seq 0 admitted: 16 tokens in this step, 0 from the cache")
+    expect(decisions).to_contain_text("4 blocks (0–3) to seq 0: room for its tokens 0–15")
+    expect(page.locator(".decisions-used")).to_contain_text("16 of ")
+    page.click("#btn-back")
+    shows(page, 0)
+    expect(decisions).to_contain_text("seq 0 arrives with 16 prompt tokens, place 1 in the queue")
+
+
+def test_a_cell_goes_to_its_record_and_a_mark_selects_its_operation(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 3)
+    open_lanes(page)
+    x, y = cell(page, record=2, lane=0)
+    page.mouse.click(x, y)
+    shows(page, 2)
+    x, y = cell(page, record=0, lane=0)
+    page.mouse.click(x, y)  # where it was submitted
+    shows(page, 0)
+    expect(page.locator(".decision[aria-pressed=true]")).to_contain_text("arrives with")
+
+
+def test_the_keyboard_walks_the_cells_and_is_told_what_they_are(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    open_lanes(page)
+    cell(page, record=1, lane=0)
+    cursor = page.locator(".lanes-cursor")
+    expect(cursor).to_be_focused()
+    first = "seq 0, record 2, step 1; prefill, 16 tokens; Step 1: 16 prefill and 0 decode tokens"
+    expect(cursor).to_have_attribute("aria-label", re.compile(f"^{first}"))
+    page.keyboard.press("ArrowRight")
+    expect(cursor).to_have_attribute("aria-label", re.compile("decode, 1 token"))
+    page.keyboard.press("Enter")
+    shows(page, 2)
+
+
+def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenPage) -> None:
+    page = open_page("/?detail=scheduler&max_tokens=64&num_blocks=48", width=1100)
+    prefill(page)
+    page.select_option("#speed", "0")
+    page.click("#btn-run")
+    shows(page, 64)
+    scroll = page.locator(".lanes-scroll")
+    assert scroll.evaluate("e => e.scrollWidth > e.clientWidth && e.scrollLeft > 0")
+    page.click("#btn-first")
+    shows(page, -1)
+    page.click("#btn-forward")
+    shows(page, 0)
+    assert scroll.evaluate("e => e.scrollLeft") == 0

@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { budgetScale, GUTTER, labelEvery, lanesLayout } from "../../static/js/draw/lanes.js";
+import { roofs } from "../../static/js/model/machine.js";
+import { connection, log as shownLog } from "../../static/js/model/store.js";
+import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/trace/series.js";
+
+const HEADER = { kv_bytes_per_token: 16, engine: { block_size: 2 } };
+const memory = (used, held, cached) => ({ num_blocks: 4, block_size: 2, bytes_used: used, bytes_held: held, bytes_cached: cached });
+const RECORDS = [
+  { index: 0, kind: "submit", step: 0, timing: {}, memory: memory(0, 0, 0) },
+  {
+    index: 1,
+    kind: "step",
+    step: 1,
+    batch: [{ phase: "prefill" }],
+    timing: { schedule: 0.1, prepare: 0.2, forward: 2, sample: 0.3 },
+    work: { flops: 800, weight_bytes: 100, kv_read_bytes: 60, kv_write_bytes: 40 },
+    memory: memory(80, 96, 0),
+  },
+  { index: 2, kind: "step", step: 2, batch: [], timing: { schedule: 0.1 }, memory: memory(0, 0, 32) },
+];
+const log = { header: HEADER, records: RECORDS };
+
+test("a step's row holds its parts and their sum; a step that computed nothing has none", () => {
+  assert.deepEqual(stepRows(log), [{ record: 1, step: 1, phase: "prefill", schedule: 0.1, prepare: 0.2, forward: 2, sample: 0.3, total: 0.1 + 0.2 + 2 + 0.3 }]);
+});
+
+test("memory: 96 bytes held of which 80 used leave 16 wasted; the pool has 4 blocks of 2 slots of 16 bytes", () => {
+  assert.deepEqual(memoryRows(log)[1], { record: 1, step: 1, used: 80, wasted: 16, held: 96, cached: 0, pool: 128 });
+});
+
+test("roofline: 800 FLOPs over 200 bytes in 2 s", () => {
+  assert.deepEqual(rooflineRows(log), [{ record: 1, step: 1, flops: 800, bytes: 200, intensity: 4, achieved: 400, phase: "prefill" }]);
+});
+
+test("rows as CSV: names first, lists with spaces, nothing for what is not defined", () => {
+  assert.equal(csvOf([{ seq: 0, tpot: null, itl: [0.5, 1] }]), "seq,tpot,itl\r\n0,,0.5 1\r\n");
+  assert.equal(csvOf([]), "");
+});
+
+test("40 lanes over 500 records: cells stay clickable, the plane scrolls, points find their cell again", () => {
+  const layout = lanesLayout({ records: 500, lanes: 40, width: 400, height: 134 });
+  assert.equal(layout.width, GUTTER + 500 * layout.cell + 2);
+  assert.ok(layout.cell >= 6 && layout.row >= 13 && layout.height > 134);
+  assert.deepEqual(layout.at(layout.x(321) + 1, layout.y(17) + 1), { record: 321, lane: 17 });
+  assert.deepEqual(layout.at(10, layout.y(3) + 1), { record: null, lane: 3 }); // its name
+  assert.deepEqual(layout.at(layout.x(5) + 1, 3), { record: 5, lane: null }); // the budgets
+});
+
+test("a budget's axis ends at the limit when it is near, else above the largest value", () => {
+  const ceiling = (value) => value * 10;
+  assert.equal(budgetScale(20, 24, ceiling), 24);
+  assert.equal(budgetScale(20, 2048, ceiling), 200);
+});
+
+test("step numbers lie 30 pixels apart: every 5th at 6 pixels a cell", () => {
+  assert.equal(labelEvery(6, 30), 5);
+  assert.equal(labelEvery(22, 30), 2);
+});
+
+test("roofs come from the log; a replay without them has none, whatever the server could tell", () => {
+  const known = { flops_per_second: 1, bytes_per_second: 1 };
+  const show = (machine, mode) => {
+    shownLog.value = { header: { ...HEADER, model: { name: "", num_layers: 1, num_heads: 1 }, machine } };
+    connection.value = mode;
+    return roofs.value;
+  };
+  assert.equal(show({ roofs: known }, "replay"), known);
+  assert.equal(show({ roofs: null }, "replay"), "unknown");
+  assert.equal(show({}, "replay"), "unknown");
+  assert.equal(show({}, "live"), "waiting");
+});
