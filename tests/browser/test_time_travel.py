@@ -1,0 +1,568 @@
+"""Moving through a run: playing, jumping, sub-steps, links, and what is said when the connection or the run is gone."""
+
+from __future__ import annotations
+
+import base64
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from app.serving import bind
+from engine.trace.events import Admit, Op, Preempt, Submit
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import StepRecord, Timing
+from engine.trace.state import apply, initial_state, memory_figures
+from tests.browser.test_page import SHOWN, prefill, shows, step, tokens, wait_until
+from tests.golden.make import HEADER
+
+OpenPage = Callable[..., Page]
+ROOT = Path(__file__).resolve().parent.parent.parent
+GOLDEN = ROOT / "tests/golden/cache.kvtrace"
+
+
+def drop(page: Page, file: Path) -> None:
+    """Drop a recording on the page."""
+    page.evaluate(
+        """(base64) => {
+          const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+          const data = new DataTransfer();
+          data.items.add(new File([bytes], "run.kvtrace"));
+          document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        base64.b64encode(file.read_bytes()).decode(),
+    )
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+
+
+def num_records(page: Page) -> int:
+    return int(page.locator("html").get_attribute("data-num-records") or 0)
+
+
+def search(page: Page) -> str:
+    """The address's query once it has settled."""
+    page.wait_for_timeout(300)
+    return str(page.evaluate("location.search + location.hash"))
+
+
+# Playing
+
+
+def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: OpenPage) -> None:
+    page = open_page("/?speed=16")
+    prefill(page)
+    step(page, 4)
+    page.keyboard.press("Home")
+    shows(page, -1)
+    expect(page.locator("#btn-live")).to_be_visible()
+    expect(page.locator("#btn-play")).to_be_visible()
+    expect(page.locator("#btn-run")).not_to_be_visible()
+    page.click("#btn-play")
+    shows(page, 5)
+    expect(page.locator("#btn-run")).to_be_visible()  # at the tail it follows again
+    expect(page.locator("#btn-live")).not_to_be_visible()
+    assert num_records(page) == 6
+    assert "step=" not in search(page)
+    step(page)  # and what comes is shown
+    shows(page, 6)
+    page.keyboard.press("j")
+    shows(page, -1)
+    assert num_records(page) == 7
+
+
+def test_space_stops_playing_where_it_is(open_page: OpenPage) -> None:
+    page = open_page("/?speed=4")
+    prefill(page)
+    step(page, 4)
+    page.keyboard.press("Home")
+    shows(page, -1)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("Space")
+    wait_until(page, f"{SHOWN} >= 1")
+    page.keyboard.press("Space")
+    page.wait_for_timeout(1200)
+    at = page.evaluate(SHOWN)
+    assert 1 <= at < 5
+    page.wait_for_timeout(600)
+    assert page.evaluate(SHOWN) == at and num_records(page) == 6
+
+
+def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: OpenPage) -> None:
+    page = open_page("/?speed=0")
+    drop(page, GOLDEN)
+    for button in ("btn-prefill", "btn-step", "btn-reset"):
+        expect(page.locator(f"#{button}")).to_have_count(0)
+    expect(page.locator("#btn-run")).not_to_be_visible()
+    last = num_records(page) - 1
+    shows(page, last)
+    page.click("#btn-play")
+    wait_until(page, f"{SHOWN} < 60")
+    shows(page, last)
+    expect(page.locator("#btn-play")).to_be_visible()
+
+
+def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
+    """With a sub-step open, playing goes through sub-steps."""
+    page = open_page("/?speed=2")
+    prefill(page)
+    step(page, 2)
+    page.keyboard.press("ArrowLeft")
+    shows(page, 2)
+    page.click("#phase-schedule")
+    expect(page.locator("#sentence")).to_contain_text("The scheduler took 1 of at most")
+    page.keyboard.press("l")
+    for phase in ("allocate", "qkv", "write", "attend", "sample"):
+        expect(page.locator("#sentence")).to_have_attribute("data-sub", phase)
+    page.keyboard.press("k")
+
+
+# Jumping
+
+
+def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
+    page = open_page()
+    drop(page, GOLDEN)
+    page.keyboard.press("g")
+    expect(page.locator("#jump-record")).to_be_focused()
+    page.keyboard.type("17")
+    page.keyboard.press("Enter")
+    shows(page, 16)
+    expect(page.locator("#jump")).to_have_count(0)
+    page.click("#position")
+    page.fill("#jump-step", "40")
+    page.press("#jump-step", "Enter")
+    shows(page, 40)  # in this trace every record is a step, the first one step 0
+    page.keyboard.press("Home")
+    shows(page, -1)
+    with TraceReader(GOLDEN) as trace:
+        holding = [{type(op).__name__ for op in trace.record(i).ops} for i in range(len(trace))]
+    page.keyboard.press("g")
+    for kind, name in {"submit": "Submit", "preempt": "Preempt", "finish": "Finish", "evict": "Evict"}.items():
+        count = sum(name in names for names in holding)
+        expect(page.locator(f'[data-kind="{kind}"] .jump-kind .num')).to_have_text(str(count))
+    page.click('[data-kind="copy"] [data-way="1"]')
+    wait_until(page, f"{SHOWN} > 0")
+    expect(page.locator("#sentence")).to_contain_text("Copy-on-write: block")
+    page.keyboard.press("Escape")
+    first = page.evaluate(SHOWN)
+    page.keyboard.press("n")  # the kind stays chosen
+    wait_until(page, f"{SHOWN} > {first}")
+    expect(page.locator("#sentence")).to_contain_text("Copy-on-write: block")
+    page.keyboard.press("Shift+N")
+    shows(page, first)
+
+
+def test_the_next_token_of_the_sequence_on_stage(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 3)
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    shows(page, 0)
+    page.keyboard.press("g")
+    page.click('[data-kind="token"] [data-way="1"]')
+    shows(page, 1)
+    page.click('[data-kind="token"] [data-way="1"]')
+    shows(page, 2)
+    expect(page.locator('[data-kind="token"] .jump-kind .num')).to_have_text("4")
+
+
+def test_digits_are_tenths_and_remotes_go_on_and_back(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 8)  # ten records
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("5")
+    shows(page, 4)
+    page.keyboard.press("0")
+    shows(page, -1)
+    page.keyboard.press("End")
+    shows(page, 9)
+    page.keyboard.press("PageUp")
+    shows(page, 8)
+    page.keyboard.press("PageDown")
+    shows(page, 9)
+    page.keyboard.press("PageDown")  # at the newest record: the engine takes a step
+    shows(page, 10)
+    page.keyboard.press("b")
+    expect(page.locator("#blackout")).to_be_visible()
+    page.keyboard.press("b")
+    expect(page.locator("#blackout")).to_have_count(0)
+    page.fill("#prompt", "b5n")  # a text field keeps its keys
+    expect(page.locator("#prompt")).to_have_value("b5n")
+    shows(page, 10)
+
+
+# Sub-steps
+
+
+def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page)
+    count = len(tokens(page)) - 1  # tokens whose keys the step read, its own included
+    said = {}
+    page.click("#phase-schedule")
+    for phase in ("schedule", "allocate", "qkv", "write", "attend", "sample"):
+        expect(page.locator("#sentence")).to_have_attribute("data-sub", phase)
+        expect(page.locator(f"#phase-{phase}")).to_have_attribute("aria-current", "step")
+        said[phase] = page.locator("#sentence").inner_text()
+        page.keyboard.press(".")
+    assert "1 running sequence" in said["schedule"]
+    assert f"(position {count - 1}) were computed in 4 layers" in said["qkv"]
+    assert re.search(r"went to slot (\d+) = (\d+) · 4 \+ (\d)", said["write"])
+    assert f"read {count} keys" in said["attend"] and "the largest weight" in said["attend"]
+    assert re.search(r"was chosen \(p [\d.]+\)", said["sample"])
+    page.keyboard.press("Shift+ArrowLeft")
+    expect(page.locator("#sentence")).to_have_attribute("data-sub", "attend")
+    assert "sub=4" in search(page)
+    page.click("#phase-attend")  # the same again: the step whole
+    expect(page.locator("#sentence")).to_have_attribute("data-sub", "")
+
+
+def test_a_remote_walks_through_the_sub_steps_of_steps_to_come(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.click("#phase-sample")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("PageDown")
+    wait_until(page, "Number(document.documentElement.dataset.numRecords) === 3")
+    expect(page.locator("#sentence")).to_have_attribute("data-sub", "schedule")
+    page.keyboard.press("PageDown")
+    expect(page.locator("#sentence")).to_have_attribute("data-sub", "allocate")
+    assert num_records(page) == 3
+
+
+# Links
+
+
+def test_a_hash_is_read_and_one_form_is_written(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 3)
+    wait_until(page, "location.search.includes('theater=')")
+    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    other = open_page(f"/?theater={theater}#step=2&sub=1")
+    shows(other, 2)
+    expect(other.locator("#sentence")).to_have_attribute("data-sub", "allocate")
+    address = search(other)
+    assert "#" not in address and "step=2" in address and "sub=1" in address
+    other.evaluate("location.hash = '#step=3'")
+    shows(other, 3)
+    assert "#" not in search(other)
+
+
+def test_a_link_keeps_the_sequence_that_it_names(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.fill("#prompt", "床前明月光，")
+    page.click("#btn-add")
+    step(page)
+    page.locator(".sequence-main").nth(1).click()
+    wait_until(page, "location.search.includes('seq=1')")
+    other = open_page("/" + page.url[page.url.index("?") :])
+    expect(other.locator(".sequence.shown b")).to_have_text("seq 1")
+
+
+def test_the_browsers_back_returns_from_a_jump_and_not_from_steps(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 4)
+    for _ in range(2):
+        page.keyboard.press("ArrowLeft")
+    shows(page, 3)
+    page.keyboard.press("Home")
+    shows(page, -1)
+    search(page)
+    page.go_back()
+    shows(page, 3)
+    page.go_forward()
+    shows(page, -1)
+
+
+# The scrubber
+
+
+@pytest.fixture(scope="module")
+def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """5,000 records: one sequence that is admitted and preempted again and again."""
+    path = tmp_path_factory.mktemp("long") / "long.kvtrace"
+    state = initial_state(HEADER)
+    with TraceWriter(HEADER, path) as log:
+        for index in range(5000):
+            ops: list[Op] = [Admit(seq_id=0, num_cached_tokens=0, resumed=index > 1)]
+            if index % 2 == 0:
+                ops = [Preempt(seq_id=0, queue_position=0, mode="recompute", for_seq_id=0, num_computed_tokens=0)]
+            if index == 0:
+                ops = [
+                    Submit(
+                        seq_id=0,
+                        queue_position=0,
+                        request_id="r",
+                        prompt_token_ids=[1],
+                        prompt_token_bytes=[b"a"],
+                        max_tokens=1,
+                    )
+                ]
+            memory = memory_figures(state, HEADER.kv_bytes_per_token)
+            record = StepRecord(
+                index=index, kind="step", step=index, ops=ops, timing=Timing(at=float(index)), memory=memory
+            )
+            apply(state, record)
+            log.append(record)
+    return path
+
+
+def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, long_trace: Path) -> None:
+    page = open_page()
+    drop(page, long_trace)
+    assert num_records(page) == 5000
+    box = page.locator("#scrubber").bounding_box()
+    assert box
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.9, y)
+    page.mouse.down()
+    started = time.monotonic()
+    for i in range(40):
+        page.mouse.move(box["x"] + box["width"] * (0.9 - i * 0.02), y)
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    took = time.monotonic() - started
+    page.mouse.up()
+    at = page.evaluate(SHOWN)
+    assert 400 < at < 700  # 12 % of 5,000
+    assert took < 12, f"{took:.1f} s for 40 places"  # generous for a shared machine
+    page.keyboard.press("n")
+    shows(page, at + 1 if at % 2 else at + 2)  # preemptions are the even records
+    page.keyboard.press("9")
+    shows(page, 4499)
+
+
+def test_the_scrubber_says_what_happened_under_the_pointer(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    box = page.locator("#scrubber").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 8 + (box["width"] - 16) * 2 / 4, box["y"] + box["height"] / 2)
+    expect(page.locator(".tooltip")).to_contain_text("record 2 of 4")
+    expect(page.locator(".tooltip")).to_contain_text("computed at once")
+    shows(page, 3)  # looking is not going
+
+
+# What is said aloud
+
+
+def test_a_run_is_not_read_aloud_step_by_step(open_page: OpenPage) -> None:
+    page = open_page("/?speed=16&max_tokens=24")
+    prefill(page)
+    page.wait_for_timeout(800)
+    page.evaluate(
+        """() => {
+          window.said = [];
+          const note = document.querySelector("#announcement");
+          const keep = () => window.said.push(note.textContent);
+          new MutationObserver(keep).observe(note, { childList: true, characterData: true, subtree: true });
+        }"""
+    )
+    page.click("#btn-run")
+    expect(page.locator(".status.finished")).to_have_count(1)
+    page.wait_for_timeout(800)
+    said = page.evaluate("window.said")
+    assert 1 <= len(said) <= 4, said  # of 23 steps
+    assert said[-1] in (page.locator("#sentence").text_content() or "")  # the sentence, without the mark of its phase
+
+
+# Connection, captures, other people
+
+
+def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPage) -> None:
+    page = open_page("/?speed=0&max_tokens=40")
+    prefill(page)
+    page.click("#btn-run")
+    expect(page.locator(".status.finished")).to_have_count(1)
+    wait_until(page, "location.search.includes('theater=')")
+    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    other = open_page()
+    held: list[Route] = []
+    holding = True
+
+    def hold(route: Route) -> None:
+        if holding:
+            held.append(route)
+        else:
+            route.continue_()
+
+    other.route(re.compile("/layers/"), hold)
+    other.goto(other.url.split("?")[0] + f"?theater={theater}")  # it gets the arrays of the newest records only
+    other.wait_for_selector("#connection.live")
+    shows(other, num_records(page) - 1)
+    other.keyboard.press("Home")
+    for _ in range(3):
+        other.keyboard.press("ArrowRight")
+    shows(other, 2)
+    expect(other.locator("#late")).to_have_text("tensors on the way")
+    holding = False
+    for route in held:
+        route.continue_()
+    expect(other.locator("#late")).to_have_count(0)
+
+
+def test_a_viewer_far_behind_says_how_far(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.evaluate(
+        """import("/static/js/model/store.js").then((store) => {
+          store.status.value = { ...store.status.value, num_records: store.numRecords.value + 300 };
+        })"""
+    )
+    expect(page.locator("#late")).to_have_text("300 records on the way")
+
+
+def test_a_reset_by_someone_else_is_told_and_ones_own_is_not(open_page: OpenPage) -> None:
+    page = open_page()
+    wait_until(page, "location.search.includes('theater=')")
+    other = open_page("/" + page.url[page.url.index("?") :])
+    prefill(page)
+    step(page)
+    shows(other, 2)
+    other.keyboard.press("ArrowLeft")
+    page.click("#btn-reset")
+    expect(other.locator(".toast")).to_contain_text("Someone else reset this run")
+    shows(other, -1)
+    prefill(page)
+    shows(other, 1)  # it follows the new run from its beginning
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_a_recording_is_not_disturbed_by_the_run_that_was_left(open_page: OpenPage) -> None:
+    page = open_page()
+    wait_until(page, "location.search.includes('theater=')")
+    other = open_page("/" + page.url[page.url.index("?") :])
+    drop(other, GOLDEN)
+    count = num_records(other)
+    prefill(page)
+    step(page)
+    other.wait_for_timeout(500)
+    assert num_records(other) == count
+    expect(other.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(other.locator(".toast.error")).to_have_count(0)
+
+
+def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> None:
+    page = open_page("/?theater=nobody&block_size=8&step=3", connection="gone")
+    expect(page.locator("#notice")).to_contain_text("no longer on the server")
+    page.click("#btn-again")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+    expect(page.locator("#notice")).to_have_count(0)
+    assert page.evaluate("import('/static/js/model/store.js').then((s) => s.log.value.header.engine.block_size)") == 8
+    prefill(page)
+
+
+SERVE = """
+import sys, threading
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from tests.server.fake import FakeModel
+app, _ = create_app(FakeModel(), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+Listener(app, bind("127.0.0.1", int(sys.argv[1])))
+threading.Event().wait()
+"""
+
+
+class Mortal:
+    """A server in a process of its own, on one port for all its lives."""
+
+    def __init__(self) -> None:
+        bound = bind("127.0.0.1", 0)
+        self.port = bound.getsockname()[1]
+        bound.close()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", SERVE, str(self.port)], cwd=ROOT)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}/api/health", timeout=5).close()
+                return
+            except OSError:
+                assert time.monotonic() < end, "the server did not start"
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(20)
+
+
+@pytest.fixture
+def mortal() -> Iterator[Mortal]:
+    server = Mortal()
+    yield server
+    server.kill()
+
+
+def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page: OpenPage, mortal: Mortal) -> None:
+    page = open_page()
+    page.goto(f"{mortal.url}/?num_blocks=64")
+    page.wait_for_selector("#connection.live")
+    page.fill("#prompt", "once upon a time")
+    page.click("#btn-prefill")
+    shows(page, 1)
+    step(page, 3)
+    sentence = page.locator("#sentence").inner_text()
+    mortal.kill()
+    page.wait_for_selector("#connection.lost")
+    expect(page.locator("#notice")).to_contain_text("What you see stays")
+    assert page.locator("#sentence").inner_text() == sentence
+    page.keyboard.press("ArrowLeft")  # what is here can be read meanwhile
+    shows(page, 3)
+    mortal.start()
+    page.wait_for_selector("#connection.gone", timeout=30_000)
+    expect(page.locator("#notice")).to_contain_text("Its 5 records are still here to read")
+    expect(page.locator("#btn-step")).to_have_count(0)
+    page.select_option("#speed", "16")
+    page.click("#btn-play")
+    shows(page, 4)
+    assert page.locator("#sentence").inner_text() == sentence
+    page.click("#btn-again")
+    page.wait_for_selector("#connection.live")
+    expect(page.locator("#prompt")).to_have_value("once upon a time")
+    page.click("#btn-prefill")
+    shows(page, 1)
+
+
+# Phones
+
+
+def test_on_a_phone_every_target_of_the_bar_is_a_thumb_wide_and_in_sight(open_page: OpenPage) -> None:
+    page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    page.click("#btn-back")
+    shows(page, 0)
+    boxes = page.evaluate(
+        """[...document.querySelectorAll(".transport button:not(.position-go), .transport select")]
+          .filter((e) => e.checkVisibility({ visibilityProperty: true }))
+          .map((e) => [e.id, e.getBoundingClientRect().toJSON()])"""
+    )
+    assert {"btn-prefill", "btn-step", "btn-play", "btn-live", "btn-back", "phase-sample"} <= {
+        name for name, _ in boxes
+    }
+    for name, box in boxes:
+        assert box["height"] >= 44 and box["width"] >= 43.5, (name, box)
+        assert box["left"] >= 0 and box["right"] <= 390 and box["bottom"] <= 844, (name, box)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.click("#position")
+    expect(page.locator("#jump")).to_be_visible()
+    page.click('[data-kind="prefill"] [data-way="1"]')
+    shows(page, 1)
