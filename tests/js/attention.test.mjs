@@ -13,6 +13,7 @@ import {
   rowSources,
   softmaxOf,
   strongest,
+  visibleKeys,
   vectorAt,
 } from "../../static/js/trace/attention.js";
 import { decode } from "../../static/js/trace/codec.js";
@@ -116,6 +117,16 @@ test("a sink takes part in the sum and leaves the keys less than one", () => {
   assert.ok(Math.abs(found.sink.weight - 1 / 3) < 1e-15);
   const large = softmaxOf([1], [[0]], { scaling: 1, softcap: null, sink: 1000 }); // the largest is the sink: nothing overflows
   assert.deepEqual([large.weights[0], large.sink.weight], [0, 1]);
+});
+
+test("a query sees all keys, its layer's window, or what the policy keeps", () => {
+  const header = (window, engine = {}) => ({ model: { sliding_windows: [window] }, engine });
+  assert.deepEqual(visibleKeys(header(null), 0, 3), [0, 1, 2, 3]);
+  assert.deepEqual(visibleKeys(header(2), 0, 3), [2, 3]);
+  assert.deepEqual(visibleKeys(header(null, { attention_window: 2, attention_sinks: 1 }), 0, 5), [0, 4, 5]);
+  assert.deepEqual(visibleKeys(header(null, { attention_window: 4, attention_sinks: 3 }), 0, 5), [0, 1, 2, 3, 4, 5]);
+  assert.deepEqual(visibleKeys(header(2, { attention_window: 2, attention_sinks: 1 }), 0, 5), [4, 5]); // its own is no wider
+  assert.deepEqual(visibleKeys(header(9, { attention_window: 2, attention_sinks: null }), 0, 5), [4, 5]);
 });
 
 test("a softcap bends the scores", () => {

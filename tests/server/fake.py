@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.model.recompute import Recomputed, RecomputeError
 from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -42,6 +41,11 @@ ROOFS = Roofs(
     matmul_runs=5, bytes_per_second=1e9, copy_bytes=1 << 20, copy_runs=5,
 )  # fmt: skip
 KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a float
+
+
+class Recomputed(NamedTuple):
+    token_ids: list[int]
+    arrays: LayerCapture
 
 
 class FakeRequest:
@@ -162,7 +166,7 @@ class FakeEngine:
         self._model.threads.add(threading.get_ident())
         sequence = self.log.state_now().sequences.get(seq_id)
         if sequence is None:
-            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+            raise ConfigError(f"there is no sequence {seq_id} in this run")
         tokens = sequence.token_ids[:num_tokens]
         count, chosen = len(tokens), heads or [0, 1]
         kv, q = np.full((count, 1, 4), layer, np.float32), np.zeros((count, 2, 4), np.float32)

@@ -84,6 +84,21 @@ export function pooled(row, width, bins) {
 
 // ── Softmax: the numbers behind one row ───────────────────────────────────────────────────────────────────────────────
 
+/**
+ * The positions that the query at `query` sees in `layer`, ascending: all up to itself, the layer's own window, or what the run's
+ * policy keeps (the last `attention_window` and the first `attention_sinks`), unless the own window is no wider.
+ */
+export function visibleKeys({ model, engine }, layer, query) {
+  const own = model.sliding_windows?.[layer] ?? Infinity;
+  const policy = engine.attention_window ?? Infinity;
+  const [window, sinks] = own <= policy ? [own, 0] : [policy, engine.attention_sinks ?? 0];
+  const first = Math.max(0, query - window + 1);
+  const seen = [];
+  for (let position = 0; position < Math.min(sinks, first); position++) seen.push(position);
+  for (let position = first; position <= query; position++) seen.push(position);
+  return seen;
+}
+
 /** What the model's attention computes with in this layer and head; null when the header does not say. */
 export function attentionTerms(model, layer, head) {
   const scaling = model.scalings?.[layer];

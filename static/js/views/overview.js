@@ -12,6 +12,7 @@ import { settings } from "../model/settings.js";
 import { captureVersion, head, layer, log, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
 import { canFetch, pooled, rowOf, strongest } from "../trace/attention.js";
+import { tellingHeads } from "../trace/heads.js";
 import { labelText } from "../trace/labels.js";
 import { html } from "./html.js";
 import { sources } from "./matrix.js";
@@ -125,8 +126,8 @@ function cellLines(l, h, group) {
     const { position, weight } = strongest(row);
     lines.push(t("overview.strongest", { query: token(query), key: token(position), weight: probabilityText(weight) }));
   } else lines.push(t("matrix.unknown"));
-  for (const known of model.heads ?? [])
-    if (known.layer === l && known.head === h) lines.push(t("overview.known", { pattern: t(`pattern.${known.pattern}`), weight: probabilityText(known.mean_weight), uniform: probabilityText(known.uniform) }));
+  for (const { pattern, mean_weight, uniform, ...place } of tellingHeads(model))
+    if (place.layer === l && place.head === h) lines.push(t("overview.known", { pattern: t(`stage.pattern.${pattern}`), weight: probabilityText(mean_weight), uniform: probabilityText(uniform) }));
   return lines;
 }
 

@@ -6,7 +6,7 @@ import { grouped, t } from "../i18n/index.js";
 import { phases } from "../model/moment.js";
 import { hovered, select, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
-import { attentionTerms, softmaxOf } from "../trace/attention.js";
+import { attentionTerms, softmaxOf, visibleKeys } from "../trace/attention.js";
 import { labelText } from "../trace/labels.js";
 import { originOf, vectorOf } from "../trace/stage.js";
 import { html } from "./html.js";
@@ -25,11 +25,11 @@ const KEPT = 1 << 15;
 
 const attended = computed(() => phases().attend > 0);
 
-/** The keys that the query in flight sees, in order; null while some are still to be read, `undefined` in place of one that is not here. */
-function keysOf(now, first) {
+/** The keys at `positions`; null while some are still to be read, `undefined` in place of one that is not here. */
+function keysOf(now, positions) {
   const until = performance.now() + READ_MS;
   const found = [];
-  for (let position = first; position <= now.query; position++) {
+  for (const position of positions) {
     const origin = originOf(now, position);
     const key = origin && `${now.log.header.created}/${origin.record}/${origin.seq_id}/${origin.position}/${now.layer}/${now.kvHead}`;
     let vector = vectors.get(key);
@@ -56,17 +56,16 @@ const shown = computed(() => {
   const { model } = now.log.header;
   const terms = attentionTerms(model, now.layer, now.head);
   if (!terms) return { problem: t("softmax.unstated") };
-  const window = model.sliding_windows[now.layer];
-  const first = window === null ? 0 : Math.max(0, now.query - window + 1);
+  const positions = visibleKeys(now.log.header, now.layer, now.query);
   const query = vectorOf(now, "q", now.query);
   if (!query) return { problem: t("softmax.missing") };
-  const keys = keysOf(now, first);
+  const keys = keysOf(now, positions);
   if (!keys) return { problem: t("softmax.reading") };
   const missing = keys.filter((key) => key === undefined).length;
   if (missing) return { problem: t("softmax.keys_missing", { n: grouped(missing) }) };
   const captured = now.attention;
   const at = (position) => (captured ? captured.weights[position - captured.keyStart] : null);
-  return { now, first, terms, soft: softmaxOf(query, keys, terms), at };
+  return { now, positions, terms, soft: softmaxOf(query, keys, terms), at };
 });
 
 /** `choice`: what stands in place of the title where two panels share one place. */
@@ -82,17 +81,18 @@ export function Softmax({ choice = null }) {
   </section>`;
 }
 
-function Table({ now, first, terms, soft, at, size }) {
+function Table({ now, positions, terms, soft, at, size }) {
   const full = size.width >= FULL;
   // rows that are no key: head, rest, sum (full) or foot
   const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - 3 - (soft.sink ? 1 : 0));
   const order = [...soft.weights.keys()].sort((a, b) => soft.weights[b] - soft.weights[a]);
   const count = order.length <= room + 1 ? order.length : room;
   const [top, rest] = [order.slice(0, count), order.slice(count)];
-  const gap = (i) => (at(first + i) === null ? null : Math.abs(at(first + i) - soft.weights[i]));
+  const kept = (i) => at(positions[i]);
+  const gap = (i) => (kept(i) === null ? null : Math.abs(kept(i) - soft.weights[i]));
   const largest = order.reduce((most, i) => Math.max(most, gap(i) ?? 0), 0);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
-  const keptAll = at(first) === null ? null : sum(order.map((i) => at(first + i)));
+  const keptAll = kept(0) === null ? null : sum(order.map(kept));
   const score = scoreFormula(now, terms);
   const unseen = html`<span class="visually-hidden">${t("softmax.captured")}</span>`;
   const head = (text, kind, formula, title) => html`<th scope="col" ...${title ? tips([title]) : {}}>${text} <${Fidelity} kind=${kind} formula=${formula} /></th>`;
@@ -118,21 +118,21 @@ function Table({ now, first, terms, soft, at, size }) {
       </thead>
       <tbody>
         ${top.map((i) => {
-          const position = first + i;
+          const position = positions[i];
           const on = {
             onPointerEnter: () => (hovered.value = { query: now.query, position }),
             onPointerLeave: () => ((hovered.value = null), hideTip()),
             onClick: () => select({ query: now.query, position }),
           };
           const name = html`<button class="softmax-key" onFocus=${on.onPointerEnter} onBlur=${on.onPointerLeave}>${labelText(now.labels[position])}${full ? html`<small>@${position}</small>` : null}</button>`;
-          return row(position, name, { score: plain(soft.scores[i]), exp: share(soft.exps[i]), weight: share(soft.weights[i]), captured: at(position) === null ? "–" : share(at(position)), delta: gap(i) === null ? "–" : difference(gap(i)) }, { on });
+          return row(position, name, { score: plain(soft.scores[i]), exp: share(soft.exps[i]), weight: share(soft.weights[i]), captured: kept(i) === null ? "–" : share(kept(i)), delta: gap(i) === null ? "–" : difference(gap(i)) }, { on });
         })}
         ${rest.length
           ? row("rest", t("softmax.rest", { n: grouped(rest.length) }), {
               score: "",
               exp: share(sum(rest.map((i) => soft.exps[i]))),
               weight: share(sum(rest.map((i) => soft.weights[i]))),
-              captured: keptAll === null ? "–" : share(sum(rest.map((i) => at(first + i)))),
+              captured: keptAll === null ? "–" : share(sum(rest.map(kept))),
               delta: keptAll === null ? "–" : difference(Math.max(...rest.map(gap))),
             }, { class: "rest" })
           : null}

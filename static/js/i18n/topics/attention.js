@@ -51,14 +51,6 @@ export const en = {
   "overview.heads_before": "Heads before",
   "overview.heads_after": "Heads after",
 
-  "pattern.previous_token": "looks at the token before",
-  "pattern.clause_start": "looks at the start of its clause",
-  "pattern.parallel_clause": "looks at the same place of the parallel clause",
-  "pattern.last_punctuation": "looks at the last punctuation",
-  "pattern.first_token": "looks at the first token",
-  "pattern.itself": "looks at itself",
-  "pattern.induction": "looks at what followed this token before",
-
   "softmax.title": "Softmax",
   "softmax.of": "query {token} @{position}, {n} {n|key|keys}",
   "softmax.empty": "During a step: how the scores of the query in flight become weights, number by number.",
@@ -148,14 +140,6 @@ export const zh = {
   "overview.heads_shown": "头 {from}–{to} / {total}",
   "overview.heads_before": "前面的头",
   "overview.heads_after": "后面的头",
-
-  "pattern.previous_token": "看前一个词元",
-  "pattern.clause_start": "看本句的开头",
-  "pattern.parallel_clause": "看对句的同一位置",
-  "pattern.last_punctuation": "看上一个标点",
-  "pattern.first_token": "看第一个词元",
-  "pattern.itself": "看自己",
-  "pattern.induction": "看这个词元上次出现之后的词元",
 
   "softmax.title": "Softmax",
   "softmax.of": "查询 {token} @{position}，{n} 个键",
