@@ -67,7 +67,7 @@ def texts(svg: bytes) -> list[str]:
 def test_every_panel_comes_out_as_a_picture_that_is_not_blank(open_page: OpenPage) -> None:
     page = prepared(open_page)
     panels = page.locator("#export-panel option").evaluate_all("(all) => all.map((option) => option.value)")
-    assert {"page", "stage", "strip", "matrix", "overview", "pool", "tables"} <= set(panels)
+    assert {"page", "stage", "strip", "matrix", "overview", "memory-map", "tables"} <= set(panels)
     for panel in panels:
         svg = taken(page, panel, "svg")
         root = ElementTree.fromstring(svg)
@@ -153,7 +153,7 @@ def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
-    for part in (".running-text", ".strip", ".pool", "#memory-figures", "#sentence", "#print-link"):
+    for part in (".running-text", ".strip", ".pool-scroll", "#memory-figures", "#sentence", "#print-link"):
         expect(page.locator(part)).to_be_visible()
     for part in (".score", "#btn-step", ".header-tools"):
         expect(page.locator(part)).to_be_hidden()

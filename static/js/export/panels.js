@@ -10,7 +10,7 @@ export function panels() {
   add("stage", t("region.stage"), document.getElementById("region-stage"));
   add("strip", t("export.strip"), document.querySelector("#region-stage .strip"));
   for (const heading of document.querySelectorAll("main .panel-title")) {
-    const element = heading.closest("section, figure, .panel");
+    const element = heading.closest("section, figure, .panel, .memory-map");
     const title = titleOf(heading);
     if (element && title) add(element.id || element.className.split(" ").at(-1), title, element);
   }

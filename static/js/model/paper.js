@@ -1,25 +1,47 @@
-// Printing is in the light theme, whatever the screen shows: the canvases are painted again before the browser takes the page.
+// Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the page out
+// anew for paper, but does not wait until a canvas has been painted for that.
 
 import { themeChanged } from "../draw/colour.js";
 import { flushNow } from "../draw/frame.js";
 
+const PAINTED = ".strip, .strip-scroll, .matrix .panel-canvas, .pool-scroll";
+const SHEET = 1000; // px of a sheet's width, see css/print.css
+
 export function preparePaper() {
   const root = document.documentElement;
-  let shown = null;
-  const repaint = (theme) => {
-    root.dataset.theme = theme;
-    themeChanged();
-    flushNow(); // the browser does not wait for a frame
-  };
+  let restore = null;
   addEventListener("beforeprint", () => {
-    if (shown !== null) return;
-    shown = root.dataset.theme;
+    if (restore) return;
+    const shown = root.dataset.theme;
     document.getElementById("print-link").textContent = location.href;
     repaint("light");
+    const release = freeze();
+    restore = () => {
+      release();
+      repaint(shown);
+    };
   });
   addEventListener("afterprint", () => {
-    if (shown === null) return;
-    repaint(shown);
-    shown = null;
+    restore?.();
+    restore = null;
   });
+
+  function repaint(theme) {
+    root.dataset.theme = theme;
+    themeChanged();
+    flushNow();
+  }
+}
+
+/** Keep the sizes of what is painted, and make the stage as small as the sheet needs; returns what undoes it. */
+function freeze() {
+  const changed = Array.from(document.querySelectorAll(PAINTED), (element) => [element, element.offsetWidth, element.offsetHeight]);
+  const stage = document.getElementById("region-stage");
+  const wide = document.querySelector("#region-stage .strip")?.offsetWidth ?? 0;
+  for (const [element, width, height] of changed) Object.assign(element.style, { width: `${width}px`, height: `${height}px` });
+  stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, wide)));
+  return () => {
+    for (const [element] of changed) Object.assign(element.style, { width: "", height: "" });
+    stage.style.zoom = "";
+  };
 }
