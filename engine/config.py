@@ -7,6 +7,7 @@ from typing import Literal, Self
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from engine.cache.reach import Reach
 from engine.trace.events import PreemptionMode, Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
@@ -31,6 +32,13 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
 
     `strategy`: `paged` is the paged KV cache; `contiguous` is the same mechanism with one block of `max_model_len` per
     sequence; `none` keeps nothing between steps and recomputes every token of a sequence at every step.
+
+    `attention_window` and `attention_sinks` are a policy over any model, after StreamingLLM (Xiao et al. 2023, arXiv
+    2309.17453): every layer's query sees the first `attention_sinks` tokens and the last `attention_window` ones,
+    itself among them, and the blocks between are released. A layer whose own sliding window is no wider keeps that.
+    Unlike the paper's, positions stay absolute: keys keep the rotation that they were cached with, and the distance
+    between a query and the sinks grows with the text, where the paper numbers positions within the cache. So nothing is
+    rotated again, a sequence ends at the model's last position, and queries stand further from the sinks than there.
     """
 
     strategy: Strategy = "paged"
@@ -45,6 +53,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     preemption_mode: PreemptionMode = "recompute"  # swap: computed tokens go to CPU memory and come back
     swap_space: int | None = None  # blocks of CPU memory for that; None = as many as the pool has
     kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
+    attention_window: int | None = None  # tokens; every layer's query sees no more than the last so many; None = all
+    attention_sinks: int | None = None  # tokens; the first so many stay in sight beside that window
     fault: FaultName | None = None  # a mistake put in on purpose (`faults.make_engine`); None = a healthy engine
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
@@ -64,6 +74,12 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
                 raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.num_logprobs <= 20:
             raise ConfigError(f"num_logprobs must be between 0 and 20, not {self.num_logprobs}")
+        if self.attention_window is None and self.attention_sinks is not None:
+            raise ConfigError("attention_sinks stay in sight beside a window: set attention_window too")
+        if self.attention_window is not None and not 1 <= self.attention_window <= MAX_POOL_SLOTS:
+            raise ConfigError(f"attention_window must be between 1 and {MAX_POOL_SLOTS}, not {self.attention_window}")
+        if not 0 <= (self.attention_sinks or 0) <= MAX_POOL_SLOTS:
+            raise ConfigError(f"attention_sinks must be between 0 and {MAX_POOL_SLOTS}, not {self.attention_sinks}")
         num_slots = self.num_blocks * self.block_size
         if num_slots > MAX_POOL_SLOTS:
             raise ConfigError(
@@ -94,6 +110,11 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         if not 0 <= swap_space * config.block_size <= MAX_POOL_SLOTS:
             raise ConfigError(f"swap_space must be between 0 and {MAX_POOL_SLOTS // config.block_size} blocks")
         return replace(config, swap_space=swap_space)
+
+    @property
+    def policy(self) -> Reach | None:
+        """What `attention_window` and `attention_sinks` let a query see; None: everything."""
+        return None if self.attention_window is None else Reach(self.attention_window, self.attention_sinks or 0)
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
         """Every field by name, for the trace's header."""

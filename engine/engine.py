@@ -13,9 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
+
 from engine import __version__
 from engine.accounting.work import step_work
 from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.reach import reach_of, retention_of
 from engine.config import EngineConfig, SamplingParams
 from engine.intake import Intake, RequestSpec
 from engine.machine import machine_facts
@@ -75,6 +78,9 @@ class Engine:
         self.config = config.resolved(model.facts.max_position)
         self.capture = capture
         self._intake = Intake(model, self.config)
+        reaches = [reach_of(window, self.config.policy) for window in model.facts.sliding_windows]
+        # for the work of a step it only counts how many keys a query sees, not which
+        self._seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in reaches])
         self._ops: list[Op] = []
         self._runner = ModelRunner(
             model,
@@ -83,6 +89,7 @@ class Engine:
             self._intake.max_model_len,
             self.config.kv_cache_dtype,
             swap_space=self.config.swap_space or 0,
+            policy=self.config.policy,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         self._cache = KVCacheManager(
@@ -92,6 +99,7 @@ class Engine:
             self._ops.append,
             swap_space=self.config.swap_space or 0,
             kv_bytes_per_token=self._kv_bytes_per_token,
+            retention=retention_of(model.facts.sliding_windows, self.config.policy),
         )
         self._scheduler = Scheduler(
             self._cache,
@@ -217,7 +225,7 @@ class Engine:
             outputs=outputs,
             prompt_logprobs=prompt_logprobs,
             timing=Timing(at=t4 - self._began, schedule=t1 - t0, prepare=t2 - t1, forward=t3 - t2, sample=t4 - t3),
-            work=step_work(self.model.facts, batch, kv_bytes_per_token=self._kv_bytes_per_token),
+            work=step_work(self._seen_by_layers, batch, kv_bytes_per_token=self._kv_bytes_per_token),
             capture=Capture(
                 index=self._num_records,
                 dtype=self.capture.dtype,
@@ -249,7 +257,9 @@ class Engine:
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
-        return recompute_layer(self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype)
+        return recompute_layer(
+            self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy
+        )
 
     def snapshot(self) -> Snapshot:
         """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now(), …)` at every step."""

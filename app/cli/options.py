@@ -82,6 +82,20 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="blocks of CPU memory for preemption by swap (default: as many as the pool has)",
     )
     group.add_argument(
+        "--attention-window",
+        type=int,
+        default=defaults.attention_window,
+        metavar="N",
+        help="tokens that a query sees, itself included; blocks behind are freed (default: all)",
+    )
+    group.add_argument(
+        "--attention-sinks",
+        type=int,
+        default=defaults.attention_sinks,
+        metavar="N",
+        help="first tokens that stay in sight beside the window (default: none)",
+    )
+    group.add_argument(
         "--kv-cache-dtype",
         choices=get_args(KVCacheDtype),
         default=defaults.kv_cache_dtype,

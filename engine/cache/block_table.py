@@ -7,15 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.cache.block_pool import BlockPool, ensure
+from engine.trace.events import RELEASED
 
 
 @dataclass(slots=True)
 class BlockTable:
-    """What one sequence holds: the blocks of positions [0, len(block_ids) * block_size)."""
+    """What one sequence holds: the blocks of positions [0, len(block_ids) * block_size), RELEASED where one is gone."""
 
     block_ids: list[int] = field(default_factory=list)
     num_computed: int = 0  # positions [0, num_computed) are written, or promised by the sequence they were hit in
     num_hashed: int = 0  # leading blocks that came with a hash or have been given one
+    num_released: int = 0  # entries that are RELEASED; they follow each other, and the last entry is none
+
+    def held(self) -> list[tuple[int, int]]:
+        """(logical, block id) of every block that it still has."""
+        return [(logical, i) for logical, i in enumerate(self.block_ids) if i != RELEASED]
+
+    def num_logical(self, block_size: int) -> int:
+        """Computed tokens whose block it still has: a released block was full."""
+        return self.num_computed - self.num_released * block_size
 
 
 def check_tables(
@@ -28,11 +38,15 @@ def check_tables(
     owners: Counter[int] = Counter()
     for seq_id, table in tables.items():
         name = f"sequence {seq_id}"
-        ensure(len(set(table.block_ids)) == len(table.block_ids), f"{name} has a block twice: {table.block_ids}")
+        held = [block_id for _, block_id in table.held()]
+        ensure(len(set(held)) == len(held), f"{name} has a block twice: {table.block_ids}")
+        gone = len(table.block_ids) - len(held)
+        ensure(gone == table.num_released, f"{name} says {table.num_released} blocks are released, {gone} are")
+        ensure(table.block_ids[-1:] != [RELEASED], f"{name} has released its last block: {table.block_ids}")
         covered = len(table.block_ids) * block_size
         ensure(table.num_computed <= covered, f"{name} has computed {table.num_computed} of {covered} positions")
-        owners.update(table.block_ids)
-        for logical, block_id in enumerate(table.block_ids):
+        owners.update(held)
+        for logical, block_id in table.held():
             block = pool.blocks[block_id]
             computed = min(max(table.num_computed - logical * block_size, 0), block_size)
             ensure(
@@ -51,5 +65,5 @@ def check_tables(
     for block_id, seq_id in promised.items():
         holds = seq_id in tables and block_id in tables[seq_id].block_ids
         ensure(holds, f"block {block_id} is promised by sequence {seq_id}, which does not hold it")
-    recount = sum(table.num_computed for table in tables.values())
+    recount = sum(table.num_logical(block_size) for table in tables.values())
     ensure(tokens_logical == recount, f"the counter of computed tokens says {tokens_logical}, a recount {recount}")

@@ -2,6 +2,7 @@
 
     positions   [0 ............ num_computed) [num_computed ......... num_tokens)
                  K and V exist                 covered by the table, written by this step
+                 (or were released: no query will see them any more)
 
 One step, for each sequence: `lookup` (when admitted), `allocate`, `cache_blocks`, then the forward pass, then `write`.
 `cache_blocks` comes before the forward pass: a step writes a layer's K and V of all its tokens before any of them
@@ -12,6 +13,7 @@ blocks are *promised*.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from engine.cache.block_moves import BlockMoves, PendingMoves
@@ -20,8 +22,10 @@ from engine.cache.block_table import BlockTable, check_tables
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.prefix_index import PrefixIndex
 from engine.cache.prefix_memory import Explanation, LostBlock
+from engine.cache.reach import Retention
 from engine.cache.swap_space import SwapSpace
 from engine.trace.events import (
+    RELEASED,
     Allocate,
     Cache,
     Copy,
@@ -31,6 +35,7 @@ from engine.trace.events import (
     ForkReason,
     Free,
     Op,
+    Release,
     Share,
     SwapIn,
     SwapOut,
@@ -73,13 +78,17 @@ class KVCacheManager:
         emit: Callable[[Op], None],
         swap_space: int = 0,
         kv_bytes_per_token: int = 0,
+        retention: Retention | None = None,
     ) -> None:
-        """`swap_space`: blocks of the CPU store; `kv_bytes_per_token`: all layers, for what swaps report."""
+        """`swap_space`: blocks of the CPU store; `kv_bytes_per_token`: all layers, for what swaps report; `retention`:
+        which blocks of a running sequence must be kept, None = all.
+        """
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.pool = BlockPool(num_blocks)
         self.prefixes = PrefixIndex(self.pool, block_size, enable_prefix_caching)
         self.swap_space = SwapSpace(swap_space)
+        self.retention = retention
         self.kv_bytes_per_block = kv_bytes_per_token * block_size
         self._record_index = 0
         self._emit = emit
@@ -110,7 +119,11 @@ class KVCacheManager:
         """What `allocate` with the same arguments would need. Changes nothing."""
         table = self._tables.get(seq_id, BlockTable())
         num_new = self._num_blocks_of(num_tokens) - len(table.block_ids) - len(hit_block_ids)
-        num_revived = sum(1 for i in hit_block_ids if self.pool.blocks[i].ref_count == 0)
+        num_new -= len(self.swap_space.released(seq_id))
+        unseen = self._unseen(BlockTable(num_computed=len(hit_block_ids) * self.block_size))
+        num_revived = sum(
+            self.pool.blocks[i].ref_count == 0 for logical, i in enumerate(hit_block_ids) if logical not in unseen
+        )
         num_copies = len(self._shared_before_write(table, seq_id, num_tokens))
         return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
 
@@ -120,6 +133,8 @@ class KVCacheManager:
         Hit blocks (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that
         would be written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
         False when there are not enough free blocks; then nothing has changed and nothing was emitted.
+
+        Hits that no query of the sequence will see are released at once: what they cost is a place in the table.
         """
         self._check_hits(seq_id, num_tokens, hit_block_ids)
         if not self.demand(seq_id, num_tokens, hit_block_ids).fits:
@@ -132,10 +147,15 @@ class KVCacheManager:
         table.num_hashed += len(hit_block_ids)
         table.num_computed += len(hit_block_ids) * self.block_size
         self._tokens_logical += len(hit_block_ids) * self.block_size
+        if hit_block_ids:
+            self.release(seq_id)
         for logical in self._shared_before_write(table, seq_id, num_tokens):
             self._copy_on_write(seq_id, table, logical)
+        released = self.swap_space.released(seq_id)
         for logical in range(len(table.block_ids), self._num_blocks_of(num_tokens)):
-            table.block_ids.append(self._allocate_block(seq_id, logical).block_id)
+            gone = logical in released
+            table.block_ids.append(RELEASED if gone else self._allocate_block(seq_id, logical).block_id)
+        table.num_released += len(released)
         return True
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
@@ -154,12 +174,11 @@ class KVCacheManager:
         nothing is shared.
         """
         table = self._table(seq_id)
-        count = self._num_blocks_of(table.num_computed)
-        cpu_block_ids = self.swap_space.put(seq_id, count, table.num_computed)
+        computed = [held for held in table.held() if held[0] < self._num_blocks_of(table.num_computed)]
+        cpu_block_ids = self.swap_space.put(seq_id, [logical for logical, _ in computed], table.num_computed)
         if cpu_block_ids is None:
             return None
-        for logical, cpu_block_id in enumerate(cpu_block_ids):
-            block_id = table.block_ids[logical]
+        for (logical, block_id), cpu_block_id in zip(computed, cpu_block_ids, strict=True):
             ensure(block_id not in self._promised, f"block {block_id} is swapped out, but it is not written yet")
             self._moves.swap_out(block_id, cpu_block_id)
             self._emit(
@@ -172,7 +191,7 @@ class KVCacheManager:
                 )
             )
         self.free(seq_id)
-        return count * self.kv_bytes_per_block
+        return len(computed) * self.kv_bytes_per_block
 
     def num_swapped_tokens(self, seq_id: int) -> int:
         """Computed tokens that wait in the CPU store; 0 when the sequence is not swapped out."""
@@ -187,7 +206,7 @@ class KVCacheManager:
         if not self.allocate(seq_id, num_tokens):
             return False
         table, swapped, size = self._tables[seq_id], self.swap_space.take(seq_id), self.block_size
-        for logical, cpu_block_id in enumerate(swapped.cpu_block_ids):
+        for logical, cpu_block_id in zip(swapped.logicals, swapped.cpu_block_ids, strict=True):
             block = self.pool.blocks[table.block_ids[logical]]
             self.pool.fill(block, min(swapped.num_computed - logical * size, size))
             self._moves.swap_in(cpu_block_id, block.block_id)
@@ -201,7 +220,7 @@ class KVCacheManager:
                 )
             )
         table.num_computed = swapped.num_computed
-        self._tokens_logical += swapped.num_computed
+        self._tokens_logical += table.num_logical(size)
         return True
 
     def cache_blocks(
@@ -220,6 +239,8 @@ class KVCacheManager:
         if num_full > len(table.block_ids) or num_tokens > len(token_ids):
             raise ValueError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
         for logical in range(table.num_hashed, num_full):
+            if table.block_ids[logical] == RELEASED:
+                continue
             block = self.pool.blocks[table.block_ids[logical]]
             if block.block_hash is not None:
                 continue  # a fork shares it and was first
@@ -242,7 +263,7 @@ class KVCacheManager:
         table.num_hashed = max(table.num_hashed, num_full)
 
     def block_table(self, seq_id: int) -> list[int]:
-        """Physical block ids in logical order; empty for a sequence without blocks. A copy."""
+        """Physical block ids in logical order, RELEASED among them; empty for a sequence without blocks. A copy."""
         return list(self._tables[seq_id].block_ids) if seq_id in self._tables else []
 
     def slot_mapping(self, seq_id: int, start: int, num_tokens: int) -> list[int]:
@@ -250,6 +271,8 @@ class KVCacheManager:
         size, ids = self.block_size, self._table(seq_id).block_ids
         if not 0 <= start <= start + num_tokens <= len(ids) * size:
             raise ValueError(f"sequence {seq_id} has no blocks for positions [{start}, {start + num_tokens})")
+        if any(ids[p // size] == RELEASED for p in range(start, start + num_tokens)):
+            raise ValueError(f"sequence {seq_id} has released blocks of positions [{start}, {start + num_tokens})")
         return [ids[p // size] * size + p % size for p in range(start, start + num_tokens)]
 
     # 2) after the forward pass
@@ -275,6 +298,30 @@ class KVCacheManager:
         self._tokens_logical += num_tokens
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
 
+    def release(self, seq_id: int) -> None:
+        """Let go of the blocks that no later query of the sequence will see. Its table keeps its logical order.
+
+        A hashed block can still be found by others until it is reallocated, and by the sequence itself after a
+        preemption. Nothing happens where some layer sees all keys (`Retention`).
+        """
+        table = self._table(seq_id)
+        for logical in self._unseen(table):
+            block = self.pool.blocks[table.block_ids[logical]]
+            ensure(self._promised.get(block.block_id) != seq_id, f"block {block.block_id} is released, but not written")
+            assert self.retention is not None
+            table.block_ids[logical] = RELEASED
+            table.num_released += 1
+            self._tokens_logical -= self.block_size
+            self._emit(
+                Release(
+                    seq_id=seq_id,
+                    block_id=block.block_id,
+                    logical=logical,
+                    reason=self.retention.reason,
+                    to=self.pool.release(block),
+                )
+            )
+
     def fork(
         self,
         parent_seq_id: int,
@@ -291,24 +338,26 @@ class KVCacheManager:
             raise ValueError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
         if self._moves.fills_blocks:
             raise ValueError("copies are outstanding (take_moves): a fork now could share a block not yet copied")
-        for block_id in parent.block_ids:
+        for _, block_id in parent.held():
             self.pool.share(self.pool.blocks[block_id])
-        self._tables[seq_id] = BlockTable(list(parent.block_ids), parent.num_computed, parent.num_hashed)
+        self._tables[seq_id] = replace(parent, block_ids=list(parent.block_ids))
         self.prefixes.fork(parent_seq_id, seq_id)
-        self._tokens_logical += parent.num_computed
+        self._tokens_logical += parent.num_logical(self.block_size)
         self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id, reason=reason, seed=seed))
 
     def free(self, seq_id: int) -> None:
         """Let go of all blocks, table tail first (a prefix is worth more than what follows it). No blocks: nothing.
+
+        Released entries are passed over: they hold nothing any more.
 
         What the sequence promised and never wrote loses its hash: the step was given up.
         """
         table = self._tables.pop(seq_id, None)
         if table is None:
             return
-        self._tokens_logical -= table.num_computed
+        self._tokens_logical -= table.num_logical(self.block_size)
         self.prefixes.memory.released(seq_id, table.num_computed)
-        for block_id in reversed(table.block_ids):
+        for _, block_id in reversed(table.held()):
             block = self.pool.blocks[block_id]
             if self._promised.get(block_id) == seq_id:
                 del self._promised[block_id]
@@ -368,6 +417,13 @@ class KVCacheManager:
 
     def _num_blocks_of(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
+
+    def _unseen(self, table: BlockTable) -> range:
+        """Logical blocks that no later query will see and that are not released yet."""
+        if self.retention is None:
+            return range(0)
+        begin = self.retention.first(self.block_size) + table.num_released
+        return range(begin, self.retention.end(table.num_computed, self.block_size))
 
     def _table(self, seq_id: int) -> BlockTable:
         if seq_id not in self._tables:

@@ -10,10 +10,11 @@ from engine.cache.block_pool import ensure
 
 @dataclass(slots=True)
 class SwappedTable:
-    """What one sequence keeps in the CPU store: its leading blocks, in logical order."""
+    """What one sequence keeps in the CPU store: the computed blocks that it had, in logical order."""
 
     cpu_block_ids: list[int]
-    num_computed: int  # positions [0, num_computed) are in them
+    num_computed: int  # positions [0, num_computed) are in them, but for those of released blocks
+    logicals: list[int]  # where each stands in the table; what is missing between them was released
 
 
 class SwapSpace:
@@ -29,13 +30,13 @@ class SwapSpace:
         """Blocks with the content of swapped-out sequences."""
         return self.num_blocks - len(self._free)
 
-    def put(self, seq_id: int, num_blocks: int, num_computed: int) -> list[int] | None:
-        """Blocks for a sequence; None when there are not enough, and then nothing has changed."""
+    def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int] | None:
+        """A block for each logical one; None when there are not enough, and then nothing has changed."""
         ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already")
-        if num_blocks > len(self._free):
+        if len(logicals) > len(self._free):
             return None
-        cpu_block_ids = [self._free.popleft() for _ in range(num_blocks)]
-        self.tables[seq_id] = SwappedTable(cpu_block_ids, num_computed)
+        cpu_block_ids = [self._free.popleft() for _ in logicals]
+        self.tables[seq_id] = SwappedTable(cpu_block_ids, num_computed, logicals)
         return cpu_block_ids
 
     def take(self, seq_id: int) -> SwappedTable:
@@ -43,6 +44,11 @@ class SwapSpace:
         table = self.tables.pop(seq_id)
         self._free.extend(table.cpu_block_ids)
         return table
+
+    def released(self, seq_id: int) -> frozenset[int]:
+        """Logical blocks that a swapped-out sequence had released; empty for others."""
+        table = self.tables.get(seq_id)
+        return frozenset(range(table.logicals[-1])).difference(table.logicals) if table else frozenset()
 
     def check_integrity(self) -> None:
         """Recount. Raises IntegrityError when a block is lost or held twice."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.kv_store import KVStore
+from engine.cache.reach import Reach
 from engine.model.attention_backend import (
     AttentionBackend,
     AttentionCall,
@@ -29,11 +30,11 @@ class ReferenceAttention(AttentionBackend):
         token = 0
         for piece in batch.slices:
             for position in range(piece.start, piece.start + len(piece.token_ids)):
-                first = 0 if call.sliding_window is None else max(0, position - call.sliding_window + 1)
+                visible = _visible(call, batch.policy, position)
                 row = q.new_zeros((num_heads, piece.start + len(piece.token_ids)))
                 for head in range(num_heads):
                     k, v = [], []
-                    for key in range(first, position + 1):
+                    for key in visible:
                         block_id, offset = piece.block_table[key // store.block_size], key % store.block_size
                         slot = torch.tensor([block_id * store.block_size + offset], device=q.device)
                         cached_k, cached_v = store.gather(call.layer, slot)
@@ -45,7 +46,7 @@ class ReferenceAttention(AttentionBackend):
                     if call.sinks is not None:
                         scores = torch.cat([scores, call.sinks[head].double()[None]])
                     weights = torch.softmax(scores, dim=0)[: len(k)]
-                    row[head, first : position + 1] = weights.to(q.dtype)
+                    row[head, visible] = weights.to(q.dtype)
                     out[token, head] = (weights @ torch.stack(v).double()).to(q.dtype)
                 rows.append(row)
                 token += 1
@@ -58,7 +59,7 @@ class ReferenceAttention(AttentionBackend):
         chosen, starts = [], []
         for index in batch.decode_indices:
             row = rows[batch.query_start_loc[index]]
-            starts.append(0 if call.sliding_window is None else max(0, row.shape[1] - call.sliding_window))
+            starts.append(_visible(call, batch.policy, row.shape[1] - 1)[0])
             chosen.append(row[:, starts[-1] :])
         longest = max(row.shape[1] for row in chosen)
         padded = [torch.nn.functional.pad(row, (0, longest - row.shape[1])) for row in chosen]
@@ -68,7 +69,15 @@ class ReferenceAttention(AttentionBackend):
     def _prefills(call: AttentionCall, rows: list[Tensor], batch: StepBatch) -> list[PrefillWeights]:
         weights = []
         for span in batch.prefills:
-            first = 0 if call.sliding_window is None else max(0, span.start - call.sliding_window + 1)
+            first = _visible(call, batch.policy, span.start)[0]
             block = torch.stack(rows[span.begin : span.end], dim=1)  # [Hq, T, context_len]
             weights.append(PrefillWeights(span, first, block[:, :, first:]))
         return weights
+
+
+def _visible(call: AttentionCall, policy: Reach | None, query: int) -> list[int]:
+    """Positions of the keys that the query at position `query` sees, ascending."""
+    window = call.sliding_window
+    if policy is not None and policy.window is not None and (window is None or window > policy.window):
+        return [key for key in range(query + 1) if key < policy.sinks or query - key < policy.window]
+    return [key for key in range(query + 1) if window is None or query - key < window]

@@ -6,7 +6,8 @@
     join    the splits of a sequence are weighted by exp(m - max m)
 
 The query heads that share a KV head are the rows of one small matrix product, so K and V are read once for all of them.
-Prefill goes through `GatherAttention`. Needs triton; without a GPU the kernels run in Triton's interpreter
+Prefill goes through `GatherAttention`, and so does everything under a policy: the kernel knows one range of keys a
+sequence, not sinks and a window. Needs triton; without a GPU the kernels run in Triton's interpreter
 (TRITON_INTERPRET=1), which is how they are tested.
 """
 
@@ -125,7 +126,7 @@ class TritonAttention(AttentionBackend):
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
     ) -> AttentionOutput:
         plain = isinstance(store.keys[call.layer], PlainPlane)
-        if not plain or not batch.num_decodes:
+        if not plain or not batch.num_decodes or batch.policy is not None:
             return self._gather.forward(call, q, store, batch, needs_weights)
         if not batch.prefills:
             out, decode = _decode(call, q, store, batch, needs_weights)

@@ -7,7 +7,7 @@
 
 Sequences with one new token are attended to together (`DecodeKeys`, padded); each longer slice on its own
 (`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are made per window, at the
-first layer that asks.
+first layer that asks. A policy (attention sinks and a window over any model) turns a layer's window into a `Reach`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from engine.cache.reach import Reach, reach_of
+from engine.trace.events import RELEASED
+
 IntArray = npt.NDArray[np.int64]
 
 
@@ -29,7 +32,7 @@ class SequenceSlice(NamedTuple):
     seq_id: int
     token_ids: list[int]  # the tokens to compute now, at least one
     start: int  # position of the first of them; all positions before are in the cache
-    block_table: list[int]  # covers at least start + len(token_ids) positions
+    block_table: list[int]  # covers at least start + len(token_ids) positions; RELEASED where no query looks any more
     samples: bool  # whether the logits of the last token are wanted
     all_logits: bool = False  # the logits of every token are, for prompt log probabilities
 
@@ -37,8 +40,8 @@ class SequenceSlice(NamedTuple):
 class DecodeKeys(NamedTuple):
     """The keys of all sequences with one new token, n of them, padded to L."""
 
-    slots: Tensor  # [n, L]; padding repeats a slot of the same sequence
-    mask: Tensor | None  # [n, 1, L] True = padding; None where nothing is padded
+    slots: Tensor  # [n, L]; padding and released positions repeat a slot of the same sequence
+    mask: Tensor | None  # [n, 1, L] True = padding or hidden by the policy; None where every key is seen
     key_starts: list[int]  # position of each sequence's first key
     first_slot: int | None  # where one sequence's slots follow each other: no gather needed
 
@@ -46,7 +49,7 @@ class DecodeKeys(NamedTuple):
 class DecodeTables(NamedTuple):
     """The same keys as `DecodeKeys` by their blocks, for kernels that look them up themselves."""
 
-    block_tables: Tensor  # [n, B] int32, padded with 0
+    block_tables: Tensor  # [n, B] int32, padded with 0, which also stands where a block is released
     lengths: Tensor  # [n] int32: keys up to here
     starts: Tensor  # [n] int32: keys from here on, > 0 under a sliding window
     key_starts: list[int]  # the same
@@ -119,20 +122,29 @@ class SlotTable:
 
     def _resolve(self, row: int, block_table: list[int]) -> None:
         table = np.asarray(block_table, dtype=np.int64)
+        # Padding and released blocks must be readable and harmless: the first block that the sequence still has.
+        released = table == RELEASED
+        harmless = table[int(released.argmin())]
+        table[released] = harmless
         slots = (table[:, None] * self._block_size + self._offsets).ravel()[: self._width]
         self.slots[row, : slots.size] = slots
-        # Padding must be readable and harmless: the sequence's own first slot.
-        self.slots[row, slots.size :] = slots[0]
+        self.slots[row, slots.size :] = harmless * self._block_size
         breaks = np.flatnonzero(np.diff(slots) != 1)
         self.runs[row] = int(breaks[0]) + 1 if breaks.size else slots.size
         self._tables[row] = list(block_table)
 
 
 class StepBatch:
-    """A packed step: the model's inputs, and the keys of each group of sequences."""
+    """A packed step: the model's inputs, and the keys of each group of sequences.
 
-    def __init__(self, slices: Sequence[SequenceSlice], table: SlotTable, device: torch.device) -> None:
+    Windows are those of the model's layers; what their queries see is `reach(window)`.
+    """
+
+    def __init__(
+        self, slices: Sequence[SequenceSlice], table: SlotTable, device: torch.device, policy: Reach | None = None
+    ) -> None:
         self.slices = slices
+        self.policy = policy
         self._table = table
         self._device = device
         rows = table.rows(slices)
@@ -200,6 +212,10 @@ class StepBatch:
     def num_decodes(self) -> int:
         return len(self.decode_indices)
 
+    def reach(self, window: int | None) -> Reach:
+        """What the queries of layers with this sliding window see in this step."""
+        return reach_of(window, self.policy)
+
     def decode_keys(self, window: int | None) -> DecodeKeys:
         """Slots and padding of the decoding sequences for layers with this sliding window (tokens; None = full)."""
         keys = self._decode_keys.get(window)
@@ -208,8 +224,8 @@ class StepBatch:
         return keys
 
     def _make_decode_keys(self, window: int | None) -> DecodeKeys:
-        lens = self._decode_lens
-        starts = [0] * len(lens) if window is None else [max(0, length - window) for length in lens]
+        lens, reach = self._decode_lens, self.reach(window)
+        starts = [reach.first_key(length - 1) for length in lens]
         counts = [length - start for length, start in zip(lens, starts, strict=True)]
         longest = max(counts)
         first_slot = None
@@ -222,9 +238,12 @@ class StepBatch:
         else:
             slots = self._table.slots[self._decode_rows, :longest]
         mask = None
-        if min(counts) < longest:
-            padding = np.arange(longest) >= np.asarray(counts)[:, None]
-            mask = torch.from_numpy(padding).to(self._device)[:, None, :]
+        if min(counts) < longest or any(reach.hides_between(length - 1) for length in lens):
+            queries, keys = np.asarray(lens)[:, None] - 1, np.asarray(starts)[:, None] + np.arange(longest)
+            hidden = keys > queries
+            if reach.window is not None:
+                hidden |= (keys <= queries - reach.window) & (keys >= reach.sinks)
+            mask = torch.from_numpy(hidden).to(self._device)[:, None, :]
         return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot)
 
     def decode_tables(self, window: int | None) -> DecodeTables:
@@ -235,12 +254,14 @@ class StepBatch:
         return tables
 
     def _make_decode_tables(self, window: int | None) -> DecodeTables:
-        lens = self._decode_lens
-        starts = [0] * len(lens) if window is None else [max(0, length - window) for length in lens]
+        lens, reach = self._decode_lens, self.reach(window)
+        assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
+        starts = [reach.first_key(length - 1) for length in lens]
         block_tables = [self.slices[index].block_table for index in self.decode_indices]
         padded = np.zeros((len(lens), max(map(len, block_tables))), dtype=np.int32)
         for row, block_table in enumerate(block_tables):
             padded[row, : len(block_table)] = block_table
+        np.maximum(padded, 0, out=padded)
         ranges = torch.from_numpy(np.array([lens, starts], dtype=np.int32)).to(self._device)
         longest = max(length - start for length, start in zip(lens, starts, strict=True))
         return DecodeTables(torch.from_numpy(padded).to(self._device), ranges[0], ranges[1], starts, longest)
@@ -276,13 +297,14 @@ class StepBatch:
         return keys
 
     def _make_prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:
-        key_start = 0 if window is None else max(0, span.start - window + 1)
+        reach = self.reach(window)
+        key_start = reach.first_key(span.start)
         slots = self._table.slots[span.row, key_start : span.context_len]
         contiguous = self._table.runs[span.row] >= span.context_len
         queries = torch.arange(span.start, span.context_len, device=self._device)[:, None]  # [T, 1]
         keys = torch.arange(key_start, span.context_len, device=self._device)[None, :]  # [1, C]
         mask = keys > queries
-        if window is not None:
-            mask |= keys <= queries - window
+        if reach.window is not None:
+            mask |= (keys <= queries - reach.window) & (keys >= reach.sinks)
         first_slot = int(slots[0]) if contiguous else None
         return PrefillKeys(torch.from_numpy(slots).to(self._device), mask, key_start, first_slot)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.cache.reach import Reach
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
@@ -43,10 +44,12 @@ def recompute_layer(
     layer: int,
     heads: Sequence[int] | None,
     kv_cache_dtype: str = "auto",
+    policy: Reach | None = None,
 ) -> Recomputed:
     """Run all tokens in one forward pass and keep what `layer` computed; rows of the query heads `heads` (None: all).
 
-    `kv_cache_dtype` is the engine's: keys that are rounded when they are stored are rounded here too.
+    `kv_cache_dtype` is the engine's: keys that are rounded when they are stored are rounded here too. So is `policy`:
+    what it hides is hidden here.
 
     Raises:
         RecomputeError: nothing to compute, or too much to compute or to hand back at once.
@@ -70,7 +73,7 @@ def recompute_layer(
     recorder = _OneLayer(layer, chosen, seq_id)
     with torch.inference_mode():
         whole = [SequenceSlice(seq_id, list(token_ids), 0, block_table=[0], samples=True)]
-        batch = StepBatch(whole, SlotTable(count, count), model.device)
+        batch = StepBatch(whole, SlotTable(count, count), model.device, policy)
         runner.forward(batch, StepContext(batch, runner.kv_store, runner.backend, recorder))
     assert recorder.arrays is not None, f"layer {layer} was not called"
     return Recomputed(list(token_ids), recorder.arrays)

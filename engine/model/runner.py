@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.cache.block_moves import BlockMoves
 from engine.cache.kv_plane import QUANTIZED
 from engine.cache.kv_store import HostStore, KVStore
+from engine.cache.reach import Reach
 from engine.model.attention import CONTEXT_KEYWORD, StepContext
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
@@ -54,9 +55,10 @@ class ModelRunner:
         kv_cache_dtype: str = "auto",
         backend: AttentionBackend | None = None,
         swap_space: int = 0,
+        policy: Reach | None = None,
     ) -> None:
         """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
-        in CPU memory.
+        in CPU memory; `policy` limits what every layer sees.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -71,6 +73,7 @@ class ModelRunner:
         kind = model.dtype if kv_cache_dtype == "auto" else DTYPES.get(kv_cache_dtype, kv_cache_dtype)
         self.model = model
         self.max_model_len = max_model_len
+        self.policy = policy
         try:
             self.kv_store = KVStore(model.layer_shapes, num_blocks, block_size, kind, model.device, model.dtype)
             self.host_store = HostStore(self.kv_store, swap_space) if swap_space else None
@@ -104,7 +107,7 @@ class ModelRunner:
             return ForwardResult(empty, [], "", 0.0)
         begin = time.perf_counter()
         with torch.inference_mode():
-            batch = StepBatch(slices, self._slot_table, self.model.device)
+            batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
             recorder = CaptureRecorder(capture, batch, self.model.facts) if capture else None
             context = StepContext(batch, self.kv_store, self.backend, recorder)
             prepared = time.perf_counter()

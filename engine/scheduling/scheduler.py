@@ -4,7 +4,7 @@ One step, as the engine drives it:
 
     batch = schedule()               lookup, admit, share, allocate, copy, cache, preempt, defer
     ... forward pass ...
-    commit(batch)                    write
+    commit(batch)                    write, release
     append_token(...), finish(...)   sample, free, finish
     discard(...)                     strategy `none` only: free, discard
 """
@@ -139,10 +139,18 @@ class Scheduler:
         return list(step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
-        """The step's K and V are written: its tokens count as computed."""
-        for sequence, start, num_tokens in scheduled:
+        """The step's K and V are written: its tokens count as computed, and what no query will see is let go.
+
+        Releasing waits until all have written: a promise is kept by whoever made it, even where others share it. Under
+        strategy `none` everything goes at the end of the step anyway (`discard`).
+        """
+        batch = list(scheduled)
+        for sequence, start, num_tokens in batch:
             self._cache.write(sequence.seq_id, start, num_tokens)
             sequence.num_computed_tokens = start + num_tokens
+        if not self._recompute_all:
+            for sequence, _, _ in batch:
+                self._cache.release(sequence.seq_id)
 
     def append_token(self, sequence: Sequence, token_id: int) -> None:
         """A token was sampled from the sequence's last position, which must be computed.

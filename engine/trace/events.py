@@ -29,6 +29,8 @@ ForkReason = Literal["sample", "beam"]
 PreemptionMode = Literal["recompute", "swap"]
 PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
 QueueEnd = Literal["front", "back"]
+ReleaseReason = Literal["window", "policy"]
+RELEASED = -1  # in a block table: the block that stood here was let go while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
@@ -247,10 +249,28 @@ class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
 
 
 class Free(_Op, frozen=True, kw_only=True, tag="free"):
-    """The sequence lets go of its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None."""
+    """The sequence lets go of its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
+
+    RELEASED entries that are now the last ones of its table go with it.
+    """
 
     seq_id: int
     block_id: int
+    to: QueueEnd | None
+
+
+class Release(_Op, frozen=True, kw_only=True, tag="release"):
+    """A running sequence lets go of a block that none of its later queries can see; its table entry becomes RELEASED.
+
+    Table entries before and after keep their places. ref_count - 1; at 0 the block enters the free queue at `to`, else
+    None. `window`: every layer of the model has a sliding window, and the block fell out of the widest. `policy`: the
+    run's attention_window left it behind.
+    """
+
+    seq_id: int
+    block_id: int
+    logical: int
+    reason: ReleaseReason
     to: QueueEnd | None
 
 
@@ -294,6 +314,7 @@ Op = (
     | Discard
     | Drop
     | Free
+    | Release
     | Finish
     | Rank
 )

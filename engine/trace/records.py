@@ -165,7 +165,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     blocks_cached: int  # ref_count 0 with a hash: free, yet reusable
     blocks_free: int  # ref_count 0 without a hash
     tokens_held: int  # slots of held blocks that hold computed K and V, each physical slot once
-    tokens_logical: int  # the same counted once for each sequence: larger when blocks are shared
+    tokens_logical: int  # the same counted once for each sequence whose table has it: larger when blocks are shared
     bytes_held: int  # blocks_held * block_size * kv_bytes_per_token
     bytes_used: int  # tokens_held * kv_bytes_per_token
     bytes_cached: int  # blocks_cached * block_size * kv_bytes_per_token

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.trace.events import (
+    RELEASED,
     Admit,
     Allocate,
     Cache,
@@ -25,7 +26,9 @@ from engine.trace.events import (
     Lookup,
     Op,
     Preempt,
+    QueueEnd,
     Rank,
+    Release,
     Sample,
     Share,
     Submit,
@@ -73,7 +76,7 @@ class Sequence(Struct, kw_only=True):
     num_prompt_tokens: int = 0
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # at its last admission
-    block_table: list[int] = []
+    block_table: list[int] = []  # RELEASED where its block is gone
     num_preemptions: int = 0
     max_tokens: int = 0
     priority: int = 0
@@ -170,11 +173,16 @@ def memory_figures(state: State, kv_bytes_per_token: int) -> Memory:
         blocks_held=len(held),
         blocks_cached=cached,
         tokens_held=sum(len(b.token_ids) for b in held),
-        tokens_logical=sum(state.sequences[i].num_computed_tokens for i in state.running),
+        tokens_logical=sum(_tokens_in_table(state.sequences[i], state.block_size) for i in state.running),
         kv_bytes_per_token=kv_bytes_per_token,
         swap_blocks=len(state.cpu_blocks),
         swap_blocks_held=sum(1 for b in state.cpu_blocks if b.seq_id is not None),
     )
+
+
+def _tokens_in_table(sequence: Sequence, block_size: int) -> int:
+    """Computed tokens whose block the sequence still has; a released block was full."""
+    return sequence.num_computed_tokens - sequence.block_table.count(RELEASED) * block_size
 
 
 def recent_hit_rate(state: State) -> float | None:
@@ -241,7 +249,8 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             state.sequences[op.seq_id] = child
             state.running.append(op.seq_id)
             for block_id in child.block_table:
-                state.blocks[block_id].ref_count += 1
+                if block_id != RELEASED:
+                    state.blocks[block_id].ref_count += 1
         case Copy():
             state.blocks[op.src].ref_count -= 1
             state.blocks[op.dst].token_ids = list(state.blocks[op.src].token_ids)
@@ -258,7 +267,15 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             sequence = state.sequences[op.seq_id]
             _expect(sequence.block_table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
             sequence.block_table.pop()
-            _apply_free(state, op)
+            while sequence.block_table[-1:] == [RELEASED]:
+                sequence.block_table.pop()
+            _let_go(state, op.block_id, op.to)
+        case Release():
+            table = state.sequences[op.seq_id].block_table
+            _expect(0 <= op.logical < len(table) - 1, f"logical block {op.logical} is not before the table's last")
+            _expect(table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
+            table[op.logical] = RELEASED
+            _let_go(state, op.block_id, op.to)
         case Preempt():
             sequence = state.sequences[op.seq_id]
             state.running.remove(op.seq_id)
@@ -300,22 +317,24 @@ def _apply_write(state: State, op: Write) -> None:
     _expect(sequence.num_computed_tokens == op.start, f"sequence {op.seq_id} has computed another number of tokens")
     for position in range(op.start, op.start + op.num_tokens):
         logical, slot = divmod(position, state.block_size)
-        block = state.blocks[sequence.block_table[logical]]
+        block_id = sequence.block_table[logical]
+        _expect(block_id != RELEASED, f"logical block {logical} is released")
+        block = state.blocks[block_id]
         _expect(slot <= len(block.token_ids), f"slot {slot} of block {block.block_id} would leave a hole")
         block.token_ids[slot : slot + 1] = [sequence.token_ids[position]]
     sequence.num_computed_tokens = op.start + op.num_tokens
 
 
-def _apply_free(state: State, op: Free) -> None:
-    block = state.blocks[op.block_id]
+def _let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
+    block = state.blocks[block_id]
     block.ref_count -= 1
-    _expect((op.to is None) == (block.ref_count > 0), f"block {op.block_id} has {block.ref_count} owners left")
+    _expect((to is None) == (block.ref_count > 0), f"block {block_id} has {block.ref_count} owners left")
     if block.block_hash is None and block.ref_count == 0:
         block.token_ids = []
-    if op.to == "front":
-        state.free_queue.insert(0, op.block_id)
-    elif op.to == "back":
-        state.free_queue.append(op.block_id)
+    if to == "front":
+        state.free_queue.insert(0, block_id)
+    elif to == "back":
+        state.free_queue.append(block_id)
 
 
 def _free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None:
@@ -325,7 +344,12 @@ def _free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None
 
 
 def _set_table(sequence: Sequence, logical: int, block_id: int) -> None:
-    """Append at the end of the table, or replace in place (copy-on-write)."""
+    """Append at the end of the table, or replace in place (copy-on-write).
+
+    Who comes back from the CPU store gets blocks for what is kept there; what was released before stays released.
+    """
+    if sequence.cpu_block_table:
+        sequence.block_table += [RELEASED] * (logical - len(sequence.block_table))
     _expect(logical <= len(sequence.block_table), f"logical block {logical} would leave a hole in the table")
     sequence.block_table[logical : logical + 1] = [block_id]
 

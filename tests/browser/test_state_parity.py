@@ -12,7 +12,7 @@ import pytest
 from engine.trace.events import Op
 from engine.trace.log import TraceReader
 from engine.trace.state import memory_figures
-from tests.unit.engine.runs import CONFIGS, run
+from tests.unit.engine.runs import CONFIGS, POLICIES, run
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is
 
 
 @needs_node
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [*CONFIGS, *POLICIES])
 def test_the_browsers_state_equals_pythons_after_every_record_of_a_run(name: str, tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     run(name, path).close()
@@ -49,7 +49,7 @@ def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
     """What no trace holds, no comparison proves."""
     seen: set[type[Op]] = set()
     paths = list(GOLDEN)
-    for name in ("preempting", "swapping", "no cache"):
+    for name in ("preempting", "swapping", "no cache", "sinks and window"):
         paths.append(tmp_path / f"{name}.kvtrace")
         run(name, paths[-1]).close()
     for path in paths:

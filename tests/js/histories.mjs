@@ -11,6 +11,40 @@ export function logOf(steps, engine = {}) {
 
 const submit = (...ops) => ({ kind: "submit", ops });
 
+/** Window 3: seq 0 (five tokens) leaves block 0 behind, seq 1 begins alike and gives its hit back at once; seq 0 is forked, and all go. */
+export const released = () =>
+  logOf([
+    submit(op.submit(0, [1, 2, 3, 4, 5]), op.submit(1, [1, 2, 9])),
+    {
+      batch: [op.entry(0, "prefill", 0, [1, 2, 3, 4, 5])],
+      ops: [
+        op.admit(0),
+        ...[0, 1, 2].map((block) => op.allocate(0, block, block)),
+        op.cache(0, 0, 0, "h0", [1, 2]),
+        op.write(0, 0, 5),
+        op.release(0, 0, 0, "back"),
+        op.sample(0),
+        op.fork(0, 2),
+      ],
+    },
+    {
+      batch: [op.entry(1, "prefill", 2, [9])],
+      ops: [
+        op.admit(1, 2),
+        op.share(1, 0, 0, true),
+        op.allocate(1, 3, 1),
+        op.write(1, 2, 1),
+        op.release(1, 0, 0, "back"),
+        op.release(0, 1, 1),
+        op.release(2, 1, 1, "front"),
+        op.free(1, 3, "front"),
+        op.finish(1),
+        op.free(0, 2),
+        op.finish(0),
+      ],
+    },
+  ]);
+
 /** seq 0 (tokens 1 2 3) finishes; seq 1 (1 2 4) finds its first block in the cache and shares it, though seq 0 is gone. */
 export const reused = () =>
   logOf([

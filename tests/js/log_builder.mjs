@@ -173,6 +173,7 @@ export const op = {
   write: (seq_id, start, num_tokens) => ({ type: "write", seq_id, start, num_tokens }),
   sample: (seq_id, token_id = 7) => ({ type: "sample", seq_id, token_id }),
   free: (seq_id, block_id, to = null) => ({ type: "free", seq_id, block_id, to }),
+  release: (seq_id, block_id, logical, to = null, reason = "window") => ({ type: "release", seq_id, block_id, logical, reason, to }),
   preempt: (seq_id, for_seq_id, num_computed_tokens) => ({ type: "preempt", seq_id, for_seq_id, num_computed_tokens, queue_position: 0, mode: "recompute" }),
   finish: (seq_id, reason = "length") => ({ type: "finish", seq_id, reason }),
   entry: (seq_id, phase, start, token_ids) => ({ seq_id, phase, start, token_ids, context_len: start + token_ids.length, samples: true }),

@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from engine.cache.kv_store import KVStore, LayerShape
+from engine.cache.reach import Reach
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
+from engine.trace.events import RELEASED
 from tests.parity.harness import Blocks
 
 BACKENDS: dict[str, type[AttentionBackend]] = {"gather": GatherAttention}
@@ -82,6 +84,41 @@ def test_agrees_with_the_reference(
         torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)
     for one, other in zip(found.prefills, expected.prefills, strict=True):
         assert one.span == other.span and one.key_start == other.key_start
+        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("step", sorted(STEPS))
+@pytest.mark.parametrize(("window", "softcap", "sinks"), [(None, None, False), (9, 2.0, True), (3, None, False)])
+@pytest.mark.parametrize("policy", [Reach(4, 3), Reach(4), Reach(1, 2)])
+def test_agrees_with_the_reference_under_a_policy(
+    backend: str, step: str, window: int | None, softcap: float | None, sinks: bool, policy: Reach
+) -> None:
+    """Blocks between the sinks and the window are released; slots that nobody has hold NaN."""
+    generator = torch.Generator().manual_seed(len(step))
+    store = KVStore([LayerShape(2, 8, 6)], 100, 2, torch.float32, torch.device("cpu"))
+    slices = []
+    for piece in _steps(2, False, STEPS[step]):
+        table = list(piece.block_table)
+        for logical in range(-(-policy.sinks // 2), max(0, piece.start - (policy.window or 0) + 1) // 2):
+            table[logical] = RELEASED
+        slices.append(piece._replace(block_table=table))
+    held = sorted({i for piece in slices for i in piece.block_table} - {RELEASED})
+    for pool in store.pools:
+        pool.fill_(float("nan"))
+        pool[held] = torch.randn(pool[held].shape, generator=generator)
+    batch = StepBatch(slices, SlotTable(2, 32), torch.device("cpu"), policy)
+    q = torch.randn((batch.num_tokens, NUM_HEADS, 8), generator=generator)
+    extra = torch.randn(NUM_HEADS, generator=generator) if sinks else None
+    call = AttentionCall(0, 0.4, window, softcap, extra)
+    expected = ReferenceAttention().forward(call, q, store, batch, True)
+    found = BACKENDS[backend]().forward(call, q, store, batch, True)
+    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
+    if found.decode is not None and expected.decode is not None:
+        assert found.decode.key_starts == expected.decode.key_starts
+        torch.testing.assert_close(found.decode.weights, expected.decode.weights, atol=2e-6, rtol=1e-5)
+    for one, other in zip(found.prefills, expected.prefills, strict=True):
+        assert one.key_start == other.key_start
         torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
 
 

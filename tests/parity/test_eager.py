@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.kv_cache_manager import BlockMoves
+from engine.cache.block_moves import BlockMoves
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel, from_module
 from engine.model.runner import ModelRunner

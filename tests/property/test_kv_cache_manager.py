@@ -6,6 +6,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from engine.cache.reach import Retention
+from engine.trace.events import RELEASED
 from tests.unit.cache.replay import CacheRun
 
 PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]
@@ -29,9 +31,21 @@ class CacheMachine(RuleBasedStateMachine):
         block_size=st.sampled_from([1, 2, 3, 4, 4]),
         enable_prefix_caching=st.sampled_from([True, True, False]),
         swap_space=st.sampled_from([0, 2, 10]),
+        retention=st.one_of(
+            st.none(),
+            st.builds(Retention, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window")),
+            st.builds(Retention, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy")),
+        ),
     )
-    def begin(self, num_blocks: int, block_size: int, enable_prefix_caching: bool, swap_space: int) -> None:
-        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space)
+    def begin(
+        self,
+        num_blocks: int,
+        block_size: int,
+        enable_prefix_caching: bool,
+        swap_space: int,
+        retention: Retention | None,
+    ) -> None:
+        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space, retention)
 
     @property
     def running(self) -> list[int]:
@@ -67,7 +81,11 @@ class CacheMachine(RuleBasedStateMachine):
         seq_id = data.draw(st.sampled_from(self.swapped))
         if self.run_.swap_in(seq_id):
             moves = self.run_.manager.take_moves()
-            assert len(moves.swap_in) == -(-self.run_.computed[seq_id] // self.run_.manager.block_size)
+            table = self.run_.manager.block_table(seq_id)[
+                : -(-self.run_.computed[seq_id] // self.run_.manager.block_size)
+            ]
+            assert [block_id for _, block_id in moves.swap_in] == [i for i in table if i != RELEASED]
+            self.run_.check_sight(seq_id)
             self.swapped.remove(seq_id)
 
     @precondition(lambda self: self.swapped)
@@ -104,6 +122,8 @@ class CacheMachine(RuleBasedStateMachine):
         """The forward pass: everybody writes what was promised, in the order of the promises."""
         for seq_id, end in self.promised.items():
             self.run_.write(seq_id, end)
+        for seq_id in self.promised:
+            self.run_.release(seq_id)
         self.promised.clear()
         self.run_.fold()
         hashes = self.run_.manager.snapshot().block_hashes

@@ -1,8 +1,12 @@
 // How blocks change between two records: a pure function of the state before, the record and the progress of its phases.
 
+import { cutTail } from "../trace/history.js";
+import { heldIn, RELEASED } from "../trace/state.js";
+
 const ORDER = ["schedule", "allocate", "write", "attend", "sample"];
-const BEFORE_FORWARD = { free: "schedule", swap_out: "schedule", evict: "allocate", allocate: "allocate", share: "allocate", copy: "allocate", swap_in: "allocate", fork: "allocate", cache: "attend", write: "write" };
-const AFTER_FORWARD = { free: "sample", evict: "sample", fork: "sample", cache: "attend", write: "write" };
+const BEFORE_FORWARD = { free: "schedule", release: "allocate", swap_out: "schedule", evict: "allocate", allocate: "allocate", share: "allocate", copy: "allocate", swap_in: "allocate", fork: "allocate", cache: "attend", write: "write" };
+const AFTER_FORWARD = { free: "sample", release: "sample", evict: "sample", fork: "sample", cache: "attend", write: "write" };
+const GIVES = new Set(["free", "release"]);
 const OVERLAP = 0.35; // how far one motion of a phase has come when the next begins
 
 /**
@@ -50,7 +54,7 @@ class Shadow {
 
   touched(op) {
     if (op.type === "copy") return [op.src, op.dst];
-    if (op.type === "fork") return this.table(op.parent_seq_id);
+    if (op.type === "fork") return heldIn(this.table(op.parent_seq_id));
     if (op.type !== "write") return [op.block_id];
     const size = this.state.block_size;
     return this.table(op.seq_id).slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size));
@@ -69,7 +73,8 @@ class Shadow {
 
   follow(op) {
     if (op.type === "allocate" || op.type === "share") this.table(op.seq_id)[op.logical] = op.block_id;
-    else if (op.type === "free") this.table(op.seq_id).pop();
+    else if (op.type === "release") this.table(op.seq_id)[op.logical] = RELEASED;
+    else if (op.type === "free") cutTail(this.table(op.seq_id));
     else if (op.type === "fork") this.tables.set(op.seq_id, this.table(op.parent_seq_id).slice());
     if (op.type === "allocate") this.filled.set(op.block_id, 0);
     else if (op.type === "copy") this.filled.set(op.dst, this.#count(op.src));
@@ -160,13 +165,16 @@ const CHANGES = {
   cache(look, _motion, p) {
     look.hash = p;
   },
-  free(look, { op }, p) {
-    leave(look, op.seq_id, p);
-    if ((op.to ?? null) === null) return;
-    look.held = 1 - p;
-    if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
-  },
+  free: giveBack,
+  release: giveBack,
 };
+
+function giveBack(look, { op }, p) {
+  leave(look, op.seq_id, p);
+  if ((op.to ?? null) === null) return;
+  look.held = 1 - p;
+  if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
+}
 
 function fillTo(look, [first, end], level) {
   for (let slot = first; slot < end; slot++) look.fill[slot] = level(slot);
@@ -189,7 +197,7 @@ export function travelling(motions, phases) {
       const { op, block } = motion;
       const add = (kind, more = {}) => found.push({ kind, seq: op.seq_id, block, p, ...more });
       if (op.type === "allocate" || (op.type === "share" && op.revived)) add("take");
-      else if (op.type === "free" && (op.to ?? null) !== null) add("give", { end: op.to });
+      else if (GIVES.has(op.type) && (op.to ?? null) !== null) add("give", { end: op.to });
       else if (op.type === "copy" && block === op.dst) add("split", { src: op.src });
       else if (op.type === "swap_out" || op.type === "swap_in") add(op.type, { cpu_block_id: op.cpu_block_id });
     }
@@ -206,8 +214,8 @@ export function movingQueue(before, motions, phases) {
     const { op, block } = motion;
     const at = queue.indexOf(block);
     if ((op.type === "allocate" || op.type === "share") && at >= 0) queue.splice(at, 1);
-    else if (op.type === "free" && op.to === "front") queue.unshift(block);
-    else if (op.type === "free" && op.to === "back") queue.push(block);
+    else if (GIVES.has(op.type) && op.to === "front") queue.unshift(block);
+    else if (GIVES.has(op.type) && op.to === "back") queue.push(block);
   }
   return queue;
 }

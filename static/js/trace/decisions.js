@@ -39,8 +39,12 @@ export function evictionBefore(record, at) {
   return null;
 }
 
-/** Why a block was given back by the `free` at place `at` of `record`: `preempt`, `swap`, `finish`, `discard` or `window`. */
+/**
+ * Why a block was given back by the `free` or `release` at place `at` of `record`: `preempt`, `swap`, `finish`, `discard`,
+ * `window` or `policy`.
+ */
 export function freeReason(record, at) {
+  if (record.ops[at].type === "release") return record.ops[at].reason;
   const seq = record.ops[at].seq_id;
   for (const op of record.ops.slice(at + 1)) {
     if (op.seq_id !== seq) continue;

@@ -1,5 +1,7 @@
 // What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
 
+import { heldIn, RELEASED } from "./state.js";
+
 const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables}
 
 /**
@@ -63,7 +65,7 @@ function addWrite(index, log, event) {
 /** The blocks that an operation is about; those of a fork are its parent's, by the tables before it. */
 export function blocksOf(op, tables = new Map()) {
   if (op.type === "copy") return [op.src, op.dst];
-  if (op.type === "fork") return tables.get(op.parent_seq_id) ?? [];
+  if (op.type === "fork") return heldIn(tables.get(op.parent_seq_id) ?? []);
   if (op.type === "lookup") return op.block_ids;
   return op.block_id === undefined ? [] : [op.block_id];
 }
@@ -71,10 +73,17 @@ export function blocksOf(op, tables = new Map()) {
 function follow(tables, op) {
   const table = tables.get(op.seq_id) ?? [];
   if (op.type === "allocate" || op.type === "share") table[op.logical] = op.block_id;
-  else if (op.type === "free") table.pop();
+  else if (op.type === "release") table[op.logical] = RELEASED;
+  else if (op.type === "free") cutTail(table);
   else if (op.type === "fork") return tables.set(op.seq_id, (tables.get(op.parent_seq_id) ?? []).slice());
   else return tables;
   return tables.set(op.seq_id, table);
+}
+
+/** What the last `free` leaves: released entries go with the block behind them. */
+export function cutTail(table) {
+  table.pop();
+  while (table.length && (table.at(-1) ?? RELEASED) === RELEASED) table.pop();
 }
 
 function push(map, key, event) {

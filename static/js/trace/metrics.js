@@ -1,5 +1,7 @@
 // Figures derived from records: latencies of a sequence, KV bytes, slots.
 
+import { RELEASED } from "./state.js";
+
 /**
  * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
  * slow model). Arrivals and tokens of every sequence on that clock; goes on where it stopped.
@@ -122,10 +124,13 @@ export function kvTerms(header) {
   };
 }
 
-/** The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block. */
+/**
+ * The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block, also when
+ * the sequence let it go.
+ */
 export function slotOf(table, blockSize, position) {
   const logical = Math.floor(position / blockSize);
   const block = table?.[logical];
-  if (block === undefined) return null;
+  if (block === undefined || block === RELEASED) return null;
   return { block, logical, offset: position % blockSize, slot: block * blockSize + (position % blockSize) };
 }

@@ -22,7 +22,7 @@ export function operationsOf(log, index) {
 
 const WHOLE_STEP = new Set(["write", "sample"]); // said once of all sequences
 
-const JOINED = new Set(["allocate", "share", "evict", "cache", "free", "swap_out", "swap_in", "drop"]);
+const JOINED = new Set(["allocate", "share", "evict", "cache", "free", "release", "swap_out", "swap_in", "drop"]);
 const BETWEEN = new Set(["allocate", "evict"]); // they alternate: a block is evicted, then allocated
 
 /** Places of operations that are told together. */
@@ -112,6 +112,10 @@ const WORDS = {
     const kept = ops.filter((op) => op.to === "back").length;
     const shared = ops.filter((op) => (op.to ?? null) === null).length;
     return [[`op.free.${freeReason(record, at)}`, { name, ...blocks(ops) }], ["op.free.where", { kept, shared, empty: ops.length - kept - shared }]];
+  },
+
+  release(group) {
+    return WORDS.free(group);
   },
 
   preempt({ log, record, ops: [op], at, name }) {

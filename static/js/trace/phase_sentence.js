@@ -69,7 +69,7 @@ function queueChange(ops) {
   let change = 0;
   let atLastTaken = 0;
   for (const op of ops) {
-    if (op.type === "free" && op.to) change += 1;
+    if ((op.type === "free" || op.type === "release") && op.to) change += 1;
     if (op.type === "allocate" || (op.type === "share" && op.revived)) atLastTaken = change -= 1;
   }
   return atLastTaken;

@@ -16,7 +16,7 @@ import { tokenLabels } from "./labels.js";
 import { kvTerms, slotOf } from "./metrics.js";
 import { operationsOf } from "./operations.js";
 import { attentionRow } from "./stage.js";
-import { memoryFigures } from "./state.js";
+import { heldIn, memoryFigures } from "./state.js";
 
 /**
  * `{kind, links}` of `selection` after record `index`; null when it names nothing there. `view`: {seq, layer, head}, what the
@@ -162,11 +162,13 @@ function joined(life, seq) {
   return event ? { how: event.op.type, go: event.record, at: event.at } : {};
 }
 
+const GIVES = new Set(["free", "release"]);
+
 /** Freed, evicted, or held by others before: what happened around the life that the block has now. */
 function fateLinks(at, block, events, began) {
   const links = [];
   const held = at.state.blocks[block].ref_count > 0;
-  const freed = events.findLast((e) => e.op.type === "free");
+  const freed = events.findLast((e) => GIVES.has(e.op.type));
   if (!held && freed) links.push({ kind: "freed", fidelity: "captured", seq: freed.op.seq_id, to: freed.op.to ?? null, why: freeReason(at.log.records[freed.record], freed.at), ...goTo(freed.record), select: { record: freed.record, op: freed.at } });
   const evicted = events.findLast((e) => e.op.type === "evict");
   if (evicted) links.push({ kind: "evicted", fidelity: "captured", hash: evicted.op.block_hash, block, ...goTo(evicted.record), select: { record: evicted.record, op: evicted.at } });
@@ -211,7 +213,7 @@ function ofDecision(log, record, place) {
   const links = [{ kind: "operation", fidelity: "captured", op, at: place, of: ops.length, told: told?.lines ?? [], blocks: alike.flatMap((other) => blocksOf(other)), seq: op.seq_id, go: record }];
   const seq = at.state.sequences.get(op.seq_id);
   if (op.type === "allocate") links.push(decisionLink(log, record, place));
-  if (op.type === "free") links.push({ kind: "given", fidelity: "captured", seq: op.seq_id, why: freeReason(log.records[record], place), go: record });
+  if (GIVES.has(op.type)) links.push({ kind: "given", fidelity: "captured", seq: op.seq_id, why: freeReason(log.records[record], place), go: record });
   if (op.type === "evict") {
     const taken = log.records[record].ops.findIndex((o, i) => i > place && o.type === "allocate" && o.block_id === op.block_id);
     if (taken >= 0) links.push(decisionLink(log, record, taken));
@@ -242,9 +244,10 @@ function ofSequence(at, id) {
   const events = sequenceHistory(at.log, id, at.index);
   const lookup = events.findLast((e) => e.op.type === "lookup" && e.op.seq_id === id);
   if (lookup) links.push({ kind: "lookup", fidelity: "captured", ...lookup.op, ...goTo(lookup.record), select: { record: lookup.record, op: lookup.at } });
-  const shared = seq.block_table.filter((block) => at.state.blocks[block].ref_count > 1);
-  links.push({ kind: "blocks", fidelity: "captured", seq: id, blocks: seq.block_table.slice(), shared });
-  links.push(bytesLink(at, seq.block_table.length * at.state.block_size));
+  const held = heldIn(seq.block_table);
+  const shared = held.filter((block) => at.state.blocks[block].ref_count > 1);
+  links.push({ kind: "blocks", fidelity: "captured", seq: id, blocks: held, shared });
+  links.push(bytesLink(at, held.length * at.state.block_size));
   links.push({ kind: "life", fidelity: "captured", events: events.filter((e) => TURNS.has(e.op.type)).map(({ record, at: place, op }) => ({ record, at: place, type: op.type, seq: op.seq_id })) });
   return { kind: "sequence", links };
 }
@@ -287,7 +290,7 @@ function parts(at, name, perToken) {
   const size = at.state.block_size;
   const links = [];
   for (const seq of at.state.sequences.values()) {
-    const own = seq.block_table.filter((block) => !counted.has(block));
+    const own = heldIn(seq.block_table).filter((block) => !counted.has(block));
     own.forEach((block) => counted.add(block));
     if (!own.length) continue;
     const filled = own.reduce((sum, block) => sum + at.state.blocks[block].token_ids.length, 0);

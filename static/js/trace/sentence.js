@@ -106,7 +106,10 @@ export const finished = (op) => [`sentence.finish.${op.reason}`, { name: op.seq_
 
 /** Keys that a query with `context` tokens up to and with itself reads, in the layer that sees farthest. */
 export function keysRead(log, context) {
-  return Math.min(context, Math.max(...log.header.model.sliding_windows.map((window) => window ?? Infinity)));
+  const { model, engine } = log.header;
+  const policy = engine.attention_window ?? Infinity;
+  const seen = model.sliding_windows.map((own) => ((own ?? Infinity) <= policy ? (own ?? Infinity) : policy + (engine.attention_sinks ?? 0)));
+  return Math.min(context, Math.max(...seen));
 }
 
 /** A probability in words: two decimals, four where that would be 0.00. */

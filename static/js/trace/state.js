@@ -8,6 +8,12 @@ const OWNED = Symbol("owned"); // the blocks and sequences that this state alone
 /** Lookups that the hit rate is taken over. */
 export const RECENT_LOOKUPS = 100;
 
+/** In a block table: the block that stood here was let go while the sequence runs (`release`). */
+export const RELEASED = -1;
+
+/** The blocks that a table still has. */
+export const heldIn = (table) => table.filter((id) => id !== RELEASED);
+
 /** A record does not follow from the state before it. */
 export class TraceStateError extends Error {}
 
@@ -165,7 +171,7 @@ const OPERATIONS = {
     child.parent_seq_id = op.parent_seq_id;
     state.sequences.set(op.seq_id, child);
     state.running.push(op.seq_id);
-    for (const id of child.block_table) blockOf(state, id).ref_count += 1;
+    for (const id of heldIn(child.block_table)) blockOf(state, id).ref_count += 1;
   },
 
   copy(state, op) {
@@ -181,7 +187,9 @@ const OPERATIONS = {
     const sequence = sequenceOf(state, op.seq_id);
     expect(sequence.num_computed_tokens === op.start, `sequence ${op.seq_id} has computed another number of tokens`);
     for (let position = op.start; position < op.start + op.num_tokens; position++) {
-      const block = blockOf(state, sequence.block_table[Math.floor(position / state.block_size)]);
+      const logical = Math.floor(position / state.block_size);
+      expect(sequence.block_table[logical] !== RELEASED, `logical block ${logical} is released`);
+      const block = blockOf(state, sequence.block_table[logical]);
       const slot = position % state.block_size;
       expect(slot <= block.token_ids.length, `slot ${slot} of block ${block.block_id} would leave a hole`);
       expect(position < sequence.token_ids.length, `sequence ${op.seq_id} has no token at position ${position}`);
@@ -203,13 +211,16 @@ const OPERATIONS = {
     const sequence = sequenceOf(state, op.seq_id);
     expect(sequence.block_table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
     sequence.block_table.pop();
-    const block = blockOf(state, op.block_id);
-    const to = op.to ?? null;
-    block.ref_count -= 1;
-    expect((to === null) === block.ref_count > 0, `block ${op.block_id} has ${block.ref_count} owners left`);
-    if (block.block_hash === null && block.ref_count === 0) block.token_ids = [];
-    if (to === "front") state.free_queue.unshift(op.block_id);
-    else if (to === "back") state.free_queue.push(op.block_id);
+    while (sequence.block_table.at(-1) === RELEASED) sequence.block_table.pop();
+    letGo(state, op.block_id, op.to ?? null);
+  },
+
+  release(state, op) {
+    const table = sequenceOf(state, op.seq_id).block_table;
+    expect(op.logical >= 0 && op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
+    expect(table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    table[op.logical] = RELEASED;
+    letGo(state, op.block_id, op.to ?? null);
   },
 
   preempt(state, op) {
@@ -281,13 +292,18 @@ export function memoryFigures(state, kvBytesPerToken) {
     blocks_cached: cached,
     blocks_free: state.blocks.length - held.length - cached,
     tokens_held: tokensHeld,
-    tokens_logical: state.running.reduce((sum, id) => sum + state.sequences.get(id).num_computed_tokens, 0),
+    tokens_logical: state.running.reduce((sum, id) => sum + tokensInTable(state.sequences.get(id), state.block_size), 0),
     bytes_held: held.length * blockBytes,
     bytes_used: tokensHeld * kvBytesPerToken,
     bytes_cached: cached * blockBytes,
     swap_blocks: state.cpu_blocks.length,
     swap_blocks_held: state.cpu_blocks.filter((b) => b.seq_id !== null).length,
   };
+}
+
+/** Computed tokens whose block the sequence still has; a released block was full. */
+function tokensInTable({ num_computed_tokens: computed, block_table: table }, size) {
+  return computed - (table.length - heldIn(table).length) * size;
 }
 
 /** `recent_hit_rate` of engine/trace/state.py: tokens that hit over tokens asked for; null = nobody asked yet. */
@@ -306,7 +322,18 @@ function freeCpuBlockOf(state, sequence, id) {
   state.cpu_blocks[id] = freeCpuBlock(id);
 }
 
+function letGo(state, id, to) {
+  const block = blockOf(state, id);
+  block.ref_count -= 1;
+  expect((to === null) === block.ref_count > 0, `block ${id} has ${block.ref_count} owners left`);
+  if (block.block_hash === null && block.ref_count === 0) block.token_ids = [];
+  if (to === "front") state.free_queue.unshift(id);
+  else if (to === "back") state.free_queue.push(id);
+}
+
+/** Who comes back from the CPU store gets blocks for what is kept there; what was released before stays released. */
 function setTable(sequence, logical, blockId) {
+  if (sequence.cpu_block_table.length) while (sequence.block_table.length < logical) sequence.block_table.push(RELEASED);
   expect(logical <= sequence.block_table.length, `logical block ${logical} would leave a hole in the table`);
   sequence.block_table[logical] = blockId;
 }

@@ -6,6 +6,7 @@ import { travelling } from "../draw/pool_motion.js";
 import { sequencePattern } from "../draw/texture.js";
 import { phases } from "../model/moment.js";
 import { connected, pointed, state } from "../model/store.js";
+import { RELEASED } from "../trace/state.js";
 import { html } from "./html.js";
 import { shownLayout } from "./pool.js";
 import { scene } from "./pool_scene.js";
@@ -69,7 +70,7 @@ function wantedLines() {
   for (const seq of state.value.sequences.values()) {
     const own = lit?.seqs.has(seq.seq_id);
     seq.block_table.forEach((block, logical) => {
-      if (!lit || (own && lit.blocks.has(block))) all.push({ seq: seq.seq_id, logical, block, strong: Boolean(lit) });
+      if (block !== RELEASED && (!lit || (own && lit.blocks.has(block)))) all.push({ seq: seq.seq_id, logical, block, strong: Boolean(lit) });
     });
   }
   return all.length <= (lit ? SEVERAL : FEW) ? all : [];

@@ -1,10 +1,11 @@
 // What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its painters.
 
 import { computed } from "../../vendor/signals/signals.js";
-import { motionsOf, movingLook, movingQueue, restingLook } from "../draw/pool_motion.js";
-import { phases } from "../model/moment.js";
+import { motionsOf, movingLook, movingQueue, progressOf, restingLook } from "../draw/pool_motion.js";
+import { phases, phasesNow } from "../model/moment.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../model/store.js";
 import { attentionRow } from "../trace/stage.js";
+import { heldIn } from "../trace/state.js";
 import { slotOf } from "../trace/metrics.js";
 
 const owners = new WeakMap(); // state -> Map of block id to the sequences that hold it
@@ -14,7 +15,7 @@ export function ownersOf(now) {
   if (owners.has(now)) return owners.get(now);
   const found = new Map();
   for (const seq of now.sequences.values())
-    for (const id of seq.block_table) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
+    for (const id of heldIn(seq.block_table)) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
   owners.set(now, found);
   return found;
 }
@@ -38,6 +39,18 @@ export function lookAt({ before, after, motions }, id, progress) {
 /** The free queue as it stands now, as text: it changes when a block leaves or comes, not with every frame. */
 const queueText = computed(() => (scene.value ? movingQueue(scene.value.before, scene.value.motions, phases()).join() : ""));
 export const queueNow = computed(() => (queueText.value === "" ? [] : queueText.value.split(",").map(Number)));
+
+/** Whether a block of the queue carries its hash as far as the record is shown. */
+export const cachedNow = (id) => lookAt(scene.value, id, phasesNow()).hash > 0.5;
+
+const arrivingText = computed(() => {
+  if (!scene.value) return "";
+  const progress = phases();
+  const coming = (m) => (m.op.type === "allocate" || m.op.type === "share") && progressOf(m, progress) < 1;
+  return [...scene.value.motions].filter(([, motions]) => motions.some(coming)).map(([id]) => id).join();
+});
+/** Blocks that are still on their way into a table. */
+export const arriving = computed(() => new Set(arrivingText.value === "" ? [] : arrivingText.value.split(",").map(Number)));
 
 /** Slots read in the record drawn: slot -> weight as a share of its row's largest, in the layer and head shown. */
 export const reads = computed(() => {

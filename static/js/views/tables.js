@@ -2,7 +2,9 @@
 
 import { t } from "../i18n/index.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../model/store.js";
+import { RELEASED } from "../trace/state.js";
 import { html } from "./html.js";
+import { arriving } from "./pool_scene.js";
 import { Fidelity, Swatch, Term } from "./words.js";
 
 export function Tables() {
@@ -45,13 +47,17 @@ function TableRow({ seq }) {
 }
 
 function Entry({ name, block, logical }) {
+  if (block === RELEASED) {
+    const gone = t("tables.released", { name, logical });
+    return html`<button class="entry" disabled aria-label=${gone} title=${gone}><small>${logical}</small>–</button>`;
+  }
   const lit = connected.value?.blocks.has(block);
   const shared = state.value.blocks[block].ref_count > 1;
   const point = () => (hovered.value = { block });
   const leave = () => (hovered.value = null);
   return html`<button
     tabindex=${logical === 0 ? 0 : -1}
-    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}`}
+    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}${arriving.value.has(block) ? " arriving" : ""}`}
     data-to=${block}
     aria-description=${t("tables.entry", { name, logical, block })}
     onClick=${() => select({ block })}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
-from engine.trace.events import Admit, Finish, Op, Preempt, Sample, Submit
+from engine.cache.reach import Retention
+from engine.trace.events import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import Output, StepRecord, Timing
 from engine.trace.state import Block, CpuBlock, State, apply, memory_figures
 
@@ -55,11 +56,18 @@ class CacheRun:
     """A manager driven by hand, one call a step, checked against its trace after every one."""
 
     def __init__(
-        self, num_blocks: int, block_size: int, enable_prefix_caching: bool = True, swap_space: int = 0
+        self,
+        num_blocks: int,
+        block_size: int,
+        enable_prefix_caching: bool = True,
+        swap_space: int = 0,
+        retention: Retention | None = None,
     ) -> None:
         self.replay = Replay(num_blocks, block_size, swap_space)
         emit = self.replay.pending.append
-        self.manager = KVCacheManager(num_blocks, block_size, enable_prefix_caching, emit, swap_space)
+        self.manager = KVCacheManager(
+            num_blocks, block_size, enable_prefix_caching, emit, swap_space, retention=retention
+        )
         self.tokens: dict[int, list[int]] = {}
         self.computed: dict[int, int] = {}
         self.salts: dict[int, str | None] = {}
@@ -105,6 +113,20 @@ class CacheRun:
         self.manager.write(seq_id, self.computed[seq_id], num_tokens - self.computed[seq_id])
         self.computed[seq_id] = num_tokens
 
+    def release(self, seq_id: int) -> None:
+        """What its later queries will not see goes; what they will see stays, and nothing else does."""
+        self.manager.release(seq_id)
+        self.check_sight(seq_id)
+
+    def check_sight(self, seq_id: int) -> None:
+        """The table has exactly the blocks of the positions that the next queries can see."""
+        retention, size = self.manager.retention, self.manager.block_size
+        oldest = 0 if retention is None else self.computed[seq_id] - max(retention.window, 2) + 1
+        for logical, block_id in enumerate(self.manager.block_table(seq_id)):
+            in_window = (logical + 1) * size > oldest
+            seen = in_window or (retention is not None and logical * size < retention.sinks)
+            assert (block_id != RELEASED) == seen, (seq_id, logical)
+
     def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
         """Submit, admit and compute a whole prompt."""
         self.submit(seq_id, tokens, salt)
@@ -112,6 +134,7 @@ class CacheRun:
         assert match is not None
         self.promise(seq_id, len(tokens))
         self.write(seq_id, len(tokens))
+        self.release(seq_id)
         self.fold()
         return match
 
@@ -126,6 +149,7 @@ class CacheRun:
             return None
         self.promise(seq_id, end)
         self.write(seq_id, end)
+        self.release(seq_id)
         return self.fold()
 
     def fork(self, parent: int, child: int) -> None:

@@ -95,11 +95,21 @@ CONFIGS: dict[str, EngineConfig] = {
     "no cache": EngineConfig(strategy="none", block_size=4, num_blocks=40, max_model_len=40),
 }
 
+# The same runs where queries do not see everything, so that outputs differ from those above.
+POLICIES: dict[str, EngineConfig] = {
+    "sinks and window": EngineConfig(
+        block_size=4, num_blocks=14, max_model_len=48, attention_window=6, attention_sinks=3
+    ),
+    "window and swapping": EngineConfig(
+        block_size=2, num_blocks=22, max_model_len=48, attention_window=13, preemption_mode="swap", swap_space=12
+    ),
+}
+
 
 def run(name: str, path: Path | None = None, on_record: Callable[[Engine], None] = lambda _: None) -> Engine:
     """Run the scenario under the named configuration; the caller closes the engine."""
     capture = CaptureRequest(layers=None, heads=None)
-    engine = Engine(tiny_llama(), CONFIGS[name], log_path=path, capture=capture)
+    engine = Engine(tiny_llama(), {**CONFIGS, **POLICIES}[name], log_path=path, capture=capture)
     for _ in _drive(engine):
         on_record(engine)
     return engine

@@ -7,14 +7,14 @@ import pytest
 
 from engine.engine import Engine
 from engine.trace import codec
-from engine.trace.events import Copy, Fork, Preempt, Rank, SwapIn, SwapOut
+from engine.trace.events import Copy, Evict, Fork, Preempt, Rank, Release, Share, SwapIn, SwapOut
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord, Timing
 from engine.trace.snapshot import snapshot_of
-from tests.unit.engine.runs import CONFIGS, log_of, run
+from tests.unit.engine.runs import CONFIGS, POLICIES, log_of, run
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", [*CONFIGS, *POLICIES])
 def test_replay_equals_the_engine_after_every_record(name: str) -> None:
     seen = []
 
@@ -32,7 +32,13 @@ def test_replay_equals_the_engine_after_every_record(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kinds"), [("preempting", {Preempt, Fork, Copy, Rank}), ("swapping", {SwapOut, SwapIn, Fork, Copy, Rank})]
+    ("name", "kinds"),
+    [
+        ("preempting", {Preempt, Fork, Copy, Rank}),
+        ("swapping", {SwapOut, SwapIn, Fork, Copy, Rank}),
+        ("sinks and window", {Release, Preempt, Share, Evict, Fork, Copy, Rank}),
+        ("window and swapping", {Release, SwapOut, SwapIn, Share, Fork, Copy, Rank}),
+    ],
 )
 def test_the_runs_have_what_they_are_for(name: str, kinds: set[type]) -> None:
     """Otherwise the test above would not cover it."""

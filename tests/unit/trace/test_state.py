@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.trace.events import Allocate, Free, Share, Write
+from engine.trace.events import RELEASED, Allocate, Free, Release, Share, Write
 from engine.trace.records import Header, StepRecord, Timing
 from engine.trace.state import State, TraceStateError, apply, copy_state, initial_state, memory_figures
 
@@ -69,6 +69,7 @@ def record_with(index: int, *ops: object) -> StepRecord:
         Share(seq_id=0, block_id=77, logical=0, revived=False),  # no such block
         Write(seq_id=0, start=2, num_tokens=1),  # nothing computed yet
         Free(seq_id=0, block_id=0, to="front"),  # holds nothing
+        Release(seq_id=0, block_id=0, logical=0, reason="window", to="front"),  # holds nothing
     ],
     ids=lambda op: repr(op)[:60],
 )
@@ -78,6 +79,36 @@ def test_an_operation_that_contradicts_the_state_is_refused(
     state = apply(initial_state(header), records[0])
     with pytest.raises(TraceStateError, match="record 1, operation 0"):
         apply(state, record_with(1, op))
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        Release(seq_id=0, block_id=0, logical=0, reason="window", to=None),  # nobody else holds it
+        Release(seq_id=0, block_id=1, logical=0, reason="window", to="back"),  # another block stands there
+        Release(seq_id=0, block_id=1, logical=1, reason="window", to="front"),  # the table's last
+        Release(seq_id=0, block_id=0, logical=-2, reason="window", to="back"),
+    ],
+    ids=lambda op: repr(op)[:60],
+)
+def test_a_release_that_contradicts_the_table_is_refused(header: Header, records: list[StepRecord], op: object) -> None:
+    state = replay(header, records[:2])[-1]
+    with pytest.raises(TraceStateError, match="record 2, operation 0"):
+        apply(state, record_with(2, op))
+
+
+def test_a_released_entry_keeps_its_place_until_the_block_behind_it_is_freed(
+    header: Header, records: list[StepRecord]
+) -> None:
+    """Table [0, 1], three tokens computed, two of them in block 0: one is left. Freeing 1 takes the -1 along."""
+    state = replay(header, records[:2])[-1]
+    apply(state, record_with(2, Release(seq_id=0, block_id=0, logical=0, reason="window", to="back")))
+    assert state.sequences[0].block_table == [RELEASED, 1]
+    assert state.free_queue == [2, 3, 0] and state.blocks[0].token_ids == [65, 66], "it is cached: it keeps its content"
+    memory = memory_figures(state, 64)
+    assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (1, 1, 1)
+    apply(state, record_with(3, Free(seq_id=0, block_id=1, to="front")))
+    assert state.sequences[0].block_table == []
 
 
 def test_a_gap_in_the_log_is_refused(header: Header, records: list[StepRecord]) -> None:

@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { motionsOf, movingLook, movingQueue, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
+import { phaseProgress } from "../../static/js/model/moment.js";
+import { freeReason } from "../../static/js/trace/decisions.js";
+import { blockHistory } from "../../static/js/trace/history.js";
+import { slotOf } from "../../static/js/trace/metrics.js";
+import { operationsOf } from "../../static/js/trace/operations.js";
+import { ownersOf, provenanceOf } from "../../static/js/trace/provenance.js";
+import { keysRead } from "../../static/js/trace/sentence.js";
+import { memoryFigures, RELEASED } from "../../static/js/trace/state.js";
+import { logOf, released } from "./histories.mjs";
+import { op } from "./log_builder.mjs";
+
+const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
+
+test("a released entry keeps its place; its tokens no longer count; the last free takes it along", () => {
+  const log = released();
+  const after = log.stateAt(1);
+  assert.deepEqual(after.sequences.get(0).block_table, [RELEASED, 1, 2]);
+  assert.deepEqual(after.sequences.get(2).block_table, [RELEASED, 1, 2]); // forked afterwards
+  assert.deepEqual([after.blocks[0].ref_count, after.blocks[1].ref_count, after.free_queue], [0, 2, [3, 0]]);
+  assert.equal(memoryFigures(after, 1).tokens_logical, 6); // positions 2, 3 and 4 of two sequences
+  const done = log.stateAt(2);
+  assert.deepEqual([0, 1, 2].map((id) => done.sequences.get(id).block_table), [[], [], [RELEASED, RELEASED, 2]]);
+});
+
+test("a release that contradicts the table is refused", () => {
+  const steps = (release) => [
+    { kind: "submit", ops: [op.submit(0, [1, 2, 3])] },
+    { ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.write(0, 0, 3), release] },
+  ];
+  logOf(steps(op.release(0, 0, 0, "front")));
+  for (const wrong of [op.release(0, 0, 0), op.release(0, 1, 0, "front"), op.release(0, 1, 1, "front"), op.release(0, 0, -1, "front")])
+    assert.throws(() => logOf(steps(wrong)), /operation 4 \(release\) contradicts the state/);
+});
+
+test("a released position has no slot, but what was computed is still told", () => {
+  const log = released();
+  const table = log.stateAt(1).sequences.get(0).block_table;
+  assert.equal(slotOf(table, 2, 1), null);
+  assert.equal(slotOf(table, 2, 2).slot, 2);
+  const chain = provenanceOf(log, 2, { position: 1, seq: 2 }, { seq: 2, layer: 0, head: 0 });
+  assert.equal(of(chain, "nowhere").waits, false);
+  assert.deepEqual(of(provenanceOf(log, 1, { seq: 0 }), "blocks").blocks, [1, 2]);
+});
+
+test("the block says who let it go and why", () => {
+  const log = released();
+  const freed = of(provenanceOf(log, 1, { block: 0 }), "freed");
+  assert.deepEqual([freed.seq, freed.to, freed.why], [0, "back", "window"]);
+  assert.equal(freeReason({ ops: [op.release(0, 0, 0, "back", "policy")] }, 0), "policy");
+  assert.ok(blockHistory(log, 1, 2).some((event) => event.op.type === "release"));
+  const told = operationsOf(log, 1).find((entry) => entry.type === "release");
+  assert.equal(told.lines[0][0], "op.free.window");
+  assert.deepEqual(told.lines[0][1].ids, [0]);
+});
+
+test("a record with releases begins as the state before it and ends as the state after it", () => {
+  const log = released();
+  const lookOf = (state, id) => restingLook(state.blocks[id], ownersOf({ state }, id).map((o) => o.seq).sort(), state.block_size);
+  const plain = (look) => ({ ...look, owners: look.owners.map((o) => [o.seq, o.share]).sort(), fresh: undefined, renewed: undefined });
+  for (const index of [1, 2]) {
+    const before = log.stateAt(index - 1);
+    for (const [at, state] of [[0, before], [6, log.stateAt(index)]]) {
+      const motions = motionsOf(before, log.records[index]);
+      const phases = phaseProgress(at);
+      for (const { block_id: id } of before.blocks)
+        assert.deepEqual(plain(movingLook(lookOf(before, id), motions.get(id) ?? [], phases)), plain(lookOf(state, id)), `block ${id} at ${at} of record ${index}`);
+      assert.deepEqual(movingQueue(before, motions, phases), state.free_queue);
+    }
+  }
+  const gives = travelling(motionsOf(log.stateAt(0), log.records[1]), { schedule: 1, allocate: 1, write: 1, attend: 1, sample: 0.5 });
+  assert.ok(gives.some((motion) => motion.kind === "give" && motion.block === 0 && motion.end === "back"));
+});
+
+test("a query reads the keys that its widest layer sees, under a policy the sinks and the window", () => {
+  const reads = (sliding_windows, engine) => keysRead({ header: { model: { sliding_windows }, engine } }, 100);
+  assert.equal(reads([null, 8], {}), 100);
+  assert.equal(reads([8, 16], {}), 16);
+  assert.equal(reads([null, 8], { attention_window: 12, attention_sinks: 4 }), 16);
+  assert.equal(reads([8, 10], { attention_window: 12, attention_sinks: 4 }), 10);
+});

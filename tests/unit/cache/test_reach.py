@@ -1,0 +1,115 @@
+"""Which blocks stay, by arithmetic, and what releasing does to tables, the free queue and the figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.cache.reach import Reach, Retention, reach_of, retention_of
+from engine.trace.events import RELEASED, Evict, Free, Release, Share
+from tests.unit.cache.replay import CacheRun
+
+
+def test_the_widest_window_decides_and_a_full_layer_keeps_everything() -> None:
+    assert retention_of([4, 8, 6]) == Retention(8, 0, "window")
+    assert retention_of([4, None, 4]) is None
+    assert retention_of([None, None], Reach(6, 2)) == Retention(6, 2, "policy")
+    assert retention_of([4, None], Reach(6, 2)) == Retention(6, 2, "policy")
+    assert retention_of([4, 5], Reach(6, 2)) == Retention(5, 0, "window"), "no layer sees as far as the policy allows"
+    assert reach_of(8, Reach(6, 2)) == Reach(6, 2) and reach_of(6, Reach(6, 2)) == Reach(6)
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 5])
+@pytest.mark.parametrize("sinks", [0, 1, 4])
+@pytest.mark.parametrize("window", [2, 3, 7])
+def test_what_is_kept_is_what_the_next_query_sees(window: int, sinks: int, block_size: int) -> None:
+    """The next query is at n; it and all later ones see [0, sinks) and positions from n - window + 1 on."""
+    retention = Retention(window, sinks, "policy")
+    for n in range(1, 40):
+        gone = range(retention.first(block_size), retention.end(n, block_size))
+        for logical in range(-(-n // block_size)):
+            positions = range(logical * block_size, (logical + 1) * block_size)
+            seen = any(p < sinks or p >= n - window + 1 for p in positions)
+            assert (logical in gone) == (not seen), (n, logical)
+
+
+def test_a_window_of_two_blocks() -> None:
+    """Window 4, blocks of 2, prompt of 7: the query at 7 sees 4, 5, 6 and itself, so blocks 0 and 1 (positions 0-3) go.
+
+    They are hashed: to the back of the free queue, in order. Freeing walks 3, 2 and passes over what is gone.
+    """
+    run = CacheRun(6, 2, retention=Retention(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    assert run.manager.block_table(0) == [RELEASED, RELEASED, 2, 3]
+    assert list(run.manager.pool.free_queue) == [4, 5, 0, 1]
+    memory = run.manager.memory(1)
+    assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (2, 3, 3), "positions 4, 5 and 6"
+    with pytest.raises(ValueError, match="released"):
+        run.manager.slot_mapping(0, 3, 2)
+    assert run.append(0, 8) is not None and run.manager.block_table(0) == [RELEASED, RELEASED, 2, 3]
+    ops = run.append(0, 9)  # the query at 9 sees 6, 7, 8: block 2 (positions 4 and 5) goes
+    assert ops is not None
+    assert [op for op in ops if isinstance(op, Release)] == [
+        Release(seq_id=0, block_id=2, logical=2, reason="window", to="back")
+    ]
+    assert run.manager.block_table(0) == [RELEASED, RELEASED, RELEASED, 3, 4]
+    assert [(op.block_id, op.to) for op in run.free(0) if isinstance(op, Free)] == [(4, "front"), (3, "back")]
+
+
+def test_blocks_without_a_hash_go_to_the_front() -> None:
+    run = CacheRun(6, 2, enable_prefix_caching=False, retention=Retention(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    assert list(run.manager.pool.free_queue) == [1, 0, 4, 5]
+
+
+def test_sinks_keep_their_block() -> None:
+    """Three sinks in blocks of 2 take blocks 0 and 1; window 2 at n = 9 sees from 8 on: blocks 2 and 3 go."""
+    run = CacheRun(8, 2, retention=Retention(2, 3, "policy"))
+    run.run(0, list(range(9)))
+    assert run.manager.block_table(0) == [0, 1, RELEASED, RELEASED, 4]
+
+
+def test_released_blocks_can_be_hit_and_hits_behind_the_window_are_given_back_at_once() -> None:
+    """The pool has 5 blocks of 2, the first sequence left 0 and 1 behind. The second begins alike: it hits 0, 1 and 2,
+    of which the query at 6 sees positions 3 to 5 with window 4: block 0 goes back, and nothing is evicted for it.
+    """
+    run = CacheRun(5, 2, retention=Retention(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.submit(1, [1, 2, 3, 4, 5, 6, 8])
+    match = run.admit(1)
+    assert match is not None and match.block_ids == [0, 1, 2]
+    run.promise(1, 7)
+    ops = run.fold()
+    assert [(op.block_id, op.revived) for op in ops if isinstance(op, Share)] == [(0, True), (1, True), (2, False)]
+    assert [(op.block_id, op.to) for op in ops if isinstance(op, Release)] == [(0, "back")]
+    assert not [op for op in ops if isinstance(op, Evict)]
+    assert run.manager.block_table(1) == [RELEASED, 1, 2, 4]
+
+
+def test_a_hit_behind_the_window_costs_no_block() -> None:
+    """A pool of 4: the first sequence still has 2 and 3; blocks 0 and 1 are free and cached. The second hits 0, 1 and
+    2 and needs one block more: 1 is revived, 0 is out of sight, so it is there for the taking.
+    """
+    run = CacheRun(4, 2, retention=Retention(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.submit(1, [1, 2, 3, 4, 5, 6, 9])
+    run.manager.lookup(1, run.tokens[1])
+    assert run.manager.demand(1, 7, [0, 1, 2]) == (1, 1)
+    assert run.admit(1) is not None
+    run.fold()
+    assert run.manager.block_table(1) == [RELEASED, 1, 2, 0]
+
+
+def test_a_fork_shares_what_is_left_and_a_swap_brings_it_back_to_its_places() -> None:
+    run = CacheRun(12, 2, swap_space=6, retention=Retention(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.fork(0, 1)
+    assert run.manager.block_table(1) == [RELEASED, RELEASED, 2, 3]
+    run.manager.take_moves()
+    run.preempt(1)
+    assert run.manager.snapshot().cpu_block_tables == {1: [0, 1]}, "two blocks of four"
+    assert run.swap_in(1)
+    assert [block_id == RELEASED for block_id in run.manager.block_table(1)] == [True, True, False, False]
+    run.check_sight(1)
+    run.manager.take_moves()
+    run.free(0, 1)
+    assert sorted(run.manager.snapshot().free_queue) == list(range(12))
