@@ -1,0 +1,88 @@
+"""The settings of the window policy: what is refused, what a step's work says, and where the flags go."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from app.cli.options import add_engine_options, engine_config
+from app.messages import parse_config
+from engine.accounting.work import step_work
+from engine.cache.reach import Reach
+from engine.config import ConfigError, EngineConfig
+from engine.engine import Engine
+from engine.trace.events import Release
+from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"attention_sinks": 4}, "set attention_window too"),
+        ({"attention_window": 0}, "attention_window must be between 1"),
+        ({"attention_window": 8, "attention_sinks": -1}, "attention_sinks must be between 0"),
+    ],
+)
+def test_what_cannot_work_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineConfig(**settings).resolved(256)
+
+
+def test_flags_and_messages_reach_the_policy() -> None:
+    parser = argparse.ArgumentParser()
+    add_engine_options(parser)
+    assert engine_config(parser.parse_args([])).policy is None
+    flags = ["--attention-window", "8", "--attention-sinks", "3"]
+    assert engine_config(parser.parse_args(flags)).policy == Reach(8, 3)
+    assert parse_config({"attention_window": 8}, EngineConfig()).policy == Reach(8)
+
+
+def test_work_counts_the_keys_that_are_seen() -> None:
+    """A query at position p sees min(p + 1, 6 + 3) keys: as much work as a model whose layers have a window of 9."""
+    config = EngineConfig(block_size=4, num_blocks=64, attention_window=6, attention_sinks=3)
+    with Engine(tiny_llama(), config) as engine:
+        engine.add_request(PROMPTS[0], GREEDY)
+        while engine.has_unfinished():
+            engine.step()
+        log = log_of(engine)
+        last = log.record(len(log) - 1)
+        assert last.work is not None and last.batch[0].context_len == 17 + 12 - 1
+        facts, full = log.header.model, step_work(log.header.model, last.batch)
+        per_key = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * facts.num_layers
+        assert full.flops - last.work.flops == per_key * (28 - 9)
+        assert last.work.kv_read_bytes == 9 * log.header.kv_bytes_per_token
+
+
+@pytest.mark.parametrize("strategy", ["contiguous", "none"])
+def test_the_other_strategies_see_the_same_and_have_nothing_to_release(strategy: Any) -> None:
+    """One block a sequence holds its last position; `none` keeps nothing between steps. Outputs are those of paged."""
+    outputs = []
+    for name in ("paged", strategy):
+        config = EngineConfig(
+            strategy=name, block_size=4, num_blocks=40, max_model_len=40, attention_window=6, attention_sinks=3
+        )
+        with Engine(tiny_llama(), config) as engine:
+            requests = [engine.add_request(prompt, GREEDY) for prompt in PROMPTS[:3]]
+            while engine.has_unfinished():
+                engine.step()
+                engine.check_integrity()
+            log = log_of(engine)
+            ops = [op for i in range(len(log)) for op in log.record(i).ops]
+            assert any(isinstance(op, Release) for op in ops) == (name == "paged")
+            outputs.append([request.output_token_ids for request in requests])
+    assert outputs[0] == outputs[1]
+
+
+def test_recomputing_hides_what_the_policy_hides() -> None:
+    """The rows of a whole pass without a cache have zeros where the captured ones have."""
+    config = EngineConfig(block_size=4, num_blocks=64, attention_window=6, attention_sinks=3)
+    with Engine(tiny_llama(), config) as engine:
+        engine.add_request(PROMPTS[0], GREEDY)
+        engine.step()
+        rows = engine.recompute_attention(0, 1, num_tokens=17).arrays.rows[0].weights
+        for query in range(17):
+            for key in range(17):
+                seen = key <= query and (key < 3 or query - key < 6)
+                assert (rows[:, query, key] > 0).all() == seen, (query, key)

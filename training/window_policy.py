@@ -1,0 +1,102 @@
+"""Measure what a window over attention does to the model, with and without attention sinks, on held-out text.
+
+    python -m training.window_policy --corpus FOLDER --config training/bundled.toml --model FOLDER --out FILE.json
+
+Every document is computed in one pass through the paged engine's runner under the policy, as `EngineConfig` applies it:
+each query sees the first `sinks` tokens and the last `window` ones, positions are absolute. A document is never longer
+than those that the model was trained on, and one that fits the window sees what full attention sees; `hidden_share`
+says how much of the full attention's keys a policy hid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch.nn import functional
+
+from engine.accounting.work import attended_keys
+from engine.cache.reach import Reach
+from engine.model.batch import SequenceSlice
+from engine.model.loader import LoadedModel, load_model
+from engine.model.runner import ModelRunner
+from training.config import load_config
+from training.corpus import read_split
+from training.data import Tokens
+from training.evaluate import heldout_poems, heldout_prose
+
+SIZES = (16, 32, 64, 128)  # keys that a query sees at most, sinks included
+SINKS = 4  # the paper's choice, arXiv 2309.17453, section 3.1
+BLOCK_SIZE = 16
+
+
+def policies(sizes: tuple[int, ...] = SIZES, sinks: int = SINKS) -> list[Reach | None]:
+    """Full attention; then for each size a window of that many keys, and the same number with `sinks` of them first."""
+    both = [(Reach(size), Reach(size - sinks, sinks)) for size in sizes]
+    return [None, *(reach for pair in both for reach in pair)]
+
+
+def bits_of(model: LoadedModel, policy: Reach | None, ids: Tokens) -> float:
+    """Bits that the model needs for every token but the first, under the policy (None: full attention)."""
+    num_blocks = -(-len(ids) // BLOCK_SIZE)
+    runner = ModelRunner(model, num_blocks, BLOCK_SIZE, num_blocks * BLOCK_SIZE, policy=policy)
+    whole = SequenceSlice(0, ids[:-1], 0, list(range(num_blocks)), samples=True, all_logits=True)
+    logits = runner.execute([whole]).logits
+    return float(functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="sum")) / math.log(2)
+
+
+def measure(model: LoadedModel, documents: list[Tokens], characters: int, reaches: list[Reach | None]) -> Any:
+    """Per policy: bits per character, and the share of the keys seen by full attention that it hid."""
+    counts = [len(ids) - 1 for ids in documents]
+    everything = sum(attended_keys(0, count, None) for count in counts)
+    return [
+        {
+            "window": reach.window if reach else None,
+            "sinks": reach.sinks if reach else 0,
+            "bits_per_character": sum(bits_of(model, reach, ids) for ids in documents) / characters,
+            "hidden_share": 1
+            - sum(attended_keys(0, count, reach.num_keys if reach else None) for count in counts) / everything,
+        }
+        for reach in reaches
+    ]
+
+
+def main() -> None:
+    """Measure a folder and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True, help="folder of the exported model")
+    parser.add_argument("--documents", type=int, help="of each language, the first so many (default: all held out)")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
+    args = parser.parse_args()
+    config = load_config(args.config)
+    corpus = read_split(args.corpus, config["data"])
+    tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
+    model = load_model(str(args.model), dtype="float32", device="cpu")
+    settings, limit = config["evaluate"], config["train"]["row_tokens"]
+    texts = {
+        "chinese": heldout_poems(corpus, tokenizer, settings["poems"], limit),
+        "english": heldout_prose(corpus, tokenizer, settings["english_chars"] // 3, limit),
+    }
+    result = {}
+    for language, held_out in texts.items():
+        documents = held_out[: args.documents]
+        characters = sum(len(tokenizer.decode(ids[1:])) for ids in documents)
+        result[language] = {
+            "documents": len(documents),
+            "characters": characters,
+            "policies": measure(model, documents, characters, policies()),
+        }
+    text = json.dumps(result, indent=2)
+    args.out.write_text(text + "\n", encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
