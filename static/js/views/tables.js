@@ -49,7 +49,9 @@ function TableRow({ seq }) {
 function Entry({ name, block, logical }) {
   if (block === RELEASED) {
     const gone = t("tables.released", { name, logical });
-    return html`<button class="entry" disabled aria-label=${gone} title=${gone}><small>${logical}</small>–</button>`;
+    return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone} title=${gone} onKeyDown=${moveFocus}>
+      <small>${logical}</small>–
+    </button>`;
   }
   const lit = connected.value?.blocks.has(block);
   const shared = state.value.blocks[block].ref_count > 1;
