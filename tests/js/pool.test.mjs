@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { poolLayout } from "../../static/js/draw/pool.js";
+import { runsOf } from "../../static/js/draw/queue.js";
 import { motionsOf, movingLook, movingQueue, progressOf, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
 import { phaseProgress } from "../../static/js/model/moment.js";
 import { ownersOf } from "../../static/js/trace/provenance.js";
@@ -165,4 +166,14 @@ test("a slot is hit where it is drawn, while slots can be told apart", () => {
       assert.deepEqual(layout.hit(at.x + 2, at.y + 2), { block, offset: slot });
     }
   }
+});
+
+test("the queue is written short and names every block once, in order", () => {
+  const ids = [9, 4, 5, 6, 7, 2, 1, 0, 12, 13];
+  const runs = runsOf(ids, (id) => (id < 2 ? "cached" : "free"));
+  assert.deepEqual(runs.map(({ first, last, count }) => [first, last, count]), [[9, 9, 1], [4, 7, 4], [2, 2, 1], [1, 1, 1], [0, 0, 1], [12, 12, 1], [13, 13, 1]]);
+  const named = runs.flatMap(({ first, last, count }) => Array.from({ length: count }, (_, i) => first + Math.sign(last - first) * i));
+  assert.deepEqual(named, ids);
+  assert.deepEqual(runsOf([5, 4, 3, 2], () => "cached").map(({ first, last }) => [first, last]), [[5, 2]]);
+  assert.deepEqual(runsOf([], () => "free"), []);
 });

@@ -69,6 +69,10 @@ export function followSelection() {
     if (!wanted) settings.select.value = writeSelection(target);
   });
   effect(() => {
+    const asked = settings.select.value; // the browser's Back and Forward change it too
+    if (!wanted && asked !== writeSelection(store.selected.peek())) store.selected.value = readSelection(asked);
+  });
+  effect(() => {
     if (!wanted || store.drawnIndex.value < 0 || store.viewIndex.value < (settings.step.value ?? 0)) return;
     const target = wanted;
     wanted = null;

@@ -52,7 +52,7 @@ export const TABLE = {
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
-  select: { type: text, initial: null }, // what is held, as model/selection.js writes it
+  select: { type: text, initial: null, place: true }, // what is held, as model/selection.js writes it
   motion: { type: flag, initial: true },
 };
 

@@ -4,7 +4,7 @@ import { runsOf } from "../draw/queue.js";
 import { t } from "../i18n/index.js";
 import { hovered, select, state } from "../model/store.js";
 import { html } from "./html.js";
-import { queueNow } from "./pool_scene.js";
+import { cachedNow, queueNow } from "./pool_scene.js";
 import { hideTip, showTip, Term } from "./words.js";
 
 const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
@@ -12,7 +12,7 @@ const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
 export function Queue() {
   const now = state.value;
   const queue = queueNow.value;
-  const runs = now ? runsOf(queue, (id) => (now.blocks[id].block_hash ? "cached" : "free")) : [];
+  const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
   return html`<div class="queue" role="group" aria-label=${t("pool.queue_label", { ids: text })}>
     <span class="queue-name"><${Term} id="free_queue">${t("pool.queue")}<//> <b class="num">${queue.length}</b></span>
