@@ -2,14 +2,14 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import { langOf, probabilityText, t } from "../i18n/index.js";
-import { phases } from "../model/moment.js";
+import { phase } from "../model/moment.js";
 import { stage } from "../model/store.js";
 import { loneLabel } from "../trace/labels.js";
 import { html } from "./html.js";
-import { Fidelity, tips } from "./words.js";
+import { Fidelity, hideTip, tipAt } from "./words.js";
 
 /** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
-const sampled = computed(() => phases().sample > 0);
+const sampled = computed(() => phase("sample") > 0);
 
 /** `choice`: what stands in place of the title where two panels share one place. */
 export function Candidates({ choice = null }) {
@@ -36,11 +36,12 @@ function List({ output }) {
 }
 
 function Row({ label, p, lines, chosen = false, rest = false }) {
-  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`} ...${tips(lines)}>
+  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`} onPointerMove=${(event) => tipAt(event.clientX, event.clientY, lines)} onPointerLeave=${hideTip}>
     <span class="candidate-token" lang=${langOf(label)}>${label}${rest ? html` <${Fidelity} kind="derived" formula=${lines[0]} />` : null}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
     <span class="candidate-mark" aria-hidden="true">${chosen ? "✓" : ""}</span>
     <span class="candidate-bar" aria-hidden="true"><i style=${{ width: `${Math.max(0.5, p * 100)}%` }}></i></span>
     <span class="num">${probabilityText(p)}</span>
+    <span class="visually-hidden">${lines.join("; ")}</span>
   </li>`;
 }
 

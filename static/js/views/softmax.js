@@ -3,7 +3,7 @@
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { grouped, t } from "../i18n/index.js";
-import { phases } from "../model/moment.js";
+import { phase } from "../model/moment.js";
 import { hovered, select, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
 import { attentionTerms, softmaxOf, visibleKeys } from "../trace/attention.js";
@@ -23,7 +23,7 @@ const reading = signal(0); // grows while keys are still being read
 const vectors = new Map(); // a key never changes once it is computed
 const KEPT = 1 << 15;
 
-const attended = computed(() => phases().attend > 0);
+const attended = computed(() => phase("attend") > 0);
 
 /** The keys at `positions`; null while some are still to be read, `undefined` in place of one that is not here. */
 function keysOf(now, positions) {
@@ -48,7 +48,7 @@ function keysOf(now, positions) {
   return found;
 }
 
-/** What the panel shows: {problem} in words, or the softmax and the captured row. */
+/** What the panel shows: {problem} in words, or the softmax, the captured weights (`kept`) and their largest difference. */
 const shown = computed(() => {
   reading.value;
   const now = stage.value;
@@ -63,9 +63,11 @@ const shown = computed(() => {
   if (!keys) return { problem: t("softmax.reading") };
   const missing = keys.filter((key) => key === undefined).length;
   if (missing) return { problem: t("softmax.keys_missing", { n: grouped(missing) }) };
-  const captured = now.attention;
-  const at = (position) => (captured ? captured.weights[position - captured.keyStart] : null);
-  return { now, positions, terms, soft: softmaxOf(query, keys, terms), at };
+  const soft = softmaxOf(query, keys, terms);
+  const row = now.attention;
+  const kept = positions.map((position) => (row ? row.weights[position - row.keyStart] : null));
+  const largest = row ? kept.reduce((most, weight, i) => Math.max(most, Math.abs(weight - soft.weights[i])), 0) : null;
+  return { now, positions, terms, soft, kept, largest };
 });
 
 /** `choice`: what stands in place of the title where two panels share one place. */
@@ -75,24 +77,23 @@ export function Softmax({ choice = null }) {
   return html`<section class="panel softmax">
     <h3 class="panel-title">
       ${choice ?? t("softmax.title")}
+      ${found.soft && choice ? html`<span class="softmax-largest num">Δ ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity} kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>` : null}
       ${found.now && !choice ? html`<span class="softmax-query">${t("softmax.of", { token: labelText(found.now.labels[found.now.query]), position: found.now.query, n: grouped(found.soft.weights.length) })}</span>` : null}
     </h3>
     <div class="softmax-room" ref=${box}>${found.problem ? html`<p class="hint">${found.problem}</p>` : html`<${Table} ...${found} size=${size} />`}</div>
   </section>`;
 }
 
-function Table({ now, positions, terms, soft, at, size }) {
+function Table({ now, positions, terms, soft, kept, size }) {
   const full = size.width >= FULL;
-  // rows that are no key: head, rest, sum (full) or foot
-  const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - 3 - (soft.sink ? 1 : 0));
+  const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows that are no key: head, rest, sum, sink
+  const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - others);
   const order = [...soft.weights.keys()].sort((a, b) => soft.weights[b] - soft.weights[a]);
   const count = order.length <= room + 1 ? order.length : room;
   const [top, rest] = [order.slice(0, count), order.slice(count)];
-  const kept = (i) => at(positions[i]);
-  const gap = (i) => (kept(i) === null ? null : Math.abs(kept(i) - soft.weights[i]));
-  const largest = order.reduce((most, i) => Math.max(most, gap(i) ?? 0), 0);
+  const gap = (i) => Math.abs(kept[i] - soft.weights[i]);
   const sum = (values) => values.reduce((total, value) => total + value, 0);
-  const keptAll = kept(0) === null ? null : sum(order.map(kept));
+  const keptAll = kept[0] === null ? null : sum(kept);
   const score = scoreFormula(now, terms);
   const unseen = html`<span class="visually-hidden">${t("softmax.captured")}</span>`;
   const head = (text, kind, formula, title) => html`<th scope="col" ...${title ? tips([title]) : {}}>${text} <${Fidelity} kind=${kind} formula=${formula} /></th>`;
@@ -125,14 +126,14 @@ function Table({ now, positions, terms, soft, at, size }) {
             onClick: () => select({ query: now.query, position }),
           };
           const name = html`<button class="softmax-key" onFocus=${on.onPointerEnter} onBlur=${on.onPointerLeave}>${labelText(now.labels[position])}${full ? html`<small>@${position}</small>` : null}</button>`;
-          return row(position, name, { score: plain(soft.scores[i]), exp: share(soft.exps[i]), weight: share(soft.weights[i]), captured: kept(i) === null ? "–" : share(kept(i)), delta: gap(i) === null ? "–" : difference(gap(i)) }, { on });
+          return row(position, name, { score: plain(soft.scores[i]), exp: share(soft.exps[i]), weight: share(soft.weights[i]), captured: kept[i] === null ? "–" : share(kept[i]), delta: kept[i] === null ? "–" : difference(gap(i)) }, { on });
         })}
         ${rest.length
           ? row("rest", t("softmax.rest", { n: grouped(rest.length) }), {
               score: "",
               exp: share(sum(rest.map((i) => soft.exps[i]))),
               weight: share(sum(rest.map((i) => soft.weights[i]))),
-              captured: keptAll === null ? "–" : share(sum(rest.map(kept))),
+              captured: keptAll === null ? "–" : share(sum(rest.map((i) => kept[i]))),
               delta: keptAll === null ? "–" : difference(Math.max(...rest.map(gap))),
             }, { class: "rest" })
           : null}
@@ -147,8 +148,7 @@ function Table({ now, positions, terms, soft, at, size }) {
           : null}
         ${full ? row("sum", "Σ", { score: "", exp: plain(soft.sum), weight: share(sum(soft.weights) + (soft.sink?.weight ?? 0)), captured: keptAll === null ? "–" : share(keptAll), delta: "" }, { class: "sum" }) : null}
       </tbody>
-    </table>
-    ${full ? null : html`<p class="panel-foot" ...${tips([deltaWhy(now)])}>${keptAll === null ? t("softmax.not_captured") : t("softmax.largest", { delta: difference(largest) })}</p>`}`;
+    </table>`;
 }
 
 /** The score's name in the head of its column and its formula with this model's numbers. */

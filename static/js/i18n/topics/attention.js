@@ -76,8 +76,7 @@ export const en = {
   "softmax.sink": "sink",
   "softmax.sink_what": "A learned logit of this head. It takes part in the sum and has no key: its share goes nowhere.",
   "softmax.sink_captured": "1 − Σ captured weights",
-  "softmax.largest": "largest |Δ| of all keys: {delta}",
-  "softmax.not_captured": "the engine's weights of this row were not captured",
+  "softmax.largest": "Largest |captured − computed here| of all keys",
 
   "candidates.title": "Next token",
   "candidates.empty": "After a step: what the model could have said, and how sure it was.",
@@ -166,8 +165,7 @@ export const zh = {
   "softmax.sink": "汇点",
   "softmax.sink_what": "这个头学到的一个 logit。它参与求和，却没有对应的键：分给它的权重哪里也不去。",
   "softmax.sink_captured": "1 − Σ 捕获的权重",
-  "softmax.largest": "全部键中最大的 |Δ|：{delta}",
-  "softmax.not_captured": "引擎算出的这一行权重没有捕获",
+  "softmax.largest": "全部键中最大的 |捕获 − 此处算出|",
 
   "candidates.title": "下一个词元",
   "candidates.empty": "每一步之后：模型本可以说什么，有多大把握。",
