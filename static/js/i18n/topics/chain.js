@@ -10,7 +10,7 @@ export const en = {
   "chain.close": "Close the provenance panel (Esc)",
   "chain.at": "{token} @{position}",
   "chain.unwritten": "This token was sampled last. Its key and value are computed in the next step; no slot holds them yet.",
-  "chain.gone": "The blocks of this sequence were given back; no slot holds this key.",
+  "chain.gone": "The block of this position was given back; no slot holds this key.",
 
   "chain.of.weight": "Attention weight",
   "chain.of.key": "Key and value",
@@ -166,7 +166,7 @@ export const zh = {
   "chain.close": "关闭来龙去脉（Esc）",
   "chain.at": "{token} @{position}",
   "chain.unwritten": "这个词元刚被采样。它的键和值要到下一步才计算，还没有槽位。",
-  "chain.gone": "这个序列的块已归还，没有槽位保存这个键。",
+  "chain.gone": "这个位置的块已归还，没有槽位保存这个键。",
 
   "chain.of.weight": "注意力权重",
   "chain.of.key": "键与值",
