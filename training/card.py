@@ -97,7 +97,7 @@ that looks at every key alike would give it. The page opens on *{opening}*.
 
 | pattern | layer | head | mean weight | uniform |
 |---|---:|---:|---:|---:|
-{heads}
+{head_table}
 
 ### A cache of fewer bits
 
@@ -221,7 +221,7 @@ def card(
         kv_en=kv["english"]["characters"],
         kv_rows=kv_rows(kv),
         prosody=prosody_rows(found["seven_character_clauses"]["prosody"]),
-        heads=head_rows(heads),
+        head_table=head_rows(heads),
         poems_measured=f"{max(e['queries'] for e in heads['patterns']):,} queries",
         opening=TITLES[heads["opening"]],
         han=config["tokenizer"]["cjk_characters"],
