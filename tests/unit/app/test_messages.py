@@ -31,7 +31,7 @@ def test_presets_are_valid(preset):
 
 def test_a_bias_comes_with_text_as_keys():
     assert parse_sampling({"logit_bias": {"7": 1, "8": -2.5}}).logit_bias == {7: 1.0, 8: -2.5}
-    with pytest.raises(AppError, match="sampling: .*logit_bias"):
+    with pytest.raises(AppError, match=r"sampling: .*logit_bias"):
         parse_sampling({"logit_bias": {"x": 1}})
 
 
