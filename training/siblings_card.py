@@ -78,7 +78,7 @@ def main() -> None:
         machine=run["machine"],
         cores=run["cores"],
         versions=run["versions"],
-        command=run["command"],
+        command=run["command"].replace(f"--sibling {name}", "--sibling NAME"),
     )
     (args.models / "README.md").write_text(text, encoding="utf-8")
 
