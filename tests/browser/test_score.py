@@ -1,0 +1,204 @@
+"""The score: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_until
+
+OpenPage = Callable[..., Page]
+SUBMIT = "(texts) => import('/static/js/net/session.js').then((session) => session.submit(texts))"
+HEADER = "import('/static/js/model/store.js').then((store) => ({ ...store.log.value.header.engine }))"
+
+
+def play(page: Page, scene: str) -> None:
+    """Set the scene: a new log whose first record is the submission."""
+    page.select_option("#scene", scene)
+    page.click("#btn-scene")
+    shows(page, 0)
+
+
+def open_settings(page: Page, group: str) -> None:
+    page.evaluate("(id) => { document.getElementById(id).open = true; }", group)
+
+
+def commit(page: Page, field: str, value: str) -> None:
+    page.fill(field, value)
+    page.press(field, "Tab")
+
+
+def test_a_scene_says_what_to_watch_and_sets_everything(open_page: OpenPage) -> None:
+    page = open_page("/?temperature=0.7&block_size=8")
+    page.select_option("#scene", "shared-prefix")
+    expect(page.locator("#scene-watch")).to_contain_text("finds those 4 blocks in the prefix cache")
+    play(page, "shared-prefix")
+    expect(page.locator(".sequence")).to_have_count(2)
+    expect(page.locator("#temperature")).to_have_value("0")
+    assert page.evaluate(HEADER)["block_size"] == 4
+    step(page)
+    page.locator(".sequence-main").nth(1).click()
+    expect(page.locator("#sentence")).to_contain_text("The prefix cache held 16 of 24 tokens")
+
+
+def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -> None:
+    page = open_page()
+    play(page, "chunks")
+    assert page.evaluate(HEADER)["max_num_batched_tokens"] == 16
+    step(page, 2)
+    expect(page.locator("#sentence")).to_contain_text(re.compile("chunk of 15 tokens|decode", re.I))
+    play(page, "batch")
+    engine = page.evaluate(HEADER)
+    assert (engine["max_num_batched_tokens"], engine["max_num_seqs"]) == (512, 2)
+    expect(page.locator("#stop")).to_have_value("。")
+    play(page, "moon")
+    assert page.evaluate(HEADER)["max_num_seqs"] == 16
+    expect(page.locator("#stop")).to_have_value("")
+
+
+def test_scenes_speak_chinese(open_page: OpenPage) -> None:
+    page = open_page(locale="zh-CN")
+    page.select_option("#scene", "preemption")
+    expect(page.locator("#scene-watch")).to_contain_text("最后接纳的那个归还它的块")
+    expect(page.locator("#btn-scene")).to_have_text(re.compile("3 段提示词"))
+
+
+def test_a_scene_waits_again_after_a_reset(open_page: OpenPage) -> None:
+    page = open_page()
+    play(page, "preemption")
+    step(page, 2)
+    page.click("#btn-reset")
+    shows(page, 0)
+    expect(page.locator(".sequence")).to_have_count(3)
+    expect(page.locator("#prompt")).to_have_value("")
+
+
+def test_samples_share_the_prompt(open_page: OpenPage) -> None:
+    page = open_page()
+    play(page, "samples")
+    step(page, 1)
+    expect(page.locator(".sequence")).to_have_count(3)
+    expect(page.locator("#n")).to_have_value("3")
+
+
+def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("#scheduler summary")).to_contain_text("16 seqs · 512 tokens")
+    open_settings(page, "scheduler")
+    commit(page, "#max-num-seqs", "3")
+    wait_until(page, f"{HEADER}.then((engine) => engine.max_num_seqs === 3)")
+    expect(page.locator("#scheduler .usual")).to_have_text("default 16")
+    expect(page.locator("#btn-apply")).not_to_be_visible()
+    prefill(page)
+    page.uncheck("#prefix-caching")
+    page.select_option("#kv-cache-dtype", "float16")
+    expect(page.locator("#btn-apply")).to_be_visible()
+    assert page.evaluate(HEADER)["enable_prefix_caching"] is True  # not before one says so
+    page.click("#btn-apply")
+    shows(page, -1)
+    engine = page.evaluate(HEADER)
+    assert (engine["enable_prefix_caching"], engine["kv_cache_dtype"], engine["max_num_seqs"]) == (False, "float16", 3)
+    expect(page.locator("#btn-apply")).not_to_be_visible()
+    expect(page.locator("#prompt")).to_have_value(POEM)
+    prefill(page)
+    expect(page.locator("#sentence")).to_contain_text("The prefix cache is off")
+
+
+def test_a_link_carries_what_differs_from_the_server_and_nothing_else(open_page: OpenPage) -> None:
+    page = open_page("/?max_num_batched_tokens=8&enable_prefix_caching=1")
+    assert page.evaluate(HEADER)["max_num_batched_tokens"] == 8
+    wait_until(page, "location.search.includes('max_num_batched_tokens=8')")
+    wait_until(page, "!location.search.includes('enable_prefix_caching')")
+    prefill_button = page.locator("#btn-prefill")
+    prefill_button.click()
+    wait_until(page, f"{SHOWN} >= 2")  # 16 tokens in two chunks of 8
+
+
+def test_who_joins_sees_the_settings_of_the_run(open_page: OpenPage) -> None:
+    page = open_page("/?max_num_seqs=5&scheduling_policy=priority")
+    wait_until(page, "location.search.includes('theater=')")
+    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    other = open_page(f"/?theater={theater}")
+    open_settings(other, "scheduler")
+    expect(other.locator("#max-num-seqs")).to_have_value("5")
+    expect(other.locator("#scheduling-policy")).to_have_value("priority")
+    expect(other.locator("#priority")).to_be_visible()
+
+
+def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage) -> None:
+    page = open_page("/?scheduling_policy=priority&max_num_seqs=1")
+    for priority, prompt in (("5", "床前明月光，"), ("-1", "白日依山尽，")):
+        commit(page, "#priority", priority)
+        page.fill("#prompt", prompt)
+        page.click("#btn-add")
+        expect(page.locator("#prompt")).to_have_value("")
+    step(page)
+    expect(page.locator(".sequence").nth(1).locator(".status")).to_have_text("running")
+    expect(page.locator(".sequence").nth(0).locator(".status")).to_have_text("waiting")
+
+
+def test_forty_sequences_are_listed_in_their_own_room(open_page: OpenPage) -> None:
+    page = open_page("/?max_tokens=12")
+    page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
+    shows(page, 0)
+    step(page, 2)
+    expect(page.locator(".sequence")).to_have_count(40)
+    running = page.locator(".filter", has_text="running")
+    count = int(re.sub(r"\D", "", running.inner_text()))
+    assert 0 < count < 40
+    running.click()
+    expect(page.locator(".sequence")).to_have_count(count)
+    expect(page.locator(".sequence .status.running")).to_have_count(count)
+    page.locator(".sequence-main").nth(count - 1).click()
+    expect(page.locator(".sequence.shown .sequence-times")).to_have_count(1)
+    box = page.locator(".sequence-list").bounding_box()
+    assert box and box["height"] <= 320
+    assert page.evaluate("document.documentElement.scrollHeight") == 800
+    page.locator(".filter", has_text="all").click()
+    first = page.locator(".sequence").first
+    first.locator(".tool").click()
+    expect(first.locator(".status")).to_have_text("finished")
+    expect(first.locator(".tool")).to_have_count(0)
+
+
+def test_progress_counts_prompt_and_output(open_page: OpenPage) -> None:
+    page = open_page("/?max_tokens=9")
+    prefill(page)
+    step(page)
+    label = page.locator(".sequence-bar").get_attribute("aria-label")
+    assert label == "16 of 16 prompt tokens computed, 2 of at most 9 tokens generated"
+
+
+def test_the_strategy_is_chosen_by_arrow_keys(open_page: OpenPage) -> None:
+    page = open_page()
+    page.focus('[data-strategy="paged"]')
+    page.keyboard.press("ArrowRight")
+    expect(page.locator('[data-strategy="contiguous"]')).to_be_focused()
+    wait_until(page, f"{HEADER}.then((engine) => engine.strategy === 'contiguous')")
+    expect(page.locator("#block-size")).to_be_disabled()
+    expect(page.locator("#prefix-caching")).to_be_disabled()
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_nothing_of_the_score_is_cut_sideways(open_page: OpenPage, locale: str) -> None:
+    page = open_page(locale=locale)
+    for group in ("scheduler", "sampling"):
+        open_settings(page, group)
+    for scene in ("batch", "samples"):
+        page.select_option("#scene", scene)
+        wide = """[...document.querySelectorAll('#region-score :is(label, p, button, summary):not(.preset)')]
+          .filter((e) => getComputedStyle(e).display !== 'inline' && e.scrollWidth > e.clientWidth + 1)
+          .map((e) => e.textContent)"""
+        assert page.evaluate(wide) == []
+
+
+def test_a_thumb_sets_a_scene(open_page: OpenPage) -> None:
+    page = open_page("/?region=score", width=390, height=844, is_mobile=True, has_touch=True)
+    for target in ("#scene", "#btn-add", "#scheduler summary", "#block-size"):
+        box = page.locator(target).bounding_box()
+        assert box and box["height"] >= 44, target
+    play(page, "moon")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
