@@ -5,7 +5,7 @@ import * as moment from "../../static/js/model/moment.js";
 import { settings } from "../../static/js/model/settings.js";
 import * as store from "../../static/js/model/store.js";
 import { TraceLog } from "../../static/js/trace/log.js";
-import { batch } from "../../static/vendor/signals/signals.js";
+import { batch, effect } from "../../static/vendor/signals/signals.js";
 import { header, records } from "./log_builder.mjs";
 
 const { PHASES, motionBetween, phaseProgress, positionAt } = moment;
@@ -168,4 +168,18 @@ test("a new log is shown at once, whatever moved before", () => {
   showLog(1);
   assert.equal(moment.moving.value, false);
   assert.equal(store.state.value.index, 0);
+});
+
+test("who watches one phase is not woken by the others", () => {
+  let woken = { attend: 0, all: 0 };
+  const stop = [effect(() => (moment.phase("attend"), (woken.attend += 1))), effect(() => (moment.phases(), (woken.all += 1)))];
+  store.goTo(1);
+  play();
+  woken = { attend: 0, all: 0 };
+  store.backToLive();
+  const frames = play();
+  const during = frames.filter(([, at]) => at >= 4 && at <= 5).length;
+  assert.ok(woken.all >= frames.length);
+  assert.ok(woken.attend > 5 && woken.attend <= during + 2, `${woken.attend} of ${during}`);
+  stop.forEach((end) => end());
 });

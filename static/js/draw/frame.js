@@ -1,7 +1,7 @@
 // One animation frame for all painters, and the page's word that it has painted.
 
-import { effect, signal } from "../../vendor/signals/signals.js";
-import { advance, drawnIndex, followMoment, moving, phasesNow, reducedMotion, still, viewSub } from "../model/moment.js";
+import { effect } from "../../vendor/signals/signals.js";
+import { advance, drawnIndex, followMoment, moving, reducedMotion, still, viewSub } from "../model/moment.js";
 import { numRecords, viewIndex } from "../model/store.js";
 
 const FADE = 80; // ms: instead of movement
@@ -9,9 +9,6 @@ const FADE = 80; // ms: instead of movement
 const waiting = new Set();
 let requested = false;
 let faded = -Infinity;
-
-/** Changes with every frame of a motion: painters that move read it in `watch`. */
-export const tick = signal(0);
 
 /** Run `paint` in the next frame, once however often it is asked for. */
 export function schedule(paint) {
@@ -25,15 +22,9 @@ function request() {
   requestAnimationFrame(flush);
 }
 
-/** Progress of the motion into the record shown: 0 at its start, 1 when it rests. */
-export const motionAt = () => phasesNow().write;
-
 function flush(now) {
   requested = false;
-  if (moving.peek()) {
-    if (advance(now)) request(); // painters that read `phases()` ask to be painted in this frame
-    tick.value = tick.peek() + 1;
-  }
+  if (moving.peek() && advance(now)) request(); // painters that watch what moved ask to be painted in this frame
   const paints = [...waiting];
   waiting.clear();
   for (const paint of paints) paint();

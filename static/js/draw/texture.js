@@ -30,19 +30,18 @@ export function wastePattern(context, colour) {
 }
 
 function pattern(context, key, colour, mark) {
-  let tile = cache.get(key);
-  if (!tile) {
-    tile = document.createElement("canvas");
-    tile.width = tile.height = SIZE * 2;
-    const c = tile.getContext("2d");
-    c.scale(2, 2);
-    c.strokeStyle = c.fillStyle = colour;
-    c.lineWidth = 1;
-    mark(c);
-    cache.set(key, tile);
-  }
-  const made = context.createPattern(tile, "repeat");
+  const known = cache.get(key);
+  if (known) return known;
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = SIZE * 2;
+  const c = tile.getContext("2d");
+  c.scale(2, 2);
+  c.strokeStyle = c.fillStyle = colour;
+  c.lineWidth = 1;
+  mark(c);
+  const made = context.createPattern(tile, "repeat"); // good for every canvas
   made.setTransform(new DOMMatrix().scale(0.5, 0.5));
+  cache.set(key, made);
   return made;
 }
 

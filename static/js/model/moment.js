@@ -95,7 +95,12 @@ let shownLog = null;
  */
 export const phases = () => progress.value;
 
-/** The same without asking for the frames to come. */
+const parts = Object.fromEntries(PHASES.map((name) => [name, computed(() => progress.value[name])]));
+
+/** Progress of one phase: a painter that watches only this rests while the other phases move. */
+export const phase = (name) => parts[name].value;
+
+/** All of them without asking for the frames to come. */
 export const phasesNow = () => progress.peek();
 
 const isStep = (index) => store.log.peek()?.records[index]?.kind === "step";

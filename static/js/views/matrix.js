@@ -6,7 +6,7 @@ import { alpha, colours, themeVersion } from "../draw/colour.js";
 import { cellsFor, RowImage } from "../draw/rows.js";
 import { wastePattern } from "../draw/texture.js";
 import { probabilityText, t } from "../i18n/index.js";
-import { phases, phasesNow } from "../model/moment.js";
+import { phase, phasesNow } from "../model/moment.js";
 import { hovered, pointed, select, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
 import { canFetch, rowOf, rowSources } from "../trace/attention.js";
@@ -28,8 +28,8 @@ export const sources = computed(() => (stage.value ? rowSources(stage.value) : [
 
 export function Matrix() {
   const ref = usePainter(
-    () => [stage.value, pointed.value, worstCell.value, cursor.value, themeVersion.value, filling.value, phases()],
-    (box) => paint(box.querySelector("canvas"), box.clientWidth, box.clientHeight),
+    () => [stage.value, pointed.value, worstCell.value, cursor.value, themeVersion.value, filling.value, phase("attend")],
+    (box, { width, height }) => paint(box.querySelector("canvas"), width, height),
   );
   const now = stage.value;
   const n = now?.numFilled ?? 0;

@@ -6,7 +6,7 @@ import { colours, sequentialAt, themeVersion } from "../draw/colour.js";
 import { prepare, roundRect, usePainter } from "../draw/canvas.js";
 import { miniature, pooledWeights } from "../draw/strip.js";
 import { t } from "../i18n/index.js";
-import { phases, phasesNow } from "../model/moment.js";
+import { phase, phasesNow } from "../model/moment.js";
 import { pointed, stage } from "../model/store.js";
 import { html } from "./html.js";
 
@@ -22,7 +22,7 @@ export function Minimap({ now, layout, offset, width, follows, show }) {
   const latest = useRef(null);
   latest.current = layout;
   const ref = usePainter(
-    () => [stage.value, pointed.value, themeVersion.value, phases(), offset.value],
+    () => [stage.value, pointed.value, themeVersion.value, phase("attend"), offset.value],
     (box, size) => paint(prepare(box.querySelector("canvas"), size.width, size.height), latest.current, offset.peek(), width, size),
   );
   const scrolls = Boolean(layout && layout.extent > width);

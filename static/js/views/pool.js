@@ -5,11 +5,11 @@ import { prepare, usePainter } from "../draw/canvas.js";
 import { themeVersion } from "../draw/colour.js";
 import { poolLayout } from "../draw/pool.js";
 import { t } from "../i18n/index.js";
-import { phases } from "../model/moment.js";
+import { phase } from "../model/moment.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../model/store.js";
 import { html } from "./html.js";
 import { paintPool } from "./pool_paint.js";
-import { reads, scene } from "./pool_scene.js";
+import { reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, placesOf, targetOf } from "./pool_words.js";
 import { Fidelity, hideTip, Term, tipAt } from "./words.js";
 
@@ -26,9 +26,9 @@ export function Pool() {
   const latest = useRef(null);
   latest.current = shownLayout = layout;
   const ref = usePainter(
-    () => [scene.value, reads.value, connected.value, shownSeq.value, themeVersion.value, phases()],
-    (box) => {
-      const context = prepare(box.querySelector("canvas"), box.clientWidth, Math.max(1, latest.current?.height ?? 1));
+    () => [scene.value, reads.value, connected.value, shownSeq.value, themeVersion.value, watchMotions(), phase("attend")],
+    (box, { width }) => {
+      const context = prepare(box.querySelector("canvas"), width, Math.max(1, latest.current?.height ?? 1));
       if (latest.current) paintPool(context, latest.current);
     },
   );

@@ -4,34 +4,34 @@ import { prepare, roundRect, usePainter } from "../draw/canvas.js";
 import { alpha, colours, themeVersion } from "../draw/colour.js";
 import { travelling } from "../draw/pool_motion.js";
 import { sequencePattern } from "../draw/texture.js";
-import { phases } from "../model/moment.js";
+import { phasesNow } from "../model/moment.js";
 import { connected, pointed, state } from "../model/store.js";
 import { RELEASED } from "../trace/state.js";
 import { html } from "./html.js";
 import { shownLayout } from "./pool.js";
-import { scene } from "./pool_scene.js";
+import { scene, watchMotions } from "./pool_scene.js";
 
 const FEW = 6; // so many table entries in all have their lines without being asked
 const SEVERAL = 64; // more lines than these are a thicket: only frames then
 
 export function Overlay() {
   const ref = usePainter(
-    () => [scene.value, connected.value, pointed.value, themeVersion.value, phases()],
-    (box) => paint(box),
+    () => [scene.value, connected.value, pointed.value, themeVersion.value, watchMotions()],
+    paint,
   );
   return html`<div class="pool-overlay" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
 }
 
-function paint(box) {
-  const c = prepare(box.querySelector("canvas"), box.clientWidth, box.clientHeight);
+function paint(box, { width, height }) {
+  const c = prepare(box.querySelector("canvas"), width, height);
   const map = box.parentElement;
   const window_ = map.querySelector(".pool-window");
-  if (!scene.value || !shownLayout || !window_ || box.clientWidth === 0) return;
+  if (!scene.value || !shownLayout || !window_ || width === 0) return;
   const origin = box.getBoundingClientRect();
   const from = window_.getBoundingClientRect();
   const place = { c, map, origin, left: from.left - origin.left, top: from.top - origin.top, palette: colours() };
   paintLines(place);
-  for (const piece of travelling(scene.value.motions, phases())) paintTravel(place, piece);
+  for (const piece of travelling(scene.value.motions, phasesNow())) paintTravel(place, piece);
 }
 
 /** Where a block's slots lie, in the overlay's pixels. */

@@ -3,7 +3,7 @@
 import { roundRect } from "../draw/canvas.js";
 import { alpha, colours, sequentialAt } from "../draw/colour.js";
 import { sequencePattern, wastePattern } from "../draw/texture.js";
-import { phases } from "../model/moment.js";
+import { phasesNow } from "../model/moment.js";
 import { connected, drawnIndex, log, shownSeq, state } from "../model/store.js";
 import { tokenLabels } from "../trace/labels.js";
 import { paintBlocks } from "./pool_paint_blocks.js";
@@ -15,7 +15,7 @@ const SMALL = "10px system-ui, sans-serif";
 export function paintPool(c, layout) {
   const now = scene.value;
   if (!now) return;
-  const progress = phases();
+  const progress = phasesNow();
   const frame = { c, layout, palette: colours(), now, progress, glow: glow(progress), reads: reads.value, size: now.after.block_size };
   if (layout.level === "blocks") paintBlocks(frame);
   else paintSlots(frame);

@@ -2,7 +2,7 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import { motionsOf, movingLook, movingQueue, progressOf, restingLook } from "../draw/pool_motion.js";
-import { phases, phasesNow } from "../model/moment.js";
+import { phase, phasesNow } from "../model/moment.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../model/store.js";
 import { attentionRow } from "../trace/stage.js";
 import { heldIn } from "../trace/state.js";
@@ -28,6 +28,10 @@ export const scene = computed(() => {
   return { before, after, motions: record.value ? motionsOf(before, record.value) : new Map() };
 });
 
+const phasesThatMove = computed(() => new Set([...(scene.value?.motions.values() ?? [])].flat().map((motion) => motion.phase)));
+/** Watch the phases in which blocks change: who watches only these rests while the others move. */
+export const watchMotions = () => [...phasesThatMove.value].map(phase);
+
 /** The look of a block when its record is shown as far as `progress`. */
 export function lookAt({ before, after, motions }, id, progress) {
   const moves = motions.get(id);
@@ -37,7 +41,10 @@ export function lookAt({ before, after, motions }, id, progress) {
 }
 
 /** The free queue as it stands now, as text: it changes when a block leaves or comes, not with every frame. */
-const queueText = computed(() => (scene.value ? movingQueue(scene.value.before, scene.value.motions, phases()).join() : ""));
+const queueText = computed(() => {
+  watchMotions();
+  return scene.value ? movingQueue(scene.value.before, scene.value.motions, phasesNow()).join() : "";
+});
 export const queueNow = computed(() => (queueText.value === "" ? [] : queueText.value.split(",").map(Number)));
 
 /** Whether a block of the queue carries its hash as far as the record is shown. */
@@ -45,7 +52,8 @@ export const cachedNow = (id) => lookAt(scene.value, id, phasesNow()).hash > 0.5
 
 const arrivingText = computed(() => {
   if (!scene.value) return "";
-  const progress = phases();
+  watchMotions();
+  const progress = phasesNow();
   const coming = (m) => (m.op.type === "allocate" || m.op.type === "share") && progressOf(m, progress) < 1;
   return [...scene.value.motions].filter(([, motions]) => motions.some(coming)).map(([id]) => id).join();
 });

@@ -15,7 +15,7 @@ const MARGIN = { left: 42, right: 44, top: 8, bottom: 16 };
 export function RaceChart() {
   const ref = usePainter(
     () => [logs.value, numSteps.value, shownStep.value, themeVersion.value, settings.lang.value],
-    (box) => paint(box.querySelector("canvas"), box.clientWidth, box.clientHeight),
+    (box, { width, height }) => paint(box.querySelector("canvas"), width, height),
   );
   const all = logs.value;
   const step = shownStep.value;

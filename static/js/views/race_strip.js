@@ -20,7 +20,7 @@ export function Legend() {
 export function LaneStrip({ name, index, lane }) {
   const ref = usePainter(
     () => [logs.value, numSteps.value, shownStep.value, themeVersion.value],
-    (box) => paint(box.querySelector("canvas"), box.clientWidth, box.clientHeight, index),
+    (box, { width, height }) => paint(box.querySelector("canvas"), width, height, index),
   );
   const slots = lane?.slots;
   const values = slots && { name, read: slots.read, computed: slots.computed, empty: slots.reserved - slots.read - slots.computed };

@@ -21,7 +21,7 @@ export const HEIGHT = 40;
 export function Scrubber() {
   const ref = usePainter(
     () => [numRecords.value, viewIndex.value, themeVersion.value, eventKind.value, shownSeq.value],
-    (box) => paint(box.querySelector("canvas"), box.clientWidth),
+    (box, { width }) => paint(box.querySelector("canvas"), width),
   );
   const count = numRecords.value;
   return html`<div class="scrubber" ref=${ref} onPointerMove=${preview} onPointerLeave=${hideTip}>

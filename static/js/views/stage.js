@@ -4,7 +4,7 @@ import { useMemo } from "../../vendor/preact/hooks.js";
 import { batch } from "../../vendor/signals/signals.js";
 import { usePainter } from "../draw/canvas.js";
 import { grouped, langOf, t } from "../i18n/index.js";
-import { phases, phasesNow, viewSub } from "../model/moment.js";
+import { phase, phasesNow, viewSub } from "../model/moment.js";
 import { settings } from "../model/settings.js";
 import { head, layer, log, shownSeq, stage } from "../model/store.js";
 import { tellingHeads } from "../trace/heads.js";
@@ -47,7 +47,7 @@ function Text() {
   const kept = commonStart(output, whole); // a token may complete the character that the one before it began
   const lines = (text) => text.split("\n").map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line));
   const sampled = usePainter(
-    () => phases(),
+    () => phase("sample"),
     (element) => (element.style.opacity = phasesNow().sample),
   );
   return html`<p class="running-text">

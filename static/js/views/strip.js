@@ -8,7 +8,7 @@ import { themeVersion } from "../draw/colour.js";
 import { prepare, usePainter } from "../draw/canvas.js";
 import { rows, scrollTo } from "../draw/strip.js";
 import { t } from "../i18n/index.js";
-import { phases, phasesNow, viewSub } from "../model/moment.js";
+import { phase, phasesNow, viewSub } from "../model/moment.js";
 import { hovered, pointed, select, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
 import { cellOf, done, KINDS, layoutOf } from "./strip_columns.js";
@@ -22,6 +22,7 @@ import { hideTip, tipAt } from "./words.js";
 
 const MOST_FETCHES = 16; // arrays asked for at once
 
+const DRAWN = ["qkv", "write", "attend", "sample"]; // phases in which the columns change
 const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
 
 /** How far the strip is scrolled, px. */
@@ -30,7 +31,7 @@ const anchor = computed(() => Math.floor(offset.value / ANCHOR));
 /** Whether the newest column is kept in sight; scrolling away from it lets go. */
 const follows = signal(true);
 /** The token chosen in the record has its column, unless the record is shown only as far as an earlier phase. */
-const withSampled = computed(() => done(viewSub.value, "sample") || phases().sample > 0);
+const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
 
 export function Strip() {
   const scroller = useRef(null);
@@ -45,7 +46,7 @@ export function Strip() {
   latest.current = { layout, size };
 
   const ref = usePainter(
-    () => [stage.value, pointed.value, themeVersion.value, phases(), offset.value],
+    () => [stage.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
     (box, { width, height }) => {
       const { layout: at } = latest.current;
       const context = prepare(box.querySelector("canvas"), width, height);
@@ -141,7 +142,7 @@ export function Strip() {
 /** The progress of two phases as style variables of the tokens, so that a motion draws nothing of the document anew. */
 function usePhaseVariables() {
   return usePainter(
-    () => phases(),
+    () => [phase("schedule"), phase("sample")],
     (element) => {
       const { schedule, sample } = phasesNow();
       set(element, "--scheduled", schedule);
