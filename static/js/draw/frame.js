@@ -9,6 +9,7 @@ const FADE = 80; // ms: instead of movement
 const waiting = new Set();
 let requested = false;
 let faded = -Infinity;
+let said = ""; // the page's last word
 
 /** Run `paint` in the next frame, once however often it is asked for. */
 export function schedule(paint) {
@@ -42,6 +43,9 @@ export function flushNow() {
 export function frameDone() {
   const shown = document.documentElement.dataset;
   const [index, drawn, count, moves] = [viewIndex.peek(), drawnIndex.peek(), numRecords.peek(), moving.peek()].map(String);
+  const word = `${index} ${drawn} ${count} ${moves}`;
+  if (word === said) return;
+  said = word;
   setTimeout(() => {
     shown.viewIndex = index;
     shown.numRecords = count;
