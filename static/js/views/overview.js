@@ -7,7 +7,7 @@ import { colours, themeVersion } from "../draw/colour.js";
 import { headsLayout } from "../draw/heads.js";
 import { lookupTable } from "../draw/rows.js";
 import { probabilityText, t } from "../i18n/index.js";
-import { phases } from "../model/moment.js";
+import { phase } from "../model/moment.js";
 import { settings } from "../model/settings.js";
 import { captureVersion, head, layer, log, stage } from "../model/store.js";
 import { wantLayer } from "../net/session.js";
@@ -26,7 +26,7 @@ const FETCHED_AT_ONCE = 8;
 const LINES = 1 << 14; // pooled rows kept
 
 /** Whether the row in flight has been attended yet: it may be shown as far as an earlier sub-step. */
-const attended = computed(() => phases().attend > 0);
+const attended = computed(() => phase("attend") > 0);
 
 export function Overview() {
   const [box, size] = useBox();
@@ -35,7 +35,7 @@ export function Overview() {
   const at = model && size.width ? headsLayout(model, { layer: layer.value, head: head.value }, size.width, size.height, square) : null;
   const ref = usePainter(
     () => [stage.value, attended.value, themeVersion.value, captureVersion.value],
-    (element) => paint(element.querySelector("canvas"), element.clientWidth, element.clientHeight),
+    (element, { width, height }) => paint(element.querySelector("canvas"), width, height),
   );
   const has = Boolean(stage.value?.numFilled);
   return html`<section class="panel overview">
