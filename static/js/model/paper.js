@@ -1,11 +1,14 @@
 // Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the page out
 // anew for paper, but does not wait until a canvas has been painted for that.
 
+import { sharpen } from "../draw/canvas.js";
 import { themeChanged } from "../draw/colour.js";
 import { flushNow } from "../draw/frame.js";
 
 const PAINTED = ".strip, .strip-scroll, .matrix .panel-canvas, .pool-scroll";
 const SHEET = 1000; // px of a sheet's width, see css/print.css
+const COLUMN = 420; // px of the column in which the matrix stands
+const SHARP = 3; // pixels for each px
 
 export function preparePaper() {
   const root = document.documentElement;
@@ -14,11 +17,11 @@ export function preparePaper() {
     if (restore) return;
     const shown = root.dataset.theme;
     document.getElementById("print-link").textContent = location.href;
-    repaint("light");
+    repaint("light", SHARP);
     const release = freeze();
     restore = () => {
       release();
-      repaint(shown);
+      repaint(shown, 1);
     };
   });
   addEventListener("afterprint", () => {
@@ -26,22 +29,26 @@ export function preparePaper() {
     restore = null;
   });
 
-  function repaint(theme) {
+  function repaint(theme, ratio) {
+    sharpen(ratio);
     root.dataset.theme = theme;
     themeChanged();
     flushNow();
   }
 }
 
-/** Keep the sizes of what is painted, and make the stage as small as the sheet needs; returns what undoes it. */
+/** Keep the sizes of what is painted; the stage as small as the sheet needs, the matrix as large as its column allows. */
 function freeze() {
   const changed = Array.from(document.querySelectorAll(PAINTED), (element) => [element, element.offsetWidth, element.offsetHeight]);
   const stage = document.getElementById("region-stage");
   const wide = document.querySelector("#region-stage .strip")?.offsetWidth ?? 0;
   for (const [element, width, height] of changed) Object.assign(element.style, { width: `${width}px`, height: `${height}px` });
   stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, wide)));
+  const matrix = document.querySelector(".matrix .panel-canvas");
+  if (matrix?.offsetWidth) matrix.style.zoom = String(Math.min(3, COLUMN / matrix.offsetWidth));
   return () => {
     for (const [element] of changed) Object.assign(element.style, { width: "", height: "" });
     stage.style.zoom = "";
+    if (matrix) matrix.style.zoom = "";
   };
 }
