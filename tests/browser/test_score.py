@@ -135,6 +135,7 @@ def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage
         page.fill("#prompt", prompt)
         page.click("#btn-add")
         expect(page.locator("#prompt")).to_have_value("")
+    shows(page, 1)
     step(page)
     expect(page.locator(".sequence").nth(1).locator(".status")).to_have_text("running")
     expect(page.locator(".sequence").nth(0).locator(".status")).to_have_text("waiting")

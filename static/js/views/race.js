@@ -31,7 +31,7 @@ export function Race() {
   const now = logs ? raceAt(logs, shownStep.value) : null;
   return html`<div class="race" id="race" data-phase=${race.phase.value} data-step=${shownStep.value}>
     <${Controls} />
-    <p class="race-sentence" id="race-sentence" aria-live="polite">${raceSentence(now, race)}</p>
+    <p class="race-sentence" id="race-sentence" aria-live=${race.phase.value === "running" ? "off" : "polite"}>${raceSentence(now, race)}</p>
     <${Lanes} logs=${logs} now=${now} />
     <${Proof} logs=${logs} now=${now} />
     <${RaceChart} logs=${logs} />
@@ -100,18 +100,20 @@ function restart() {
 function Lanes({ logs, now }) {
   const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
   const group = (key, columns, kind, formula) => html`<th colspan=${columns} scope="colgroup">
-    ${t(`race.column.${key}`)}${kind.map((k) => html` <${Fidelity} kind=${k} formula=${formula} />`)}
+    ${t(`race.column.${key}`)}${kind ? html` <${Fidelity} kind=${kind} formula=${formula} />` : null}
   </th>`;
-  const column = (key) => html`<th scope="col">${t(`race.column.${key}`)}</th>`;
+  const column = (key, kind) => html`<th scope="col">
+    ${t(`race.column.${key}`)}${kind ? html` <${Fidelity} kind=${kind} formula=${t("race.formula.tokens")} />` : null}
+  </th>`;
   return html`<table class="race-lanes num">
     <thead>
       <tr>
         <td class="race-legend" rowspan="2"><${Legend} /></td>
-        ${group("tokens", 2, ["captured", "derived"], t("race.formula.tokens"))} ${group("memory", 3, ["derived"], t("race.formula.memory", { bytes }))}
-        ${group("flops", 2, ["derived"], t("race.formula.flops"))} ${group("time", 2, ["derived"], t("race.formula.time"))}
+        ${group("tokens", 2)} ${group("memory", 3, "derived", t("race.formula.memory", { bytes }))}
+        ${group("flops", 2, "derived", t("race.formula.flops"))} ${group("time", 2, "derived", t("race.formula.time"))}
       </tr>
       <tr>
-        ${["step", "total", "held", "used", "wasted", "step", "total", "step", "total"].map(column)}
+        ${column("step", "captured")} ${column("total", "derived")} ${["held", "used", "wasted", "step", "total", "step", "total"].map((key) => column(key))}
       </tr>
     </thead>
     ${race.STRATEGIES.map((name, i) => html`<${Lane} key=${name} name=${name} index=${i} lane=${now?.lanes[i]} log=${logs?.[i]} />`)}
@@ -124,14 +126,16 @@ function Lane({ name, index, lane, log }) {
   const cell = (key, value, label, extra = {}) => html`<td data-figure=${key} data-label=${label} ...${extra}>${value}</td>`;
   const some = (value, text) => (lane ? text(value()) : "–");
   const bytes = (key) => cell(key, some(() => lane[key], bytesText), t(`race.column.${key}`), lane ? exact(lane[key]) : {});
-  const [step, total] = [t("race.column.step"), t("race.column.total")];
+  const within = (group, column) => `${t(`race.column.${group}`)} · ${t(`race.column.${column}`)}`; // where there is no head of columns
   return html`<tbody class="race-lane" data-strategy-lane=${name} data-finished=${Boolean(lane?.finished)}>
     <tr>
       <th scope="row">${title}</th>
-      ${cell("computed", some(() => lane.computed, grouped), step)} ${cell("totalComputed", some(() => lane.totalComputed, grouped), total)} ${bytes("held")}
-      ${bytes("used")} ${bytes("wasted")} ${cell("flops", some(() => lane.flops, operationsText), step)}
-      ${cell("totalFlops", some(() => lane.totalFlops, operationsText), total)} ${cell("seconds", some(() => lane.seconds, secondsText), step)}
-      ${cell("totalSeconds", some(() => lane.totalSeconds, secondsText), total)}
+      ${cell("computed", some(() => lane.computed, grouped), within("tokens", "step"))}
+      ${cell("totalComputed", some(() => lane.totalComputed, grouped), within("tokens", "total"))} ${["held", "used", "wasted"].map(bytes)}
+      ${cell("flops", some(() => lane.flops, operationsText), within("flops", "step"))}
+      ${cell("totalFlops", some(() => lane.totalFlops, operationsText), within("flops", "total"))}
+      ${cell("seconds", some(() => lane.seconds, secondsText), within("time", "step"))}
+      ${cell("totalSeconds", some(() => lane.totalSeconds, secondsText), within("time", "total"))}
     </tr>
     <tr>
       <td class="race-strip-cell" colspan="10"><${LaneStrip} name=${title} index=${index} log=${log} lane=${lane} /></td>

@@ -34,8 +34,8 @@ export const en = {
   "race.formula.tokens": "total: the sum over the steps",
   "race.kept": "{name}: {bytes} kept for the next step",
 
-  "race.legend.computed": "computed in this step",
-  "race.legend.read": "read from the cache",
+  "race.legend.computed": "computed now",
+  "race.legend.read": "read from cache",
   "race.legend.reserved": "reserved, empty",
   "race.strip": "{name}: {read} positions read from the cache, {computed} computed, {empty} reserved and empty",
 
