@@ -1,0 +1,206 @@
+"""The attention panel in a real browser, over the bundled model: matrix, proof, heads, softmax, candidates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_until
+
+OpenPage = Callable[..., Page]
+STILL = {"reduced_motion": "reduce"}  # what is asked for is shown at once
+PAINTED_ROWS = """() => {
+  // how many rows of the matrix carry a colour of the attention scale at their own key
+  const canvas = document.querySelector('.matrix canvas');
+  const context = canvas.getContext('2d');
+  const [width, height] = [canvas.width, canvas.height];
+  const data = context.getImageData(0, 0, width, height).data;
+  const rows = new Set();
+  for (let y = 0; y < height; y++)
+    for (let x = 0; x < width; x++) {
+      const i = 4 * (y * width + x);
+      if (data[i + 3] > 200 && data[i] - data[i + 2] > 90) rows.add(y);
+    }
+  return rows.size / (globalThis.devicePixelRatio || 1);
+}"""
+
+
+def number(text: str) -> float:
+    """A figure of the page: thin spaces group it, a real minus sign stands before it."""
+    return float(text.replace("\u2009", "").replace("−", "-").strip())
+
+
+def rows_of(page: Page) -> int:
+    """Rows of the matrix: the tokens computed so far."""
+    found = re.search(r"(\d+) rows", page.locator(".matrix .panel-canvas").get_attribute("aria-label") or "")
+    assert found
+    return int(found[1])
+
+
+def prove(page: Page) -> dict[str, float]:
+    """Recompute without the cache; the differences by name, and how many weights were compared."""
+    page.click(".proof-run")
+    expect(page.locator(".proof-list")).to_be_visible(timeout=20_000)
+    names = page.locator(".proof-list dt").all_inner_texts()
+    values = page.locator(".proof-list dd").all_inner_texts()
+    found = {name: number(value) for name, value in zip(names, values, strict=True)}
+    count = re.search(r"([\d\u2009]+) weights", page.locator(".proof-scope").text_content() or "")
+    assert count
+    return {**found, "count": number(count[1])}
+
+
+def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
+    """n tokens computed: 8 heads, n(n + 1)/2 weights each, captured over one prefill and five steps."""
+    page = open_page("/?layer=2", **STILL)
+    prefill(page)
+    step(page, 5)
+    computed = rows_of(page)
+    found = prove(page)
+    assert found["count"] == 8 * computed * (computed + 1) / 2
+    assert 0 <= found["weights"] < 2e-5 and 0 <= found["K"] < 1e-4 and 0 <= found["V"] < 1e-4
+    page.click(".proof-worst")  # where the difference is largest
+    expect(page.locator("#chain")).to_contain_text("weight")
+    page.select_option("#layer", "1")
+    expect(page.locator(".proof-list")).to_have_count(0)  # another layer was not compared
+
+
+def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
+    """Captures travel with the newest records only: those of older ones are fetched."""
+    page = open_page(**STILL)
+    prefill(page)
+    page.select_option("#speed", "0")
+    page.click("#btn-run")
+    wait_until(page, f"{SHOWN} >= 24")  # more records than travel with their captures
+    last = 24
+    theater = re.search(r"theater=([\w-]+)", page.url)
+    assert theater
+    late = open_page(f"/?theater={theater[1]}&step={last}", **STILL)
+    shows(late, last)
+    computed = int(
+        re.findall(r"(\d+) rows", late.locator(".matrix .panel-canvas").get_attribute("aria-label") or "")[0]
+    )
+    assert prove(late)["count"] == 8 * computed * (computed + 1) / 2
+
+
+def test_a_recording_says_why_it_cannot_recompute(open_page: OpenPage) -> None:
+    page = open_page(**STILL)
+    prefill(page)
+    theater = re.search(r"theater=([\w-]+)", page.url)
+    assert theater
+    replay = open_page(f"/?recording=/api/theaters/{theater[1]}/trace", connection="replay", **STILL)
+    shows(replay, 1)
+    expect(replay.locator(".proof-run")).to_have_attribute("aria-disabled", "true")
+    expect(replay.locator("#proof")).to_contain_text("needs a live model")
+    replay.locator(".proof-run").focus()
+    expect(replay.locator("#tooltip")).to_contain_text("no live model")
+
+
+def test_the_matrix_grows_and_shrinks_with_the_view(open_page: OpenPage) -> None:
+    page = open_page("/?layer=0&head=0&detail_large=1", height=1000, **STILL)
+    prefill(page)
+    label = page.locator(".matrix .panel-canvas")
+    rows = rows_of(page)
+    expect(label).to_have_attribute("aria-label", re.compile(rf"{rows} rows"))
+    before = page.evaluate(PAINTED_ROWS)
+    assert before > 20
+    step(page, 2)
+    expect(label).to_have_attribute("aria-label", re.compile(rf"{rows + 2} rows"))
+    after = page.evaluate(PAINTED_ROWS)
+    page.keyboard.press("Home")
+    shows(page, -1)
+    assert page.evaluate(PAINTED_ROWS) == 0
+    page.keyboard.press("End")
+    shows(page, 3)
+    page.wait_for_timeout(200)
+    assert page.evaluate(PAINTED_ROWS) == after
+
+
+def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
+    page = open_page(**STILL)
+    prefill(page)
+    step(page)
+    newest = rows_of(page) - 1
+    page.locator(".matrix .panel-canvas").focus()
+    page.keyboard.press("ArrowUp")  # the cursor appears at the newest row
+    for key in ("ArrowUp", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowLeft"):
+        page.keyboard.press(key)
+    expect(page.locator("#tooltip")).to_contain_text("row computed in record 2")
+    said = page.locator(".matrix [aria-live]").inner_text()
+    assert re.search(r"\S+ @\d+ read \S+ @\d+; weight [\d.e-]+ · layer \d, head \d; row computed in record 2", said)
+    page.keyboard.press("Enter")
+    read = re.findall(r"@(\d+)", said)
+    assert [int(p) for p in read] == [newest - 2, newest - 5]  # two up from the newest row, three left
+    expect(page.locator("#chain")).to_contain_text(f"@{read[0]}")
+    expect(page.locator("#chain")).to_contain_text(f"@{read[1]}")
+
+
+def test_heads_are_grouped_by_their_kv_head_and_chosen(open_page: OpenPage) -> None:
+    page = open_page("/?layer=0&head=0", **STILL)
+    prefill(page)
+    assert page.locator(".bracket").all_inner_texts() == ["KV head 0", "KV head 1"]
+    cell = page.locator('[data-cell="2/5"]')
+    expect(cell).to_have_attribute("aria-label", "Layer 2, head 5 · KV head 1")
+    cell.hover()
+    expect(page.locator("#tooltip")).to_contain_text("reads")
+    cell.click()
+    expect(page.locator("#layer")).to_have_value("2")
+    expect(page.locator("#head")).to_have_value("5")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator('[data-cell="3/4"]')).to_be_focused()
+    expect(page.locator('[data-cell="3/4"]')).to_have_attribute("aria-selected", "true")
+
+
+def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) -> None:
+    page = open_page("/?layer=1&head=2&detail_large=1", width=1920, height=1080, **STILL)
+    prefill(page)
+    step(page, 2)
+    keys = rows_of(page)
+    expect(page.locator(".softmax-query")).to_contain_text(f"{keys} keys")
+    body = page.locator(".softmax-table tbody tr:not(.rest):not(.sum)")
+    rows = [[cell.replace("−", "-") for cell in row.locator("td").all_inner_texts()] for row in body.all()]
+    assert len(rows) >= 5
+    captured = [float(row[3]) for row in rows]
+    assert captured == sorted(captured, reverse=True)
+    for score, exp, weight, kept, delta in rows:
+        assert float(weight) == pytest.approx(float(kept), abs=1e-4) and float(delta) < 2e-5
+        assert float(score) < 100 and 0 <= float(exp) <= 1
+    total = page.locator(".softmax-table tr.sum td").all_inner_texts()
+    assert float(total[2]) == pytest.approx(1, abs=1e-4) and float(total[3]) == pytest.approx(1, abs=1e-4)
+    assert float(rows[0][1]) / float(total[1]) == pytest.approx(captured[0], abs=1e-3)
+    body.first.locator("button").click()
+    expect(page.locator("#chain")).to_contain_text("query")
+
+
+def test_the_next_token_and_all_others_make_one(open_page: OpenPage) -> None:
+    page = open_page(**STILL)
+    prefill(page, POEM)
+    listed = page.locator(".candidate .num").all_inner_texts()
+    assert len(listed) == 6 and sum(float(text) for text in listed) == pytest.approx(1, abs=0.02)
+    expect(page.locator(".candidate.chosen")).to_have_count(1)
+    page.hover(".candidate.chosen")
+    expect(page.locator("#tooltip")).to_contain_text("ln p −0.")
+    page.click("#answer-softmax")
+    expect(page.locator(".softmax-table")).to_be_visible()
+    expect(page.locator(".candidate")).to_have_count(0)
+    expect(page).to_have_url(re.compile("answer=softmax"))
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "layout"), [(1280, 800, "three"), (1920, 1080, "wide"), (390, 844, "stack")]
+)
+def test_the_panel_uses_the_room_it_has(open_page: OpenPage, width: int, height: int, layout: str) -> None:
+    page = open_page(width=width, height=height, **STILL)
+    page.click("#btn-prefill")  # the poem is there
+    shows(page, 1)
+    if width < 720:
+        page.click("#tab-detail")
+    expect(page.locator(".attention")).to_have_attribute("data-layout", layout)
+    right = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.attention *')].map(e => e.getBoundingClientRect().right))"
+    )
+    edge = page.evaluate("document.querySelector('.attention').getBoundingClientRect().right")
+    assert right <= edge + 1, "nothing is cut at the right"
