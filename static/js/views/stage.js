@@ -26,7 +26,7 @@ export function Stage() {
 
 function Heading() {
   return html`<div class="stage-head">
-    <div class="stage-text" id="stage-text" role="group" aria-labelledby="stage-title" tabindex="0">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
+    <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
     <div class="stage-tools"><${Scales} /><${Choice} /></div>
   </div>`;
 }
@@ -50,7 +50,7 @@ function Text() {
     () => phase("sample"),
     (element) => (element.style.opacity = phasesNow().sample),
   );
-  return html`<p class="running-text">
+  return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
       <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${prompt}</span
       ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span ref=${sampled}>${lines(whole.slice(kept))}</span></span>
@@ -73,7 +73,6 @@ function Scales() {
   </div>`;
 }
 
-/** Which layer and head the strip shows. */
 /** Heads that are known for what they look at; choosing one shows it. */
 function Patterns({ model }) {
   const known = tellingHeads(model);
@@ -94,6 +93,7 @@ function Patterns({ model }) {
   </label>`;
 }
 
+/** Which layer and head the strip shows. */
 function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;
