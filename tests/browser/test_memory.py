@@ -49,6 +49,8 @@ def test_a_pool_of_thousands_is_a_map_that_arrow_keys_walk(open_page: OpenPage) 
 
 
 def queue(page: Page) -> list[str]:
+    """The free queue as it is written, once nothing moves."""
+    wait_until(page, "document.documentElement.dataset.moving === 'false'")
     return page.locator("#free-queue .chip").all_inner_texts()
 
 
@@ -60,7 +62,6 @@ def test_the_free_queue_names_every_block_in_order(open_page: OpenPage) -> None:
     assert queue(page) == ["▸5–11"]
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1)
-    wait_until(page, "document.documentElement.dataset.moving === 'false'")
     # the tail has no hash and goes to the front; cached blocks go to the back, the last of the table first
     assert queue(page) == ["▸4–11", "3–0\n#"]
     expect(page.locator("#usage")).to_contain_text("held 0.0")

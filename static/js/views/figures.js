@@ -42,7 +42,7 @@ function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
   return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
     <dt><i class=${`key ${kind}`}></i>${name}</dt>
-    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })} ...${tips(() => [t("memory.exact", { n: grouped(bytes) }), formula])}>${bytesText(bytes)}</button></dd>
+    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })} ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
     <dd class="figure-note">${note}</dd>
     <dd class="figure-mark"><${Fidelity} kind="derived" formula=${formula} /></dd>
   </div>`;

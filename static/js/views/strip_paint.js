@@ -26,7 +26,7 @@ export function legendOf(now) {
 
 /** `phases`: progress by name, as model/moment.js gives it. */
 export function paintStrip(c, { now, layout, span, offset, width, height, phases }) {
-  const scene = { c, palette: colours(), now, layout, first: span[0], last: span[1], phases };
+  const scene = { c, palette: colours(), now, layout, first: span[0], last: span[1], left: offset, right: offset + width, phases };
   const at = rows(height);
   c.save();
   c.translate(-offset, 0);
@@ -157,7 +157,7 @@ function paintAttention(scene, box) {
     if (!labelled.has(p) && pointed.value?.position !== p) return;
     const text = probabilityText(weight);
     const half = c.measureText(text).width / 2;
-    const middle = Math.max(x + layout.width / 2, half);
+    const middle = Math.max(scene.left + half, Math.min(x + layout.width / 2, scene.right - half));
     if (middle - half < written) return;
     c.globalAlpha = progress;
     c.fillStyle = palette["ink-2"];

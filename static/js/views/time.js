@@ -50,7 +50,7 @@ function Plot({ name, at, rows }) {
   const latest = useRef(null);
   const timer = useRef(null);
   const drawn = useRef(0);
-  latest.current = { at, rows };
+  latest.current = { at, rows, size, plotly }; // a drawing that was put off draws what is true then
   const present = rows.length > 0;
   useEffect(() => {
     if (!present) return;
@@ -59,10 +59,11 @@ function Plot({ name, at, rows }) {
   useEffect(() => {
     const sizes = new ResizeObserver(([entry]) => setSize({ width: Math.floor(entry.contentRect.width), height: Math.floor(entry.contentRect.height) }));
     sizes.observe(box.current);
+    const element = plot.current;
     return () => {
       sizes.disconnect();
       clearTimeout(timer.current);
-      if (plot.current?.data) globalThis.Plotly.purge(plot.current);
+      if (element.data) globalThis.Plotly.purge(element);
     };
   }, []);
   const draw = () => {
@@ -72,7 +73,7 @@ function Plot({ name, at, rows }) {
     if (!plot.current || !now.rows.length) return;
     const { data, layout } = CHARTS[name].figure(now.at, now.rows);
     const fresh = !plot.current.data;
-    plotly.loaded.react(plot.current, data, { ...baseLayout(size.width, size.height), uirevision: name, ...layout }, CONFIG);
+    now.plotly.loaded.react(plot.current, data, { ...baseLayout(now.size.width, now.size.height), uirevision: name, ...layout }, CONFIG);
     if (fresh) listen(plot.current, name, latest);
     document.documentElement.dataset.chart = `${name}/${now.at.index}/${now.at.log.length}`; // tests: what is drawn
   };
