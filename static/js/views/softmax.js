@@ -77,7 +77,7 @@ export function Softmax({ choice = null }) {
   return html`<section class="panel softmax">
     <h3 class="panel-title">
       ${choice ?? t("softmax.title")}
-      ${found.soft && choice ? html`<span class="softmax-largest num">Δ ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity} kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>` : null}
+      ${found.soft && choice ? html`<span class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity} kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>` : null}
       ${found.now && !choice ? html`<span class="softmax-query">${t("softmax.of", { token: labelText(found.now.labels[found.now.query]), position: found.now.query, n: grouped(found.soft.weights.length) })}</span>` : null}
     </h3>
     <div class="softmax-room" ref=${box}>${found.problem ? html`<p class="hint">${found.problem}</p>` : html`<${Table} ...${found} size=${size} />`}</div>
