@@ -546,8 +546,13 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
 
 def test_on_a_phone_every_target_of_the_bar_is_a_thumb_wide_and_in_sight(open_page: OpenPage) -> None:
     page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
+    parts = ".transport .scrubber, .transport .position, #btn-prefill, #speed, .phases"
+    places = f"""[...document.querySelectorAll("{parts}")]
+      .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""
+    before = page.evaluate(places)
     page.click("#btn-prefill")
     shows(page, 1)
+    assert page.evaluate(places) == before  # nothing jumps when the first record comes
     page.click("#btn-back")
     shows(page, 0)
     boxes = page.evaluate(
