@@ -1,0 +1,181 @@
+"""What is said when the connection, the run or an array is not there, and how it heals."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from app.serving import bind
+from tests.browser.test_page import prefill, shows, step, wait_until
+from tests.browser.test_time_travel import GOLDEN, drop, num_records
+
+OpenPage = Callable[..., Page]
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPage) -> None:
+    page = open_page("/?speed=0&max_tokens=40")
+    prefill(page)
+    page.click("#btn-run")
+    expect(page.locator(".status.finished")).to_have_count(1)
+    wait_until(page, "location.search.includes('theater=')")
+    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    other = open_page()
+    held: list[Route] = []
+    holding = True
+
+    def hold(route: Route) -> None:
+        if holding:
+            held.append(route)
+        else:
+            route.continue_()
+
+    other.route(re.compile("/layers/"), hold)
+    other.goto(other.url.split("?")[0] + f"?theater={theater}")  # it gets the arrays of the newest records only
+    other.wait_for_selector("#connection.live")
+    shows(other, num_records(page) - 1)
+    other.keyboard.press("Home")
+    for _ in range(3):
+        other.keyboard.press("ArrowRight")
+    shows(other, 2)
+    expect(other.locator("#late")).to_have_text("tensors on the way")
+    holding = False
+    for route in held:
+        route.continue_()
+    expect(other.locator("#late")).to_have_count(0)
+
+
+def test_a_viewer_far_behind_says_how_far(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.evaluate(
+        """import("/static/js/model/store.js").then((store) => {
+          store.status.value = { ...store.status.value, num_records: store.numRecords.value + 300 };
+        })"""
+    )
+    expect(page.locator("#late")).to_have_text("300 records on the way")
+
+
+def test_a_reset_by_someone_else_is_told_and_ones_own_is_not(open_page: OpenPage) -> None:
+    page = open_page()
+    wait_until(page, "location.search.includes('theater=')")
+    other = open_page("/" + page.url[page.url.index("?") :])
+    prefill(page)
+    step(page)
+    shows(other, 2)
+    other.keyboard.press("ArrowLeft")
+    page.click("#btn-reset")
+    expect(other.locator(".toast")).to_contain_text("Someone else reset this run")
+    shows(other, -1)
+    prefill(page)
+    shows(other, 1)  # it follows the new run from its beginning
+    expect(page.locator(".toast")).to_have_count(0)
+
+
+def test_a_recording_is_not_disturbed_by_the_run_that_was_left(open_page: OpenPage) -> None:
+    page = open_page()
+    wait_until(page, "location.search.includes('theater=')")
+    other = open_page("/" + page.url[page.url.index("?") :])
+    drop(other, GOLDEN)
+    count = num_records(other)
+    prefill(page)
+    step(page)
+    other.wait_for_timeout(500)
+    assert num_records(other) == count
+    expect(other.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(other.locator(".toast.error")).to_have_count(0)
+
+
+def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> None:
+    page = open_page("/?theater=nobody&block_size=8&step=3", connection="gone")
+    expect(page.locator("#notice")).to_contain_text("no longer on the server")
+    page.click("#btn-again")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+    expect(page.locator("#notice")).to_have_count(0)
+    assert page.evaluate("import('/static/js/model/store.js').then((s) => s.log.value.header.engine.block_size)") == 8
+    prefill(page)
+
+
+SERVE = """
+import sys, threading
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from tests.server.fake import FakeModel
+app, _ = create_app(FakeModel(), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+Listener(app, bind("127.0.0.1", int(sys.argv[1])))
+threading.Event().wait()
+"""
+
+
+class Mortal:
+    """A server in a process of its own, on one port for all its lives."""
+
+    def __init__(self) -> None:
+        bound = bind("127.0.0.1", 0)
+        self.port = bound.getsockname()[1]
+        bound.close()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", SERVE, str(self.port)], cwd=ROOT)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{self.url}/api/health", timeout=5).close()
+                return
+            except OSError:
+                assert time.monotonic() < end, "the server did not start"
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(20)
+
+
+@pytest.fixture
+def mortal() -> Iterator[Mortal]:
+    server = Mortal()
+    yield server
+    server.kill()
+
+
+def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page: OpenPage, mortal: Mortal) -> None:
+    page = open_page()
+    page.goto(f"{mortal.url}/?num_blocks=64")
+    page.wait_for_selector("#connection.live")
+    page.fill("#prompt", "once upon a time")
+    page.click("#btn-prefill")
+    shows(page, 1)
+    step(page, 3)
+    sentence = page.locator("#sentence").inner_text()
+    mortal.kill()
+    page.wait_for_selector("#connection.lost")
+    expect(page.locator("#notice")).to_contain_text("What you see stays")
+    assert page.locator("#sentence").inner_text() == sentence
+    page.keyboard.press("ArrowLeft")  # what is here can be read meanwhile
+    shows(page, 3)
+    mortal.start()
+    page.wait_for_selector("#connection.gone", timeout=30_000)
+    expect(page.locator("#notice")).to_contain_text("Its 5 records are still here to read")
+    expect(page.locator("#btn-step")).to_have_count(0)
+    page.select_option("#speed", "16")
+    page.click("#btn-play")
+    shows(page, 4)
+    assert page.locator("#sentence").inner_text() == sentence
+    page.click("#btn-again")
+    page.wait_for_selector("#connection.live")
+    expect(page.locator("#prompt")).to_have_value("once upon a time")
+    page.click("#btn-prefill")
+    shows(page, 1)
