@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import gzip
 import importlib.util
 from importlib.metadata import version
 from pathlib import Path
@@ -11,6 +9,7 @@ from pathlib import Path
 import flask
 from flask import Response
 
+from app.assets import compress
 from app.errors import AppError
 
 DAY = 24 * 3600  # seconds
@@ -25,17 +24,8 @@ def answer() -> Response:
     path = _path()
     if path is None:
         raise AppError("not_found", "charts need the plotly package: pip install plotly")
-    response = Response(mimetype="text/javascript")
-    response.set_etag(f"plotly-{version('plotly')}")
-    response.headers["Cache-Control"] = f"public, max-age={DAY}"
-    response.headers["Vary"] = "Accept-Encoding"
-    if response.make_conditional(flask.request).status_code == 304:
-        return response
-    if flask.request.accept_encodings.quality("gzip") > 0:
-        response.headers["Content-Encoding"] = "gzip"
-        response.set_data(_compressed(path))
-    else:
-        response.set_data(path.read_bytes())
+    response = flask.send_file(path, "text/javascript", etag=f"plotly-{version('plotly')}", max_age=DAY)
+    compress(response, path)
     return response
 
 
@@ -46,9 +36,3 @@ def _path() -> Path | None:
         return None
     path = Path(spec.origin).parent / "package_data" / "plotly.min.js"
     return path if path.is_file() else None
-
-
-@functools.cache
-def _compressed(path: Path) -> bytes:
-    """Once a process, at the first request; a few tenths of a second."""
-    return gzip.compress(path.read_bytes(), 6, mtime=0)

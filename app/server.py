@@ -9,7 +9,7 @@ import flask
 from flask import Flask, Response
 from flask_socketio import SocketIO
 
-from app import __version__, api, events, plotly_asset
+from app import api, assets, events, plotly_asset
 from app.engine_face import ServedModel
 from app.paths import static_dir, templates_dir
 from app.security import Guard
@@ -39,7 +39,8 @@ def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, Soc
 
     @app.get("/")
     def page() -> Response:
-        response = flask.make_response(flask.render_template("index.html", version=__version__))
+        modules = assets.modules_from(static_dir(), "js/main.js")
+        response = flask.make_response(flask.render_template("index.html", modules=modules))
         response.headers["Cache-Control"] = "no-cache"
         return response
 
@@ -57,6 +58,8 @@ def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, Soc
             # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
             keep = f"public, max-age={DAY}" if flask.request.path.startswith("/static/vendor/") else "no-cache"
             response.headers["Cache-Control"] = keep
+            if flask.request.endpoint == "static":
+                assets.compress(response, static_dir() / flask.request.path.removeprefix("/static/"))
         return response
 
     app.wsgi_app = Guard(app.wsgi_app, settings)  # type: ignore[method-assign]

@@ -91,6 +91,17 @@ test("3 blocks of 2 slots hold 5 tokens: 1 slot of 16 bytes is wasted", () => {
   assert.deepEqual(kvTerms(log.header).element_bytes, 4);
 });
 
+test("quantized elements are whole numbers of bytes: the scale of each vector is a term of its own", () => {
+  const model = { num_layers: 6, num_kv_heads: 2, head_dim: 32, v_head_dim: 32 };
+  const terms = (kv_cache_dtype, kv_bytes_per_token) => {
+    const { element_bytes, scale_bytes } = kvTerms({ model, kv_bytes_per_token, engine: { kv_cache_dtype } });
+    return [element_bytes, scale_bytes];
+  };
+  assert.deepEqual(terms("auto", 6 * 2 * 64 * 4), [4, 0]);
+  assert.deepEqual(terms("int8", 6 * 2 * 2 * (32 + 2)), [1, 2]);
+  assert.deepEqual(terms("int4", 6 * 2 * 2 * (16 + 4)), [0.5, 4]);
+});
+
 test("TTFT is the prefill step's 0.24 s, TPOT the decode step's 0.08 s; the pauses between them do not count", () => {
   const log = wholeLog();
   const near = (value, expected) => assert.ok(Math.abs(value - expected) < 1e-12, `${value}`);

@@ -13,6 +13,8 @@ const OPTIONS = [
   "max_num_seqs",
   "scheduling_policy",
   "preemption_mode",
+  "attention_window",
+  "attention_sinks",
 ];
 const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "seed", "ignore_eos", "n"];
 
@@ -28,10 +30,15 @@ export const defaultOf = (name) => modelFacts.value?.config[name];
 /** What holds for `name`: the choice, else the run's own, else the server's default. */
 export const valueOf = (name) => settings[name].value ?? log.value?.header.engine[name] ?? modelFacts.value?.config[name] ?? null;
 
+/** A choice as the engine says it: no window, 0 in the settings, is null there. */
+const asField = (name, value) => (name === "attention_window" && value === 0 ? null : value);
+
 /** Settings as an EngineConfig's fields. */
 export function wantedConfig() {
   const fields = {};
-  for (const name of [...LAYOUT, ...OPTIONS]) if (settings[name].value !== null) fields[name] = settings[name].value;
+  for (const name of [...LAYOUT, ...OPTIONS]) if (settings[name].value !== null) fields[name] = asField(name, settings[name].value);
+  if (fields.attention_window === null) fields.attention_sinks = null; // they stay in sight beside a window
+  else if (!valueOf("attention_window")) delete fields.attention_sinks;
   return fields;
 }
 
@@ -51,6 +58,7 @@ export function wantedSampling() {
 export function applies(name, strategy = settings.strategy.value) {
   if (name === "block_size" || name === "num_blocks") return strategy !== "contiguous";
   if (name === "enable_prefix_caching") return strategy === "paged";
+  if (name === "attention_sinks") return Boolean(valueOf("attention_window"));
   return true;
 }
 
@@ -71,7 +79,7 @@ export function differing() {
   if (!engine) return [];
   return [...LAYOUT, ...OPTIONS].filter((name) => {
     const value = settings[name].value;
-    return value !== null && name in engine && applies(name) && value !== engine[name];
+    return value !== null && name in engine && applies(name) && asField(name, value) !== engine[name];
   });
 }
 

@@ -35,6 +35,8 @@ export const TABLE = {
   max_num_seqs: { type: integer, initial: null },
   scheduling_policy: { type: oneOf("fcfs", "priority"), initial: null },
   preemption_mode: { type: oneOf("recompute", "swap"), initial: null },
+  attention_window: { type: integer, initial: null }, // tokens; 0 = every query sees all
+  attention_sinks: { type: integer, initial: null }, // tokens that stay in sight beside the window
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   temperature: { type: number, initial: 0 },
   top_k: { type: integer, initial: 0 },

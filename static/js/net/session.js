@@ -5,9 +5,9 @@ import { t } from "../i18n/index.js";
 import { adoptConfig, differing, wantedConfig, wantedSampling } from "../model/run_settings.js";
 import { settings } from "../model/settings.js";
 import * as store from "../model/store.js";
-import { asBytes, decode } from "../trace/codec.js";
+import { asBytes } from "../trace/codec.js";
 import { parseTrace } from "../trace/file.js";
-import { TraceLog } from "../trace/log.js";
+import { LIVE_CAPTURES, TraceLog } from "../trace/log.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
 
 /** Why there is no run to follow, as the server said it; null when it did not say or there is one. */
@@ -174,7 +174,7 @@ function begin(message) {
     }
     epoch = message.epoch;
     pendingLayers = new Set();
-    store.log.value = new TraceLog(asBytes(message.header));
+    store.log.value = new TraceLog(asBytes(message.header), LIVE_CAPTURES);
     store.numRecords.value = 0;
     store.selected.value = store.hovered.value = null;
     adoptConfig(store.log.value.header.engine);
@@ -215,8 +215,10 @@ export async function wantLayer(index, layer) {
   store.fetching.value += 1;
   try {
     const answer = await fetch(`/api/theaters/${theater}/records/${index}/layers/${layer}?epoch=${epoch}`);
-    if (answer.ok) log.layerCaptures.set(`${index}/${layer}`, decode(new Uint8Array(await answer.arrayBuffer())));
-    else if (answer.status === 404) log.captureGone.add(index);
+    if (answer.ok) {
+      log.addLayer(index, layer, new Uint8Array(await answer.arrayBuffer()));
+      pendingLayers.delete(key); // a page that has let it go asks again
+    } else if (answer.status === 404) log.captureGone.add(index);
     store.captureVersion.value += 1;
   } catch {
     pendingLayers.delete(key); // asked again at the next look

@@ -61,15 +61,34 @@ export function visible(text) {
 function wholeLabel(bytes) {
   const known = whole.get(bytes);
   if (known !== undefined) return known;
-  let label = null;
-  try {
-    const text = strict.decode(bytes);
-    label = { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
-  } catch {
-    // a fragment: its neighbours say what of
-  }
+  const text = textOf(bytes);
+  // a fragment has none: its neighbours say what of
+  const label = text === null ? null : { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
   whole.set(bytes, label);
   return label;
+}
+
+/** The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks whole. */
+function textOf(bytes) {
+  if (bytesMissing(bytes) !== 0) return null;
+  try {
+    return strict.decode(bytes);
+  } catch {
+    return null; // an overlong form, a surrogate
+  }
+}
+
+/** How many bytes the last character of UTF-8 `bytes` still needs; -1 when no bytes after them can make a text of them. */
+function bytesMissing(bytes) {
+  let at = 0;
+  while (at < bytes.length) {
+    const lead = bytes[at];
+    const length = lead < 0x80 ? 1 : lead >= 0xc2 && lead <= 0xdf ? 2 : lead >= 0xe0 && lead <= 0xef ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+    if (!length) return -1;
+    for (let i = at + 1; i < Math.min(at + length, bytes.length); i++) if ((bytes[i] & 0xc0) !== 0x80) return -1;
+    at += length;
+  }
+  return at - bytes.length;
 }
 
 /** Token `i` is no whole text: join it with the tokens after it until they make one, and label them together. */
@@ -78,13 +97,12 @@ function labelFragments(tokenBytes, labels, i) {
     const run = tokenBytes.slice(i, end);
     const joined = new Uint8Array(run.reduce((sum, bytes) => sum + bytes.length, 0));
     run.reduce((offset, bytes) => (joined.set(bytes, offset), offset + bytes.length), 0);
-    try {
-      const char = visible(strict.decode(joined));
-      run.forEach((bytes, k) => (labels[i + k] = fragment(bytes, char, k + 1, run.length)));
-      return;
-    } catch {
-      // not whole yet
-    }
+    if (bytesMissing(joined) < 0) break;
+    const text = textOf(joined);
+    if (text === null) continue;
+    const char = visible(text);
+    run.forEach((bytes, k) => (labels[i + k] = fragment(bytes, char, k + 1, run.length)));
+    return;
   }
   labels[i] = fragment(tokenBytes[i], null, 0, 1);
 }

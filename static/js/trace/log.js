@@ -1,25 +1,29 @@
 // A run's log in the browser: records by index, the state after any of them, and where each slot's content came from.
 
 import { decode } from "./codec.js";
+import { ByteLru } from "./lru.js";
 import { apply, copyState, initialState } from "./state.js";
 
 const KEYFRAME_INTERVAL = 64; // records between kept states; seeking folds at most this many
 const STRIDE = 4; // records between the states kept on the way to one
 const RECENT_STATES = 96;
-const DECODED_CAPTURES = 512;
+const MIB = 1024 * 1024;
+const DECODED_CAPTURES = 64 * MIB;
+/** Captures of a live run that are kept, in bytes: older ones can be fetched again. */
+export const LIVE_CAPTURES = 96 * MIB;
 
 export class TraceLog {
-  /** `headerBytes`: the header as it travelled. */
-  constructor(headerBytes) {
+  /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
+  constructor(headerBytes, captureLimit = Infinity) {
     this.header = decode(headerBytes);
     this.records = [];
     this.writes = []; // per record: [{seq_id, start, num_tokens, block_table}], the table as the write found it
-    this.captureBytes = new Map(); // record index -> bytes
+    this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
     this.captureGone = new Set(); // records whose capture exists but could not be fetched
-    this.layerCaptures = new Map(); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
+    this.layerCaptures = new ByteLru(captureLimit); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
     this.keyframes = new Map([[-1, initialState(this.header)]]);
     this.recent = new Map();
-    this.decoded = new Map();
+    this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES)); // record index -> Capture
     this.tail = initialState(this.header);
     this.slotHistory = new Map(); // slot -> [{at, record, seq_id, position}], ascending in `at`
     this.swapped = new Map(); // CPU block -> origins of its slots
@@ -37,7 +41,7 @@ export class TraceLog {
     apply(this.tail, record, (op, state) => this.#observe(op, state, record.index, writes));
     this.records.push(record);
     this.writes.push(writes);
-    if (captureBytes) this.captureBytes.set(record.index, captureBytes);
+    if (captureBytes) this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);
     for (const entry of record.batch ?? []) {
       const spans = this.computed.get(entry.seq_id) ?? [];
       spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
@@ -72,8 +76,13 @@ export class TraceLog {
     const bytes = this.captureBytes.get(index);
     if (!bytes) return null;
     const capture = decode(bytes);
-    this.#remember(this.decoded, index, capture, DECODED_CAPTURES);
+    this.decoded.set(index, capture, bytes.byteLength);
     return capture;
+  }
+
+  /** Keep one layer's arrays of record `index`, as they travelled. */
+  addLayer(index, layer, bytes) {
+    this.layerCaptures.set(`${index}/${layer}`, decode(bytes), bytes.byteLength);
   }
 
   /** One layer's arrays of record `index`, or null when they are not here. */
@@ -83,9 +92,10 @@ export class TraceLog {
     return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
   }
 
-  /** Whether record `index` has arrays that have not arrived. */
+  /** Whether record `index` has arrays that have not arrived, or were let go. */
   captureMissing(index) {
-    return Boolean(this.records[index]?.has_capture) && !this.captureBytes.has(index) && !this.captureGone.has(index);
+    const here = this.captureBytes.has(index) || this.decoded.has(index) || this.captureGone.has(index);
+    return Boolean(this.records[index]?.has_capture) && !here;
   }
 
   /** Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null. */

@@ -106,20 +106,24 @@ export function stepSeconds(record) {
   return schedule + prepare + forward + sample;
 }
 
+const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 scale; int4 a zero point too
+
 /**
- * The terms of the KV formula for a header: bytes per token = layers · kv_heads · (head_dim + v_head_dim) · bytes,
- * which is 2 · layers · kv_heads · head_dim · bytes when K and V are equally wide. `element_bytes` follows from the
- * header's own figure.
+ * The terms of the KV formula for a header: bytes per token = layers · kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale),
+ * which is 2 · layers · kv_heads · head_dim · bytes when K and V are equally wide and have no scales. `element_bytes` follows
+ * from the header's own figure.
  */
 export function kvTerms(header) {
   const { num_layers, num_kv_heads, head_dim, v_head_dim } = header.model;
+  const scale_bytes = SCALE_BYTES[header.engine.kv_cache_dtype] ?? 0;
   const elements = num_layers * num_kv_heads * (head_dim + v_head_dim);
   return {
     num_layers,
     num_kv_heads,
     head_dim,
     v_head_dim,
-    element_bytes: header.kv_bytes_per_token / elements,
+    element_bytes: (header.kv_bytes_per_token - 2 * num_layers * num_kv_heads * scale_bytes) / elements,
+    scale_bytes,
     bytes_per_token: header.kv_bytes_per_token,
   };
 }

@@ -97,7 +97,7 @@ const WORDS = {
     value: bytesText(l.bytes),
     second: t("chain.bytes.note", { layers: grouped(l.num_layers) }),
     lines: [
-      t("chain.bytes.text", { layers: l.num_layers, heads: l.num_kv_heads, d: l.head_dim, dv: l.v_head_dim, size: l.element_bytes, token: grouped(l.bytes_per_token) }),
+      t(l.scale_bytes ? "chain.bytes.scaled" : "chain.bytes.text", { layers: l.num_layers, heads: l.num_kv_heads, d: l.head_dim, dv: l.v_head_dim, size: l.element_bytes, scale: l.scale_bytes, token: grouped(l.bytes_per_token) }),
       t("chain.bytes.slots", { slots: grouped(l.slots), token: grouped(l.bytes_per_token), bytes: grouped(l.bytes), layer: grouped(l.per_layer) }),
     ],
   }),

@@ -105,26 +105,32 @@ function fitText(other) {
   return t(other.unfit ? "memory.unfit" : "memory.fit", { n, each: grouped(other.slots_each), unfit: other.unfit, fit: other.fit });
 }
 
-/** 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width. */
+/** 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where vectors have one. */
 function Formula({ header }) {
   const k = kvTerms(header);
   const same = k.head_dim === k.v_head_dim;
   const times = html`<mo>·</mo>`;
   const symbol = (text, sub) => (sub ? html`<msub><mi>${text}</mi><mi>${sub}</mi></msub>` : html`<mi>${text}</mi>`);
-  const width = (d, dv) => (same ? d : html`<mrow><mo>(</mo>${d}<mo>+</mo>${dv}<mo>)</mo></mrow>`);
+  const sum = (...parts) => html`<mrow><mo>(</mo>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>)</mo></mrow>`;
+  const width = (d, dv) => (same ? d : sum(d, dv));
+  const scales = (scale) => (same ? scale : html`<mn>2</mn>${times}${scale}`);
+  const vectors = (elements, scale) => (k.scale_bytes ? sum(elements, scales(scale)) : elements);
   const number = (n) => html`<mn>${grouped(n)}</mn>`;
   const two = same ? html`<mn>2</mn>${times}` : null;
+  const symbols = vectors(html`${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext>`, html`<mtext>scale</mtext>`);
+  const numbers = vectors(html`${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(k.element_bytes)}`, number(k.scale_bytes));
+  const plain = `${same ? "2 · " : ""}L · Hkv · ${k.scale_bytes ? `(${same ? "D" : "(D + Dv)"} · bytes + ${same ? "" : "2 · "}scale)` : `${same ? "D" : "(D + Dv)"} · bytes`}`;
   return html`<p class="formula" aria-label=${t("memory.formula")}>
     <math lang="en">
-      <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext></mrow>
+      <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${symbols}</mrow>
     </math>
     <math lang="en">
       <mrow
-        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(
-          k.element_bytes,
-        )}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow
+        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${numbers}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext
+          >B</mtext
+        ></mrow
       >
     </math>
-    <span class="formula-name"><${Fidelity} kind="derived" formula=${same ? "2 · L · Hkv · D · bytes" : "L · Hkv · (D + Dv) · bytes"} /></span>
+    <span class="formula-name"><${Fidelity} kind="derived" formula=${plain} /></span>
   </p>`;
 }

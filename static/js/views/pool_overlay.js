@@ -81,9 +81,9 @@ function paintLine({ c, palette }, entry, block, colour, strong) {
   const [x0, y0] = [entry.x + entry.width / 2, entry.y];
   const [x1, y1] = [block.x + block.width / 2, block.y + block.height + 1];
   const bend = Math.max(10, (y0 - y1) * 0.45);
-  c.strokeStyle = strong ? palette.focus : colour;
-  c.fillStyle = c.strokeStyle;
-  c.globalAlpha = strong ? 0.85 : 0.5;
+  c.fillStyle = strong ? palette.focus : colour;
+  c.strokeStyle = strong ? palette.focus : fading(c, colour, y0, y1);
+  c.globalAlpha = strong ? 0.85 : 0.7;
   c.lineWidth = strong ? 1.5 : 1;
   c.beginPath();
   c.moveTo(x0, y0);
@@ -93,6 +93,14 @@ function paintLine({ c, palette }, entry, block, colour, strong) {
   c.arc(x1, y1, strong ? 2.5 : 2, 0, 2 * Math.PI);
   c.fill();
   c.globalAlpha = 1;
+}
+
+/** Strong where a line begins and ends, faint where it crosses blocks that it does not concern. */
+function fading(c, colour, y0, y1) {
+  const reach = Math.min(0.5, 18 / Math.max(1, Math.abs(y0 - y1)));
+  const gradient = c.createLinearGradient(0, y0, 0, y1);
+  for (const [at, strength] of [[0, 1], [reach, 0.22], [1 - reach, 0.22], [1, 1]]) gradient.addColorStop(at, alpha(colour, strength));
+  return gradient;
 }
 
 const PLACES = {

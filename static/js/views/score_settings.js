@@ -8,6 +8,7 @@ import { html } from "./html.js";
 import { Term } from "./words.js";
 
 const BLOCK_SIZES = [1, 2, 4, 8, 16, 32];
+const WINDOWS = [0, 8, 16, 32, 64, 128, 256, 512]; // 0 = none
 
 export function CacheSettings() {
   const strategy = settings.strategy.value;
@@ -33,15 +34,27 @@ export function CacheSettings() {
         id="block-size"
         name="block_size"
         label=${html`<${Term} id="block">${t("score.block_size")}<//>`}
-        choices=${[...new Set([...BLOCK_SIZES, settings.block_size.value])].sort((a, b) => a - b)}
+        choices=${withChosen(BLOCK_SIZES, settings.block_size.value)}
         read=${Number}
       />
       <${NumberField} id="num-blocks" label=${t("score.num_blocks")} name="num_blocks" min="1" max="4096" step="1" onCommit=${changeConfig} />
       <${Choice} id="kv-cache-dtype" name="kv_cache_dtype" label=${t("score.kv_cache_dtype")} choices=${KV_DTYPES} hint=${t("score.kv_cache_dtype_hint")} />
+      <${Choice}
+        id="attention-window"
+        name="attention_window"
+        label=${html`<${Term} id="sliding_window">${t("score.attention_window")}<//>`}
+        hint=${t("score.attention_window_hint")}
+        choices=${withChosen(WINDOWS, valueOf("attention_window") ?? 0)}
+        read=${Number}
+        text=${(n) => (n === 0 ? t("score.no_window") : n)}
+      />
+      <${NumberField} id="attention-sinks" label=${t("score.attention_sinks")} hint=${t("score.attention_sinks_hint")} name="attention_sinks" min="0" max="1024" step="1" onCommit=${changeConfig} />
       <${Switch} id="prefix-caching" name="enable_prefix_caching" label=${html`<${Term} id="prefix_cache">${t("score.prefix_caching")}<//>`} />
     </div>
   </div>`;
 }
+
+const withChosen = (usual, value) => [...new Set([...usual, value])].sort((a, b) => a - b);
 
 /** Arrow keys move between the strategies, as in any group of radio buttons. */
 function moveStrategy(event) {
@@ -115,13 +128,13 @@ function samplingValues() {
 }
 
 /** One of a few values of an engine setting. */
-function Choice({ id, name, label, choices, hint, read = String }) {
+function Choice({ id, name, label, choices, hint, read = String, text = String }) {
   const value = valueOf(name);
   const usual = defaultOf(name);
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
     <select id=${id} disabled=${!applies(name)} onChange=${(event) => changeConfig(name, read(event.currentTarget.value))}>
-      ${choices.map((choice) => html`<option value=${choice} selected=${choice === value}>${choice}</option>`)}
+      ${choices.map((choice) => html`<option value=${choice} selected=${choice === (value ?? 0)}>${text(choice)}</option>`)}
     </select>
     <${Usual} name=${name} value=${value} usual=${usual} />
   </label>`;

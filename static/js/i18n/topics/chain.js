@@ -92,6 +92,7 @@ export const en = {
   "chain.bytes": "bytes",
   "chain.bytes.note": "K and V, {layers} layers",
   "chain.bytes.text": "{layers} layers · {heads} KV heads · ({d} + {dv}) · {size} B = {token} B a token",
+  "chain.bytes.scaled": "{layers} layers · {heads} KV heads · (({d} + {dv}) · {size} + 2 · {scale}) B = {token} B a token",
   "chain.bytes.slots": "{slots} {slots|slot|slots} · {token} B = {bytes} B; {layer} B in each layer",
 
   "chain.operation": "operation",
@@ -248,6 +249,7 @@ export const zh = {
   "chain.bytes": "字节",
   "chain.bytes.note": "K 与 V，{layers} 层",
   "chain.bytes.text": "{layers} 层 · {heads} 个 KV 头 · ({d} + {dv}) · {size} B = 每词元 {token} B",
+  "chain.bytes.scaled": "{layers} 层 · {heads} 个 KV 头 · (({d} + {dv}) · {size} + 2 · {scale}) B = 每词元 {token} B",
   "chain.bytes.slots": "{slots} 个槽位 · {token} B = {bytes} B；每层 {layer} B",
 
   "chain.operation": "操作",

@@ -49,6 +49,11 @@ export const en = {
 
   "score.prefix_caching": "Prefix caching",
   "score.kv_cache_dtype": "KV dtype",
+  "score.attention_window": "Window",
+  "score.attention_window_hint": "Each query sees only the last so many tokens; blocks that fell out of sight are freed",
+  "score.no_window": "none",
+  "score.attention_sinks": "Sinks",
+  "score.attention_sinks_hint": "The first so many tokens stay in sight beside the window",
   "score.kv_cache_dtype_hint": "What K and V are stored as; auto = as the model computes",
   "score.scheduler": "Scheduler",
   "score.scheduler_values": "{seqs} seqs · {tokens} tokens",
@@ -126,6 +131,11 @@ export const zh = {
 
   "score.prefix_caching": "前缀缓存",
   "score.kv_cache_dtype": "KV 数据类型",
+  "score.attention_window": "窗口",
+  "score.attention_window_hint": "每个查询只看最近这么多词元；看不到的块被释放",
+  "score.no_window": "不设",
+  "score.attention_sinks": "汇聚词元",
+  "score.attention_sinks_hint": "最开头的这么多词元始终看得到",
   "score.kv_cache_dtype_hint": "K 和 V 以什么类型存放；auto = 与模型计算时相同",
   "score.scheduler": "调度器",
   "score.scheduler_values": "{seqs} 个序列 · {tokens} 个词元",

@@ -1,0 +1,46 @@
+// A map that forgets: what was looked at longest ago goes when the values together weigh more than a limit.
+
+export class ByteLru {
+  #entries = new Map(); // key -> {value, bytes}, the least recently used first
+  #total = 0;
+
+  /** `limit` in bytes; the newest value stays whatever it weighs. */
+  constructor(limit = Infinity) {
+    this.limit = limit;
+  }
+
+  /** Bytes of all values together. */
+  get bytes() {
+    return this.#total;
+  }
+
+  has(key) {
+    return this.#entries.has(key);
+  }
+
+  /** The value of `key`, which counts as used now; undefined when there is none. */
+  get(key) {
+    const entry = this.#entries.get(key);
+    if (!entry) return undefined;
+    this.#entries.delete(key);
+    this.#entries.set(key, entry);
+    return entry.value;
+  }
+
+  set(key, value, bytes) {
+    this.#drop(key);
+    this.#entries.set(key, { value, bytes });
+    this.#total += bytes;
+    for (const oldest of this.#entries.keys()) {
+      if (this.#total <= this.limit || oldest === key) break;
+      this.#drop(oldest);
+    }
+  }
+
+  #drop(key) {
+    const entry = this.#entries.get(key);
+    if (!entry) return;
+    this.#entries.delete(key);
+    this.#total -= entry.bytes;
+  }
+}

@@ -1,0 +1,59 @@
+"""The page's own files: named ahead, compressed, and asked for again cheaply."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+import requests
+
+from app.assets import modules_from
+from app.paths import static_dir
+
+
+def test_the_page_names_every_module_that_it_will_import_once(server):
+    page = requests.get(f"{server.url}/").text
+    named = [line.split('href="')[1].split('"')[0] for line in page.splitlines() if "modulepreload" in line]
+    assert "/static/js/views/app.js" in named and "/static/vendor/preact/preact.js" in named
+    assert len(named) == len(set(named)) > 100
+    for address in (named[0], named[-1]):
+        answer = requests.get(server.url + address)
+        assert answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/javascript")
+
+
+def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
+    """a imports b and c; c exports from d and imports a again; what is imported only when needed is not named."""
+    (tmp_path / "js").mkdir()
+    (tmp_path / "js/a.js").write_text(
+        'import "./b.js";\nimport {\n  one,\n  two,\n} from "./deep/c.js";\nimport("./late.js");'
+    )
+    (tmp_path / "js/b.js").write_text('// import "./comment.js" is no import\nconst text = "from";')
+    (tmp_path / "js/deep").mkdir()
+    (tmp_path / "js/deep/c.js").write_text('export { x } from "../d.js";\nimport * as all from "../a.js";')
+    (tmp_path / "js/d.js").write_text("export const x = 1;")
+    assert modules_from(tmp_path, "js/a.js") == ["js/b.js", "js/deep/c.js", "js/d.js"]
+    (tmp_path / "js/d.js").write_text('import "./b.js";\nimport "./e.js";\n')  # a change is noticed
+    (tmp_path / "js/e.js").write_text("")
+    assert modules_from(tmp_path, "js/a.js")[-1] == "js/e.js"
+
+
+@pytest.mark.parametrize("name", ["js/main.js", "css/base.css", "vendor/preact/preact.js", "icon.svg"])
+def test_text_is_compressed_for_who_takes_it(server, name):
+    address = f"{server.url}/static/{name}"
+    content = (static_dir() / name).read_bytes()
+    plain = requests.get(address, headers={"Accept-Encoding": "identity"})
+    assert plain.content == content and "Content-Encoding" not in plain.headers
+    packed = requests.get(address, headers={"Accept-Encoding": "gzip"}, stream=True)
+    assert packed.headers["Content-Encoding"] == "gzip" and packed.headers["Vary"] == "Accept-Encoding"
+    raw = packed.raw.read()
+    assert gzip.decompress(raw) == content and len(raw) == int(packed.headers["Content-Length"])
+    again = requests.get(address, headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]})
+    assert again.status_code == 304 and not again.content
+
+
+def test_pictures_and_missing_files_are_left_alone(server):
+    picture = requests.get(f"{server.url}/static/img/stage.png")
+    assert picture.status_code == 200 and "Content-Encoding" not in picture.headers
+    assert requests.get(f"{server.url}/static/js/none.js").status_code == 404
+    assert requests.get(f"{server.url}/static/../app/server.py").status_code == 404
