@@ -28,14 +28,15 @@ class TraceReader:
     """A `.kvtrace` file, opened for reading.
 
     A damaged or cut-off file opens all the same: what came before the damage is readable, `damage` says where it starts
-    (None: the file is sound).
+    (None: the file is sound). Without `verify` only the heads of the frames are walked, which takes no longer for large
+    records than for small ones; a payload that fails its checksum is then found when it is read.
 
     Raises:
-        TraceFormatError: not a trace, another version, or the header itself is damaged.
+        TraceFormatError: not a trace, another version, or the header itself is damaged; when reading: a damaged payload.
         OSError: the file cannot be opened.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, verify: bool = True) -> None:
         self.path: Path | None = Path(path)
         self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115 - closed by close()
         self._records: list[Frame] = []
@@ -43,7 +44,7 @@ class TraceReader:
         self._keyframes: dict[int, Frame] = {}  # by record index
         self.damage: str | None = None
         try:
-            self.header = self._read_index()
+            self.header = self._read_index(verify)
         except BaseException:
             self._file.close()
             raise
@@ -104,9 +105,25 @@ class TraceReader:
         return state
 
     @property
+    def num_captures(self) -> int:
+        """Records whose arrays are here."""
+        return len(self._captures)
+
+    @property
     def num_bytes(self) -> int:
         """Size of the file; of a growing one, up to the last whole record."""
         return os.fstat(self._file.fileno()).st_size
+
+    @property
+    def whole_end(self) -> int:
+        """The byte after the last record that is whole, the arrays that it announces included."""
+        count = len(self._records)
+        if count and count - 1 not in self._captures and self.record(count - 1).has_capture:
+            count -= 1
+        if not count:
+            return self._header_frame.offset + self._header_frame.length
+        last = (frames.get(count - 1) for frames in (self._captures, self._keyframes))
+        return max(found.offset + found.length for found in (self._records[count - 1], *last) if found)
 
     def file_chunks(self, num_bytes: int, chunk_size: int = 1 << 18) -> Iterator[bytes]:
         """The first `num_bytes` bytes of the file, piece by piece."""
@@ -116,7 +133,7 @@ class TraceReader:
     def _read(self, found: Frame) -> bytes:
         return codec.check_payload(found, os.pread(self._file.fileno(), found.length, found.offset))
 
-    def _read_index(self) -> Header:
+    def _read_index(self, verify: bool) -> Header:
         """Walk the frame heads; stop at the first damage."""
         fd = self._file.fileno()
         size = os.fstat(fd).st_size
@@ -133,15 +150,16 @@ class TraceReader:
         while offset < size:
             try:
                 found = codec.parse_frame_head(os.pread(fd, codec.FRAME_OVERHEAD, offset), offset, size)
-                self._index_frame(found)
+                self._index_frame(found, verify)
             except TraceFormatError as error:
                 self.damage = f"{error}; the {len(self._records)} records before it are readable"
                 break
             offset = found.offset + found.length
         return header
 
-    def _index_frame(self, found: Frame) -> None:
-        self._read(found)  # verifies the checksum
+    def _index_frame(self, found: Frame, verify: bool) -> None:
+        if verify:
+            self._read(found)
         if found.kind == "record":
             self._records.append(found)
         elif found.kind == "capture":
