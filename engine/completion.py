@@ -34,6 +34,7 @@ class Completion:
         self.cumulative_logprob = 0.0  # raw distribution
         self.score: float | None = None  # what it is ranked by, once it has ended among several
         self.finish_reason: FinishReason | None = None
+        self.chosen: dict[int, int] = {}  # position -> token that was settled from outside
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
         self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
@@ -60,6 +61,14 @@ class Completion:
         return SamplingRow(
             self.sampling, self.generator, self.sequence.token_ids, self.sequence.num_prompt_tokens, banned
         )
+
+    def adjust(self, sampling: SamplingParams, max_tokens: int, seed: int | None) -> None:
+        """Sample with other parameters from here on; with a seed, draw from a new generator."""
+        self.sampling = sampling
+        self.sequence.max_tokens = max_tokens
+        self._end_ids = frozenset(sampling.stop_token_ids) | self._eos_ids()
+        if seed is not None:
+            self.seed, self.generator = seed, make_generator(seed)
 
     def fork(self, sequence: Sequence, seed: int) -> Completion:
         """The same past under another sequence, with draws of its own from here on."""

@@ -20,7 +20,7 @@ from engine.accounting.work import step_work
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.reach import reach_of, retention_of
 from engine.config import EngineConfig, SamplingParams
-from engine.intake import Intake, RequestSpec
+from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
@@ -30,7 +30,7 @@ from engine.model.runner import ModelRunner
 from engine.output_stage import OutputStage
 from engine.request import Request
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
-from engine.trace.events import Op
+from engine.trace.events import Adjust, Choose, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
@@ -172,6 +172,64 @@ class Engine:
         self._stage.end(request, "abort", "")
         self._append_record("abort")
         return True
+
+    def choose(self, seq_id: int, token_id: int, position: int | None = None) -> None:
+        """Settle a token that is still to come (None: the next one), whatever the sampler will take there.
+
+        Raises:
+            RequestError: the sequence is not alive or a beam, or there is no such token or position.
+        """
+        request, completion = self._stage.live.get(seq_id, (None, None))
+        if request is None or completion is None:
+            raise RequestError(f"sequence {seq_id} neither waits nor runs, so there is no next token to choose")
+        if request.beams is not None:
+            raise RequestError("beams are chosen by what they add up to; a token cannot be chosen for one of them")
+        if self.config.fault is not None:
+            raise RequestError("a run with a fault put in on purpose takes no chosen tokens")
+        sequence = completion.sequence
+        at = len(sequence.token_ids) if position is None else position
+        end = sequence.num_prompt_tokens + sequence.max_tokens
+        if not len(sequence.token_ids) <= at < end:
+            raise RequestError(
+                f"position {at} cannot be chosen: the tokens to come are at {len(sequence.token_ids)}..{end - 1}"
+            )
+        if not 0 <= token_id < self.model.facts.vocab_size:
+            raise RequestError(f"there is no token {token_id}; the last one is {self.model.facts.vocab_size - 1}")
+        completion.chosen[at] = token_id
+        token_bytes = self._stage.token_bytes(token_id)
+        self._ops.append(Choose(seq_id=seq_id, position=at, token_id=token_id, token_bytes=token_bytes))
+        self._append_record("adjust")
+
+    def adjust(self, request_id: str, sampling: SamplingParams) -> None:
+        """Let an unfinished request go on with other sampling parameters.
+
+        Raises:
+            RequestError: it is unknown or finished, or they would have made it another kind of request.
+            ConfigError: parameters out of range.
+        """
+        request = self.request(request_id)
+        if request is None:
+            raise RequestError(f"no unfinished request is called {request_id!r}")
+        max_tokens = self._intake.adjusted_max_tokens(request, sampling)
+        request.adjust(sampling, max_tokens)
+        self._ops.append(
+            Adjust(
+                request_id=request_id,
+                seq_ids=[completion.sequence.seq_id for completion in request.unfinished],
+                max_tokens=max_tokens,
+                sampling=sampling.as_map(),
+            )
+        )
+        self._append_record("adjust")
+
+    def request(self, request_id: str) -> Request | None:
+        """The unfinished request of that name."""
+        return self._stage.requests.get(request_id)
+
+    @property
+    def num_steps(self) -> int:
+        """Passes so far."""
+        return self._num_steps
 
     def has_unfinished(self) -> bool:
         """Whether a step would do anything."""

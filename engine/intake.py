@@ -54,6 +54,26 @@ class Intake:
             requests.append(request)
         return requests
 
+    def adjusted_max_tokens(self, request: Request, sampling: SamplingParams) -> int:
+        """How many tokens an unfinished request may generate when it goes on with other parameters.
+
+        Raises:
+            RequestError: they would have made it another kind of request, or it has as many tokens already.
+            ConfigError: parameters out of range.
+        """
+        sampling.checked()
+        for name in ("n", "best_of", "use_beam_search", "beam_width", "length_penalty", "prompt_logprobs"):
+            if getattr(sampling, name) != getattr(request.sampling, name):
+                raise RequestError(f"{name} is settled when a request is submitted: it cannot change while it runs")
+        if request.beams is not None:
+            raise RequestError("beams are compared with each other, so their sampling cannot change while they run")
+        self._check_sampling(sampling)
+        max_tokens = self._max_tokens(request.num_prompt_tokens, sampling)
+        longest = max(completion.num_output_tokens for completion in request.unfinished)
+        if max_tokens <= longest:
+            raise RequestError(f"max_tokens must be over {longest}: so many tokens are there already")
+        return max_tokens
+
     def _request(self, spec: RequestSpec, seq_id: int, number: int, taken: set[str]) -> Request:
         sampling = spec.sampling.checked()
         self._check_sampling(sampling)

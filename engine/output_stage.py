@@ -78,7 +78,7 @@ class OutputStage:
         if len(rows) != logits.shape[0] or len(set(rows)) != len(rows):
             logits = logits[rows]
         sampled = self._sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
-        outputs = [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
+        outputs = [self._append_chosen(c, s, logits[i]) for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))]
         for request in list(self._searches.values()):
             outputs += self._search(request)
         return outputs, prompts
@@ -88,10 +88,18 @@ class OutputStage:
         for completion in request.unfinished:
             self._finish(request, completion, reason, detail)
 
-    def _append(self, completion: Completion, sampled: Sampled) -> Output:
-        """Append a chosen token to its sequence, and finish the sequence if it ends with it."""
+    def _append_chosen(self, completion: Completion, sampled: Sampled, logits: Tensor) -> Output:
+        """Append what was sampled from logits [V], or what had been chosen for this place."""
+        token_id = completion.chosen.pop(len(completion.sequence.token_ids), sampled.token_id)
+        if token_id == sampled.token_id:
+            return self._append(completion, sampled)
+        (instead,) = self._sampler.score(logits[None], [token_id], self._num_logprobs)
+        return self._append(completion, instead, sampled.token_id)
+
+    def _append(self, completion: Completion, sampled: Sampled, overruled: int | None = None) -> Output:
+        """Append a token to its sequence, and finish the sequence if it ends with it."""
         sequence = completion.sequence
-        self._scheduler.append_token(sequence, sampled.token_id)
+        self._scheduler.append_token(sequence, sampled.token_id, overruled)
         text, stop = completion.accept(sampled.token_id, sampled.logprob)
         if stop:
             self._finish(self.live[sequence.seq_id][0], completion, stop.reason, stop.detail)

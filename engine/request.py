@@ -77,6 +77,17 @@ class Request:
         """The seed of the sample that will be forked next."""
         return derived_seed(self.seed, len(self.completions))
 
+    def adjust(self, sampling: SamplingParams, max_tokens: int) -> None:
+        """What is still to be sampled, is sampled with these parameters. Another seed begins the draws anew."""
+        reseeded = sampling.seed is not None and sampling.seed != self.sampling.seed
+        self.sampling = sampling
+        if reseeded:
+            assert sampling.seed is not None
+            self.seed = sampling.seed
+        for index, completion in enumerate(self.completions):
+            if completion.finish_reason is None:
+                completion.adjust(sampling, max_tokens, derived_seed(self.seed, index) if reseeded else None)
+
     def finish(self, completion: Completion, reason: FinishReason) -> bool:
         """A sequence is done. Returns whether all are; then `outputs` is settled."""
         completion.finish_reason = reason

@@ -152,8 +152,10 @@ class Scheduler:
             for sequence, _, _ in batch:
                 self._cache.release(sequence.seq_id)
 
-    def append_token(self, sequence: Sequence, token_id: int) -> None:
+    def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """A token was sampled from the sequence's last position, which must be computed.
+
+        `sampled_token_id` only goes into the trace: what was sampled where another token had been chosen.
 
         Raises:
             ValueError: the last position is not computed, so what was sampled does not follow from the sequence.
@@ -164,7 +166,7 @@ class Scheduler:
                 f"tokens are computed"
             )
         sequence.token_ids.append(token_id)
-        self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id))
+        self._emit(Sample(seq_id=sequence.seq_id, token_id=token_id, sampled_token_id=sampled_token_id))
 
     def fork(
         self,

@@ -191,6 +191,31 @@ class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
 
     seq_id: int
     token_id: int
+    sampled_token_id: int | None = None  # what the sampler took, where a `choose` had settled another; None: this one
+
+
+class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
+    """From outside: the token at `position` of the sequence will be this one, whatever is sampled there.
+
+    A later choice for the same position replaces it. The sampler draws all the same, so later draws are what they were.
+    """
+
+    seq_id: int
+    position: int
+    token_id: int
+    token_bytes: bytes
+
+
+class Adjust(_Op, frozen=True, kw_only=True, tag="adjust"):
+    """From outside: what a request's sequences still sample, they sample with these parameters.
+
+    Their generators go on where they are, unless `seed` is another one.
+    """
+
+    request_id: str
+    seq_ids: list[int]  # those that wait or run
+    max_tokens: int
+    sampling: dict[str, Setting]  # every field
 
 
 class SwapOut(_Op, frozen=True, kw_only=True, tag="swap_out"):
@@ -308,6 +333,8 @@ Op = (
     | Cache
     | Write
     | Sample
+    | Choose
+    | Adjust
     | SwapOut
     | SwapIn
     | Preempt

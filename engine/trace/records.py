@@ -13,7 +13,7 @@ FORMAT = "kvtrace"
 VERSION = 1
 
 Phase = Literal["prefill", "decode"]
-RecordKind = Literal["submit", "step", "abort"]
+RecordKind = Literal["submit", "step", "abort", "adjust"]
 
 
 class HeadPattern(Struct, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ class Work(Struct, frozen=True, kw_only=True):
 
 
 class StepRecord(Struct, frozen=True, kw_only=True):
-    """One entry of the log. `submit` and `abort` are what came in from outside; `step` is one pass of the engine."""
+    """One entry of the log. `submit`, `abort` and `adjust` came in from outside; `step` is one pass of the engine."""
 
     index: int  # position in the log, from 0
     kind: RecordKind

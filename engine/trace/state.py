@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from engine.trace.events import (
     RELEASED,
+    Adjust,
     Admit,
     Allocate,
     Cache,
+    Choose,
     Copy,
     Discard,
     Drop,
@@ -87,6 +89,7 @@ class Sequence(Struct, kw_only=True):
     cpu_block_table: list[int] = []  # while it is swapped out
     rank: int | None = None  # among the sequences of its request, 0 = best; once the request is done
     score: float | None = None  # what it was ranked by
+    chosen: list[list[int]] = []  # [position, token id] of tokens to come that were settled from outside
 
 
 class State(Struct, kw_only=True):
@@ -246,6 +249,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             child = _copy_sequence(parent)
             child.seq_id, child.request_id, child.submitted_in = op.seq_id, op.request_id, index
             child.parent_seq_id = op.parent_seq_id
+            child.chosen = []
             state.sequences[op.seq_id] = child
             state.running.append(op.seq_id)
             for block_id in child.block_table:
@@ -258,8 +262,19 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             state.blocks[op.block_id].block_hash = op.block_hash
         case Write():
             _apply_write(state, op)
+        case Choose():
+            sequence = state.sequences[op.seq_id]
+            _expect(op.position >= len(sequence.token_ids), f"position {op.position} has its token already")
+            others = [pair for pair in sequence.chosen if pair[0] != op.position]
+            sequence.chosen = sorted([*others, [op.position, op.token_id]])
+        case Adjust():
+            for seq_id in op.seq_ids:
+                state.sequences[seq_id].max_tokens = op.max_tokens
         case Sample():
             sequence = state.sequences[op.seq_id]
+            if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
+                _, token_id = sequence.chosen.pop(0)
+                _expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
             sequence.token_ids.append(op.token_id)
             sequence.token_bytes.append(outputs[op.seq_id, op.token_id].token_bytes)
             sequence.cumulative_logprob += outputs[op.seq_id, op.token_id].logprob
@@ -361,6 +376,7 @@ def _copy_sequence(sequence: Sequence) -> Sequence:
         token_bytes=list(sequence.token_bytes),
         block_table=list(sequence.block_table),
         cpu_block_table=list(sequence.cpu_block_table),
+        chosen=list(sequence.chosen),  # the pairs themselves never change
     )
 
 

@@ -112,6 +112,7 @@ const OPERATIONS = {
       cpu_block_table: [],
       rank: null,
       score: null,
+      chosen: [],
     });
     state.waiting.splice(op.queue_position, 0, op.seq_id);
   },
@@ -169,6 +170,7 @@ const OPERATIONS = {
     child.request_id = op.request_id;
     child.submitted_in = index;
     child.parent_seq_id = op.parent_seq_id;
+    child.chosen = [];
     state.sequences.set(op.seq_id, child);
     state.running.push(op.seq_id);
     for (const id of heldIn(child.block_table)) blockOf(state, id).ref_count += 1;
@@ -198,8 +200,23 @@ const OPERATIONS = {
     sequence.num_computed_tokens = op.start + op.num_tokens;
   },
 
+  choose(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
+    const others = sequence.chosen.filter(([position]) => position !== op.position);
+    sequence.chosen = [...others, [op.position, op.token_id]].sort(([a], [b]) => a - b);
+  },
+
+  adjust(state, op) {
+    for (const id of op.seq_ids) sequenceOf(state, id).max_tokens = op.max_tokens;
+  },
+
   sample(state, op, _index, outputs) {
     const sequence = sequenceOf(state, op.seq_id);
+    if (sequence.chosen[0]?.[0] === sequence.token_ids.length) {
+      const [, tokenId] = sequence.chosen.shift();
+      expect(op.token_id === tokenId, `token ${tokenId} was chosen for this position`);
+    }
     const output = outputs.get(`${op.seq_id},${op.token_id}`);
     expect(output !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
     sequence.token_ids.push(op.token_id);
@@ -345,6 +362,7 @@ function copySequence(sequence) {
     token_bytes: sequence.token_bytes.slice(),
     block_table: sequence.block_table.slice(),
     cpu_block_table: sequence.cpu_block_table.slice(),
+    chosen: sequence.chosen.slice(), // the pairs themselves never change
   };
 }
 

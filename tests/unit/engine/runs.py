@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
@@ -53,7 +55,9 @@ def outputs_of(config: EngineConfig, prompts: list[list[int]] | None = None, che
 
 
 def _drive(engine: Engine) -> Iterator[None]:
-    """Requests that arrive while others run, one is aborted; then samples and beams. Yields after every record."""
+    """Requests that arrive while others run, one is aborted; then one is steered from outside, beside samples and
+    beams. Yields after every record.
+    """
     requests = []
     for prompt in PROMPTS[:3]:
         requests.append(engine.add_request(prompt, GREEDY))
@@ -71,7 +75,11 @@ def _drive(engine: Engine) -> Iterator[None]:
     while engine.has_unfinished():
         engine.step()
         yield
-    engine.add_request(PROMPTS[0], GREEDY)
+    steered = engine.add_request(PROMPTS[0], GREEDY)
+    yield
+    engine.choose(steered.seq_id, 17, position=len(PROMPTS[0]) + 2)
+    yield
+    engine.adjust(steered.request_id, replace(GREEDY, max_tokens=11))
     yield
     engine.add_request(PROMPTS[5], SamplingParams(n=2, best_of=2, temperature=1.0, max_tokens=9, prompt_logprobs=1))
     yield

@@ -1,0 +1,48 @@
+"""The one thing that is different in a fork of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from engine.config import EngineConfig, SamplingParams
+
+
+class TokenChange(Struct, frozen=True, kw_only=True):
+    """The next token of a sequence is this one, whatever is sampled."""
+
+    seq_id: int
+    token_id: int
+
+
+class RequestChange(Struct, frozen=True, kw_only=True):
+    """One more request."""
+
+    prompt: str | list[int]
+    sampling: SamplingParams = SamplingParams()
+    request_id: str | None = None  # None: a name that no request of the run has
+    priority: int = 0
+    cache_salt: str | None = None
+
+
+class AbortChange(Struct, frozen=True, kw_only=True):
+    """A request is aborted."""
+
+    request_id: str
+
+
+class SamplingChange(Struct, frozen=True, kw_only=True):
+    """An unfinished request goes on with other sampling parameters; `sampling` has those that change."""
+
+    request_id: str
+    sampling: dict[str, Any]
+
+
+class ConfigChange(Struct, frozen=True, kw_only=True):
+    """The whole run under other settings, from its first step on."""
+
+    config: EngineConfig
+
+
+Change = TokenChange | RequestChange | AbortChange | SamplingChange | ConfigChange

@@ -1,0 +1,350 @@
+"""A run once more, from its log: to a record of it exactly, then with one thing changed, then on.
+
+    log         record 0 ... at-1 | at ...................... end
+                                  |
+    re-run      the same records  | the change, then what came in later, each at its step
+                every one checked | nothing to check against: this is another future
+
+What came in from outside (submit, abort, adjust) is read from the log and done again; the steps between follow from it,
+because the engine is deterministic. Every record of the first part must be the logged one, apart from clock readings
+and from what was captured; log probabilities and scores may differ by LOGPROB_TOLERANCE, since another processor adds
+in another order. The first that is not ends the re-run with a RerunMismatch.
+
+A change of the engine's settings holds from the first step on, so there is no first part: the same inputs, each at the
+step at which it came, are played to an engine with other settings.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from engine.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
+from engine.config import SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestError, RequestSpec
+from engine.trace.events import Adjust, Choose, Finish, Fork, Op, Setting, Submit
+from engine.trace.log import TraceReader
+from engine.trace.records import Header, StepRecord
+
+LOGPROB_TOLERANCE = 1e-4  # natural log; float32 sums in another order differ by about 1e-6
+FACTS = (
+    "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
+    "head_dim", "v_head_dim", "vocab_size", "max_position", "dtype",
+)  # fmt: skip
+
+
+class RerunError(ValueError):
+    """A run that cannot be run again here, or not with that change; one sentence."""
+
+
+class RerunMismatch(RerunError):
+    """The re-run is not what the log says. `op`: index of the operation; None where another part of the record is."""
+
+    def __init__(self, record: int, op: int | None, part: str, logged: Any, found: Any) -> None:
+        where = f"record {record}" + (f", operation {op}" if op is not None else f", {part}")
+        super().__init__(
+            f"the re-run does not match the log at {where}: the log has {_short(logged)}, the re-run {_short(found)}"
+        )
+        self.record, self.op, self.part, self.logged, self.found = record, op, part, logged, found
+
+
+class Rerun:
+    """Plays a log to a new engine, one record at a time.
+
+    Args:
+        engine: without records yet, under the log's settings (a ConfigChange: under the changed ones).
+        source: the log; records that are appended to it meanwhile are not looked at.
+        at: how many records stay as they are; 0 under a ConfigChange.
+        change: what comes next instead of record `at`; None: nothing (the run once more, checked up to `at`).
+        follow: go on after the change: what came in later comes in again, until as many steps as the log has; if
+            nothing was left to compute there, until nothing is left here.
+
+    Raises:
+        RerunError: the log is of another model, version or configuration, or has no record `at`.
+    """
+
+    def __init__(self, engine: Engine, source: TraceReader, at: int, change: Change | None, follow: bool) -> None:
+        self.engine = engine
+        self.is_checked = False  # the records before `at` were re-run and are those of the log
+        self.is_forked = False  # and the change is made
+        self.left_out: list[str] = []  # later inputs that had no place in this future, a sentence each
+        self._source, self._at, self._change, self._follow = source, at, change, follow
+        self._end = len(source)
+        self._settled = (-1, -1)  # sequence and position of the token that the change settles
+        if not 0 <= at <= self._end:
+            raise RerunError(f"there are {self._end} records: a fork cannot come after {at} of them")
+        assert engine.log is not None
+        check_origin(source.header, engine.log.header, same_settings=not isinstance(change, ConfigChange))
+        self._players = _Players()
+        self._progress = self._play()
+
+    @property
+    def num_done(self) -> int:
+        """Records so far."""
+        return len(self.engine.log) if self.engine.log is not None else 0
+
+    @property
+    def num_expected(self) -> int:
+        """Records in the end, roughly: another future may be shorter or longer."""
+        return max(self.num_done, (self._end if self._follow else self._at) + (self._change is not None))
+
+    def advance(self) -> bool:
+        """Play the next record. False: it is done.
+
+        Raises:
+            RerunError: see the module; the engine's log keeps the records so far, the one that differs included.
+            ConfigError, RequestError: the change, or a later input after it, is refused.
+        """
+        return next(self._progress, False)
+
+    def finish(self) -> None:
+        """Play all that is left."""
+        while self.advance():
+            pass
+
+    def _play(self) -> Iterator[bool]:
+        for index in range(self._at):
+            logged = self._source.record(index)
+            compare(logged, self._repeat(logged))
+            yield True
+        self.is_checked = True
+        if self._change is not None and not isinstance(self._change, ConfigChange):
+            if isinstance(self._change, TokenChange):
+                sequence = self._source.state_at(self._at - 1).sequences.get(self._change.seq_id)
+                self._settled = (self._change.seq_id, len(sequence.token_ids) if sequence else 0)
+            make_change(self.engine, self._change, self._source, self._at)
+            self.is_forked = True
+            yield True
+        self.is_forked = True
+        if self._follow:
+            for _ in self._go_on():
+                yield True
+
+    def _repeat(self, logged: StepRecord) -> StepRecord:
+        """Do what made this record; what it made here."""
+        log = self.engine.log
+        assert log is not None
+        before = len(log)
+        try:
+            self._players.note(logged)
+            if logged.kind == "step":
+                return self.engine.step()
+            if failure := _failure(logged):
+                raise RerunError(f"in record {logged.index} {failure}: no run can be run again past that")
+            if logged.kind == "submit":
+                self.engine.add_requests(_specs(logged))
+            for op in logged.ops:
+                if isinstance(op, Choose):
+                    self.engine.choose(op.seq_id, op.token_id, op.position)
+                elif isinstance(op, Adjust):
+                    self.engine.adjust(op.request_id, sampling_of(op.sampling))
+            if logged.kind == "abort":
+                self.engine.abort(self._players.aborted(logged))
+        except RerunError:
+            raise
+        except Exception as error:  # the log's records were good once: whatever is refused now, is a difference
+            raise RerunMismatch(logged.index, None, "kind", logged.kind, f"an error: {error}") from error
+        if len(log) == before:
+            raise RerunMismatch(logged.index, None, "kind", logged.kind, "nothing")
+        return log.record(before)
+
+    # the other future
+
+    def _go_on(self) -> Iterator[None]:
+        """Later inputs, each at its step, and the steps between."""
+        engine, last_step = self.engine, 0
+        for index in range(self._at, self._end):
+            logged = self._source.record(index)
+            last_step = logged.step
+            self._players.note(logged)
+            if logged.kind == "step":
+                continue
+            while engine.num_steps < logged.step and engine.has_unfinished():
+                engine.step()
+                yield
+            if self._come_in(logged):
+                yield
+        at_the_end = self._source.state_at(self._end - 1)
+        to_the_end = not at_the_end.running and not at_the_end.waiting
+        while engine.has_unfinished() and (to_the_end or engine.num_steps < last_step):
+            engine.step()
+            yield
+
+    def _come_in(self, logged: StepRecord) -> bool:
+        """Let one input of the log come in again; False: it has no place in this future."""
+        if logged.kind == "submit":
+            self.engine.add_requests(_specs(logged))
+            return True
+        if failure := _failure(logged):
+            self.left_out.append(f"record {logged.index} of the original is left out: there {failure}")
+            return False
+        if logged.kind == "abort":
+            return self.engine.abort(self._players.aborted(logged))
+        done = False
+        for op in logged.ops:
+            try:
+                if isinstance(op, Adjust):
+                    self.engine.adjust(op.request_id, sampling_of(op.sampling))
+                    done = True
+                elif isinstance(op, Choose) and (op.seq_id, op.position) != self._settled:
+                    self._choose_again(op)
+                    done = True
+            except RequestError as error:
+                self.left_out.append(f"record {logged.index} of the original is left out: {error}")
+        return done
+
+    def _choose_again(self, op: Choose) -> None:
+        request_id, place = self._players.place(op.seq_id)
+        request = self.engine.request(request_id)
+        if request is None or place >= len(request.completions):
+            raise RequestError(f"request {request_id!r} has no sequence {place} now")
+        self.engine.choose(request.completions[place].sequence.seq_id, op.token_id, op.position)
+
+
+class _Players:
+    """Which sequence of which request a seq_id of the log names: ids count on, and differ where requests differ."""
+
+    def __init__(self) -> None:
+        self._request_ids: dict[int, str] = {}
+        self._members: dict[str, list[int]] = defaultdict(list)  # of the latest request of that name
+
+    def note(self, record: StepRecord) -> None:
+        """Take note of who appears."""
+        for op in record.ops:
+            if isinstance(op, Submit):
+                self._members[op.request_id] = [op.seq_id]
+                self._request_ids[op.seq_id] = op.request_id
+            elif isinstance(op, Fork):
+                self._members[op.request_id].append(op.seq_id)
+                self._request_ids[op.seq_id] = op.request_id
+
+    def place(self, seq_id: int) -> tuple[str, int]:
+        """Its request, and which of that request's sequences it is, the first one 0."""
+        request_id = self._request_ids[seq_id]
+        return request_id, self._members[request_id].index(seq_id)
+
+    def aborted(self, record: StepRecord) -> str:
+        """The request that an abort ended."""
+        return next(self._request_ids[op.seq_id] for op in record.ops if isinstance(op, Finish))
+
+
+def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
+    """Whether a log could be re-run by the engine whose header is `here`.
+
+    Raises:
+        RerunError: another model, version or configuration.
+    """
+    if logged.generator != here.generator:
+        raise RerunError(
+            f"the run was made by {logged.generator}, which {here.generator} may not do alike: it cannot be run again"
+        )
+    for name in FACTS:
+        if getattr(logged.model, name) != getattr(here.model, name):
+            raise RerunError(
+                f"the run is of another model: its {name} is {getattr(logged.model, name)}, "
+                f"here it is {getattr(here.model, name)}"
+            )
+    if logged.tokenizer != here.tokenizer:
+        raise RerunError(f"the run is of another tokenizer than {here.tokenizer.name!r}")
+    if same_settings:
+        for name in {**logged.engine, **here.engine}:
+            if logged.engine.get(name) != here.engine.get(name):
+                raise RerunError(
+                    f"the run was made with {name} {logged.engine.get(name)}, the engine has {here.engine.get(name)}"
+                )
+
+
+def make_change(engine: Engine, change: Change, source: TraceReader, at: int) -> None:
+    """Do to the engine what a fork is made for.
+
+    Raises:
+        RerunError, RequestError, ConfigError: it cannot be done here; nothing has changed.
+    """
+    if isinstance(change, TokenChange):
+        engine.choose(change.seq_id, change.token_id)
+    elif isinstance(change, AbortChange):
+        if not engine.abort(change.request_id):
+            raise RerunError(f"after {at} records no unfinished request is called {change.request_id!r}")
+    elif isinstance(change, SamplingChange):
+        request = engine.request(change.request_id)
+        if request is None:
+            raise RerunError(f"after {at} records no unfinished request is called {change.request_id!r}")
+        engine.adjust(change.request_id, sampling_of({**request.sampling.as_map(), **change.sampling}))
+    elif isinstance(change, RequestChange):
+        name = change.request_id or _new_name(source)
+        engine.add_request(change.prompt, change.sampling, name, change.priority, change.cache_salt)
+
+
+def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
+    """Sampling parameters as the trace has them.
+
+    Raises:
+        RerunError: they are of another kind.
+    """
+    try:
+        return msgspec.convert(fields, SamplingParams, str_keys=True)  # logit_bias has token ids as text there
+    except msgspec.ValidationError as error:
+        raise RerunError(f"the sampling parameters cannot be read: {error}") from error
+
+
+def compare(logged: StepRecord, found: StepRecord) -> None:
+    """Whether two records are one but for clock readings and captures.
+
+    Raises:
+        RerunMismatch: the first part that differs.
+    """
+    if logged.kind != found.kind:
+        raise RerunMismatch(logged.index, None, "kind", logged.kind, found.kind)
+    for place in range(max(len(logged.ops), len(found.ops))):
+        theirs, ours = (ops[place] if place < len(ops) else None for ops in (logged.ops, found.ops))
+        if not _close(theirs, ours):
+            raise RerunMismatch(logged.index, place, "ops", theirs, ours)
+    for part in ("step", "batch", "outputs", "prompt_logprobs", "memory", "work", "integrity"):
+        theirs, ours = getattr(logged, part), getattr(found, part)
+        if not _close(theirs, ours):
+            raise RerunMismatch(logged.index, None, part, theirs, ours)
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Equal, real numbers up to LOGPROB_TOLERANCE: log probabilities and scores are all the real numbers compared."""
+    if isinstance(a, float) and isinstance(b, float):
+        return a == b or abs(a - b) <= LOGPROB_TOLERANCE
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, msgspec.Struct) and type(a) is type(b):
+        return a == b or all(_close(getattr(a, name), getattr(b, name)) for name in a.__struct_fields__)
+    return bool(a == b)
+
+
+def _specs(record: StepRecord) -> list[RequestSpec]:
+    return [
+        RequestSpec(op.prompt_token_ids, sampling_of(op.sampling), op.request_id, op.priority, op.cache_salt)
+        for op in record.ops
+        if isinstance(op, Submit)
+    ]
+
+
+def _failure(record: StepRecord) -> str:
+    """Why a step of the engine failed, whose batch this record ends; empty: none did."""
+    details = (op.detail for op in record.ops if isinstance(op, Finish))
+    return next((detail for detail in details if detail.startswith("the step failed")), "")
+
+
+def _new_name(source: TraceReader) -> str:
+    taken = {s.request_id for s in source.state_at(len(source) - 1).sequences.values()}
+    return next(name for i in range(len(taken) + 1) if (name := f"fork-{i}") not in taken)
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    if isinstance(value, Op):  # type: ignore[arg-type, misc, unused-ignore]
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        text = f"{value.__struct_config__.tag} " + " ".join(f"{k}={v!r}" for k, v in fields.items())
+    else:
+        text = str(value) if isinstance(value, str) else repr(value)
+    return text if len(text) <= 160 else text[:157] + "..."
