@@ -1,41 +1,32 @@
 // With and without: the same prompt under three strategies, in step. Drawn from the lanes' own logs.
 
-import { useEffect } from "../../vendor/preact/hooks.js";
 import { bytesText, grouped, secondsText, t } from "../i18n/index.js";
-import { racePrompt, SPEEDS } from "../model/actions.js";
+import { racePrompt } from "../model/actions.js";
 import { wantedConfig, wantedSampling } from "../model/run_settings.js";
-import { settings } from "../model/settings.js";
 import { connection } from "../model/store.js";
-import * as race from "../net/race.js";
+import { race, STRATEGIES } from "../net/race.js";
 import { raceAt } from "../trace/race.js";
 import { html } from "./html.js";
+import { LockstepControls, useLanes } from "./lockstep_controls.js";
 import { RaceChart } from "./race_chart.js";
-import { shown, shownStep } from "./race_look.js";
 import { Proof } from "./race_proof.js";
 import { LaneStrip, Legend } from "./race_strip.js";
 import { raceSentence, TimeNote } from "./race_words.js";
-import { Fidelity, Icon, tips } from "./words.js";
+import { Fidelity, tips } from "./words.js";
 
 export function Race() {
-  useEffect(() => {
-    const before = settings.detail_large.peek();
-    settings.detail_large.value = true; // three lanes, a chart and a proof want the room
-    return () => {
-      settings.detail_large.value = before;
-      race.leave();
-    };
-  }, []);
+  useLanes(race);
   if (connection.value === "replay") return html`<p class="race-nothing hint" id="race-nothing">${t("race.replay")}</p>`;
   const logs = race.logs.value;
   race.numSteps.value; // the logs grow
-  const now = logs ? raceAt(logs, shownStep.value) : null;
-  return html`<div class="race" id="race" data-phase=${race.phase.value} data-step=${shownStep.value}>
-    <${Controls} />
-    <p class="race-sentence" id="race-sentence" aria-live=${race.phase.value === "running" ? "off" : "polite"}>${raceSentence(now, race)}</p>
+  const now = logs ? raceAt(logs, race.shownStep.value) : null;
+  return html`<div class="race" id="race" data-phase=${race.phase.value} data-step=${race.shownStep.value}>
+    <${LockstepControls} lanes=${race} wish=${wish} />
+    <p class="race-sentence" id="race-sentence" aria-live=${race.phase.value === "running" ? "off" : "polite"}>${raceSentence(now)}</p>
     <${Lanes} logs=${logs} now=${now} />
     <${Proof} logs=${logs} now=${now} />
     <${RaceChart} logs=${logs} />
-    <${TimeNote} logs=${logs} step=${shownStep.value} />
+    <${TimeNote} logs=${logs} step=${race.shownStep.value} />
   </div>`;
 }
 
@@ -43,58 +34,9 @@ export function Race() {
 function wish() {
   const { block_size, num_blocks, kv_cache_dtype } = wantedConfig();
   const { n, ...sampling } = wantedSampling();
-  return { prompt: racePrompt(), sampling, config: { block_size, num_blocks, ...(kv_cache_dtype && { kv_cache_dtype }) } };
-}
-
-function Controls() {
-  const phase = race.phase.value;
-  const off = connection.value !== "live" || phase === "opening";
-  const running = phase === "running";
-  const over = phase === "done";
-  const start = (action) => () => {
-    shown.value = null;
-    action(wish());
-  };
-  return html`<div class="race-controls" role="group" aria-label=${t("detail.race")}>
-    <span class="swap">
-      <button class="command primary" id="race-run" data-shown=${!running} disabled=${off || over || running} onClick=${start(race.run)}>
-        <${Icon} name="run" /><span>${t("race.run")}</span>
-      </button>
-      <button class="command primary" id="race-pause" data-shown=${running} disabled=${!running} onClick=${race.pause}>
-        <${Icon} name="pause" /><span>${t("race.pause")}</span>
-      </button>
-    </span>
-    <button class="command" id="race-step" disabled=${off || over || running} onClick=${start(race.step)}><${Icon} name="step" /><span>${t("race.step")}</span></button>
-    <button class="command" id="race-reset" disabled=${phase === "idle" || off} onClick=${restart}><${Icon} name="reset" /><span>${t("race.reset")}</span></button>
-    <label class="speed">
-      <span class="visually-hidden">${t("race.speed")}</span>
-      <select id="race-speed" onChange=${(event) => (race.speed.value = Number(event.currentTarget.value))}>
-        ${SPEEDS.map(
-          (n) => html`<option value=${n} selected=${n === race.speed.value}>${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n })}</option>`,
-        )}
-      </select>
-    </label>
-    <input
-      class="race-look"
-      id="race-look"
-      type="range"
-      min="0"
-      max=${Math.max(1, race.numSteps.value)}
-      value=${shownStep.value}
-      disabled=${race.numSteps.value === 0}
-      aria-label=${t("race.look")}
-      data-arrows
-      onInput=${(event) => (shown.value = event.currentTarget.valueAsNumber >= race.numSteps.value ? null : event.currentTarget.valueAsNumber)}
-    />
-    <span class="race-position num" id="race-position">
-      ${race.numSteps.value ? t("race.position", { i: shownStep.value, n: race.numSteps.value }) : t("race.before")}
-    </span>
-  </div>`;
-}
-
-function restart() {
-  shown.value = null;
-  race.reset();
+  const config = { block_size, num_blocks, ...(kv_cache_dtype && { kv_cache_dtype }) };
+  const configs = Object.fromEntries(STRATEGIES.map((strategy) => [strategy, { ...config, strategy }]));
+  return { prompts: [racePrompt()], sampling, configs };
 }
 
 function Lanes({ logs, now }) {
@@ -116,7 +58,7 @@ function Lanes({ logs, now }) {
         ${column("step", "captured")} ${column("total", "derived")} ${["held", "used", "wasted", "step", "total", "step", "total"].map((key) => column(key))}
       </tr>
     </thead>
-    ${race.STRATEGIES.map((name, i) => html`<${Lane} key=${name} name=${name} index=${i} lane=${now?.lanes[i]} log=${logs?.[i]} />`)}
+    ${STRATEGIES.map((name, i) => html`<${Lane} key=${name} name=${name} index=${i} lane=${now?.lanes[i]} log=${logs?.[i]} />`)}
   </table>`;
 }
 

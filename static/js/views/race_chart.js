@@ -4,21 +4,20 @@ import { hairline, prepare, usePainter } from "../draw/canvas.js";
 import { alpha, colours, themeVersion } from "../draw/colour.js";
 import { grouped, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
-import { logs, numSteps, STRATEGIES } from "../net/race.js";
+import { race, STRATEGIES } from "../net/race.js";
 import { computedSoFar, expectedComputed } from "../trace/race.js";
 import { html } from "./html.js";
-import { shown, shownStep } from "./race_look.js";
 import { Fidelity, hideTip, tipAt } from "./words.js";
 
 const MARGIN = { left: 42, right: 44, top: 8, bottom: 16 };
 
 export function RaceChart() {
   const ref = usePainter(
-    () => [logs.value, numSteps.value, shownStep.value, themeVersion.value, settings.lang.value],
+    () => [race.logs.value, race.numSteps.value, race.shownStep.value, themeVersion.value, settings.lang.value],
     (box, { width, height }) => paint(box.querySelector("canvas"), width, height),
   );
-  const all = logs.value;
-  const step = shownStep.value;
+  const all = race.logs.value;
+  const step = race.shownStep.value;
   return html`<section class="race-chart">
     <h3 class="panel-title">${t("race.chart")} <${Fidelity} kind="derived" formula=${t("race.formula.tokens")} /></h3>
     <div
@@ -46,7 +45,7 @@ function label(all, step) {
 /** The frame of the whole race is there from the start, so that nothing is rescaled as it grows. */
 function frame(all, width, height) {
   const sequence = [...all[0].tail.sequences.values()][0];
-  const count = Math.max(sequence?.max_tokens ?? 1, numSteps.value, 1);
+  const count = Math.max(sequence?.max_tokens ?? 1, race.numSteps.value, 1);
   const { none } = expectedComputed(sequence?.num_prompt_tokens ?? 1, count);
   const highest = roundAbove(Math.max(none, computedSoFar(all[0]).at(-1) ?? 0));
   const plot = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
@@ -61,7 +60,7 @@ function roundAbove(value) {
 
 function paint(canvas, width, height) {
   const c = prepare(canvas, width, height);
-  const all = logs.value;
+  const all = race.logs.value;
   const palette = colours();
   if (!all) return void hairline(c, MARGIN.left, height - MARGIN.bottom, width - MARGIN.right, height - MARGIN.bottom, palette.line);
   const { count, highest, x, y } = frame(all, width, height);
@@ -82,7 +81,7 @@ function paint(canvas, width, height) {
   const sums = all.map(computedSoFar);
   const group = x(1) - x(0);
   const styles = barStyles(palette);
-  for (let i = 0; i < shownStep.value; i++) paintGroup(c, sums, i, group, x(i), y, styles);
+  for (let i = 0; i < race.shownStep.value; i++) paintGroup(c, sums, i, group, x(i), y, styles);
   paintValues(c, palette, sums, x, y);
 }
 
@@ -103,7 +102,7 @@ const barStyles = (palette) => [alpha(palette.q, 0.55), palette["ink-3"], palett
 
 /** The values of the step shown, right of its bars: no cache above, with a cache at the foot. */
 function paintValues(c, palette, sums, x, y) {
-  const step = shownStep.value;
+  const step = race.shownStep.value;
   if (!step) return;
   const [none, , paged] = sums.map((values) => values[step - 1] ?? values.at(-1) ?? 0);
   c.textAlign = "left";
@@ -115,19 +114,19 @@ function paintValues(c, palette, sums, x, y) {
 
 function stepAt(event) {
   const box = event.currentTarget.getBoundingClientRect();
-  if (!logs.value || !numSteps.value) return null;
-  const { count, plot } = frame(logs.value, box.width, box.height);
+  if (!race.logs.value || !race.numSteps.value) return null;
+  const { count, plot } = frame(race.logs.value, box.width, box.height);
   const step = Math.floor(((event.clientX - box.left - MARGIN.left) / plot.width) * count) + 1;
-  return step >= 1 && step <= numSteps.value ? step : null;
+  return step >= 1 && step <= race.numSteps.value ? step : null;
 }
 
 function point(event) {
   const step = stepAt(event);
   if (step === null) hideTip();
-  else tipAt(event.clientX, event.clientY, [label(logs.value, step)]);
+  else tipAt(event.clientX, event.clientY, [label(race.logs.value, step)]);
 }
 
 function choose(event) {
   const step = stepAt(event);
-  if (step !== null) shown.value = step === numSteps.value ? null : step;
+  if (step !== null) race.look(step);
 }

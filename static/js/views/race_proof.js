@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { langOf, t } from "../i18n/index.js";
 import { racePrompt } from "../model/actions.js";
-import { asked, STRATEGIES } from "../net/race.js";
+import { race, STRATEGIES } from "../net/race.js";
 import { labelText, tokenLabels } from "../trace/labels.js";
 import { html } from "./html.js";
 import { choices } from "./race_words.js";
@@ -13,7 +13,7 @@ const MOST = 160; // columns kept in the document; the first difference is named
 
 export function Proof({ now }) {
   const ref = useRef(null);
-  const prompt = asked.value?.prompt ?? racePrompt();
+  const prompt = race.asked.value?.prompts[0] ?? racePrompt();
   const count = now ? Math.max(...now.lanes.map((lane) => lane.tokenIds.length)) : 0;
   useEffect(() => {
     if (ref.current) ref.current.scrollLeft = ref.current.scrollWidth; // the newest is what one looks for

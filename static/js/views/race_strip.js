@@ -4,10 +4,9 @@ import { prepare, usePainter } from "../draw/canvas.js";
 import { alpha, colours, themeVersion } from "../draw/colour.js";
 import { wastePattern } from "../draw/texture.js";
 import { t } from "../i18n/index.js";
-import { logs, numSteps } from "../net/race.js";
+import { race } from "../net/race.js";
 import { laneAt } from "../trace/race.js";
 import { html } from "./html.js";
-import { shownStep } from "./race_look.js";
 
 const ROOM_FOR_GAPS = 3; // px a slot from which squares stand apart
 
@@ -19,7 +18,7 @@ export function Legend() {
 
 export function LaneStrip({ name, index, lane }) {
   const ref = usePainter(
-    () => [logs.value, numSteps.value, shownStep.value, themeVersion.value],
+    () => [race.logs.value, race.numSteps.value, race.shownStep.value, themeVersion.value],
     (box, { width, height }) => paint(box.querySelector("canvas"), width, height, index),
   );
   const slots = lane?.slots;
@@ -30,11 +29,11 @@ export function LaneStrip({ name, index, lane }) {
 function paint(canvas, width, height, index) {
   const c = prepare(canvas, width, height);
   const palette = colours();
-  const all = logs.value;
+  const all = race.logs.value;
   c.fillStyle = palette["line-2"];
   c.fillRect(0, height - 1, width, 1);
   if (!all) return;
-  const { slots } = laneAt(all[index], shownStep.value);
+  const { slots } = laneAt(all[index], race.shownStep.value);
   if (!slots) return;
   // every lane on one scale: as many slots as the longest reservation can have
   const capacity = Math.max(...all.map((log) => log.header.engine.max_model_len ?? 0), slots.reserved);

@@ -1,6 +1,7 @@
 // The race in words: what a step did, whether the tokens agree, and why time differs less than work.
 
 import { grouped, secondsText, t } from "../i18n/index.js";
+import { race } from "../net/race.js";
 import { labelText, tokenLabels } from "../trace/labels.js";
 import { timeAgainstWork } from "../trace/race.js";
 import { html } from "./html.js";
@@ -9,8 +10,8 @@ import { Fidelity } from "./words.js";
 const NOISY = 3; // a step so many times the median is the machine's doing, not the model's
 const NEAR = 0.7; // from this share of the ratio of operations on, time follows them
 
-/** One sentence on the race as it is shown; `race` is net/race.js. */
-export function raceSentence(now, race) {
+/** One sentence on the race as it is shown. */
+export function raceSentence(now) {
   const problem = race.problem.value;
   if (problem) return problem.message ?? t("race.lost");
   if (!now) return t(race.phase.value === "opening" ? "race.say.opening" : "race.say.start");
