@@ -15,19 +15,19 @@ from app.errors import HTTP_STATUS, AppError
 from app.museum import EXHIBITS
 from app.plain import to_json
 from app.presets import PRESETS, STRATEGIES
-from app.run import Run
+from app.run import OpenLog
 from app.settings import ServerSettings
 from app.stage import Stage
 from engine.config import SamplingParams
 from engine.trace import codec
-from engine.trace.log import TraceWriter
+from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
 
 MSGPACK = "application/msgpack"
 CHUNK = 1 << 18  # bytes of a download at a time
 
 
-def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api."""
     api = flask.Blueprint("api", __name__, url_prefix="/api")
 
@@ -40,15 +40,16 @@ def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> fla
         return _json(
             {
                 "version": __version__,
-                "model": model.facts,
-                "tokenizer": model.tokenizer_facts,
-                "kv_bytes_per_token": model.kv_bytes_per_token,
+                "live": model is not None,
+                "model": model and model.facts,
+                "tokenizer": model and model.tokenizer_facts,
+                "kv_bytes_per_token": model and model.kv_bytes_per_token,
                 "config": settings.config,
                 "sampling": SamplingParams(),
                 "strategies": STRATEGIES,
                 "presets": PRESETS,
                 "museum": EXHIBITS,
-                "machine": model.machine,
+                "machine": model and model.machine,
                 "limits": {
                     "max_theaters": settings.max_theaters,
                     "max_prompts": settings.max_prompts,
@@ -60,6 +61,8 @@ def blueprint(stage: Stage, model: ServedModel, settings: ServerSettings) -> fla
 
     @api.get("/machine")
     def machine() -> Response:
+        if model is None:
+            raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
         if model.machine.roofs is None and any(_computes(theater.status()) for theater in stage.all()):
             raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
         return _json(model.measured_machine())
@@ -142,21 +145,21 @@ def _computes(status: dict[str, Any]) -> bool:
     return bool(status["mode"] == "running" and status["unfinished"])
 
 
-def _run(stage: Stage, theater_id: str) -> Run:
-    """The theater's present run; `stale_epoch` when the address asks for another."""
-    run = stage.get(theater_id).run
+def _run(stage: Stage, theater_id: str) -> OpenLog:
+    """The theater's present run, or the recording; `stale_epoch` when the address asks for another."""
+    run = stage.watch(theater_id).run
     asked = request.args.get("epoch")
     if asked is not None and asked != str(run.epoch):
         raise AppError("stale_epoch", f"the theater is at epoch {run.epoch}, not {asked[:20]}")
     return run
 
 
-def _check_index(log: TraceWriter, index: int) -> None:
+def _check_index(log: TraceReader, index: int) -> None:
     if not 0 <= index < len(log):
         raise AppError("not_found", f"there is no record {index}; the log has {len(log)}, counted from 0")
 
 
-def _capture_bytes(run: Run, index: int) -> bytes:
+def _capture_bytes(run: OpenLog, index: int) -> bytes:
     with run.reading() as log:
         _check_index(log, index)
         payload = log.capture_bytes(index)
@@ -165,7 +168,7 @@ def _capture_bytes(run: Run, index: int) -> bytes:
     return payload
 
 
-def _value(run: Run, payload: bytes, kind: type[Any]) -> Response:
+def _value(run: OpenLog, payload: bytes, kind: type[Any]) -> Response:
     wanted = request.args.get("format", "msgpack")
     if wanted == "json":
         return _of_run(Response(to_json(codec.decode(payload, kind)), mimetype="application/json"), run)
@@ -174,7 +177,7 @@ def _value(run: Run, payload: bytes, kind: type[Any]) -> Response:
     return _of_run(Response(payload, mimetype=MSGPACK), run)
 
 
-def _of_run(response: Response, run: Run) -> Response:
+def _of_run(response: Response, run: OpenLog) -> Response:
     response.headers["X-Epoch"] = str(run.epoch)
     response.headers["Cache-Control"] = "no-store"
     return response

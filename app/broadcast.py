@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from app.errors import AppError
-from app.run import Run, read_batch
+from app.run import OpenLog, read_batch
 
 MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch
@@ -43,7 +43,7 @@ class Emit(Protocol):
 class Viewer:
     """How far one client has got. Changed only under the broadcast's lock."""
 
-    def __init__(self, sid: str, run: Run, first: int, captures: bool, joined_by: threading.Thread) -> None:
+    def __init__(self, sid: str, run: OpenLog, first: int, captures: bool, joined_by: threading.Thread) -> None:
         self.sid = sid
         self.run = run
         self.next = first
@@ -66,7 +66,7 @@ class Broadcast:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closed = False
-        self._run: Run | None = None
+        self._run: OpenLog | None = None
         self._status_at = 0.0
         self._thread = threading.Thread(target=self._serve, name=f"broadcast-{theater_id}", daemon=True)
         self._thread.start()
@@ -80,13 +80,13 @@ class Broadcast:
         if not self._wake.is_set():
             self._wake.set()
 
-    def follow(self, run: Run) -> None:
+    def follow(self, run: OpenLog) -> None:
         """Switch to a new run; every viewer is told of it and gets its records from 0."""
         with self._lock:
             self._run = run
         self.wake()
 
-    def join(self, sid: str, run: Run, first: int, captures: bool) -> None:
+    def join(self, sid: str, run: OpenLog, first: int, captures: bool) -> None:
         """Serve `sid` from record `first` of `run` on, as soon as the calling thread (its event handler) has ended."""
         with self._lock:
             self._viewers[sid] = Viewer(sid, run, first, captures, threading.current_thread())
@@ -147,13 +147,13 @@ class Broadcast:
                     delays.append(self._status_at + STATUS_PACE - now)
         return min(delays, default=None)
 
-    def _restart(self, viewer: Viewer, run: Run) -> None:
+    def _restart(self, viewer: Viewer, run: OpenLog) -> None:
         with self._lock:
             viewer.run, viewer.next, viewer.in_flight, viewer.sent_at = run, 0, None, 0.0
         message = {"theater": self._theater_id, "epoch": run.epoch, "header": run.header, "num_records": len(run.log)}
         self._emit("reset", message, viewer.sid)
 
-    def _send_records(self, viewer: Viewer, run: Run, now: float) -> float | None:
+    def _send_records(self, viewer: Viewer, run: OpenLog, now: float) -> float | None:
         if viewer.in_flight is not None or viewer.next >= len(run.log):
             return None
         early = viewer.sent_at + PACE - now

@@ -33,8 +33,9 @@ logger = logging.getLogger(__name__)
 class Events:
     """One method for each event; each takes the checked message and returns the acknowledgement without `ok`."""
 
-    def __init__(self, stage: Stage, model: ServedModel, settings: ServerSettings) -> None:
-        self._stage, self._model, self._settings = stage, model, settings
+    def __init__(self, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
+        """model None: there are only recordings."""
+        self._stage, self._served, self._settings = stage, model, settings
 
     def create(self, message: messages.Create) -> Ack:
         config = parse_config(message.config, self._settings.config)
@@ -42,10 +43,10 @@ class Events:
         return theater.join(_sid(), 0, None, message.captures)
 
     def join(self, message: messages.Join) -> Ack:
-        return self._theater(message).join(_sid(), message.first, message.epoch, message.captures)
+        return self._stage.watch(message.theater).join(_sid(), message.first, message.epoch, message.captures)
 
     def leave(self, message: messages.OfTheater) -> Ack:
-        self._theater(message).leave(_sid())
+        self._stage.watch(message.theater).leave(_sid())
         return {}
 
     def submit(self, message: messages.Submit) -> Ack:
@@ -101,8 +102,15 @@ class Events:
         epoch, done = self._theater(message).recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": codec.encode(done.arrays)}
 
+    def record(self, message: messages.Record) -> Ack:
+        library = self._stage.library
+        return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
+
+    def record_stop(self, message: messages.OfTheater) -> Ack:
+        return {"status": self._theater(message).stop_recording()}
+
     def read(self, message: messages.Read) -> Ack:
-        run = self._theater(message).run
+        run = self._stage.watch(message.theater).run
         with run.reading() as log:
             first = min(message.first, len(log))
             end = max(first, min(message.to, len(log), first + READ_RECORDS))
@@ -118,6 +126,12 @@ class Events:
 
     def _theater(self, message: messages.OfTheater) -> Theater:
         return self._stage.get(message.theater)
+
+    @property
+    def _model(self) -> ServedModel:
+        if self._served is None:
+            raise AppError("refused", "there is no live model here: this server shows recordings")
+        return self._served
 
     @staticmethod
     def _check_exist(name: str, chosen: list[int] | None, count: int) -> None:
@@ -136,7 +150,7 @@ class Events:
         return self._model.normalize(text)
 
 
-def register(socketio: SocketIO, stage: Stage, model: ServedModel, settings: ServerSettings) -> None:
+def register(socketio: SocketIO, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
     """Put the handlers on the socket."""
     events = Events(stage, model, settings)
     handlers: list[tuple[str, type[Any], Callable[[Any], Ack]]] = [
@@ -153,6 +167,8 @@ def register(socketio: SocketIO, stage: Stage, model: ServedModel, settings: Ser
         ("configure", messages.Configure, events.configure),
         ("focus", messages.Focus, events.focus),
         ("recompute", messages.Recompute, events.recompute),
+        ("record", messages.Record, events.record),
+        ("record_stop", messages.OfTheater, events.record_stop),
         ("read", messages.Read, events.read),
         ("tokenize", messages.Tokenize, events.tokenize),
     ]

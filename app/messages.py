@@ -14,6 +14,8 @@ from engine.config import EngineConfig, SamplingParams
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Index = Annotated[int, Meta(ge=0, le=2**53)]
 Choice = Annotated[list[Index], Meta(max_length=4096)]
+RecordingName = Annotated[str, Meta(max_length=200)]
+Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
 T = TypeVar("T")
 
 
@@ -82,6 +84,11 @@ class Recompute(OfTheater, frozen=True, kw_only=True):
     layer: Index
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
     num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+
+
+class Record(OfTheater, frozen=True, kw_only=True):
+    name: RecordingName = ""
+    tags: Tags = []
 
 
 class Read(OfTheater, frozen=True, kw_only=True):

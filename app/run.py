@@ -1,4 +1,4 @@
-"""One epoch of a theater: an engine and its log."""
+"""One epoch of a theater: an engine and its log; and a log that any number of threads read."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from collections.abc import Iterator
 
 from app.engine_face import EngineLike
 from app.errors import AppError
-from engine.trace.log import TraceWriter
+from engine.trace.log import TraceReader, TraceWriter
 
 
-class Run:
-    """An engine and its log, readable by any number of threads until the last of them lets go.
+class OpenLog:
+    """A log, readable by any number of threads; once it is retired, the last of them closes it."""
 
-    A reset retires the run while viewers and downloads may still be reading it: the log stays open for them, and the
-    last one out closes the engine; the log is a file without a name and goes with it.
-    """
-
-    def __init__(self, epoch: int, engine: EngineLike) -> None:
+    def __init__(self, epoch: int, log: TraceReader) -> None:
         self.epoch = epoch
-        self.engine = engine
-        self.log: TraceWriter = engine.log
-        self.header: bytes = self.log.header_bytes
+        self.log: TraceReader = log
+        self.header: bytes = log.header_bytes
         self._lock = threading.Lock()
         self._readers = 0
         self._retired = False
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[TraceWriter]:
+    def reading(self) -> Iterator[TraceReader]:
         """The log, kept open inside the `with`.
 
         Raises:
@@ -48,7 +43,7 @@ class Run:
                 self._close()
 
     def retire(self) -> None:
-        """Let the run go; idempotent."""
+        """Let it go; idempotent."""
         with self._lock:
             if self._retired:
                 return
@@ -58,15 +53,32 @@ class Run:
             self._close()
 
     def _close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.log.close()
+
+
+class Run(OpenLog):
+    """An engine and its log.
+
+    A reset retires the run while viewers and downloads may still be reading it: the log stays open for them, and the
+    last one out closes the engine; the log is a file without a name and goes with it.
+    """
+
+    log: TraceWriter
+
+    def __init__(self, epoch: int, engine: EngineLike) -> None:
+        super().__init__(epoch, engine.log)
+        self.engine = engine
+
+    def _close(self) -> None:
         try:
             self.engine.close()
         finally:
-            with contextlib.suppress(OSError, ValueError):
-                self.log.close()
+            super()._close()
 
 
 def read_batch(
-    log: TraceWriter, first: int, end: int, max_bytes: int, captures_from: int | None, max_capture_bytes: int
+    log: TraceReader, first: int, end: int, max_bytes: int, captures_from: int | None, max_capture_bytes: int
 ) -> tuple[list[bytes], list[bytes | None]]:
     """Records [first, end) as they lie in the file, as many as fit `max_bytes` but at least one.
 

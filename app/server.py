@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import flask
@@ -12,6 +13,8 @@ from flask_socketio import SocketIO
 from app import api, assets, events, plotly_asset
 from app.engine_face import ServedModel
 from app.paths import static_dir, templates_dir
+from app.recordings import endpoints
+from app.recordings.library import open_library
 from app.security import Guard
 from app.settings import ServerSettings
 from app.stage import Stage
@@ -19,8 +22,13 @@ from app.stage import Stage
 DAY = 24 * 3600  # seconds
 
 
-def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, SocketIO]:
-    """The application for one model. Close `app.extensions["kvtheater"]`, its Stage, at the end."""
+def create_app(
+    model: ServedModel | None, settings: ServerSettings, shown: Sequence[Path] = ()
+) -> tuple[Flask, SocketIO]:
+    """The application for one model. Close `app.extensions["kvtheater"]`, its Stage, at the end.
+
+    model None: there is nothing live, only recordings. `shown`: trace files to show beside those of the library.
+    """
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
     socketio = SocketIO(
@@ -31,9 +39,11 @@ def create_app(model: ServedModel, settings: ServerSettings) -> tuple[Flask, Soc
         cors_allowed_origins=[],  # the guard has looked at the origin already
         max_http_buffer_size=settings.max_message_bytes,
     )
-    stage = Stage(model.build, settings, _emitter(socketio))
+    library = open_library(settings, shown)
+    stage = Stage(model.build if model else None, settings, _emitter(socketio), library)
     app.extensions["kvtheater"] = stage
     events.register(socketio, stage, model, settings)
+    app.register_blueprint(endpoints.blueprint(stage, settings))
     app.register_blueprint(api.blueprint(stage, model, settings))
     app.register_error_handler(Exception, api.answer_error)
 

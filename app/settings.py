@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -23,6 +24,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
     max_pool_bytes: int = 2048 * MIB  # KV pool of one theater
     max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
+
+    data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
+    max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
 
     max_message_bytes: int = MIB
     max_prompt_bytes: int = 64 * 1024

@@ -1,4 +1,4 @@
-"""All theaters of a server: how many there may be, and when one that nobody uses makes room."""
+"""All that is on stage: the theaters, how many there may be and when one that nobody uses makes room; recordings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import time
 from app.broadcast import Emit
 from app.engine_face import BuildEngine
 from app.errors import AppError
+from app.recordings.library import Library
+from app.recordings.playback import PREFIX, Playback, Playbacks
 from app.settings import ServerSettings
 from app.theater import Theater
 from app.turns import Turns
@@ -19,10 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 class Stage:
-    """The theaters by id."""
+    """The theaters by id, and the recordings that are open."""
 
-    def __init__(self, build: BuildEngine, settings: ServerSettings, emit: Emit) -> None:
+    def __init__(self, build: BuildEngine | None, settings: ServerSettings, emit: Emit, library: Library) -> None:
+        """build None: there is no live model, only recordings."""
         self._build, self._settings, self._emit = build, settings, emit
+        self.library, self.playbacks = library, Playbacks(library, emit)
         self._turns = Turns()
         self._theaters: dict[str, Theater] = {}
         self._being_built = 0
@@ -35,8 +39,11 @@ class Stage:
         """A new theater.
 
         Raises:
-            AppError: `too_many_theaters`, or `refused` when the configuration cannot work.
+            AppError: `too_many_theaters`, or `refused` when the configuration cannot work or there is no model.
         """
+        build = self._build
+        if build is None:
+            raise AppError("refused", "there is no live model here: this server shows recordings")
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
@@ -53,7 +60,7 @@ class Stage:
             left.close("nobody was watching and another theater needed the place")
         try:
             theater_id = secrets.token_urlsafe(9)
-            theater = Theater(theater_id, name, config, self._build, self._settings, self._turns, self._emit)
+            theater = Theater(theater_id, name, config, build, self._settings, self._turns, self._emit)
             with self._lock:
                 self._theaters[theater_id] = theater
             return theater
@@ -65,12 +72,24 @@ class Stage:
         """The theater.
 
         Raises:
-            AppError: `unknown_theater`.
+            AppError: `unknown_theater`; `refused` when it is a recording, of which nothing can be asked.
         """
         theater = self._theaters.get(theater_id)
+        if theater is None and theater_id.startswith(PREFIX):
+            raise AppError("refused", "this is a recording: it can be looked at, not changed")
         if theater is None:
             raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
         return theater
+
+    def watch(self, theater_id: str) -> Theater | Playback:
+        """What can be joined and read: a theater or a recording.
+
+        Raises:
+            AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
+        """
+        if theater_id.startswith(PREFIX) and theater_id not in self._theaters:
+            return self.playbacks.get(theater_id)
+        return self.get(theater_id)
 
     def all(self) -> list[Theater]:
         """Every theater, oldest first."""
@@ -81,13 +100,16 @@ class Stage:
         """A client is gone."""
         for theater in self.all():
             theater.leave(sid)
+        self.playbacks.forget_viewer(sid)
 
     def close(self) -> None:
-        """Close every theater; the logs go with them."""
+        """Close every theater; the logs go with them, and what is being recorded ends."""
         self._closed.set()
         for theater in self.all():
             self._remove(theater, "the server is shutting down")
         self._janitor.join()
+        self.playbacks.close()
+        self.library.close()
 
     def close_idle(self) -> None:
         """Close the theaters that nobody has used for long."""

@@ -18,6 +18,8 @@ from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError
 from app.jobs import Performed, StepJob
 from app.performance import Performance
+from app.recordings.index import Ended
+from app.recordings.recorder import Recorder
 from app.run import Run
 from app.settings import ServerSettings
 from app.turns import Turns
@@ -51,13 +53,13 @@ class Theater:
         self._gone = AppError("unknown_theater", f"theater {theater_id} is closed")
         self._commands = CommandQueue(self._gone)
         self._broadcast = Broadcast(theater_id, emit, self.status)
+        self._recorder: Recorder | None = None  # the last one; it may have ended
         self._performance = Performance(
             build,
             settings,
             turns,
             changed=self._broadcast.wake,
-            # told before it becomes the run: whoever joins the old one in between is moved on to the new one
-            began=self._broadcast.follow,
+            began=self._began,
         )
         self._thread = threading.Thread(target=self._work, name=f"engine-{theater_id}", daemon=True)
         self._thread.start()
@@ -101,6 +103,7 @@ class Theater:
             "viewers": self.num_viewers,
             "error": performance.error,
             "notice": performance.notice,
+            "recording": self._recorder.status() if self._recorder else None,
         }
 
     def join(self, sid: str, first: int, epoch: int | None, captures: bool) -> dict[str, Any]:
@@ -169,6 +172,22 @@ class Theater:
         """A layer of a sequence computed again without the cache, between two steps; and its epoch."""
         return self._ask(lambda: self._performance.recompute(seq_id, layer, heads, num_tokens))
 
+    def record(self, begin: Callable[[Run], Recorder]) -> dict[str, Any]:
+        """Record the run, from its beginning and until it is over. Returns the status."""
+
+        def do() -> None:
+            if self._recorder and self._recorder.ended is None:
+                raise AppError("refused", f"the theater is being recorded already, as “{self._recorder.name}”")
+            self._recorder = begin(self.run)
+
+        self._ask(do)
+        return self.status()
+
+    def stop_recording(self) -> dict[str, Any]:
+        """Record no more. Returns the status."""
+        self._ask(lambda: self._end_recording("stopped"))
+        return self.status()
+
     def close(self, reason: str) -> None:
         """End both threads and delete the log; whoever still waits for an answer gets `unknown_theater`."""
         self._broadcast.close(reason)
@@ -183,6 +202,15 @@ class Theater:
         self._ask(lambda: self._performance.add_job(job))
         return job.future.result()
 
+    def _began(self, run: Run) -> None:
+        """Told before it becomes the run: whoever joins the old one in between is moved on to the new one."""
+        self._end_recording("reset", "the theater was reset")
+        self._broadcast.follow(run)
+
+    def _end_recording(self, ended: Ended, detail: str = "") -> None:
+        if self._recorder:
+            self._recorder.end(ended, detail)
+
     def _work(self) -> None:
         """The engine thread."""
         performance = self._performance
@@ -193,5 +221,6 @@ class Theater:
                 performance.advance()
         performance.end_jobs(self._gone)
         self._commands.end()
+        self._end_recording("closed", "the theater was closed")
         if performance.run is not None:
             performance.run.retire()

@@ -32,7 +32,7 @@ class TraceReader:
     records than for small ones; a payload that fails its checksum is then found when it is read.
 
     Raises:
-        TraceFormatError: not a trace, another version, or the header itself is damaged; when reading: a damaged payload.
+        TraceFormatError: not a trace, another version, or the header itself is damaged.
         OSError: the file cannot be opened.
     """
 
@@ -125,9 +125,9 @@ class TraceReader:
         last = (frames.get(count - 1) for frames in (self._captures, self._keyframes))
         return max(found.offset + found.length for found in (self._records[count - 1], *last) if found)
 
-    def file_chunks(self, num_bytes: int, chunk_size: int = 1 << 18) -> Iterator[bytes]:
-        """The first `num_bytes` bytes of the file, piece by piece."""
-        for start in range(0, num_bytes, chunk_size):
+    def file_chunks(self, num_bytes: int, first: int = 0, chunk_size: int = 1 << 18) -> Iterator[bytes]:
+        """The bytes [first, num_bytes) of the file, piece by piece."""
+        for start in range(first, num_bytes, chunk_size):
             yield os.pread(self._file.fileno(), min(chunk_size, num_bytes - start), start)
 
     def _read(self, found: Frame) -> bytes:

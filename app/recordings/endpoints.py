@@ -1,0 +1,138 @@
+"""The library over HTTP: list, look, change, delete, upload, download."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import IO, Annotated, Any
+from urllib.parse import quote
+
+import flask
+from flask import Response, request
+from msgspec import Meta
+from werkzeug.exceptions import ClientDisconnected
+
+from app.errors import AppError
+from app.messages import Message, RecordingName, Tags, parse
+from app.plain import to_json
+from app.recordings.entry import Entry
+from app.recordings.shelf import SUFFIX
+from app.settings import MIB, ServerSettings
+from app.stage import Stage
+from engine.trace.codec import TraceFormatError
+
+CHUNK = 1 << 20  # bytes of an upload at a time
+
+
+class Change(Message, frozen=True, kw_only=True):
+    """What can be changed of a recording; what is not given stays."""
+
+    name: Annotated[RecordingName, Meta(min_length=1)] | None = None
+    tags: Tags | None = None
+    notes: Annotated[str, Meta(max_length=20_000)] | None = None
+
+
+def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
+    """The endpoints under /api/recordings."""
+    library = stage.library
+    recordings = flask.Blueprint("recordings", __name__, url_prefix="/api/recordings")
+
+    @recordings.get("")
+    def index() -> Response:
+        return _json(
+            {
+                "recordings": library.entries(),
+                "findings": library.findings,
+                "can_keep": library.can_keep,
+                "max_bytes": settings.max_recording_bytes,
+            }
+        )
+
+    @recordings.get("/<recording_id>")
+    def one(recording_id: str) -> Response:
+        return _json(library.entry(recording_id))
+
+    @recordings.post("")
+    def upload() -> Response:
+        request.max_content_length = settings.max_recording_bytes
+        size = request.content_length
+        if size is None:
+            raise AppError("bad_request", "an upload says its length (Content-Length)")
+        if size > settings.max_recording_bytes:
+            raise AppError("refused", _too_large(size, settings.max_recording_bytes))
+        name, tags = _name_and_tags()
+        with library.incoming() as file:
+            _receive(file, size)
+            try:
+                entry = library.take(Path(file.name), name, tags)
+            except TraceFormatError as error:
+                raise AppError("bad_request", f"this is no recording: {error}") from error
+        response = _json(entry)
+        response.status_code = 201
+        response.headers["Location"] = f"/api/recordings/{entry.id}"
+        return response
+
+    @recordings.patch("/<recording_id>")
+    def change(recording_id: str) -> Response:
+        wanted = parse(request.get_json(force=True, silent=True), Change)
+        return _json(library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
+
+    @recordings.delete("/<recording_id>")
+    def delete(recording_id: str) -> Response:
+        library.delete(recording_id)
+        stage.playbacks.drop(recording_id, "the recording was deleted")
+        return _json({"deleted": recording_id})
+
+    @recordings.get("/<recording_id>/trace")
+    def download(recording_id: str) -> Response:
+        """The file; ranges of it are answered as such."""
+        entry = library.entry(recording_id)
+        response = flask.send_file(
+            library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
+        )
+        response.headers["Content-Disposition"] = _attachment(entry)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+    return recordings
+
+
+def _receive(file: IO[bytes], size: int) -> None:
+    """The request's body into the file, never more than a piece of it in memory."""
+    received = 0
+    try:
+        while chunk := request.stream.read(min(CHUNK, size - received)):
+            received += len(chunk)
+            file.write(chunk)
+        file.flush()
+    except ClientDisconnected:
+        pass
+    except OSError as error:
+        raise AppError("refused", f"the file cannot be kept: {error.strerror or error}") from error
+    if received < size:
+        raise AppError("bad_request", f"the upload ended after {received} of {size} bytes")
+
+
+def _name_and_tags() -> tuple[str, list[str]]:
+    """Of an upload, from its address: `name` (a file's name will do) and any number of `tag`."""
+    name = os.path.basename(request.args.get("name", "")).removesuffix(SUFFIX).strip()
+    given: dict[str, Any] = {"tags": request.args.getlist("tag"), **({"name": name} if name else {})}
+    wanted = parse(given, Change)
+    return wanted.name or "recording", wanted.tags or []
+
+
+def _attachment(entry: Entry) -> str:
+    """The header that gives a download the recording's name."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.name).strip("-.") or entry.id
+    return f"attachment; filename=\"{plain}{SUFFIX}\"; filename*=UTF-8''{quote(entry.name + SUFFIX, safe='')}"
+
+
+def _too_large(size: int, limit: int) -> str:
+    return f"the file has {size // MIB} MiB; this server takes recordings of up to {limit // MIB} MiB"
+
+
+def _json(value: Any) -> Response:
+    response = Response(to_json(value), mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,124 @@
+"""The library's index: one row for each recording, in SQLite. What it says of a file can be read from the file again;
+only name, tags, notes and how the recording ended are nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from app.recordings.summary import Summary
+
+Ended = Literal[
+    "stopped",  # somebody stopped it
+    "reset",  # the theater was reset
+    "closed",  # the theater or its server was closed
+    "write_failed",  # the disk was full, or gone: `ended_detail` says what
+    "interrupted",  # the server was killed while recording
+    "imported",  # the file was uploaded, or found in the folder
+]
+
+_TABLE = """
+create table if not exists recordings (
+    recording_id text primary key,
+    file text not null unique,
+    name text not null,
+    tags text not null,
+    notes text not null,
+    added text not null,
+    ended text,
+    ended_detail text not null,
+    file_stamp text not null,
+    summary text
+)
+"""
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One recording of the library."""
+
+    recording_id: str
+    file: str  # its name in the folder
+    name: str
+    tags: list[str] = []
+    notes: str = ""
+    added: str  # ISO 8601, UTC
+    ended: Ended | None = None  # None: being recorded
+    ended_detail: str = ""  # a sentence for a person
+    file_stamp: str = ""  # size and time of the file that `summary` was read from
+    summary: Summary | None = None  # None while it is being recorded
+
+
+class Index:
+    """The rows, for any number of threads and processes.
+
+    Raises:
+        sqlite3.Error: the file is not a database, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._database = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+        try:
+            self._database.execute(_TABLE)
+            self._database.execute("select count(*) from recordings").fetchone()
+        except sqlite3.Error:
+            self._database.close()
+            raise
+
+    def rows(self) -> list[Row]:
+        """Every row, the latest first."""
+        return self._read("order by added desc, rowid desc")
+
+    def row(self, recording_id: str) -> Row | None:
+        """One of them."""
+        return next(iter(self._read("where recording_id = ?", recording_id)), None)
+
+    def put(self, row: Row) -> None:
+        """Insert or replace."""
+        values: dict[str, Any] = {
+            **msgspec.structs.asdict(row),
+            "tags": msgspec.json.encode(row.tags).decode(),
+            "summary": msgspec.json.encode(row.summary).decode() if row.summary else None,
+        }
+        names = ", ".join(values)
+        with self._lock:
+            self._database.execute(
+                f"insert or replace into recordings ({names}) values ({', '.join('?' * len(values))})",
+                list(values.values()),
+            )
+
+    def remove(self, recording_id: str) -> None:
+        """Forget it."""
+        with self._lock:
+            self._database.execute("delete from recordings where recording_id = ?", [recording_id])
+
+    def close(self) -> None:
+        with self._lock, contextlib.suppress(sqlite3.Error):
+            self._database.close()
+
+    def _read(self, rest: str, *values: Any) -> list[Row]:
+        with self._lock:
+            cursor = self._database.execute(f"select {', '.join(Row.__struct_fields__)} from recordings {rest}", values)
+            found = cursor.fetchall()
+        return [_row(dict(zip(Row.__struct_fields__, values, strict=True))) for values in found]
+
+
+def _row(values: dict[str, Any]) -> Row:
+    summary = values["summary"]
+    with contextlib.suppress(msgspec.MsgspecError):  # of another version: read from the file again
+        return msgspec.convert(
+            {
+                **values,
+                "tags": msgspec.json.decode(values["tags"]),
+                "summary": msgspec.json.decode(summary) if summary else None,
+            },
+            Row,
+        )
+    return msgspec.convert({**values, "tags": [], "summary": None, "file_stamp": ""}, Row)

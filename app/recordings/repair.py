@@ -1,0 +1,127 @@
+"""At start, folder and index are made to agree; what was found is said, one sentence each."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.recordings.index import Index, Row
+from app.recordings.shelf import file_stamp, recording_id, traces_in
+from app.recordings.summary import summarize, summary_of
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+
+UPLOAD_SUFFIX = ".part"
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something that was not as it should be, and what was done."""
+
+    kind: Literal["index_rebuilt", "interrupted", "adopted", "missing", "not_a_trace", "damaged", "upload_removed"]
+    recording: str | None  # id
+    message: str  # one sentence
+
+
+def open_index(path: Path) -> tuple[Index, list[Finding]]:
+    """The index; a damaged one is put aside and begun anew."""
+    try:
+        return Index(path), []
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # locked, or a disk that cannot be written: no damage
+            raise
+        aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+        path.rename(aside)
+        message = f"the index was damaged ({error}): it is kept as {aside.name} and was rebuilt from the files"
+        return Index(path), [Finding(kind="index_rebuilt", recording=None, message=message)]
+
+
+def repair(folder: Path, index: Index, now: str) -> list[Finding]:
+    """Make the index agree with the folder."""
+    findings: list[Finding] = []
+    rows = {row.file: row for row in index.rows()}
+    for path in traces_in(folder):
+        row = rows.pop(path.name, None)
+        try:
+            found = _adopt(path, now) if row is None else _look_after(path, row)
+        except (OSError, TraceFormatError) as error:
+            message = f"{path.name} is left alone: {error}"
+            findings.append(Finding(kind="not_a_trace", recording=row.recording_id if row else None, message=message))
+            continue
+        if found:
+            index.put(found[0])
+            findings += found[1:]
+    for row in rows.values():
+        message = f"the file of “{row.name}” is gone: its name and notes are kept in case it comes back"
+        findings.append(Finding(kind="missing", recording=row.recording_id, message=message))
+    for path in sorted(folder.glob(f"*{UPLOAD_SUFFIX}")):
+        if _nobody_writes(path, path.unlink):
+            message = f"an upload that had not come to its end was removed ({path.name})"
+            findings.append(Finding(kind="upload_removed", recording=None, message=message))
+    return findings
+
+
+def _adopt(path: Path, now: str) -> list[Row | Finding]:
+    """A file that has no row."""
+    summary = summarize(path)
+    row = Row(
+        recording_id=recording_id(path.stem),
+        file=path.name,
+        name=path.stem,
+        added=now,
+        ended="imported",
+        file_stamp=file_stamp(path),
+        summary=summary,
+    )
+    message = f"{path.name} was not in the index: it was added, with {summary.num_records} records"
+    if summary.damage:
+        message += f"; {summary.damage}"
+    return [row, Finding(kind="adopted", recording=row.recording_id, message=message)]
+
+
+def _look_after(path: Path, row: Row) -> list[Row | Finding]:
+    """A file that has a row: was its recording interrupted, has it changed?"""
+    if row.ended is None:
+        done: list[Row | Finding] = []
+        _nobody_writes(path, lambda: done.extend(_interrupted(path, row)))
+        return done
+    stamp = file_stamp(path)
+    if row.summary is not None and row.file_stamp == stamp:
+        return []
+    summary = summarize(path)
+    changed = replace(row, summary=summary, file_stamp=stamp)
+    if summary.damage and not (row.summary and row.summary.damage):
+        message = f"“{row.name}” is damaged: {summary.damage}"
+        return [changed, Finding(kind="damaged", recording=row.recording_id, message=message)]
+    return [changed]
+
+
+def _interrupted(path: Path, row: Row) -> list[Row | Finding]:
+    """A recording whose server was killed: what is left of its last record goes, so that the file is sound."""
+    with TraceReader(path) as reader:
+        end, size = reader.whole_end, reader.num_bytes
+    if end < size:
+        with path.open("r+b") as file:
+            file.truncate(end)
+    with TraceReader(path, verify=False) as reader:
+        summary = summary_of(reader)
+    removed = f", {size - end:,} bytes of an unfinished one removed" if end < size else ""
+    detail = f"the server ended while it was recorded: {summary.num_records} records kept{removed}"
+    ended = replace(row, ended="interrupted", ended_detail=detail, file_stamp=file_stamp(path), summary=summary)
+    return [ended, Finding(kind="interrupted", recording=row.recording_id, message=f"“{row.name}”: {detail}")]
+
+
+def _nobody_writes(path: Path, do: Callable[[], object]) -> bool:
+    """Do it unless another process has the file locked, recording or receiving it; whether it was done."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        do()
+        return True
+    return False

@@ -1,0 +1,112 @@
+"""Trace files that are only shown: those that come with the program, and those given on the command line.
+
+A shipped `NAME.kvtrace` has a `NAME.json` beside it: `title` and `text` in both languages, `tags`, and `command`, the
+command line that made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from app.presets import Words
+from app.recordings.entry import Entry, Source
+from app.recordings.summary import Summary, summarize
+from engine.trace.codec import TraceFormatError
+
+SUFFIX = ".kvtrace"
+logger = logging.getLogger(__name__)
+
+
+class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is told of a shipped recording beside its file."""
+
+    title: Words
+    text: Words
+    command: str
+    tags: list[str] = []
+
+
+class Shelf:
+    """Some trace files, each opened when it is first listed."""
+
+    def __init__(self, source: Source, files: Iterable[Path]) -> None:
+        self._source = source
+        self._files = {recording_id(path.stem): path for path in files}
+        self._read: dict[str, tuple[str, Summary]] = {}  # by id: the file as it was when it was read
+        self._lock = threading.Lock()
+
+    def path(self, wanted: str) -> Path | None:
+        """Where the recording lies; None when it is not here."""
+        return self._files.get(wanted)
+
+    def entries(self) -> list[Entry]:
+        """All that can be read."""
+        return [entry for found in self._files if (entry := self.entry(found))]
+
+    def entry(self, wanted: str) -> Entry | None:
+        """One of them."""
+        path = self._files.get(wanted)
+        if path is None:
+            return None
+        try:
+            summary = self._summary(wanted, path)
+            card = _card(path)
+        except (OSError, TraceFormatError, msgspec.MsgspecError) as error:
+            logger.warning("%s: %s", path.name, error)
+            return None
+        if card is None:
+            return Entry(id=wanted, source=self._source, name=path.stem, summary=summary)
+        return Entry(
+            id=wanted,
+            source=self._source,
+            name=card.title.en,
+            title=card.title,
+            text=card.text,
+            command=card.command,
+            tags=card.tags,
+            summary=summary,
+        )
+
+    def _summary(self, wanted: str, path: Path) -> Summary:
+        stamp = file_stamp(path)
+        with self._lock:
+            known = self._read.get(wanted)
+            if known is None or known[0] != stamp:
+                known = self._read[wanted] = stamp, summarize(path)
+        return known[1]
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The trace files of a folder by name, none if there is no folder."""
+    return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
+
+
+def recording_id(stem: str) -> str:
+    """The id of a file found under this name: the same at every start."""
+    if re.fullmatch(r"rec-[a-z0-9-]{1,50}", stem):
+        return stem
+    if re.fullmatch(r"[a-z0-9-]{1,50}", stem):
+        return f"rec-{stem}"
+    return "rec-" + hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def file_stamp(path: Path) -> str:
+    """Changes when the file does."""
+    found = path.stat()
+    return f"{found.st_size}:{found.st_mtime_ns}"
+
+
+def _card(path: Path) -> Card | None:
+    try:
+        text = path.with_suffix(".json").read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(text, type=Card)

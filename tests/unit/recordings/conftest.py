@@ -1,0 +1,58 @@
+"""A run to record: the fake engine's, with real records in a real log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.messages import SubmittedPrompt
+from app.recordings.library import Library
+from app.run import Run
+from engine.config import EngineConfig, SamplingParams
+from tests.server.fake import FakeModel
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "recordings"
+
+
+@pytest.fixture
+def library(folder: Path) -> Iterator[Library]:
+    library = Library(folder)
+    yield library
+    library.close()
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """A submission and two steps of eight."""
+    engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=16), None)
+    engine.submit([SubmittedPrompt(text="moonlight")], SamplingParams(max_tokens=8))
+    run = Run(0, engine)
+    steps(run, 2)
+    yield run
+    run.retire()
+
+
+def steps(run: Run, count: int) -> None:
+    for _ in range(count):
+        run.engine.step()
+
+
+@pytest.fixture
+def make_trace(tmp_path: Path) -> Callable[[Path], Path]:
+    """A finished trace in a file."""
+
+    def make(path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=16), path)
+        engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=5))
+        while engine.num_unfinished():
+            engine.step()
+        engine.close()
+        return path
+
+    return make

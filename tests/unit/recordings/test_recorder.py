@@ -1,0 +1,127 @@
+"""A recording is the run's own bytes, and the run does not depend on it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from app.errors import AppError
+from app.recordings.library import Library
+from app.run import Run
+from engine.trace.log import TraceReader
+from tests.unit.recordings.conftest import steps
+
+
+def log_bytes(run: Run) -> bytes:
+    return b"".join(run.log.file_chunks(run.log.num_bytes))
+
+
+def test_a_recording_has_what_was_and_what_comes_byte_for_byte(library: Library, run: Run) -> None:
+    recorder = library.record(run, "moon", ["a"])
+    assert recorder.path.read_bytes() == log_bytes(run)
+    steps(run, 3)
+    assert recorder.path.read_bytes() == log_bytes(run)  # before anything was closed: it is written at once
+    (entry,) = library.entries()
+    assert entry.recording and entry.summary.num_records == 6 and (entry.name, entry.tags) == ("moon", ["a"])
+    recorder.end("stopped")
+    steps(run, 2)
+    (entry,) = library.entries()
+    assert not entry.recording and entry.ended == "stopped" and entry.summary.num_records == 6
+    assert entry.summary.preview == "moonlight" and entry.summary.num_steps == 5
+    assert len(run.log) == 8
+
+
+def test_two_recordings_of_one_run_are_two_files(library: Library, run: Run) -> None:
+    first, second = library.record(run, "", []), library.record(run, "", [])
+    steps(run, 1)
+    assert first.path != second.path and first.path.read_bytes() == second.path.read_bytes()
+
+
+def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> None:
+    recorder = library.record(run, "", [])
+    run.retire()
+    steps(run, 1)  # the theater would not; but nobody has closed the log
+    recorder.end("reset")
+    with pytest.raises(AppError):
+        library.record(run, "", [])
+    assert [entry.ended for entry in library.entries()] == ["reset"]  # the refused one left nothing
+
+
+class FullDisk:
+    """A file that takes `room` more bytes."""
+
+    def __init__(self, file: object, room: int) -> None:
+        self._file, self._room = file, room
+
+    def write(self, data: bytes) -> int:
+        if not self._room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._file.write(data[: self._room])  # type: ignore[attr-defined]
+        self._room -= written
+        return int(written)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._file, name)
+
+
+def test_on_a_full_disk_the_run_goes_on_and_the_recording_says_where_it_ends(
+    library: Library, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One more record fits, of the next one 10 bytes: the recording ends after 4 of the 6 records."""
+    recorder = library.record(run, "moon", [])
+    before = recorder.num_bytes
+    steps(run, 1)
+    size = recorder.num_bytes
+    assert size > before
+    monkeypatch.setattr(recorder, "_file", FullDisk(recorder._file, 10))
+    steps(run, 2)
+    assert len(run.log) == 6
+    assert recorder.path.stat().st_size == size
+    (entry,) = library.entries()
+    assert entry.ended == "write_failed"
+    assert entry.ended_detail == "it ends after 4 records: No space left on device"
+    with TraceReader(recorder.path) as reader:
+        assert len(reader) == 4 == entry.summary.num_records and reader.damage is None
+    assert recorder.status()["ended"] == "write_failed"
+
+
+def test_the_mark_is_kept_in_memory_while_the_index_has_no_room(
+    library: Library, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sqlite3
+
+    recorder = library.record(run, "moon", [])
+    index = library._index
+    assert index is not None
+    put, full = index.put, [True]
+
+    def failing(row: object) -> None:
+        if full[0]:
+            raise sqlite3.OperationalError("database or disk is full")
+        put(row)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(index, "put", failing)
+    recorder.end("write_failed", "it ends after 3 records: No space left on device")
+    assert library.entry(recorder.recording_id).ended == "write_failed"
+    stored = index.row(recorder.recording_id)
+    assert stored is not None and stored.ended is None
+    full[0] = False  # somebody made room
+    assert [entry.ended for entry in library.entries()] == ["write_failed"]
+    stored = index.row(recorder.recording_id)
+    assert stored is not None and stored.ended == "write_failed"
+
+
+def test_where_nothing_can_be_written_nothing_is_begun(folder: Path, run: Run) -> None:
+    if os.geteuid() == 0:
+        folder.parent.mkdir(exist_ok=True)
+        folder.write_text("a file where the folder belongs")
+    else:
+        folder.parent.chmod(0o500)
+    with pytest.raises(AppError, match="recordings cannot be kept"):
+        Library(folder).record(run, "", [])
+    with pytest.raises(AppError, match="keeps no recordings"):
+        Library(None).record(run, "", [])
+    steps(run, 1)
