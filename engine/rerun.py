@@ -7,8 +7,8 @@
 
 What came in from outside (submit, abort, adjust) is read from the log and done again; the steps between follow from it,
 because the engine is deterministic. Every record of the first part must be the logged one, apart from clock readings
-and from what was captured; log probabilities and scores may differ by LOGPROB_TOLERANCE, since another processor adds
-in another order. The first that is not ends the re-run with a RerunMismatch.
+and from what was captured; log probabilities and scores may differ by trace.compare.TOLERANCE, since another processor
+adds in another order. The first that is not ends the re-run with a RerunMismatch.
 
 A change of the engine's settings holds from the first step on, so there is no first part: the same inputs, each at the
 step at which it came, are played to an engine with other settings.
@@ -26,11 +26,11 @@ from engine.change import AbortChange, Change, ConfigChange, RequestChange, Samp
 from engine.config import SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError, RequestSpec
+from engine.trace.compare import first_op_that_differs, same
 from engine.trace.events import Adjust, Choose, Finish, Fork, Op, Setting, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 
-LOGPROB_TOLERANCE = 1e-4  # natural log; float32 sums in another order differ by about 1e-6
 FACTS = (
     "name", "architecture", "num_params", "num_layers", "hidden_size", "intermediate_size", "num_heads", "num_kv_heads",
     "head_dim", "v_head_dim", "vocab_size", "max_position", "dtype",
@@ -299,25 +299,14 @@ def compare(logged: StepRecord, found: StepRecord) -> None:
     """
     if logged.kind != found.kind:
         raise RerunMismatch(logged.index, None, "kind", logged.kind, found.kind)
-    for place in range(max(len(logged.ops), len(found.ops))):
+    place = first_op_that_differs(logged.ops, found.ops)
+    if place is not None:
         theirs, ours = (ops[place] if place < len(ops) else None for ops in (logged.ops, found.ops))
-        if not _close(theirs, ours):
-            raise RerunMismatch(logged.index, place, "ops", theirs, ours)
+        raise RerunMismatch(logged.index, place, "ops", theirs, ours)
     for part in ("step", "batch", "outputs", "prompt_logprobs", "memory", "work", "integrity"):
         theirs, ours = getattr(logged, part), getattr(found, part)
-        if not _close(theirs, ours):
+        if not same(theirs, ours):
             raise RerunMismatch(logged.index, None, part, theirs, ours)
-
-
-def _close(a: Any, b: Any) -> bool:
-    """Equal, real numbers up to LOGPROB_TOLERANCE: log probabilities and scores are all the real numbers compared."""
-    if isinstance(a, float) and isinstance(b, float):
-        return a == b or abs(a - b) <= LOGPROB_TOLERANCE
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(_close, a, b))
-    if isinstance(a, msgspec.Struct) and type(a) is type(b):
-        return a == b or all(_close(getattr(a, name), getattr(b, name)) for name in a.__struct_fields__)
-    return bool(a == b)
 
 
 def _specs(record: StepRecord) -> list[RequestSpec]:

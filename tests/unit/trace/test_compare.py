@@ -1,0 +1,233 @@
+"""Two runs side by side: the first difference, and figures whose arithmetic is stated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.change import AbortChange, Change, ConfigChange, RequestChange, TokenChange
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestSpec
+from engine.rerun import Rerun
+from engine.trace import codec
+from engine.trace.compare import Comparison, compare, step_seconds
+from engine.trace.events import Allocate, Choose, Lookup, Preempt, Sample
+from engine.trace.log import TraceReader
+from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
+
+ROOMY = CONFIGS["roomy"]
+SAMPLED = SamplingParams(max_tokens=6, ignore_eos=True, temperature=1.0, seed=3)
+
+
+@pytest.fixture
+def original() -> Iterator[Engine]:
+    """Two requests, prompts of 17 and 3 tokens, 12 greedy tokens each, blocks of 4."""
+    with Engine(tiny_llama(), ROOMY) as engine:
+        engine.add_requests([RequestSpec(PROMPTS[0], GREEDY, "long"), RequestSpec(PROMPTS[2], GREEDY, "short")])
+        while engine.has_unfinished():
+            engine.step()
+        yield engine
+
+
+def fork(original: Engine, at: int, change: Change | None) -> Engine:
+    """The caller closes it."""
+    config = change.config if isinstance(change, ConfigChange) else original.config
+    engine = Engine(tiny_llama(), config)
+    Rerun(engine, log_of(original), at, change, True).finish()
+    return engine
+
+
+def compared(a: Engine, b: Engine) -> Comparison:
+    return compare(log_of(a), log_of(b))
+
+
+def test_a_run_and_itself_have_no_difference(original: Engine) -> None:
+    found = compared(original, original)
+    assert (found.first_op, found.first_token, found.settings) == (None, None, [])
+    assert found.same_model and found.same_machine
+    assert [p.equal_tokens for p in found.sequences] == [12, 12]
+    assert found.a == found.b
+
+
+def test_the_figures_of_a_run(original: Engine) -> None:
+    """A prompt of 17 and one of 3 in one step, then 11 steps of one token each for both: no token is computed twice."""
+    found = compared(original, original).a
+    log = log_of(original)
+    totals = found.totals
+    assert (totals.num_records, totals.num_steps) == (1 + 12, 12)
+    assert totals.output_tokens == 2 * 12
+    assert totals.computed_tokens == 17 + 3 + 2 * 11
+    # the last token is never written: 17 + 11 = 28 slots are 7 blocks of 4, 3 + 11 = 14 are 4
+    assert totals.blocks_peak == 7 + 4
+    assert totals.bytes_peak == 11 * 4 * log.header.kv_bytes_per_token
+    assert totals.operations["write"] == totals.operations["sample"] == 24 and totals.operations["submit"] == 2
+    assert totals.operations["allocate"] == 11 and totals.operations["free"] == 11
+    assert (totals.asked_tokens, totals.hit_tokens) == (17 + 3, 0)
+    assert (totals.preemptions, totals.evictions, totals.copies, totals.swapped_bytes) == (0, 0, 0, 0)
+    times = [step_seconds(log.record(i).timing) for i in range(len(log))]
+    assert totals.seconds == pytest.approx(sum(times))
+    assert totals.flops == sum(w.flops for i in range(len(log)) if (w := log.record(i).work))
+    assert [(p.record, p.step) for p in found.series] == [(i, i) for i in range(1, 13)]
+    assert max(p.blocks_held for p in found.series) == totals.blocks_peak
+
+
+def test_the_figures_of_a_sequence(original: Engine) -> None:
+    found = compared(original, original).sequences[0]
+    log, figures = log_of(original), found.a
+    assert figures is not None
+    times = [step_seconds(log.record(i).timing) for i in range(len(log))]
+    assert (found.request_id, found.number, found.member) == ("long", 0, 0)
+    assert (figures.status, figures.finish_reason, figures.num_steps, figures.computed_tokens) == (
+        "finished", "length", 12, 17 + 11,
+    )  # fmt: skip
+    assert (figures.blocks, figures.blocks_peak) == (0, 7)
+    assert figures.ttft == pytest.approx(times[1]) and figures.ttft_steps == 1
+    assert figures.seconds == pytest.approx(sum(times))
+    assert [t.token_id for t in figures.tokens] == log.state_now().sequences[0].token_ids[17:]
+    assert [(t.record, t.step) for t in figures.tokens] == [(i, i) for i in range(1, 13)]
+
+
+def test_a_chosen_token_is_the_first_difference(original: Engine) -> None:
+    """Record 5 gives both sequences their fifth token; in the fork it is the record of the choice."""
+    with fork(original, 5, TokenChange(seq_id=1, token_id=99)) as other:
+        found = compared(original, other)
+        op = found.first_op
+        assert op is not None
+        assert (op.record, op.op, op.kind_a, op.kind_b) == (5, 0, "step", "adjust")
+        assert op.a == log_of(original).record(5).ops[0] and isinstance(op.b, Choose) and op.b.token_id == 99
+        first = found.first_token
+        assert first is not None and first.a is not None and first.b is not None
+        assert (first.request_id, first.position) == ("short", 3 + 4)
+        assert (first.a.record, first.b.record) == (5, 6)
+        assert first.b.token_id == 99 and first.b.chosen and not first.a.chosen
+        # the other sequence never heard of it
+        assert [(p.request_id, p.equal_tokens) for p in found.sequences] == [("long", 12), ("short", 4)]
+        assert found.sequences[1].difference == first
+
+
+def test_an_abort_ends_a_sequence_before_the_other(original: Engine) -> None:
+    with fork(original, 5, AbortChange(request_id="long")) as other:
+        found = compared(original, other)
+        assert found.first_token is not None
+        assert (found.first_token.position, found.first_token.b) == (17 + 4, None)
+        assert found.first_token.a is not None and found.first_token.a.record == 5
+        assert found.sequences[0].b is not None and found.sequences[0].b.finish_reason == "abort"
+
+
+def test_a_run_that_has_only_not_come_so_far_does_not_differ(original: Engine) -> None:
+    with Engine(tiny_llama(), ROOMY) as other:
+        Rerun(other, log_of(original), 5, None, follow=False).finish()
+        found = compared(original, other)
+        assert found.first_token is None and [p.equal_tokens for p in found.sequences] == [4, 4]
+        assert found.first_op is not None
+        assert (found.first_op.record, found.first_op.kind_b, found.first_op.b) == (5, None, None)
+        assert found.b.totals.unfinished == 2
+
+
+def test_a_request_that_only_one_run_has_stands_alone(original: Engine) -> None:
+    with fork(original, 5, RequestChange(prompt=[70, 71], sampling=GREEDY, request_id="more")) as other:
+        found = compared(original, other)
+        assert [(p.request_id, p.a is None, p.b is None) for p in found.sequences] == [
+            ("long", False, False),
+            ("short", False, False),
+            ("more", True, False),
+        ]
+        assert found.first_token is None and found.first_op is not None and found.first_op.kind_b == "submit"
+        assert (found.a.totals.requests, found.b.totals.requests) == (2, 3)
+
+
+def test_another_block_size_changes_blocks_and_no_token(original: Engine) -> None:
+    """28 and 14 slots: in blocks of 16 they are 2 and 1."""
+    with fork(original, 0, ConfigChange(config=msgspec.structs.replace(ROOMY, block_size=16, num_blocks=16))) as other:
+        found = compared(original, other)
+        assert [(s.name, s.a, s.b) for s in found.settings] == [("block_size", 4, 16), ("num_blocks", 64, 16)]
+        assert found.first_token is None
+        assert found.first_op is not None and found.first_op.record == 1
+        assert (found.a.totals.blocks_peak, found.b.totals.blocks_peak) == (11, 3)
+        assert isinstance(found.first_op.a, Lookup | Allocate)
+
+
+def test_preemption_hits_and_copies_are_counted_as_the_log_has_them() -> None:
+    with run("preempting") as a, run("swapping") as b:
+        found = compared(a, b)
+        for engine, figures in ((a, found.a), (b, found.b)):
+            log = log_of(engine)
+            records = [log.record(i) for i in range(len(log))]
+            ops = [op for record in records for op in record.ops]
+            assert figures.totals.preemptions == sum(isinstance(op, Preempt) for op in ops) > 0
+            assert figures.totals.output_tokens == sum(isinstance(op, Sample) for op in ops)
+            assert figures.totals.computed_tokens == sum(len(e.token_ids) for r in records for e in r.batch)
+            assert figures.totals.copies > 0
+            pairs = [(p.a if engine is a else p.b) for p in found.sequences]
+            for sequence in pairs:
+                assert sequence is not None
+                at_peak = max(
+                    len(s.block_table) for i in range(len(log)) if (s := log.state_at(i).sequences.get(sequence.seq_id))
+                )
+                assert sequence.blocks == 0
+                if sequence.num_steps:  # what comes and goes within one record is in no state between records
+                    assert at_peak <= sequence.blocks_peak <= at_peak + 1
+                state = log.state_now().sequences[sequence.seq_id]
+                before = log.state_at(sequence.submitted_in).sequences[sequence.seq_id].num_preemptions
+                assert sequence.num_preemptions == state.num_preemptions - before  # a fork's own ones
+                assert [t.token_id for t in sequence.tokens] == state.token_ids[state.num_prompt_tokens :]
+        assert found.a.totals.swapped_bytes == 0 < found.b.totals.swapped_bytes
+        # whoever was preempted computed its tokens again, or moved them
+        assert found.a.totals.computed_tokens > found.b.totals.computed_tokens
+
+
+def test_samples_are_aligned_one_by_one() -> None:
+    """n = 3: the request's sequences stand beside each other, each with its own seed, and differ nowhere."""
+
+    def three(config: EngineConfig) -> Engine:
+        engine = Engine(tiny_llama(), config)
+        engine.add_request(PROMPTS[1], msgspec.structs.replace(SAMPLED, n=3), "r")
+        while engine.has_unfinished():
+            engine.step()
+        return engine
+
+    with three(ROOMY) as a, three(msgspec.structs.replace(ROOMY, block_size=8)) as b:
+        found = compared(a, b)
+        assert [(p.request_id, p.member, p.equal_tokens) for p in found.sequences] == [("r", i, 6) for i in range(3)]
+        assert len({tuple(t.token_id for t in p.a.tokens) for p in found.sequences if p.a}) == 3
+        # a fork has its parent's submission: its first token came in the same step
+        assert {p.a.ttft_steps for p in found.sequences if p.a} == {1}
+
+
+def test_a_request_of_the_same_name_is_the_second_of_that_name() -> None:
+    with Engine(tiny_llama(), ROOMY) as engine:
+        for prompt in (PROMPTS[2], PROMPTS[4]):
+            engine.add_request(prompt, GREEDY, "again")
+            while engine.has_unfinished():
+                engine.step()
+        found = compared(engine, engine)
+        assert [(p.request_id, p.number) for p in found.sequences] == [("again", 0), ("again", 1)]
+
+
+def test_other_prompts_are_not_compared_token_by_token() -> None:
+    with Engine(tiny_llama(), ROOMY) as a, Engine(tiny_llama(), ROOMY) as b:
+        for engine, prompt in ((a, PROMPTS[2]), (b, PROMPTS[4])):
+            engine.add_request(prompt, GREEDY, "r")
+            while engine.has_unfinished():
+                engine.step()
+        (pair,) = compared(a, b).sequences
+        assert not pair.same_prompt and pair.difference is None and pair.equal_tokens == 0
+
+
+def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> None:
+    header = log_of(original).header
+    replace = msgspec.structs.replace
+    other = replace(
+        header, model=replace(header.model, num_layers=9), machine=replace(header.machine, processor="another")
+    )
+    path = tmp_path / "other.kvtrace"
+    path.write_bytes(codec.MAGIC + codec.frame("header", codec.encode(other)))
+    with TraceReader(path) as reader:
+        found = compare(log_of(original), reader)
+    assert not found.same_model and not found.same_machine
+    assert found.first_op is not None and (found.first_op.record, found.first_op.kind_b) == (0, None)
+    assert all(p.b is None for p in found.sequences)
