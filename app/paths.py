@@ -1,7 +1,9 @@
-"""Where the page's files lie: beside the package in a source checkout, inside it in an installed wheel."""
+"""Where the page's files lie: beside the package in a source checkout, inside an installed wheel; the data folder."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -15,6 +17,14 @@ def static_dir() -> Path:
 def templates_dir() -> Path:
     """The folder of the page's templates."""
     return _find("templates")
+
+
+def data_dir() -> Path:
+    """Where recordings are kept unless another folder is given: the platform's place for a program's data."""
+    if given := os.environ.get("XDG_DATA_HOME"):
+        return Path(given) / "kvtheater"
+    place = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
+    return Path.home() / place / "kvtheater"
 
 
 def _find(name: str) -> Path:

@@ -22,10 +22,11 @@ START_SECONDS = 180.0  # importing torch and loading the model, on a busy machin
 
 
 @pytest.fixture(scope="session")
-def live_server() -> Iterator[str]:
+def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `kvtheater serve` on a free port, stopped at the end of the session."""
+    data = tmp_path_factory.mktemp("data")
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "bundled", "--port", "0", "--max-theaters", "32"],
+        [sys.executable, "-m", "app", "serve", "--port", "0", "--max-theaters", "32", "--data-dir", str(data)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,0 +1,82 @@
+"""What `serve` and `replay` share: the server's options, and serving until it is stopped."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import secrets
+import signal
+import socket
+import threading
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.options import UserError
+from app.paths import data_dir
+from app.settings import ServerSettings, is_loopback
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> Any:
+    """Where to listen, where recordings are kept. Returns the group, for more of them."""
+    group = parser.add_argument_group("server")
+    group.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    group.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
+    group.add_argument(
+        "--data-dir",
+        type=Path,
+        default=data_dir(),
+        metavar="DIR",
+        help="recordings are kept in it (default: %(default)s)",
+    )
+    group.add_argument("--open", action="store_true", help="open the page in a browser")
+    return group
+
+
+def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSettings:
+    """What the options say."""
+    token = None if is_loopback(arguments.host) else secrets.token_urlsafe(24)
+    return ServerSettings(host=arguments.host, token=token, data_dir=arguments.data_dir.expanduser(), **more)
+
+
+@contextlib.contextmanager
+def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
+    """Before anything slow: a port that is taken should be known at once."""
+    from app.serving import PortError, bind
+
+    try:
+        bound = bind(arguments.host, arguments.port)
+    except PortError as error:
+        raise UserError(str(error)) from error
+    with bound:
+        yield bound
+
+
+def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettings, what: str, opened: bool) -> None:
+    """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address."""
+    from app.serving import Listener
+
+    stop = threading.Event()
+    listener = Listener(app, bound)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    address = _address(settings, listener.port)
+    print(f"{what}: {address}", flush=True)
+    if settings.token:
+        print("whoever has this address can use the server; it holds the token", flush=True)
+    if opened:
+        webbrowser.open(address)
+    stop.wait()
+    listener.close()
+
+
+def _address(settings: ServerSettings, port: int) -> str:
+    host = settings.host.strip("[]")
+    if host in ("0.0.0.0", "::", ""):
+        host = socket.gethostname()
+    host = f"[{host}]" if ":" in host else host
+    return f"http://{host}:{port}/" + (f"?token={settings.token}" if settings.token else "")

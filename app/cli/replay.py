@@ -1,0 +1,66 @@
+"""`kvtheater replay`: the page over recordings, without a model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
+from app.cli.options import UserError, add_command
+from app.recordings.shelf import SUFFIX, traces_in
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "replay",
+        "show recorded runs in the page, without a model",
+        "  kvtheater replay                    the recordings of this machine, and those that come with the program\n"
+        "  kvtheater replay run.kvtrace --open\n"
+        "  kvtheater replay traces/            every .kvtrace file of a folder\n",
+    )
+    parser.add_argument("paths", nargs="*", type=Path, metavar="FILE|DIR", help=f"{SUFFIX} files, or folders of them")
+    add_server_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    files = _files(arguments.paths)
+    settings = server_settings(arguments)
+    with bound_socket(arguments) as bound:
+        from app.server import create_app
+
+        app, _ = create_app(None, settings, files)
+        what = f"{len(files)} recording{'s' if len(files) != 1 else ''}" if arguments.paths else "recordings"
+        serve_until_stopped(app, bound, settings, what, arguments.open)
+    return 0
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    """The trace files that the arguments name."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found = traces_in(path)
+            if not found:
+                raise UserError(f"there is no {SUFFIX} file in {path}")
+            files += found
+        else:
+            _check(path)
+            files.append(path)
+    return [path.resolve() for path in files]
+
+
+def _check(path: Path) -> None:
+    """A file that is named must be a trace; in a folder others may lie beside."""
+    from engine.trace.codec import TraceFormatError
+    from engine.trace.log import TraceReader
+
+    try:
+        TraceReader(path, verify=False).close()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except TraceFormatError as error:
+        raise UserError(f"{path}: {error}") from error

@@ -1,0 +1,258 @@
+"""Recordings over the wire: recording a theater, replaying without a model, and the library over HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.trace import codec
+from engine.trace.log import TraceReader
+from engine.trace.records import LayerCapture
+from tests.server.conftest import Client, Server, wait_for
+
+
+@pytest.fixture
+def server(make_server: Callable[..., Server], tmp_path: Path) -> Server:
+    return make_server(data_dir=tmp_path / "data")
+
+
+def own(server: Server) -> list[dict[str, Any]]:
+    listed = requests.get(f"{server.url}/api/recordings").json()["recordings"]
+    return [r for r in listed if r["source"] == "library"]
+
+
+def grow(client: Client, theater: str, tokens: int) -> int:
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": tokens})
+    return int(client.do("step", theater=theater, count=tokens)["num_records"])
+
+
+@pytest.fixture
+def recorded(server: Server, client: Client, theater: str) -> dict[str, Any]:
+    """A finished recording of 11 records."""
+    client.do("record", theater=theater, name="ten steps", tags=["x"])
+    assert grow(client, theater, 10) == 11
+    client.do("record_stop", theater=theater)
+    (entry,) = own(server)
+    return entry
+
+
+def test_status_says_that_a_theater_is_recorded(server, client, theater):
+    assert client.do("create")["status"]["recording"] is None
+    status = client.do("record", theater=theater, name="one")["status"]["recording"]
+    assert status["name"] == "one" and status["ended"] is None
+    assert client.refused("record", theater=theater)["code"] == "refused"
+    wait_for(lambda: any(s["recording"] for s in client.statuses))
+    stopped = client.do("record_stop", theater=theater)["status"]["recording"]
+    assert stopped["id"] == status["id"] and stopped["ended"] == "stopped"
+    assert client.do("record", theater=theater)["status"]["recording"]["id"] != status["id"]
+
+
+def test_the_file_is_the_theaters_log(server, client, theater, tmp_path):
+    grow(client, theater, 5)
+    recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
+    grow(client, theater, 5)
+    log = requests.get(f"{server.url}/api/theaters/{theater}/trace").content
+    assert requests.get(f"{server.url}/api/recordings/{recording_id}/trace").content == log
+
+
+@pytest.mark.parametrize("ended", ["reset", "closed"])
+def test_a_recording_ends_with_its_run(server, client, theater, ended):
+    client.do("record", theater=theater)
+    count = grow(client, theater, 3)
+    if ended == "reset":
+        client.do("reset", theater=theater)
+        assert grow(client, theater, 2) == 3
+    else:
+        server.stage._remove(server.stage.get(theater), "it is over")
+    (entry,) = own(server)
+    assert entry["ended"] == ended and entry["summary"]["num_records"] == count
+
+
+def test_a_recording_is_joined_like_a_theater(server, recorded):
+    viewer = server.client()
+    joined = viewer.do("join", theater=recorded["id"])
+    assert joined["num_records"] == 11 and joined["recording"]["name"] == "ten steps"
+    assert joined["status"]["mode"] == "recording"
+    wait_for(lambda: len(viewer.records()) == 11)
+    assert all(c is None for b in viewer.batches for c in b["captures"])
+    answer = requests.get(f"{server.url}/api/theaters/{recorded['id']}/records/3/layers/1?epoch=0")
+    assert (codec.decode(answer.content, LayerCapture).k == 3).all()
+    batch = viewer.do("read", theater=recorded["id"], **{"from": 2, "to": 4}, captures=True)
+    assert batch["records"] == viewer.records()[2:4] and all(batch["captures"])
+    again = server.client()
+    again.do("join", theater=recorded["id"], **{"from": 7}, epoch=0)
+    wait_for(lambda: again.batches)
+    assert again.batches[0]["first"] == 7
+    viewer.do("leave", theater=recorded["id"])
+
+
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        ("step", {}),
+        ("prefill", {}),
+        ("run", {"speed": 1}),
+        ("pause", {}),
+        ("reset", {}),
+        ("record", {}),
+        ("record_stop", {}),
+        ("submit", {"prompts": [{"text": "x"}]}),
+        ("configure", {"config": {}}),
+        ("recompute", {"seq_id": 0, "layer": 0}),
+    ],
+)
+def test_nothing_can_be_asked_of_a_recording(server, client, recorded, event, fields):
+    error = client.refused(event, theater=recorded["id"], **fields)
+    assert error == {"code": "refused", "message": "this is a recording: it can be looked at, not changed"}
+
+
+def test_what_is_still_recorded_can_be_watched_as_far_as_it_is(server, client, theater):
+    recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
+    grow(client, theater, 3)
+    viewer = server.client()
+    assert viewer.do("join", theater=recording_id)["num_records"] == 4
+    viewer.do("leave", theater=recording_id)
+    grow(client, theater, 3)
+    assert viewer.do("join", theater=recording_id)["num_records"] == 8
+
+
+def test_unknown_recordings(server, client):
+    assert client.refused("join", theater="rec-none")["code"] == "not_found"
+    for path in ("/api/recordings/rec-none", "/api/recordings/rec-none/trace", "/api/theaters/rec-none/header"):
+        answer = requests.get(server.url + path)
+        assert answer.status_code == 404 and answer.json()["error"]["code"] == "not_found"
+
+
+def test_change_and_delete(server, client, recorded):
+    url = f"{server.url}/api/recordings/{recorded['id']}"
+    changed = requests.patch(url, json={"name": "十步", "tags": ["a", "b"], "notes": "n"}).json()
+    assert (changed["name"], changed["tags"], changed["notes"]) == ("十步", ["a", "b"], "n")
+    assert requests.patch(url, json={"tags": []}).json()["name"] == "十步"
+    for bad in ({"name": ""}, {"name": 3}, {"tags": ["x" * 65]}, {"colour": "red"}, [], "no"):
+        answer = requests.patch(url, json=bad)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
+    viewer = server.client()
+    viewer.do("join", theater=recorded["id"])
+    assert requests.delete(url).json() == {"deleted": recorded["id"]}
+    wait_for(lambda: viewer.closed)
+    assert own(server) == [] and requests.get(url).status_code == 404
+    assert requests.delete(url).status_code == 404
+
+
+def test_download_by_ranges(server, recorded):
+    url = f"{server.url}/api/recordings/{recorded['id']}/trace"
+    whole = requests.get(url)
+    assert whole.content.startswith(codec.MAGIC) and whole.headers["Accept-Ranges"] == "bytes"
+    assert whole.headers["Content-Disposition"].startswith('attachment; filename="ten-steps.kvtrace"')
+    part = requests.get(url, headers={"Range": "bytes=8-107"})
+    assert part.status_code == 206 and part.content == whole.content[8:108]
+    assert part.headers["Content-Range"] == f"bytes 8-107/{len(whole.content)}"
+    assert requests.get(url, headers={"Range": "bytes=-10"}).content == whole.content[-10:]
+    assert requests.get(url, headers={"Range": f"bytes={len(whole.content)}-"}).status_code == 416
+
+
+def test_upload_what_was_downloaded(server, client, recorded):
+    content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
+    answer = requests.post(f"{server.url}/api/recordings?name=C:/x/旅行.kvtrace&tag=a&tag=b", data=content)
+    entry = answer.json()
+    assert answer.status_code == 201 and answer.headers["Location"] == f"/api/recordings/{entry['id']}"
+    assert (entry["name"], entry["tags"], entry["ended"]) == ("旅行", ["a", "b"], "imported")
+    assert entry["summary"] == recorded["summary"]
+    assert client.do("join", theater=entry["id"])["num_records"] == 11
+    assert len(own(server)) == 2
+
+
+def test_an_upload_that_was_cut_off_is_kept_as_far_as_it_goes(server, recorded):
+    """It is somebody's run: what came before the damage is worth keeping, and the entry says what is wrong."""
+    content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
+    entry = requests.post(f"{server.url}/api/recordings", data=content[:-30]).json()
+    assert "the file ends inside" in entry["summary"]["damage"] and entry["summary"]["num_records"] >= 10
+
+
+def test_uploads_that_are_refused(make_server, tmp_path):
+    server = make_server(data_dir=tmp_path / "data", max_recording_bytes=3 << 20)
+    url = f"{server.url}/api/recordings"
+    for content in (b"", b"PK\x03\x04" + b"0" * (2 << 20), codec.MAGIC, codec.MAGIC + b"\xff" * 100):
+        answer = requests.post(url, data=content)
+        assert answer.status_code == 400 and answer.json()["error"]["message"].startswith("this is no recording: ")
+    large = requests.post(url, data=b"0" * (4 << 20))
+    assert large.status_code == 422 and "3 MiB" in large.json()["error"]["message"]
+    chunked = requests.post(url, data=iter([b"abc"]))
+    assert chunked.status_code == 400
+    assert list((tmp_path / "data" / "recordings").glob("*.part")) == []
+    assert own(server) == []
+
+
+def test_a_server_without_a_folder_keeps_nothing(make_server):
+    server = make_server()
+    listed = requests.get(f"{server.url}/api/recordings").json()
+    assert listed["can_keep"] is False and all(r["source"] == "shipped" for r in listed["recordings"])
+    client = server.client()
+    theater = client.do("create")["theater"]
+    assert "keeps no recordings" in client.refused("record", theater=theater)["message"]
+    assert requests.post(f"{server.url}/api/recordings", data=b"x").status_code == 422
+
+
+@pytest.fixture
+def replay(recorded, tmp_path) -> Iterator[str]:
+    """The address of a server without a model that shows the recorded file."""
+    (file,) = (tmp_path / "data" / "recordings").glob("rec-*.kvtrace")
+    app, _ = create_app(None, ServerSettings(), [file])
+    listener = Listener(app, bind("127.0.0.1", 0))
+    yield f"http://127.0.0.1:{listener.port}"
+    listener.close()
+
+
+def test_replay_needs_no_model(replay, recorded):
+    facts = requests.get(f"{replay}/api/model").json()
+    assert facts["live"] is False and facts["model"] is None and facts["machine"] is None
+    assert requests.get(f"{replay}/").status_code == 200
+    assert requests.get(f"{replay}/api/machine").status_code == 404
+    viewer = Client(replay)
+    try:
+        assert viewer.do("join", theater=recorded["id"])["num_records"] == 11
+        wait_for(lambda: len(viewer.records()) == 11)
+        for event, fields in (("create", {}), ("tokenize", {"text": "x"})):
+            error = viewer.refused(event, **fields)
+            assert error["code"] == "refused" and "no live model" in error["message"]
+    finally:
+        viewer.io.disconnect()
+
+
+def test_many_recordings_can_be_opened_one_after_another(server, client, recorded):
+    content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
+    ids = [requests.post(f"{server.url}/api/recordings", data=content).json()["id"] for _ in range(20)]
+    for recording_id in ids:
+        assert requests.get(f"{server.url}/api/theaters/{recording_id}/records/10").status_code == 200
+    assert len(server.stage.playbacks._open) <= 16
+
+
+def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp_path):
+    """As fast as it goes, with a viewer: the file has every record of the log."""
+    recording_id = client.do("record", theater=theater)["status"]["recording"]["id"]
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 300})
+    client.do("run", theater=theater, speed=0)
+    wait_for(lambda: len(client.records()) == 301, seconds=30)
+    client.do("record_stop", theater=theater)
+    (tmp_path / "t").write_bytes(requests.get(f"{server.url}/api/recordings/{recording_id}/trace").content)
+    with TraceReader(tmp_path / "t") as reader:
+        assert reader.damage is None
+        assert [reader.record_bytes(i) for i in range(len(reader))] == client.records()
+
+
+def test_findings_are_told(make_server, tmp_path):
+    folder = tmp_path / "data" / "recordings"
+    folder.mkdir(parents=True)
+    (folder / "x.kvtrace").write_text("no trace")
+    server = make_server(data_dir=tmp_path / "data")
+    (finding,) = requests.get(f"{server.url}/api/recordings").json()["findings"]
+    assert finding["kind"] == "not_a_trace" and "x.kvtrace is left alone" in finding["message"]
+    assert json.dumps(finding)
