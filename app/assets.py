@@ -25,7 +25,7 @@ def modules_from(folder: Path, entry: str) -> list[str]:
     for name in found:
         for target in _imports(folder / name, _stamp(folder / name)):
             path = normpath(join(name, "..", target))
-            if path not in found:
+            if path not in found and (folder / path).is_file():  # what is missing, the browser will say
                 found.append(path)
     return found[1:]
 

@@ -295,7 +295,7 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
     assert re.search(r"\d cached blocks? evicted", said)
     assert re.search(r"seq \d waits: it needs \d blocks?, 0 free", said)
     assert re.search(r"is back after its preemption; \d+ tokens? computed again", said)
-    assert re.search(r"held none of its 2 full blocks of 4", said)
+    assert re.search(r"held none of its 2 full blocks", said)
     page.fill("#prompt", "白日依山尽，黄河")
     page.click("#btn-prefill")
     expect(page.locator("#sentence")).to_contain_text("The prefix cache held 4 of 8 tokens")

@@ -31,7 +31,7 @@ def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
     (tmp_path / "js/b.js").write_text('// import "./comment.js" is no import\nconst text = "from";')
     (tmp_path / "js/deep").mkdir()
     (tmp_path / "js/deep/c.js").write_text('export { x } from "../d.js";\nimport * as all from "../a.js";')
-    (tmp_path / "js/d.js").write_text("export const x = 1;")
+    (tmp_path / "js/d.js").write_text('import "./not_there.js";\nexport const x = 1;')
     assert modules_from(tmp_path, "js/a.js") == ["js/b.js", "js/deep/c.js", "js/d.js"]
     (tmp_path / "js/d.js").write_text('import "./b.js";\nimport "./e.js";\n')  # a change is noticed
     (tmp_path / "js/e.js").write_text("")

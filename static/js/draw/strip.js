@@ -57,11 +57,21 @@ export function scrollTo(layout, offset, width, first, last) {
   return Math.max(0, Math.min(wanted, layout.extent - width));
 }
 
-/** Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. */
+const LEAST = 18; // px of a row of vectors: with less room there is none
+
+/**
+ * Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. Where it is low
+ * the attention row stays alone, and the others have no height.
+ */
 export function rows(height) {
   const gap = 8;
   const room = height - 4 * gap;
   const vector = Math.floor(Math.min(120, room * 0.225));
+  if (vector < LEAST) {
+    const attention = { y: gap, height: Math.max(0, height - 2 * gap) };
+    const none = { y: gap + attention.height, height: 0 };
+    return { attention, k: none, v: none, q: none };
+  }
   const attention = Math.max(48, room - 3 * vector);
   const at = { attention: { y: gap, height: attention } };
   let y = gap + attention + gap;

@@ -15,12 +15,12 @@ import { Softmax } from "./softmax.js";
 function layoutFor({ width, height }) {
   if (width < 560) return "stack";
   if (height >= 270) return "tall";
-  return width >= 880 ? "wide" : "three";
+  return width >= 880 && height > 0 ? "wide" : "three";
 }
 
 export function Attention() {
   const [box, size] = useBox();
-  const layout = size.width ? layoutFor(size) : "three";
+  const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 }); // before the first measure no wider than the window
   const both = layout !== "three";
   const choice = both ? null : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]} text=${(name) => t(`${name}.title`)} />`;
   return html`<div class="attention" data-layout=${layout} ref=${box}>

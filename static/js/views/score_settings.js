@@ -48,7 +48,7 @@ export function CacheSettings() {
         read=${Number}
         text=${(n) => (n === 0 ? t("score.no_window") : n)}
       />
-      <${NumberField} id="attention-sinks" label=${t("score.attention_sinks")} hint=${t("score.attention_sinks_hint")} name="attention_sinks" min="0" max="1024" step="1" onCommit=${changeConfig} />
+      ${applies("attention_sinks") ? html`<${NumberField} id="attention-sinks" label=${t("score.attention_sinks")} hint=${t("score.attention_sinks_hint")} name="attention_sinks" min="0" max="1024" step="1" onCommit=${changeConfig} />` : null}
       <${Switch} id="prefix-caching" name="enable_prefix_caching" label=${html`<${Term} id="prefix_cache">${t("score.prefix_caching")}<//>`} />
     </div>
   </div>`;

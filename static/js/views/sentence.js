@@ -1,6 +1,6 @@
 // The sentence of the moment shown: the record's, or that of one of its sub-steps.
 
-import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { t } from "../i18n/index.js";
 import { announcer } from "../model/announcer.js";
 import { PHASES, viewSub } from "../model/moment.js";
@@ -32,10 +32,18 @@ export function Sentence() {
   const sub = viewSub.value;
   const text = spoken(index, sub, attentionShown(index, sub)).join(settings.lang.value === "zh" ? "" : " ");
   const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
-  return html`<p class="sentence" id="sentence" data-sub=${sub === null ? "" : PHASES[sub]}>
+  const box = useRef(null);
+  useLayoutEffect(() => fit(box.current), [text, phase]);
+  return html`<p class="sentence" id="sentence" ref=${box} data-sub=${sub === null ? "" : PHASES[sub]}>
       ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
     </p>
     <${Announcement} text=${text} />`;
+}
+
+/** A long sentence is set smaller, so that it can be seen whole in the room that there always is. */
+function fit(element) {
+  element.dataset.long = "false";
+  element.dataset.long = String(element.scrollHeight > element.clientHeight + 1);
 }
 
 /** The attention row of the chosen layer and head, in the sub-step that is about it; null where it was not captured. */

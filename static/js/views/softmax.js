@@ -17,7 +17,7 @@ import { Fidelity, hideTip, tips } from "./words.js";
 const READ_MS = 10; // of reading keys before the page gets a turn
 const ROW = 19; // px
 const SMALL_ROW = 17; // px, where there is little room
-const FULL = 290; // px of width from which every step has its column
+const FULL = 330; // px of width from which every step has its column
 
 const reading = signal(0); // grows while keys are still being read
 const vectors = new Map(); // a key never changes once it is computed

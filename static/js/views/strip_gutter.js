@@ -9,14 +9,16 @@ import { legendOf, rangesOf } from "./strip_paint.js";
 import { html } from "./html.js";
 import { Fidelity, Term } from "./words.js";
 
+const TWO_LINES = 32; // px
+
 /** The rows' names, each with the range of its colours. */
 export function Gutter({ now, height }) {
   const at = rows(height || 300);
   const ranges = now ? rangesOf() : {};
   const top = legendOf(now);
-  const label = (kind, text, term, second) => html`<div class=${`gutter-row of-${kind}`} style=${{ top: `${at[kind].y}px`, height: `${at[kind].height}px` }}>
+  const label = (kind, text, term, second) => at[kind].height > 0 && html`<div class=${`gutter-row of-${kind}`} style=${{ top: `${at[kind].y}px`, height: `${at[kind].height}px` }}>
     <span class="gutter-name"><${Term} id=${term}>${text}<//> <${Fidelity} kind="captured" /></span>
-    <span class="gutter-second num">${second}</span>
+    ${at[kind].height < TWO_LINES ? null : html`<span class="gutter-second num">${second}</span>`}
   </div>`;
   const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
   return html`<div class="gutter">

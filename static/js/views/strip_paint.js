@@ -31,12 +31,12 @@ export function paintStrip(c, { now, layout, span, offset, width, height, phases
   c.save();
   c.translate(-offset, 0);
   paintBeams(scene, at);
-  for (const kind of KINDS) paintVectors(scene, at[kind], kind);
+  for (const kind of KINDS) if (at[kind].height) paintVectors(scene, at[kind], kind);
   paintAttention(scene, at.attention);
   paintPointed(scene, at);
   c.restore();
   hairline(c, 0, at.attention.y + at.attention.height, width, at.attention.y + at.attention.height, scene.palette["line-2"]);
-  paintQueryNote(scene, at.q, offset, width);
+  if (at.q.height) paintQueryNote(scene, at.q, offset, width);
   const known = ranges.peek();
   if (KINDS.some((kind) => known[kind] !== images[kind].range)) ranges.value = Object.fromEntries(KINDS.map((kind) => [kind, images[kind].range]));
 }

@@ -2,7 +2,7 @@
 
 export const en = {
   "stage.none": "Nothing is on stage yet.",
-  "stage.none_text": "Choose a prompt and press Prefill (or Step, or Run): each token gets a key and a value, and a place in the pool.",
+  "stage.none_text": "Choose a prompt and press Prefill: each token gets a key, a value and a slot.",
   "stage.prompt": "prompt",
   "stage.generated": "generated",
   "stage.layer": "Layer",
@@ -57,7 +57,7 @@ export const en = {
 
 export const zh = {
   "stage.none": "舞台上还没有内容。",
-  "stage.none_text": "选一段提示词，按“预填充”（或“单步”“运行”）：每个词元得到一个键、一个值，以及块池里的一个位置。",
+  "stage.none_text": "选一段提示词，按“预填充”：每个词元得到一个键、一个值和一个槽位。",
   "stage.prompt": "提示词",
   "stage.generated": "生成",
   "stage.layer": "层",
