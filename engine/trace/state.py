@@ -42,6 +42,7 @@ from engine.trace.records import Header, Memory, Output, StepRecord
 
 SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
 RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
+MAX_BLOCKS = 1 << 20  # of a pool or a CPU store; a header that says more is taken for damage rather than allocated
 
 
 class Block(Struct, kw_only=True):
@@ -109,23 +110,33 @@ class State(Struct, kw_only=True):
 
 
 class TraceStateError(ValueError):
-    """A record does not follow from the state before it."""
+    """A record does not follow from the state before it. `operation`: which of its operations, None = none of them."""
+
+    def __init__(self, message: str, operation: int | None = None) -> None:
+        super().__init__(message)
+        self.operation = operation
 
 
 def initial_state(header: Header) -> State:
     """State before the first record: every block free, ids in ascending order in the free queue."""
-    num_blocks, block_size = header.engine["num_blocks"], header.engine["block_size"]
-    if not isinstance(num_blocks, int) or not isinstance(block_size, int):
-        raise TraceStateError("the header's engine.num_blocks and engine.block_size must be whole numbers")
-    swap_space = header.engine.get("swap_space") or 0
-    if not isinstance(swap_space, int):
-        raise TraceStateError("the header's engine.swap_space must be a whole number")
+    block_size = _setting(header, "block_size", 1, 1 << 62)
+    num_blocks = _setting(header, "num_blocks", 1, MAX_BLOCKS)
+    swap_space = _setting(header, "swap_space", 0, MAX_BLOCKS) if header.engine.get("swap_space") else 0
     return State(
         block_size=block_size,
         blocks=[Block(block_id=i) for i in range(num_blocks)],
         free_queue=list(range(num_blocks)),
         cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space)],
     )
+
+
+def _setting(header: Header, name: str, least: int, most: int) -> int:
+    value = header.engine.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise TraceStateError(
+            f"the header's engine.{name} must be a whole number from {least} to {most}, not {value!r}"
+        )
+    return value
 
 
 def copy_state(state: State) -> State:
@@ -157,10 +168,11 @@ def apply(state: State, record: StepRecord) -> State:
     for position, op in enumerate(record.ops):
         try:
             _apply_op(state, record.index, op, outputs)
-        except (KeyError, IndexError, ValueError) as error:
-            name = type(op).__name__.lower()
+        except (LookupError, ValueError, ArithmeticError) as error:
+            name = op.__struct_config__.tag
+            why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
             raise TraceStateError(
-                f"record {record.index}, operation {position} ({name}) contradicts the state: {error}"
+                f"record {record.index}, operation {position} ({name}) contradicts the state: {why}", position
             ) from error
     state.index, state.step = record.index, record.step
     return state
@@ -197,9 +209,15 @@ def recent_hit_rate(state: State) -> float | None:
     return sum(num_hit for _, num_hit in state.recent_lookups) / asked if asked else None
 
 
+def _missing(key: int | tuple[int, int]) -> str:
+    """What was looked up and is not there: a sequence, or the output that belongs to a sampled token."""
+    return f"there is no sequence {key}" if isinstance(key, int) else f"sequence {key[0]} has no output {key[1]}"
+
+
 def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], Output]) -> None:
     match op:
         case Submit():
+            _expect(op.seq_id not in state.sequences, f"sequence {op.seq_id} exists already")
             state.sequences[op.seq_id] = Sequence(
                 seq_id=op.seq_id,
                 request_id=op.request_id,
@@ -210,7 +228,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
                 priority=op.priority,
                 submitted_in=index,
             )
-            state.waiting.insert(op.queue_position, op.seq_id)
+            _queue(state, op.queue_position, op.seq_id)
         case Admit():
             sequence = state.sequences[op.seq_id]
             state.waiting.remove(op.seq_id)
@@ -226,18 +244,18 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
         case Allocate():
             _expect(state.free_queue[:1] == [op.block_id], f"block {op.block_id} is not the head of the free queue")
             state.free_queue.pop(0)
-            block = state.blocks[op.block_id]
+            block = _block(state, op.block_id)
             _expect(block.block_hash is None, f"block {op.block_id} was allocated with its hash")
             block.ref_count, block.token_ids, block.logical = 1, [], op.logical
             block.allocated_by, block.allocated_in = op.seq_id, index
             block.num_hits, block.last_hit_in = 0, None
             _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
         case Evict():
-            block = state.blocks[op.block_id]
+            block = _block(state, op.block_id)
             _expect(block.block_hash == op.block_hash, f"block {op.block_id} does not carry that hash")
             block.block_hash, block.token_ids = None, []
         case Share():
-            block = state.blocks[op.block_id]
+            block = _block(state, op.block_id)
             if op.revived:
                 state.free_queue.remove(op.block_id)
             block.ref_count += 1
@@ -246,6 +264,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
         case Fork():
             parent = state.sequences[op.parent_seq_id]
+            _expect(op.seq_id not in state.sequences, f"sequence {op.seq_id} exists already")
             child = _copy_sequence(parent)
             child.seq_id, child.request_id, child.submitted_in = op.seq_id, op.request_id, index
             child.parent_seq_id = op.parent_seq_id
@@ -254,12 +273,12 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             state.running.append(op.seq_id)
             for block_id in child.block_table:
                 if block_id != RELEASED:
-                    state.blocks[block_id].ref_count += 1
+                    _block(state, block_id).ref_count += 1
         case Copy():
-            state.blocks[op.src].ref_count -= 1
-            state.blocks[op.dst].token_ids = list(state.blocks[op.src].token_ids)
+            _block(state, op.src).ref_count -= 1
+            _block(state, op.dst).token_ids = list(_block(state, op.src).token_ids)
         case Cache():
-            state.blocks[op.block_id].block_hash = op.block_hash
+            _block(state, op.block_id).block_hash = op.block_hash
         case Write():
             _apply_write(state, op)
         case Choose():
@@ -294,22 +313,22 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
         case Preempt():
             sequence = state.sequences[op.seq_id]
             state.running.remove(op.seq_id)
-            state.waiting.insert(op.queue_position, op.seq_id)
+            _queue(state, op.queue_position, op.seq_id)
             sequence.status = "preempted"
             sequence.num_preemptions += 1
             if op.mode == "recompute":
                 sequence.num_computed_tokens = 0
         case SwapOut():
-            sequence, cpu_block = state.sequences[op.seq_id], state.cpu_blocks[op.cpu_block_id]
+            sequence, cpu_block = state.sequences[op.seq_id], _cpu_block(state, op.cpu_block_id)
             _expect(sequence.block_table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
             _expect(cpu_block.seq_id is None, f"CPU block {op.cpu_block_id} is in use")
             cpu_block.seq_id, cpu_block.logical = op.seq_id, op.logical
-            cpu_block.token_ids = list(state.blocks[op.block_id].token_ids)
+            cpu_block.token_ids = list(_block(state, op.block_id).token_ids)
             sequence.cpu_block_table.append(op.cpu_block_id)
         case SwapIn():
             sequence = state.sequences[op.seq_id]
             _expect(sequence.block_table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
-            state.blocks[op.block_id].token_ids = state.cpu_blocks[op.cpu_block_id].token_ids
+            _block(state, op.block_id).token_ids = _cpu_block(state, op.cpu_block_id).token_ids
             _free_cpu_block(state, sequence, op.cpu_block_id)
         case Drop():
             _free_cpu_block(state, state.sequences[op.seq_id], op.cpu_block_id)
@@ -334,14 +353,29 @@ def _apply_write(state: State, op: Write) -> None:
         logical, slot = divmod(position, state.block_size)
         block_id = sequence.block_table[logical]
         _expect(block_id != RELEASED, f"logical block {logical} is released")
-        block = state.blocks[block_id]
+        block = _block(state, block_id)
         _expect(slot <= len(block.token_ids), f"slot {slot} of block {block.block_id} would leave a hole")
         block.token_ids[slot : slot + 1] = [sequence.token_ids[position]]
-    sequence.num_computed_tokens = op.start + op.num_tokens
+    sequence.num_computed_tokens = op.start + max(0, op.num_tokens)
+
+
+def _queue(state: State, position: int, seq_id: int) -> None:
+    _expect(0 <= position <= len(state.waiting), f"the waiting queue has no position {position}")
+    state.waiting.insert(position, seq_id)
+
+
+def _block(state: State, block_id: int) -> Block:
+    _expect(0 <= block_id < len(state.blocks), f"there is no block {block_id}")
+    return state.blocks[block_id]
+
+
+def _cpu_block(state: State, cpu_block_id: int) -> CpuBlock:
+    _expect(0 <= cpu_block_id < len(state.cpu_blocks), f"there is no CPU block {cpu_block_id}")
+    return state.cpu_blocks[cpu_block_id]
 
 
 def _let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
-    block = state.blocks[block_id]
+    block = _block(state, block_id)
     block.ref_count -= 1
     _expect((to is None) == (block.ref_count > 0), f"block {block_id} has {block.ref_count} owners left")
     if block.block_hash is None and block.ref_count == 0:
@@ -363,6 +397,7 @@ def _set_table(sequence: Sequence, logical: int, block_id: int) -> None:
 
     Who comes back from the CPU store gets blocks for what is kept there; what was released before stays released.
     """
+    _expect(0 <= logical <= len(sequence.token_ids), f"there is no logical block {logical}")
     if sequence.cpu_block_table:
         sequence.block_table += [RELEASED] * (logical - len(sequence.block_table))
     _expect(logical <= len(sequence.block_table), f"logical block {logical} would leave a hole in the table")

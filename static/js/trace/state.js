@@ -350,6 +350,7 @@ function letGo(state, id, to) {
 
 /** Who comes back from the CPU store gets blocks for what is kept there; what was released before stays released. */
 function setTable(sequence, logical, blockId) {
+  expect(logical >= 0 && logical <= sequence.token_ids.length, `there is no logical block ${logical}`);
   if (sequence.cpu_block_table.length) while (sequence.block_table.length < logical) sequence.block_table.push(RELEASED);
   expect(logical <= sequence.block_table.length, `logical block ${logical} would leave a hole in the table`);
   sequence.block_table[logical] = blockId;
