@@ -93,9 +93,28 @@ export async function playScene(preset) {
     settings.priority.value = initial.priority;
   });
   if (!(await command("configure", { config: wantedConfig() }))) return;
-  lastSubmitted = preset.prompts;
+  await queue(preset.prompts);
+}
+
+/**
+ * Follow a run of its own that sets the stage for `scene` (as a preset, with a whole configuration), and take its first `count`
+ * steps. Whether there is one: the run that was followed stays when there is not.
+ */
+export async function openScene(scene, count) {
+  if (!(await startAnew(scene.config))) return false;
+  const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+  batch(() => {
+    chooseSampling(scene.sampling, initial);
+    settings.priority.value = initial.priority;
+  });
+  if ((await queue(scene.prompts)) && count > 0) await command("step", { count });
+  return true;
+}
+
+function queue(prompts) {
+  lastSubmitted = prompts;
   draft.value = "";
-  await submit(preset.prompts);
+  return submit(prompts);
 }
 
 /** What a race is about: the prompt that is written, else the one submitted last. */

@@ -33,9 +33,9 @@ export const valueOf = (name) => settings[name].value ?? log.value?.header.engin
 /** A choice as the engine says it: no window, 0 in the settings, is null there. */
 const asField = (name, value) => (name === "attention_window" && value === 0 ? null : value);
 
-/** Settings as an EngineConfig's fields. */
+/** Settings as an EngineConfig's fields; `fault` always, so that a run without one says so. */
 export function wantedConfig() {
-  const fields = {};
+  const fields = { fault: settings.fault.value };
   for (const name of [...LAYOUT, ...OPTIONS]) if (settings[name].value !== null) fields[name] = asField(name, settings[name].value);
   if (fields.attention_window === null) fields.attention_sinks = null; // they stay in sight beside a window
   else if (!valueOf("attention_window")) delete fields.attention_sinks;
@@ -64,6 +64,7 @@ export function applies(name, strategy = settings.strategy.value) {
 
 /** The controls show the run that is there, whoever configured it; a link names only what the server would not do anyway. */
 export function adoptConfig(engine) {
+  settings.fault.value = engine.fault ?? null;
   const usual = modelFacts.value?.config;
   for (const name of LAYOUT) if (applies(name, engine.strategy)) settings[name].value = engine[name];
   for (const name of OPTIONS) {
@@ -85,6 +86,7 @@ export function differing() {
 
 /** Set every field as `config` says, and those that it does not name as the server would. */
 export function chooseConfig(config, initial) {
+  settings.fault.value = config.fault ?? null;
   for (const name of LAYOUT) settings[name].value = config[name] ?? initial[name];
   for (const name of OPTIONS) settings[name].value = config[name] ?? modelFacts.value?.config[name] ?? null;
 }

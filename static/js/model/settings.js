@@ -37,6 +37,7 @@ export const TABLE = {
   preemption_mode: { type: oneOf("recompute", "swap"), initial: null },
   attention_window: { type: integer, initial: null }, // tokens; 0 = every query sees all
   attention_sinks: { type: integer, initial: null }, // tokens that stay in sight beside the window
+  fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   temperature: { type: number, initial: 0 },
   top_k: { type: integer, initial: 0 },
@@ -49,7 +50,8 @@ export const TABLE = {
   ignore_eos: { type: flag, initial: false },
   n: { type: integer, initial: 1 }, // samples of each prompt
   region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
-  detail: { type: oneOf("attention", "scheduler", "time", "race"), initial: "attention", place: true }, // panel of the detail region
+  detail: { type: oneOf("attention", "scheduler", "time", "race", "museum"), initial: "attention", place: true }, // panel of the detail region
+  exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
   chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true }, // of the time panel
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one

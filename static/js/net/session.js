@@ -103,7 +103,7 @@ async function enter() {
   entering = true;
   const wanted = theater ?? settings.theater.value;
   try {
-    if (!wanted) return void (await create());
+    if (!wanted) return void (await create(wantedConfig()));
     const known = theater === wanted ? { from: store.numRecords.value, epoch } : { from: 0 };
     entered(await client.ask("join", { theater: wanted, captures: true, ...known }));
   } catch (error) {
@@ -125,20 +125,22 @@ function lose(reason = null) {
   });
 }
 
-async function create() {
-  const answer = await client.ask("create", { config: wantedConfig(), captures: true });
+async function create(config) {
+  const answer = await client.ask("create", { config, captures: true });
   batch(() => {
     store.backToLive();
     entered(answer);
   });
 }
 
-/** A new run in place of one that is gone. Whether there is one now. */
-export async function startAnew() {
+/** Follow a new run, of `config` or of what the controls show, in place of the one that is followed or gone. Whether there is one now. */
+export async function startAnew(config = wantedConfig()) {
+  const left = theater;
   entering = true;
   store.busy.value = true;
   try {
-    await create();
+    await create(config);
+    if (left) client.ask("leave", { theater: left }).catch(() => {}); // a theater that is closed needs no leaving
     return true;
   } catch (error) {
     complain(error);

@@ -5,12 +5,13 @@ import { settings } from "../model/settings.js";
 import { Attention } from "./attention.js";
 import { html } from "./html.js";
 import { Scheduler } from "./lanes.js";
+import { Museum } from "./museum.js";
 import { Race } from "./race.js";
 import { Time } from "./time.js";
 import { Icon } from "./words.js";
 
 /** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
-const PANELS = { attention: Attention, scheduler: Scheduler, time: Time, race: Race };
+const PANELS = { attention: Attention, scheduler: Scheduler, time: Time, race: Race, museum: Museum };
 
 export function Detail() {
   const name = settings.detail.value in PANELS ? settings.detail.value : "attention";

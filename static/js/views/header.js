@@ -6,6 +6,7 @@ import { settings } from "../model/settings.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../model/store.js";
 import { traceAddress } from "../net/session.js";
 import { ExportButton } from "./export_button.js";
+import { FaultBadge } from "./museum_badge.js";
 import { html } from "./html.js";
 import { Icon, Term } from "./words.js";
 
@@ -14,6 +15,7 @@ export function Header() {
   return html`<header class="header">
     <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</h1>
     <div class="facts">${header ? html`<${Facts} header=${header} />` : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`}</div>
+    <${FaultBadge} />
     <${Connection} />
     <div class="header-tools">
       <button class="tool" onClick=${toggleLanguage} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${t("header.language_label")} id="btn-language">${t("header.language")}</button>

@@ -1,0 +1,26 @@
+// The header's badge of a run whose engine has a fault put in on purpose; it leads to the exhibit.
+
+import { batch } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/index.js";
+import { exhibits } from "../model/museum.js";
+import { markPlace, settings } from "../model/settings.js";
+import { log } from "../model/store.js";
+import { html } from "./html.js";
+
+export function FaultBadge() {
+  const fault = log.value?.header.engine.fault;
+  if (!fault) return null;
+  // a page without a server knows the fault by its name in the log
+  const name = exhibits.value.find((one) => one.id === fault)?.title[settings.lang.value] ?? fault;
+  const show = () => {
+    markPlace();
+    batch(() => {
+      settings.exhibit.value = fault;
+      settings.detail.value = "museum";
+      settings.region.value = "detail";
+    });
+  };
+  return html`<button class="fault-badge" id="fault-badge" data-fault=${fault} title=${t("museum.badge.more")} onClick=${show}>
+    <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span class="fault-badge-name">${name}</span>
+  </button>`;
+}
