@@ -6,12 +6,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import flask
+import msgspec
 from flask import Response, request
 from werkzeug.exceptions import HTTPException
 
 from app import __version__
 from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError
+from app.fork_compare import Comparisons
 from app.museum import EXHIBITS
 from app.plain import to_json
 from app.presets import PRESETS, STRATEGIES
@@ -24,12 +26,15 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
 
 MSGPACK = "application/msgpack"
+MOST_RECORDS = 256  # whose layers may be asked for at once
+MOST_ARRAYS = 8 << 20  # bytes after which an answer takes no further record
 CHUNK = 1 << 18  # bytes of a download at a time
 
 
 def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api."""
     api = flask.Blueprint("api", __name__, url_prefix="/api")
+    comparisons = Comparisons(stage)
 
     @api.get("/health")
     def health() -> Response:
@@ -78,6 +83,13 @@ def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings)
             }
         )
 
+    @api.get("/compare")
+    def compare() -> Response:
+        names = [request.args.get(name, "") for name in ("a", "b")]
+        if not all(names):
+            raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a theater or a recording")
+        return _json(comparisons.answer(*names))
+
     @api.get("/theaters/<theater_id>/header")
     def header(theater_id: str) -> Response:
         run = _run(stage, theater_id)
@@ -104,6 +116,24 @@ def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings)
                 return _value(run, codec.encode(arrays), type(arrays))
         present = ", ".join(str(a.layer) for a in found.layers) or "none"
         raise AppError("not_found", f"record {index} has no arrays of layer {layer}; it has those of layers: {present}")
+
+    @api.get("/theaters/<theater_id>/layers/<int(signed=True):layer>")
+    def layer_of_records(theater_id: str, layer: int) -> Response:
+        run = _run(stage, theater_id)
+        wanted = _indices(request.args.get("records", ""))
+        arrays: list[bytes | None] = []
+        size = 0
+        with run.reading() as log:
+            for index in wanted:
+                _check_index(log, index)
+                payload = log.capture_bytes(index)
+                layers = codec.decode(payload, Capture).layers if payload else []
+                arrays.append(next((codec.encode(found) for found in layers if found.layer == layer), None))
+                size += len(arrays[-1] or b"")
+                if size >= MOST_ARRAYS:
+                    break
+        answer = msgspec.msgpack.encode({"records": wanted[: len(arrays)], "arrays": arrays})
+        return _of_run(Response(answer, mimetype=MSGPACK), run)
 
     @api.get("/theaters/<theater_id>/trace")
     def trace(theater_id: str) -> Response:
@@ -157,6 +187,14 @@ def _run(stage: Stage, theater_id: str) -> OpenLog:
 def _check_index(log: TraceReader, index: int) -> None:
     if not 0 <= index < len(log):
         raise AppError("not_found", f"there is no record {index}; the log has {len(log)}, counted from 0")
+
+
+def _indices(text: str) -> list[int]:
+    """Record indices of "3,7,9"."""
+    parts = text.split(",")
+    if not text or len(parts) > MOST_RECORDS or not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise AppError("bad_request", f"records is a list of at most {MOST_RECORDS} indices, as in ?records=3,7,9")
+    return [int(part) for part in parts]
 
 
 def _capture_bytes(run: OpenLog, index: int) -> bytes:

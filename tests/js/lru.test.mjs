@@ -37,10 +37,11 @@ test("a log with a limit lets captures go, says that they are missing, and takes
     whole.append(record, capture);
   }
   const [first] = captured;
-  assert.deepEqual([bounded.captureMissing(first), bounded.layer(first, 0)], [true, null]);
-  assert.equal(bounded.captureMissing(captured.at(-1)), false);
-  assert.equal(whole.captureMissing(first), false);
+  assert.deepEqual([bounded.captureMissing(first, 0), bounded.layer(first, 0)], [true, null]);
+  assert.equal(bounded.captureMissing(captured.at(-1), 0), false);
+  assert.equal(whole.captureMissing(first, 0), false);
   const untyped = new Decoder().decode(all[first][1]); // arrays stay the extension that they travel as
   bounded.addLayer(first, 0, encode(untyped.layers[0]));
+  assert.equal(bounded.captureMissing(first, 0), false);
   assert.deepEqual(bounded.layer(first, 0).k.row(0, 0), whole.layer(first, 0).k.row(0, 0));
 });

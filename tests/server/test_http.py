@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 import requests
 
@@ -75,3 +76,20 @@ def test_other_addresses_and_methods(server):
     assert requests.post(f"{server.url}/api/health").status_code == 405
     assert requests.get(f"{server.url}/static/../pyproject.toml").status_code == 404
     assert requests.get(f"{server.url}/static/%2e%2e/pyproject.toml").status_code == 404
+
+
+def test_one_layer_of_many_records(base):
+    answer = requests.get(f"{base}/layers/1?records=2,0,1")
+    found = msgspec.msgpack.decode(answer.content)
+    assert found["records"] == [2, 0, 1] and found["arrays"][1] is None  # the record of a submission has no arrays
+    for index, payload in ((2, found["arrays"][0]), (1, found["arrays"][2])):
+        assert payload == requests.get(f"{base}/records/{index}/layers/1").content
+    assert msgspec.msgpack.decode(requests.get(f"{base}/layers/9?records=1").content)["arrays"] == [None]
+    for bad, status in (("", 400), ("x", 400), ("1,,2", 400), ("-1", 400), (",".join("1" * 257), 400), ("9", 404)):
+        assert requests.get(f"{base}/layers/1?records={bad}").status_code == status, bad
+
+
+def test_an_answer_takes_no_more_records_once_it_is_large(base, monkeypatch):
+    monkeypatch.setattr("app.api.MOST_ARRAYS", 1)
+    found = msgspec.msgpack.decode(requests.get(f"{base}/layers/1?records=1,2").content)
+    assert found["records"] == [1] and len(found["arrays"]) == 1

@@ -9,6 +9,7 @@ import { asBytes } from "../trace/codec.js";
 import { parseTrace } from "../trace/file.js";
 import { LIVE_CAPTURES, TraceLog } from "../trace/log.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
+import { LayerFetcher } from "./layers.js";
 
 /** Why there is no run to follow, as the server said it; null when it did not say or there is one. */
 export const trouble = signal(null);
@@ -18,7 +19,7 @@ let theater = null;
 let epoch = null;
 let resetting = 0; // resets that this page asked for and that are not answered yet
 let ownEpoch = null; // the epoch that the last of them began
-let pendingLayers = new Set();
+let layers = null; // who fetches the arrays of the log that is followed
 let entering = false;
 let early = []; // records that came in the same breath as the answer that announces them
 
@@ -77,6 +78,7 @@ function show(buffer) {
   trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
   client?.disconnect(); // what the live run does now is nothing to this log
   theater = null;
+  layers = null;
   batch(() => {
     store.connection.value = "replay";
     store.status.value = null;
@@ -118,6 +120,7 @@ async function enter() {
 /** The run is gone: what is here can be read on, and another one can be started. */
 function lose(reason = null) {
   theater = null;
+  layers = null;
   batch(() => {
     trouble.value = reason;
     store.status.value = null;
@@ -175,8 +178,8 @@ function begin(message) {
       settings.seq.value = null;
     }
     epoch = message.epoch;
-    pendingLayers = new Set();
     store.log.value = new TraceLog(asBytes(message.header), LIVE_CAPTURES);
+    layers = fetchLayersOf(store.log.value);
     store.numRecords.value = 0;
     store.selected.value = store.hovered.value = null;
     adoptConfig(store.log.value.header.engine);
@@ -209,24 +212,17 @@ function receive(message) {
 }
 
 /** Fetch one layer's arrays of a record, once; the views draw again when they are here. */
-export async function wantLayer(index, layer) {
-  const log = store.log.value;
-  const key = `${epoch}/${index}/${layer}`;
-  if (!log || !theater || !log.captureMissing(index) || pendingLayers.has(key)) return;
-  pendingLayers.add(key);
-  store.fetching.value += 1;
-  try {
-    const answer = await fetch(`/api/theaters/${theater}/records/${index}/layers/${layer}?epoch=${epoch}`);
-    if (answer.ok) {
-      log.addLayer(index, layer, new Uint8Array(await answer.arrayBuffer()));
-      pendingLayers.delete(key); // a page that has let it go asks again
-    } else if (answer.status === 404) log.captureGone.add(index);
-    store.captureVersion.value += 1;
-  } catch {
-    pendingLayers.delete(key); // asked again at the next look
-  } finally {
-    store.fetching.value -= 1;
-  }
+export const wantLayer = (index, layer) => layers?.want(index, layer);
+
+/** The arrays of `log` come from the theater that is followed now. */
+function fetchLayersOf(log) {
+  const from = `/api/theaters/${theater}/layers`;
+  const query = `epoch=${epoch}`;
+  return new LayerFetcher(log, {
+    address: (layer, records) => `${from}/${layer}?${query}&records=${records}`,
+    asking: (by) => (store.fetching.value += by),
+    arrived: () => (store.captureVersion.value += 1),
+  });
 }
 
 const FOCUS_DELAY = 250; // ms after the last choice of a layer

@@ -62,7 +62,7 @@ export function vectorAt(log, source, layer, kind, head) {
 
 /** Whether a row could still be fetched: its record has arrays that have not arrived. */
 export function canFetch(log, source, layer) {
-  return source !== null && log.captureMissing(source.record) && !log.layer(source.record, layer);
+  return source !== null && log.captureMissing(source.record, layer);
 }
 
 /** Where the largest weight of a row lies: {position, weight}. */

@@ -19,7 +19,7 @@ export class TraceLog {
     this.records = [];
     this.writes = []; // per record: [{seq_id, start, num_tokens, block_table}], the table as the write found it
     this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
-    this.captureGone = new Set(); // records whose capture exists but could not be fetched
+    this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
     this.layerCaptures = new ByteLru(captureLimit); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
     this.keyframes = new Map([[-1, initialState(this.header)]]);
     this.recent = new Map();
@@ -92,9 +92,10 @@ export class TraceLog {
     return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
   }
 
-  /** Whether record `index` has arrays that have not arrived, or were let go. */
-  captureMissing(index) {
-    const here = this.captureBytes.has(index) || this.decoded.has(index) || this.captureGone.has(index);
+  /** Whether record `index` has arrays of `layer`, as far as is known, that have not arrived or were let go. */
+  captureMissing(index, layer) {
+    const key = `${index}/${layer}`;
+    const here = this.captureBytes.has(index) || this.decoded.has(index) || this.layerCaptures.has(key) || this.captureGone.has(key);
     return Boolean(this.records[index]?.has_capture) && !here;
   }
 

@@ -16,7 +16,7 @@ import { Proof, worstCell } from "./proof.js";
 import { Fidelity, hideTip, tipAt } from "./words.js";
 
 const FILL_MS = 7; // of a frame, for reading rows
-const FETCHED_AT_ONCE = 12;
+const FETCHED_AT_ONCE = 128;
 const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
 
 const image = new RowImage();

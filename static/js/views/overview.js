@@ -22,7 +22,7 @@ import { Fidelity, hideTip, showTip } from "./words.js";
 
 const ROWS = 32; // newest queries in a small matrix
 const BINS = 64; // stretches of keys at most
-const FETCHED_AT_ONCE = 8;
+const FETCHED_AT_ONCE = 64;
 const LINES = 1 << 14; // pooled rows kept
 
 /** Whether the row in flight has been attended yet: it may be shown as far as an earlier sub-step. */

@@ -127,5 +127,5 @@ function fetchWeight(now) {
   const weight = now?.links.find((link) => link.kind === "weight");
   if (!weight || weight.value !== null) return;
   const record = log.value.computedIn(weight.seq, weight.query, drawnIndex.peek());
-  if (record >= 0 && log.value.captureMissing(record)) wantLayer(record, layer.peek());
+  if (record >= 0 && log.value.captureMissing(record, layer.peek())) wantLayer(record, layer.peek());
 }

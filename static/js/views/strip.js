@@ -20,7 +20,7 @@ import { html } from "./html.js";
 import { Minimap } from "./minimap.js";
 import { hideTip, tipAt } from "./words.js";
 
-const MOST_FETCHES = 16; // arrays asked for at once
+const MOST_FETCHES = 64; // arrays asked for at once
 
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases in which the columns change
 const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
@@ -188,7 +188,7 @@ function pick(event, geometry) {
 /** Ask for arrays of this layer that did not travel with their records. */
 function fetchMissing(now, [first, last]) {
   if (!now) return;
-  if (now.log.captureMissing(now.index) && !now.log.layer(now.index, now.layer)) wantLayer(now.index, now.layer);
+  if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);
   const asked = new Set();
   for (let position = first; position < last && asked.size < MOST_FETCHES; position++) {
     if (cellOf(now, "k", position).missing !== "loading") continue;

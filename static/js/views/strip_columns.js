@@ -84,7 +84,7 @@ function readCell(now, kind, position) {
   const absent = { vector: null, source: null, fresh };
   if (!origin) return { ...absent, missing: "unwritten" };
   if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
-  const coming = connection.peek() === "live" && now.log.captureMissing(origin.record);
+  const coming = connection.peek() === "live" && now.log.captureMissing(origin.record, now.layer);
   return { ...absent, missing: coming ? "loading" : "uncaptured" };
 }
 

@@ -128,8 +128,8 @@ function Late({ index, children }) {
   captureVersion.value;
   const behind = (status.value?.num_records ?? 0) - numRecords.value;
   if (connection.value === "live" && behind > 64) return html`<span id="late">${t("transport.catching_up", { n: grouped(behind) })}</span>`;
-  if (log.value?.captureGone.has(index)) return html`<span id="late">${t("transport.capture_gone")}</span>`;
-  if (log.value?.captureMissing(index) && !log.value.layer(index, layer.value)) {
+  if (log.value?.captureGone.has(`${index}/${layer.value}`)) return html`<span id="late">${t("transport.capture_gone")}</span>`;
+  if (log.value?.captureMissing(index, layer.value)) {
     return html`<span id="late">${t(connection.value === "live" ? "transport.capture_late" : "transport.capture_missing")}</span>`;
   }
   return html`<span>${children}</span>`;

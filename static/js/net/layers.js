@@ -1,0 +1,55 @@
+// Arrays that did not travel with their records, fetched a layer of many records at a time.
+
+import { decode } from "../trace/codec.js";
+
+const MOST = 64; // records of one request
+const PAUSE = 1000; // ms before what could not be fetched is asked for again
+
+/** Fetches for one log. `address(layer, records)` is where to ask; `asking(±1)` and `arrived()` hear of requests. */
+export class LayerFetcher {
+  #asked = new Set(); // `${index}/${layer}` that are waited for
+  #waiting = new Map(); // layer -> [index], for the next round
+  #round = null; // a promise of the round that gathers what is wanted now
+
+  constructor(log, { address, asking, arrived, fetch = (url) => globalThis.fetch(url) }) {
+    Object.assign(this, { log, address, asking, arrived, fetch });
+  }
+
+  /** Ask for one layer of record `index`, unless it is here or asked for. The promise ends with the round that it belongs to. */
+  want(index, layer) {
+    const key = `${index}/${layer}`;
+    if (!this.log.captureMissing(index, layer) || this.#asked.has(key)) return this.#round ?? Promise.resolve();
+    this.#asked.add(key);
+    this.#waiting.set(layer, [...(this.#waiting.get(layer) ?? []), index]);
+    this.#round ??= new Promise((done) => setTimeout(done)).then(() => this.#go());
+    return this.#round;
+  }
+
+  async #go() {
+    const wanted = [...this.#waiting];
+    this.#waiting.clear();
+    this.#round = null;
+    for (const [layer, indices] of wanted)
+      for (let at = 0; at < indices.length; at += MOST) await this.#ask(layer, indices.slice(at, at + MOST));
+  }
+
+  async #ask(layer, indices) {
+    this.asking(1);
+    const forget = () => indices.forEach((index) => this.#asked.delete(`${index}/${layer}`));
+    try {
+      const answer = await this.fetch(this.address(layer, indices));
+      if (!answer.ok) throw new Error(String(answer.status));
+      const { records, arrays } = decode(new Uint8Array(await answer.arrayBuffer()));
+      records.forEach((index, i) => {
+        if (arrays[i]) this.log.addLayer(index, layer, arrays[i]);
+        else this.log.captureGone.add(`${index}/${layer}`);
+      });
+      forget(); // a log that lets them go, or an answer that took fewer, asks again
+      this.arrived();
+    } catch {
+      setTimeout(forget, PAUSE);
+    } finally {
+      this.asking(-1);
+    }
+  }
+}

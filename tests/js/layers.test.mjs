@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { LayerFetcher } from "../../static/js/net/layers.js";
+import { encode } from "../../static/vendor/msgpack/encode.mjs";
+
+/** A log in which nothing is here yet, and a server that has the layers named in `has`. */
+function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
+  const kept = new Set();
+  const log = {
+    captureGone: new Set(),
+    captureMissing: (index, layer) => !kept.has(`${index}/${layer}`) && !log.captureGone.has(`${index}/${layer}`),
+    addLayer: (index, layer) => kept.add(`${index}/${layer}`),
+  };
+  const requests = [];
+  const heard = { asking: 0, arrived: 0 };
+  const fetcher = new LayerFetcher(log, {
+    address: (layer, records) => ({ layer, records }),
+    asking: (by) => (heard.asking += by),
+    arrived: () => (heard.arrived += 1),
+    fetch: async ({ layer, records }) => {
+      requests.push([layer, ...records]);
+      if (fail()) throw new Error("no network");
+      const taken = records.slice(0, most);
+      const body = encode({ records: taken, arrays: taken.map((index) => (has(index, layer) ? new Uint8Array([1]) : null)) });
+      return { ok: true, arrayBuffer: async () => body.buffer.slice(body.byteOffset, body.byteOffset + body.byteLength) };
+    },
+  });
+  return { fetcher, log, kept, requests, heard };
+}
+
+test("what is wanted in one breath is asked for together, a layer a request, and nothing twice", async () => {
+  const { fetcher, kept, requests, heard } = world();
+  await Promise.all([fetcher.want(3, 0), fetcher.want(4, 0), fetcher.want(3, 0), fetcher.want(4, 2)]);
+  assert.deepEqual(requests, [[0, 3, 4], [2, 4]]);
+  assert.deepEqual([...kept], ["3/0", "4/0", "4/2"]);
+  await fetcher.want(3, 0); // it is here
+  assert.equal(requests.length, 2);
+  assert.deepEqual(heard, { asking: 0, arrived: 2 });
+});
+
+test("130 records are three requests of 64, 64 and 2", async () => {
+  const { fetcher, requests } = world();
+  let round;
+  for (let index = 0; index < 130; index++) round = fetcher.want(index, 1);
+  await round;
+  assert.deepEqual(requests.map((request) => request.length - 1), [64, 64, 2]);
+});
+
+test("what the server does not have is not asked for again; what an answer left out is", async () => {
+  const { fetcher, log, requests } = world({ has: (index) => index !== 5, most: 2 });
+  await Promise.all([5, 6, 7].map((index) => fetcher.want(index, 0)));
+  assert.deepEqual([...log.captureGone], ["5/0"]);
+  await Promise.all([5, 6, 7].map((index) => fetcher.want(index, 0)));
+  assert.deepEqual(requests, [[0, 5, 6, 7], [0, 7]]);
+});
+
+test("after a failure there is a pause", async () => {
+  let down = true;
+  const { fetcher, kept, requests, heard } = world({ fail: () => down });
+  await fetcher.want(1, 0);
+  await fetcher.want(1, 0);
+  assert.deepEqual([requests.length, heard], [1, { asking: 0, arrived: 0 }]);
+  down = false;
+  await new Promise((done) => setTimeout(done, 1050));
+  await fetcher.want(1, 0);
+  assert.deepEqual([requests.length, [...kept]], [2, ["1/0"]]);
+});
