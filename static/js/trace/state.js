@@ -17,13 +17,20 @@ export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 /** A record does not follow from the state before it. */
 export class TraceStateError extends Error {}
 
+const MAX_BLOCKS = 1 << 20; // of a pool or a CPU store; a header that says more is damage, not to be allocated
+
+function setting(header, name, least, most) {
+  const value = header.engine[name];
+  if (!Number.isInteger(value) || value < least || value > most)
+    throw new TraceStateError(`the header's engine.${name} must be a whole number from ${least} to ${most}, not ${value}`);
+  return value;
+}
+
 /** The state before the first record: every block free, ids in ascending order in the free queue. */
 export function initialState(header) {
-  const { num_blocks: numBlocks, block_size: blockSize } = header.engine;
-  const swapSpace = header.engine.swap_space || 0;
-  if (!Number.isInteger(numBlocks) || !Number.isInteger(blockSize))
-    throw new TraceStateError("the header's engine.num_blocks and engine.block_size must be whole numbers");
-  if (!Number.isInteger(swapSpace)) throw new TraceStateError("the header's engine.swap_space must be a whole number");
+  const blockSize = setting(header, "block_size", 1, Number.MAX_SAFE_INTEGER);
+  const numBlocks = setting(header, "num_blocks", 1, MAX_BLOCKS);
+  const swapSpace = header.engine.swap_space ? setting(header, "swap_space", 0, MAX_BLOCKS) : 0;
   return {
     index: -1,
     step: 0,
