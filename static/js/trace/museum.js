@@ -19,7 +19,8 @@ export const tookStep = (log, step) => step >= 1 && step <= stepRecords(log).len
 export function chosenBy(log, step) {
   const found = new Map();
   const records = stepRecords(log);
-  for (let index = 0; index <= (step >= records.length ? log.length - 1 : (records[step - 1] ?? -1)); index++) {
+  const next = step < records.length ? records[step] : log.length; // up to the next step: what came in between belongs to this one
+  for (let index = 0; index < next; index++) {
     const record = log.records[index];
     for (const op of record.ops ?? []) if (op.type === "submit" || op.type === "fork") found.set(op.seq_id, found.get(op.seq_id) ?? []);
     for (const { seq_id, token_id, token_bytes } of record.outputs ?? []) found.get(seq_id).push({ token_id, bytes: token_bytes, step: record.step });
