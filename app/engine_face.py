@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from engine.change import Change
 from engine.config import EngineConfig, SamplingParams
-from engine.trace.log import TraceWriter
+from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
 
 
@@ -44,12 +45,24 @@ class RecomputedLike(Protocol):
     def arrays(self) -> LayerCapture: ...
 
 
+class RerunLike(Protocol):
+    """A log played to an engine, record by record: `engine.rerun.Rerun`."""
+
+    @property
+    def is_forked(self) -> bool: ...
+    @property
+    def left_out(self) -> list[str]: ...
+    @property
+    def num_expected(self) -> int: ...
+    def advance(self) -> bool: ...
+
+
 class EngineLike(Protocol):
     """What a theater needs of an engine. Every method is called on one thread only.
 
     `submit` accepts all prompts or none. `focus` chooses what captures keep first (of no layer: nothing at all);
     `stop_captures` ends them for the rest of the log. `recompute_attention` computes a layer of a sequence again and
-    changes nothing.
+    changes nothing. `rerun` plays a log to an engine without records, up to record `at`, then the change.
     """
 
     @property
@@ -66,6 +79,7 @@ class EngineLike(Protocol):
     def recompute_attention(
         self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike: ...
+    def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
     def close(self) -> None: ...
 
 

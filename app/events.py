@@ -5,23 +5,28 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from concurrent.futures import wait
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import flask
-from flask_socketio import SocketIO
+from flask_socketio import SocketIO, emit
 from msgspec import structs
 
 from app import messages
 from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence
+from app.fork import Fork, change_of, config_of
 from app.jobs import Performed
 from app.messages import parse, parse_config, parse_sampling
 from app.run import Run, read_batch
 from app.settings import MIB, ServerSettings
 from app.stage import Stage
 from app.theater import Theater
+from engine.change import ConfigChange
 from engine.trace import codec
 
+FORK_NEWS = 0.25  # seconds between two words about a run that is made again
 READ_RECORDS = 256
 READ_BYTES = 8 * MIB  # records and captures, together
 
@@ -109,6 +114,40 @@ class Events:
     def record_stop(self, message: messages.OfTheater) -> Ack:
         return {"status": self._theater(message).stop_recording()}
 
+    def fork(self, message: messages.Fork) -> Ack:
+        """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
+        source = self._stage.watch(message.theater)
+        if message.epoch is not None and message.epoch != source.run.epoch:
+            raise AppError("stale_epoch", f"the theater is at epoch {source.run.epoch}, not {message.epoch}")
+        wish = message.change
+        text = self._seen(wish.text) if isinstance(wish, messages.ForkRequest) else None
+        with ExitStack() as undo:
+            config = source.config if isinstance(source, Theater) else config_of(source.run.log)
+            change = change_of(wish, text, config)
+            fork = Fork(message.theater, source.run, message.at, change, message.follow)
+            undo.callback(fork.close)
+            if (length := len(fork.log)) > self._settings.max_count:
+                limit = self._settings.max_count
+                raise AppError(
+                    "refused", f"a run of {length} records is too long to be made again: at most {limit} are"
+                )
+            config = change.config if isinstance(change, ConfigChange) else config
+            theater = self._stage.create(config, message.name)
+            undo.callback(self._stage.remove, theater, "the fork could not be made")
+            job = theater.follow(fork)
+            while not wait((job.forked,), FORK_NEWS).done:
+                emit("status", theater.status())
+            job.forked.result()
+            undo.pop_all()
+        return {
+            "theater": theater.theater_id,
+            "epoch": theater.run.epoch,
+            "header": theater.run.header,
+            "num_records": len(theater.run.log),
+            "status": theater.status(),
+            "source": {"theater": message.theater, "epoch": fork.epoch, "at": message.at},
+        }
+
     def read(self, message: messages.Read) -> Ack:
         run = self._stage.watch(message.theater).run
         with run.reading() as log:
@@ -169,6 +208,7 @@ def register(socketio: SocketIO, stage: Stage, model: ServedModel | None, settin
         ("recompute", messages.Recompute, events.recompute),
         ("record", messages.Record, events.record),
         ("record_stop", messages.OfTheater, events.record_stop),
+        ("fork", messages.Fork, events.fork),
         ("read", messages.Read, events.read),
         ("tokenize", messages.Tokenize, events.tokenize),
     ]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
+from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike, RerunLike
 from app.settings import MIB
 from engine.accounting.memory import stored_bytes_per_token
+from engine.change import Change
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.faults import make_engine
 from engine.intake import RequestSpec
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loader import LoadedModel
-from engine.trace.log import TraceWriter
+from engine.rerun import Rerun
+from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
 
 MAX_BLOCKS = 1 << 16  # each is an object in the log's state and a square on somebody's page
@@ -69,6 +71,9 @@ class LiveEngine:
         self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike:
         return self._engine.recompute_attention(seq_id, layer, heads, num_tokens)
+
+    def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
+        return Rerun(self._engine, source, at, change, follow)
 
     def close(self) -> None:
         self._engine.close()

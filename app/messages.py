@@ -79,6 +79,43 @@ class Focus(OfTheater, frozen=True, kw_only=True):
     heads: Choice | None
 
 
+class ForkToken(Message, frozen=True, kw_only=True, tag_field="kind", tag="token"):
+    seq_id: Index
+    token_id: Index
+
+
+class ForkRequest(Message, frozen=True, kw_only=True, tag_field="kind", tag="request"):
+    text: str
+    sampling: dict[str, Any] = {}
+    request_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31)] = 0
+    cache_salt: Annotated[str, Meta(max_length=200)] | None = None
+
+
+class ForkAbort(Message, frozen=True, kw_only=True, tag_field="kind", tag="abort"):
+    request_id: Annotated[str, Meta(max_length=200)]
+
+
+class ForkSampling(Message, frozen=True, kw_only=True, tag_field="kind", tag="sampling"):
+    request_id: Annotated[str, Meta(max_length=200)]
+    sampling: dict[str, Any]
+
+
+class ForkConfig(Message, frozen=True, kw_only=True, tag_field="kind", tag="config"):
+    config: dict[str, Any]
+
+
+Change = ForkToken | ForkRequest | ForkAbort | ForkSampling | ForkConfig
+
+
+class Fork(OfTheater, frozen=True, kw_only=True):
+    at: Index
+    change: Change | None
+    epoch: Index | None = None
+    follow: bool = True
+    name: Annotated[str, Meta(max_length=200)] = ""
+
+
 class Recompute(OfTheater, frozen=True, kw_only=True):
     seq_id: Index
     layer: Index

@@ -11,6 +11,7 @@ from typing import Literal
 
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError, one_sentence
+from app.fork import Fork, ForkJob
 from app.jobs import StepJob
 from app.run import Run
 from app.settings import MIB, ServerSettings
@@ -44,7 +45,8 @@ class Performance:
         self.error: str | None = None
         self.notice: str | None = None
         self.unfinished = 0
-        self._jobs: deque[StepJob] = deque()
+        self.fork: ForkJob | None = None  # what this run began as
+        self._jobs: deque[StepJob | ForkJob] = deque()
         self._next_step_at = 0.0
         self._next_epoch = 0
         self._focus: tuple[list[int] | None, list[int] | None] = (None, None)
@@ -77,6 +79,7 @@ class Performance:
         run.log.subscribe(lambda _: self._changed())
         self.end_jobs()
         self.mode, self.error, self.notice, self.unfinished = "paused", None, None, 0
+        self.fork = None
         self._next_epoch += 1
         self._began(run)
         self.run, self.config = run, config
@@ -91,6 +94,7 @@ class Performance:
             raise AppError(
                 "refused", f"{len(prompts)} more would make {unfinished} unfinished sequences; a theater takes {limit}"
             )
+        self._check_not_forking()
         self._check_room()
         with self._turns:
             requests = self.current.engine.submit(prompts, sampling)
@@ -100,6 +104,7 @@ class Performance:
 
     def abort(self, request_id: str) -> int:
         """End a request. Returns the number of records."""
+        self._check_not_forking()
         with self._turns:
             found = self.current.engine.abort(request_id)
         if not found:
@@ -120,6 +125,14 @@ class Performance:
             run = self.current
             return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens)
 
+    def add_fork(self, fork: Fork) -> ForkJob:
+        """Play another run's log to this one, which has no records yet. ValueError: it cannot be played here."""
+        if len(self.current.log):
+            raise AppError("busy", "this run has begun already")
+        self.fork = ForkJob(fork, self.current.engine)
+        self._jobs.append(self.fork)
+        return self.fork
+
     def add_job(self, job: StepJob) -> None:
         """Steps to perform, after those asked for before."""
         if self.mode == "running":
@@ -139,7 +152,11 @@ class Performance:
     def advance(self) -> None:
         """Perform the step that is due."""
         if self._jobs:
-            self._advance_job(self._jobs[0])
+            job = self._jobs[0]
+            if isinstance(job, ForkJob):
+                self._advance_fork(job)
+            else:
+                self._advance_job(job)
         elif self.at_work:
             # The next step is due one period after this one was, unless the engine cannot keep up.
             period = 1 / self.speed if self.speed else 0.0
@@ -151,10 +168,28 @@ class Performance:
         """Answer every job, with what it has performed or with the error."""
         while self._jobs:
             job = self._jobs.popleft()
-            if error:
+            if isinstance(job, ForkJob):
+                job.end(error)
+            elif error:
                 job.future.set_exception(error)
             else:
                 job.end(len(self.current.log))
+
+    def _advance_fork(self, job: ForkJob) -> None:
+        """One record of the fork, or its end."""
+        try:
+            self._check_room()
+            with self._turns:
+                going = job.advance()
+        except AppError as error:
+            job.end(error)
+            going = False
+            self._fail(error.message)
+        self.unfinished = self.current.engine.num_unfinished()
+        if not going and job in self._jobs:
+            self._jobs.remove(job)
+        if not going:
+            self._changed()
 
     def _advance_job(self, job: StepJob) -> None:
         """One step of the job, or its end."""
@@ -198,6 +233,11 @@ class Performance:
     def _fail(self, message: str) -> None:
         self.mode, self.error = "paused", message
         self._changed()
+
+    def _check_not_forking(self) -> None:
+        """What comes in while a run is made again would make it another one."""
+        if any(isinstance(job, ForkJob) for job in self._jobs):
+            raise AppError("busy", "this run is still being made again: wait for its end, or pause it")
 
     def _check_room(self) -> None:
         """Keep the log's file within its limit: first without captures, then not at all."""

@@ -106,7 +106,7 @@ class Stage:
         """Close every theater; the logs go with them, and what is being recorded ends."""
         self._closed.set()
         for theater in self.all():
-            self._remove(theater, "the server is shutting down")
+            self.remove(theater, "the server is shutting down")
         self._janitor.join()
         self.playbacks.close()
         self.library.close()
@@ -116,7 +116,7 @@ class Stage:
         limit = self._settings.idle_seconds
         for theater in self.all():
             if theater.is_idle and time.monotonic() - theater.last_used >= limit:
-                self._remove(theater, "nobody was watching for a while")
+                self.remove(theater, "nobody was watching for a while")
 
     def _reclaim(self) -> Theater | None:
         """Take out the theater that has been without viewers for longest, if it was long enough. Holds the lock."""
@@ -126,7 +126,8 @@ class Stage:
             return None
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
 
-    def _remove(self, theater: Theater, reason: str) -> None:
+    def remove(self, theater: Theater, reason: str) -> None:
+        """Close a theater; its viewers are told the reason."""
         with self._lock:
             found = self._theaters.pop(theater.theater_id, None)
         if found:

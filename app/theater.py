@@ -16,6 +16,7 @@ from app.broadcast import Broadcast, Emit
 from app.commands import CommandQueue
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError
+from app.fork import Fork, ForkJob
 from app.jobs import Performed, StepJob
 from app.performance import Performance
 from app.recordings.index import Ended
@@ -103,6 +104,7 @@ class Theater:
             "viewers": self.num_viewers,
             "error": performance.error,
             "notice": performance.notice,
+            "fork": performance.fork and performance.fork.status(),
             "recording": self._recorder.status() if self._recorder else None,
         }
 
@@ -135,6 +137,10 @@ class Theater:
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
         """All prompts or none. Returns the requests and the number of records."""
         return self._ask(lambda: self._performance.submit(prompts, sampling))
+
+    def follow(self, fork: Fork) -> ForkJob:
+        """Begin to play another run's log to this one. Its `forked` says when the change is made, or why not."""
+        return self._ask(lambda: self._performance.add_fork(fork))
 
     def step(self, count: int, expect: int | None) -> Performed:
         """Up to `count` steps, none if the log has grown past `expect`."""

@@ -77,6 +77,8 @@ class Rerun:
         self._settled = (-1, -1)  # sequence and position of the token that the change settles
         if not 0 <= at <= self._end:
             raise RerunError(f"there are {self._end} records: a fork cannot come after {at} of them")
+        if at and isinstance(change, ConfigChange):
+            raise RerunError(f"settings hold from the first step on: such a fork comes after 0 records, not {at}")
         assert engine.log is not None
         check_origin(source.header, engine.log.header, same_settings=not isinstance(change, ConfigChange))
         self._players = _Players()

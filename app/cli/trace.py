@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from app.cli import trace_compare
 from app.cli.options import UserError, add_command
 from app.plain import to_json
 from engine.trace.codec import TraceFormatError
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--record", type=int, metavar="I", help="one record in full, counted from 0")
     parser.add_argument("--json", action="store_true", help="records as JSON, one a line (the header first)")
     parser.set_defaults(run=run)
+    trace_compare.add_parser(what)
 
 
 def run(arguments: argparse.Namespace) -> int:

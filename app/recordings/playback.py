@@ -51,6 +51,7 @@ class Playback:
             "viewers": self.num_viewers,
             "error": self._damage,
             "notice": None,
+            "fork": None,
             "recording": None,
         }
 

@@ -92,21 +92,21 @@ class Totals(Struct, kw_only=True):
     evictions: int = 0
     copies: int = 0
     swapped_bytes: int = 0  # both ways
-    blocks_peak: int = 0  # held
+    blocks_peak: int = 0  # held, within a step too
     bytes_peak: int = 0
-    wasted_peak: int = 0  # bytes held without content
+    wasted_peak: int = 0  # bytes held without content after a record
     flops: int = 0
     bytes_moved: int = 0  # weights and KV, read and written; derived, as flops are
     operations: dict[str, int] = {}  # by type
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """The pool after a step, and the step's time."""
+    """The pool in a step, and the step's time."""
 
     record: int
     step: int
+    blocks_held: int  # at most, within the step
     bytes_held: int
-    blocks_held: int
     seconds: float
 
 
@@ -215,6 +215,21 @@ def step_seconds(timing: Timing) -> float:
     return timing.schedule + timing.prepare + timing.forward + timing.sample
 
 
+def blocks_held_at_most(record: StepRecord) -> int:
+    """The most blocks that sequences held at once in a record: what it ends with, its operations taken back one by one.
+
+    A sequence that ends gives its blocks back in the record of its last step, so the figures after it miss them.
+    """
+    held = most = record.memory.blocks_held
+    for op in reversed(record.ops):
+        if isinstance(op, Free | Release) and op.to is not None:
+            held += 1
+        elif isinstance(op, Allocate) or (isinstance(op, Share) and op.revived):
+            held -= 1
+        most = max(most, held)
+    return most
+
+
 def same(a: Any, b: Any) -> bool:
     """Equal, real numbers up to TOLERANCE."""
     if isinstance(a, float) and isinstance(b, float):
@@ -263,7 +278,7 @@ class _Reading:
         self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
         self._totals = Totals()
         self._series: list[Point] = []
-        self._block_bytes = log.header.kv_bytes_per_token
+        self._kv_bytes_per_token = log.header.kv_bytes_per_token
 
     def figures(self) -> RunFigures:
         """What the run took."""
@@ -299,8 +314,10 @@ class _Reading:
                 self._sampled(op.seq_id, token)
             elif not (isinstance(op, Allocate) and isinstance(after, Copy)):  # a copy replaces a block of the table
                 self._apply(op, record)
-        totals.blocks_peak = max(totals.blocks_peak, memory.blocks_held)
-        totals.bytes_peak = max(totals.bytes_peak, memory.bytes_held)
+        held = blocks_held_at_most(record)
+        bytes_held = held * memory.block_size * self._kv_bytes_per_token
+        totals.blocks_peak = max(totals.blocks_peak, held)
+        totals.bytes_peak = max(totals.bytes_peak, bytes_held)
         totals.wasted_peak = max(totals.wasted_peak, memory.bytes_held - memory.bytes_used)
         if record.work is not None:
             work = record.work
@@ -311,8 +328,8 @@ class _Reading:
                 Point(
                     record=record.index,
                     step=record.step,
-                    bytes_held=memory.bytes_held,
-                    blocks_held=memory.blocks_held,
+                    bytes_held=bytes_held,
+                    blocks_held=held,
                     seconds=seconds,
                 )
             )

@@ -174,6 +174,9 @@ class FakeEngine:
         rows = [AttentionRows(seq_id=seq_id, query_start=0, key_start=0, heads=chosen, weights=weights)]
         return Recomputed(tokens, LayerCapture(layer=layer, q=q, k=kv, v=kv, rows=rows))
 
+    def rerun(self, source, at, change, follow):
+        raise ConfigError("a fake engine cannot make a run again")
+
     def close(self) -> None:
         self._model.closed_engines += 1
         self.log.close()

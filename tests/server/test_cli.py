@@ -13,7 +13,7 @@ from app.cli import main
 from app.messages import SubmittedPrompt
 from app.serving import bind
 from engine.config import EngineConfig, SamplingParams
-from engine.trace.log import TraceReader
+from engine.trace.log import TraceReader, TraceWriter
 from tests.server.fake import FakeModel
 
 
@@ -39,7 +39,7 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["generate"], ["info"], ["trace"], ["trace", "show"]])
+@pytest.mark.parametrize("command", [[], ["serve"], ["replay"], ["generate"], ["info"], ["trace"], ["trace", "show"]])
 def test_help_has_examples(capsys, command):
     status, out, _ = run(capsys, *command, "--help")
     assert status == 0 and "examples:\n  kvtheater" in out
@@ -49,6 +49,13 @@ def test_help_does_not_import_torch():
     code = "import sys; from app.cli import build_parser; build_parser(); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_replay_does_not_import_torch():
+    """Nothing of what serves recordings does: the page is there within a second."""
+    code = "import sys; import app.server, app.cli.replay; print({'torch', 'transformers'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_options_have_vllms_names(capsys):
@@ -69,6 +76,9 @@ def test_options_have_vllms_names(capsys):
         ["generate"],
         ["generate", "x", "--temperature", "-1"],
         ["generate", "x", "--record", "pyproject.toml"],
+        ["replay", "nothing.kvtrace"],
+        ["replay", "app"],
+        ["replay", "pyproject.toml"],
         ["trace", "show", "nothing.kvtrace"],
         ["trace", "show", "tests"],
     ],
@@ -142,3 +152,38 @@ def test_a_cut_off_trace_and_a_file_that_is_none(capsys, trace, tmp_path):
     other.write_bytes(b"hello")
     status, out, err = run(capsys, "trace", "show", str(other))
     assert status == 1 and not out and "not a .kvtrace file" in err
+
+
+def test_trace_compare(capsys, trace, tmp_path):
+    """The fixture's run and the same bytes without the last record."""
+    status, out, _ = run(capsys, "trace", "compare", str(trace), str(trace))
+    assert status == 0 and "first operation that differs: none" in out and "first token that differs: none" in out
+    shorter = tmp_path / "shorter.kvtrace"
+    with TraceReader(trace) as reader, TraceWriter(reader.header, shorter) as writer:
+        for index in range(5):
+            writer.append(reader.record(index), reader.capture(index))
+    status, out, _ = run(capsys, "trace", "compare", str(trace), str(shorter))
+    assert status == 1
+    assert "first operation that differs: record 5, operation 0\n" in out and "B the log ends before" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("request-0")]
+    assert row[1:] == ["4", "5", "4", "0/0", "0/0"]
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("computed_tokens")]
+    assert row[1:] == ["7", "6"]  # 3 of the prompt, then one a step
+
+
+def test_trace_compare_as_json(capsys, trace):
+    status, out, _ = run(capsys, "trace", "compare", str(trace), str(trace), "--json")
+    found = json.loads(out)
+    assert status == 0 and found["first_op"] is None and found["a"] == found["b"]
+    assert found["a"]["totals"]["output_tokens"] == 5
+
+
+def test_trace_compare_of_what_is_none_or_damaged(capsys, trace, tmp_path):
+    other = tmp_path / "x.kvtrace"
+    other.write_bytes(b"hello")
+    for path in (other, tmp_path / "nothing"):
+        status, out, err = run(capsys, "trace", "compare", str(trace), str(path))
+        assert status == 2 and not out and str(path) in err and len(err.splitlines()) == 1
+    other.write_bytes(trace.read_bytes()[:-3])
+    status, out, err = run(capsys, "trace", "compare", str(trace), str(other))
+    assert status == 1 and "the file ends inside" in err and "first operation" in out

@@ -14,8 +14,8 @@ from engine.engine import Engine
 from engine.intake import RequestSpec
 from engine.rerun import Rerun
 from engine.trace import codec
-from engine.trace.compare import Comparison, compare, step_seconds
-from engine.trace.events import Allocate, Choose, Lookup, Preempt, Sample
+from engine.trace.compare import Comparison, blocks_held_at_most, compare, step_seconds
+from engine.trace.events import Allocate, Choose, Free, Lookup, Preempt, Release, Sample, Share
 from engine.trace.log import TraceReader
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
 
@@ -73,6 +73,30 @@ def test_the_figures_of_a_run(original: Engine) -> None:
     assert totals.flops == sum(w.flops for i in range(len(log)) if (w := log.record(i).work))
     assert [(p.record, p.step) for p in found.series] == [(i, i) for i in range(1, 13)]
     assert max(p.blocks_held for p in found.series) == totals.blocks_peak
+
+
+def test_the_peak_is_within_the_last_step_where_everything_is_given_back_in_it() -> None:
+    """3 prompt tokens and 11 new ones: 3 + 10 = 13 slots; the fourth block of 4 comes in the step that ends it."""
+    with Engine(tiny_llama(), ROOMY) as engine:
+        engine.add_request(PROMPTS[2], msgspec.structs.replace(GREEDY, max_tokens=11))
+        while engine.has_unfinished():
+            engine.step()
+        found = compared(engine, engine).a
+        assert max(log_of(engine).record(i).memory.blocks_held for i in range(12)) == 3
+        assert found.totals.blocks_peak == found.series[-1].blocks_held == 4
+        assert found.series[-1].bytes_held == 4 * 4 * log_of(engine).header.kv_bytes_per_token
+
+
+@pytest.mark.parametrize("name", ["preempting", "swapping", "sinks and window", "no cache"])
+def test_taken_back_to_its_beginning_a_record_holds_what_the_one_before_ended_with(name: str) -> None:
+    with run(name) as engine:
+        log = log_of(engine)
+        for i in range(1, len(log)):
+            record, before = log.record(i), log.record(i - 1).memory.blocks_held
+            freed = sum(1 for op in record.ops if isinstance(op, Free | Release) and op.to is not None)
+            taken = sum(1 for op in record.ops if isinstance(op, Allocate) or (isinstance(op, Share) and op.revived))
+            assert before + taken - freed == record.memory.blocks_held
+            assert max(before, record.memory.blocks_held) <= blocks_held_at_most(record) <= before + taken
 
 
 def test_the_figures_of_a_sequence(original: Engine) -> None:

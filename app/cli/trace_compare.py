@@ -1,0 +1,131 @@
+"""`kvtheater trace compare`: two recorded runs side by side."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.cli.options import UserError, add_command
+from app.plain import to_json
+from engine.trace.codec import TraceFormatError
+from engine.trace.compare import Comparison, OpDifference, SequencePair, Token, Totals, compare
+from engine.trace.events import Op
+from engine.trace.log import TraceReader
+
+TOTALS = [  # name, unit
+    ("num_steps", ""), ("requests", ""), ("output_tokens", ""), ("computed_tokens", ""), ("hit_tokens", ""),
+    ("asked_tokens", ""), ("preemptions", ""), ("evictions", ""), ("copies", ""), ("swapped_bytes", "B"),
+    ("blocks_peak", ""), ("bytes_peak", "B"), ("wasted_peak", "B"), ("seconds", "s"), ("flops", "FLOP"),
+    ("bytes_moved", "B"),
+]  # fmt: skip
+
+
+def add_parser(what: Any) -> None:
+    """The subcommand of `trace`."""
+    parser = add_command(
+        what,
+        "compare",
+        "compare two runs, aligned by request and token; exit status 1 when an operation differs or a file is damaged",
+        "  kvtheater trace compare paged.kvtrace contiguous.kvtrace\n"
+        "  kvtheater trace compare a.kvtrace b.kvtrace --json | jq .first_token\n",
+    )
+    parser.add_argument("a", type=Path, metavar="A")
+    parser.add_argument("b", type=Path, metavar="B")
+    parser.add_argument("--json", action="store_true", help="the whole comparison as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compare and print."""
+    with contextlib.ExitStack() as files:
+        readers = [files.enter_context(_open(path)) for path in (arguments.a, arguments.b)]
+        try:
+            found = compare(*readers)
+        except TraceFormatError as error:
+            raise UserError(f"a record cannot be read: {error}") from error
+        if arguments.json:
+            sys.stdout.write(to_json(found).decode() + "\n")
+        else:
+            _print(found, arguments.a, arguments.b)
+        damaged = [r for r in readers if r.damage]
+        for reader in damaged:
+            print(f"kvtheater: {reader.path} is damaged: {reader.damage}", file=sys.stderr)
+        return 1 if damaged or found.first_op else 0
+
+
+def _open(path: Path) -> TraceReader:
+    try:
+        return TraceReader(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except TraceFormatError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _print(found: Comparison, a: Path, b: Path) -> None:
+    print(f"A  {a}\nB  {b}")
+    if not found.same_model:
+        print("the models are not the same")
+    if not found.same_machine:
+        print("the machines are not the same: seconds tell of them too")
+    for setting in found.settings:
+        print(f"{setting.name}: A {setting.a}, B {setting.b}")
+    print(f"\nfirst operation that differs: {_op_difference(found.first_op)}")
+    first = found.first_token
+    if first is None:
+        print("first token that differs: none, as far as both runs have come")
+    else:
+        print(
+            f"first token that differs: request {first.request_id}, position {first.position}: "
+            f"A {_token(first.a)}, B {_token(first.b)}"
+        )
+    print(f"\n{'request':<20} {'tokens equal':>14} {'A':>5} {'B':>5} {'cached A/B':>12} {'preempted A/B':>14}")
+    for pair in found.sequences:
+        print(_row(pair))
+    print(f"\n{'':<18} {'A':>22} {'B':>22}")
+    for name, unit in TOTALS:
+        print(f"{name:<18} {_figure(found.a.totals, name, unit):>22} {_figure(found.b.totals, name, unit):>22}")
+
+
+def _op_difference(difference: OpDifference | None) -> str:
+    if difference is None:
+        return "none"
+    where = f"record {difference.record}, operation {difference.op}"
+    return f"{where}\n  A {_op(difference.a, difference.kind_a)}\n  B {_op(difference.b, difference.kind_b)}"
+
+
+def _op(op: Op | None, kind: str | None) -> str:
+    if op is None:
+        return "the log ends before" if kind is None else f"{kind}: no more operations"
+    fields = {name: getattr(op, name) for name in op.__struct_fields__}
+    text = f"{op.__struct_config__.tag} " + " ".join(f"{k}={_short(v)}" for k, v in fields.items())
+    return text if len(text) <= 160 else text[:157] + "..."
+
+
+def _token(token: Token | None) -> str:
+    if token is None:
+        return "has ended"
+    chosen = ", chosen from outside" if token.chosen else ""
+    return f"{token.token_id} {token.token_bytes.decode('utf-8', 'backslashreplace')!r} (record {token.record}{chosen})"
+
+
+def _row(pair: SequencePair) -> str:
+    name = pair.request_id + (f" #{pair.number}" if pair.number else "") + (f".{pair.member}" if pair.member else "")
+    sides = (pair.a, pair.b)
+    equal = str(pair.equal_tokens) if pair.same_prompt else "other prompt" if all(sides) else "-"
+    tokens = [str(len(s.tokens)) if s else "-" for s in sides]
+    cached = "/".join(str(s.num_cached_tokens) if s else "-" for s in sides)
+    preempted = "/".join(str(s.num_preemptions) if s else "-" for s in sides)
+    return f"{name:<20} {equal:>14} {tokens[0]:>5} {tokens[1]:>5} {cached:>12} {preempted:>14}"
+
+
+def _figure(totals: Totals, name: str, unit: str) -> str:
+    value = getattr(totals, name)
+    return (f"{value:.4f}" if isinstance(value, float) else f"{value:,}") + (f" {unit}" if unit else "")
+
+
+def _short(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)

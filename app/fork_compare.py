@@ -1,0 +1,60 @@
+"""Two logs of this server compared, over HTTP; the latest comparisons are kept, so that asking again costs nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from contextlib import ExitStack
+from typing import Any
+
+from app.errors import AppError
+from app.plain import plain
+from app.stage import Stage
+from engine.trace.codec import TraceFormatError
+from engine.trace.compare import compare
+
+KEPT = 8  # comparisons
+MAX_RECORDS = 20_000  # of a log
+
+Key = tuple[Any, ...]
+
+
+class Comparisons:
+    """Compares what is on stage."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._kept: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def answer(self, a: str, b: str) -> dict[str, Any]:
+        """The comparison of two theaters or recordings, as they are now.
+
+        Raises:
+            AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.
+        """
+        runs = [self._stage.watch(name).run for name in (a, b)]
+        with ExitStack() as reading:
+            logs = [reading.enter_context(run.reading()) for run in runs]
+            lengths = [len(log) for log in logs]
+            if max(lengths) > MAX_RECORDS:
+                raise AppError(
+                    "refused", f"a log of {max(lengths)} records is too long to compare; at most {MAX_RECORDS} are read"
+                )
+            key = (a, runs[0].epoch, lengths[0], b, runs[1].epoch, lengths[1])
+            with self._lock:  # one at a time: whoever asks for the same thing meanwhile, gets it then
+                found = self._kept.get(key)
+                if found is None:
+                    try:
+                        found = plain(compare(*logs))
+                    except TraceFormatError as error:
+                        raise AppError("refused", f"a record cannot be read: {error}") from error
+                    self._kept[key] = found
+                self._kept.move_to_end(key)
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+        about = [
+            {"theater": name, "epoch": run.epoch, "num_records": length}
+            for name, run, length in zip((a, b), runs, lengths, strict=True)
+        ]
+        return {"runs": about, **found}
