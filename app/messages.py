@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field
 
 from app.errors import AppError
 from engine.config import EngineConfig, SamplingParams
+from engine.trace import codec
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Index = Annotated[int, Meta(ge=0, le=2**53)]
@@ -146,6 +147,7 @@ def parse(data: Any, kind: type[T]) -> T:
     """
     if not isinstance(data, dict):
         raise AppError("bad_request", f"a map is expected, not {_kind_of(data)}")
+    codec.prepare(kind)
     try:
         return msgspec.convert(data, kind)
     except (msgspec.ValidationError, RecursionError, TypeError) as error:
@@ -169,6 +171,7 @@ def _changed(changes: dict[str, Any], base: T, what: str) -> T:
     unknown = [k for k in changes if k not in known]
     if unknown:
         raise AppError("bad_request", f"{what} has no field {str(unknown[0])[:60]!r}; it has {', '.join(known)}")
+    codec.prepare(type(base))
     try:
         # JSON has no whole numbers as keys, so those of logit_bias come as text
         return msgspec.convert({**msgspec.to_builtins(base, str_keys=True), **changes}, type(base), str_keys=True)

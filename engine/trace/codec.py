@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
+import threading
 import zlib
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -48,6 +49,22 @@ class Frame(NamedTuple):
     checksum: int
 
 
+_prepared: set[Any] = set()
+_preparing = threading.Lock()
+
+
+def prepare(kind: Any) -> None:
+    """Make `kind` safe to decode or convert on several threads.
+
+    msgspec looks at a type when it first meets it. Two threads that do so at once end the process: the second one reads
+    what the first has only half written (0.22).
+    """
+    if kind not in _prepared:
+        with _preparing:
+            msgspec.msgpack.Decoder(kind)
+            _prepared.add(kind)
+
+
 def encode(value: Any) -> bytes:
     """One header, record, capture or state as msgpack."""
     return msgspec.msgpack.encode(value, enc_hook=_encode_array)
@@ -59,6 +76,7 @@ def decode(payload: bytes, kind: type[T]) -> T:
     Raises:
         TraceFormatError: says which field is wrong.
     """
+    prepare(kind)
     try:
         return msgspec.msgpack.decode(payload, type=kind, dec_hook=_check_array, ext_hook=_decode_array)
     except (msgspec.MsgspecError, TraceFormatError, UnicodeDecodeError, RecursionError) as error:
