@@ -21,6 +21,6 @@ export function FaultBadge() {
     });
   };
   return html`<button class="fault-badge" id="fault-badge" data-fault=${fault} title=${t("museum.badge.more")} onClick=${show}>
-    <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span class="fault-badge-name">${name}</span>
+    <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span class="fault-badge-short">${t("museum.badge.short")}</span><span class="fault-badge-name">${name}</span>
   </button>`;
 }

@@ -43,7 +43,7 @@ function Notice({ name, kind, formula, step, text }) {
       ${found
         ? html`<button class="museum-go num" aria-label=${t("museum.notices.go", { step })} onClick=${() => lanes.look(step)}><span aria-hidden="true">≠ </span>${t("museum.notices.step", { step })}</button>`
         : html`<span class="museum-quiet" aria-hidden="true">=</span>`}
-      <span class="museum-notice-text" title=${text}>${text}</span>
+      <span class="museum-notice-text">${text}</span>
     </dd>
   </div>`;
 }

@@ -4,6 +4,7 @@ export const en = {
   "detail.museum": "Fault museum",
 
   "museum.badge": "fault put in on purpose",
+  "museum.badge.short": "fault",
   "museum.badge.more": "This run’s engine has a fault put in on purpose. Open its exhibit.",
   "museum.replay": "The museum needs live runs: this page replays a recording. Open the page without it to see a fault at work.",
   "museum.waking": "Waiting for the server to say what is on show.",
@@ -103,6 +104,7 @@ export const zh = {
   "detail.museum": "错误展",
 
   "museum.badge": "故意放入的错误",
+  "museum.badge.short": "带错",
   "museum.badge.more": "这次运行的引擎里故意放入了一个错误。打开对应的展品。",
   "museum.replay": "错误展要实际运行两个引擎，而本页正在回放录像。不带录像打开本页即可观看。",
   "museum.waking": "正在等服务器告知有哪些展品。",
