@@ -71,7 +71,7 @@ def test_a_recording_ends_with_its_run(server, client, theater, ended):
         client.do("reset", theater=theater)
         assert grow(client, theater, 2) == 3
     else:
-        server.stage._remove(server.stage.get(theater), "it is over")
+        server.stage.remove(server.stage.get(theater), "it is over")
     (entry,) = own(server)
     assert entry["ended"] == ended and entry["summary"]["num_records"] == count
 
