@@ -36,10 +36,13 @@ function factsOf({ logs, step, seq }) {
     found.push({ lane: "faulty", kind: one.kind, text: contradictionWords(one), fault: true, derived: t("museum.notices.log.formula") });
   found.push(...arrayFacts(logs, step, seq));
   differingDecisions(logs, step).forEach((entries, i) => {
-    for (const entry of entries) found.push({ lane: i ? "faulty" : "healthy", kind: entry.type, text: entry.lines.map(inWords).join(settings.lang.value === "zh" ? "" : " ") });
+    for (const entry of entries) found.push({ lane: i ? "faulty" : "healthy", kind: entry.type, text: entryWords(entry) });
   });
   return [...found, ...writeFacts(logs, step)];
 }
+
+/** An entry of `operationsOf` as its sentences. */
+export const entryWords = (entry) => entry.lines.map(inWords).join(settings.lang.value === "zh" ? "" : " ");
 
 function arrayFacts(logs, step, seq) {
   if (seq === null) return [];

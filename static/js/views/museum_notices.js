@@ -1,10 +1,10 @@
 // Who notices the fault, and in which step: the check of the books, the log by itself, decisions, keys, tokens.
 
 import { t } from "../i18n/index.js";
-import { lanes } from "../model/museum.js";
-import { firstDecisionDifference, objections } from "../trace/museum.js";
+import { LANES, lanes } from "../model/museum.js";
+import { differingDecisions, firstDecisionDifference, objections } from "../trace/museum.js";
 import { html } from "./html.js";
-import { contradictionWords } from "./museum_facts.js";
+import { contradictionWords, entryWords } from "./museum_facts.js";
 import { figure, seqName, tokenWord } from "./museum_words.js";
 import { Fidelity } from "./words.js";
 
@@ -18,7 +18,7 @@ export function Notices({ now }) {
     <dl>
       <${Notice} name="books" kind="captured" formula=${t("museum.notices.books.kind")} step=${objected?.step} text=${objected ? `“${objected.text}”` : t("museum.notices.books.right")} />
       <${Notice} name="log" kind="derived" step=${first.log?.step} text=${first.log ? contradictionWords(first.log) : t("museum.notices.right")} />
-      <${Notice} name="decisions" kind="derived" step=${decided?.step} text=${decided ? t("museum.notices.decisions.differ") : t("museum.notices.same")} />
+      <${Notice} name="decisions" kind="derived" step=${decided?.step} text=${decided ? decisionText(logs, decided.step) : t("museum.notices.same")} />
       <${Notice}
         name="keys"
         kind="derived"
@@ -28,6 +28,18 @@ export function Notices({ now }) {
       <${Notice} name="tokens" kind="derived" step=${tokens?.step} text=${tokens ? tokenText(tokens) : t("museum.notices.same")} />
     </dl>
   </section>`;
+}
+
+const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // what says most of why the others followed
+
+/** What each lane decided that the other did not, the most telling of it. */
+function decisionText(logs, step) {
+  const rank = ({ type }) => (TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length);
+  const told = differingDecisions(logs, step).map((entries, i) => {
+    const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
+    return first && t("museum.notices.decisions.lane", { lane: t(`museum.${LANES[i]}`), text: entryWords(first) });
+  });
+  return told.filter(Boolean).join(" ");
 }
 
 function tokenText({ seq_id, place, chosen: [healthy, faulty] }) {

@@ -1,0 +1,142 @@
+// Lanes in lockstep against a server of few lines: what comes late, or when nobody waits for it any more, does no harm.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { header, op, recordsOf } from "./log_builder.mjs";
+
+const OUTPUTS = 3;
+
+/** Records of one request: its submission, then a step for each output. */
+const RECORDS = recordsOf([
+  { kind: "submit", ops: [op.submit(0, [1], OUTPUTS)] },
+  ...Array.from({ length: OUTPUTS }, (_, i) => ({
+    batch: [op.entry(0, i ? "decode" : "prefill", i, [1])],
+    ops: [
+      ...(i === 0 ? [op.admit(0)] : []),
+      ...(i % 2 === 0 ? [op.allocate(0, i / 2, i / 2)] : []),
+      op.write(0, i, 1),
+      op.sample(0),
+      ...(i === OUTPUTS - 1 ? [op.free(0, 1, "front"), op.free(0, 0, "front"), op.finish(0)] : []),
+    ],
+  })),
+]);
+
+const soon = () => new Promise((done) => setTimeout(done, 1));
+
+class Server {
+  constructor() {
+    this.asked = []; // [event, body]
+    this.theaters = new Map();
+    this.refuse = null; // (event, body) -> a sentence or null
+    this.sockets = 0;
+    globalThis.io = () => this.#socket();
+  }
+
+  #socket() {
+    this.sockets += 1;
+    const handlers = {};
+    const socket = {
+      on: (event, handler) => (handlers[event] = handler),
+      disconnect: () => (handlers.gone = true),
+      timeout: () => ({ emitWithAck: (event, body) => this.#answer(event, body, handlers) }),
+    };
+    setTimeout(() => handlers.connect(), 0);
+    return socket;
+  }
+
+  async #answer(event, body, handlers) {
+    this.asked.push([event, body]);
+    await soon();
+    const message = this.refuse?.(event, body);
+    if (message) return { ok: false, error: { code: "refused", message } };
+    if (event === "create") this.theaters.set((body.theater = `t${this.theaters.size}`), { epoch: 0, sent: 0 });
+    const theater = this.theaters.get(body.theater);
+    if (event === "configure") Object.assign(theater, { epoch: theater.epoch + 1, sent: 0 });
+    if (event === "create" || event === "configure") return { ok: true, theater: body.theater, epoch: theater.epoch, header: header({ seed: body.config.seed }) };
+    if (event === "focus") return { ok: true };
+    const { epoch, sent: first } = theater;
+    theater.sent += 1;
+    setTimeout(() => handlers.gone || handlers.records({ theater: body.theater, epoch, first, records: [RECORDS[first]] }), 1);
+    return { ok: true, num_records: first + 1 };
+  }
+}
+
+const { Lockstep } = await import("../../static/js/net/lockstep.js");
+const wish = (seed) => ({ prompts: ["a"], sampling: {}, configs: { left: { seed }, right: { seed: seed + 1 } } });
+const make = (options) => new Lockstep("test", ["left", "right"], options);
+const seeds = (lanes) => lanes.logs.value.map((log) => log.header.engine.seed);
+
+test("lanes take turns, one step each, to their end", async () => {
+  const server = new Server();
+  const lanes = make();
+  lanes.speed.value = 0;
+  await lanes.run(wish(5));
+  assert.equal(lanes.phase.value, "done");
+  assert.equal(lanes.numSteps.value, OUTPUTS);
+  assert.deepEqual(seeds(lanes), [5, 6]);
+  assert.deepEqual(lanes.logs.value.map((log) => log.length), [1 + OUTPUTS, 1 + OUTPUTS]);
+  const steps = server.asked.filter(([event]) => event === "step").map(([, body]) => body.theater);
+  assert.deepEqual(steps, ["t0", "t1", "t0", "t1", "t0", "t1"]);
+  assert.deepEqual(server.asked.filter(([event]) => event === "create").map(([, body]) => body.name), ["test: left", "test: right"]);
+});
+
+test("lanes whose arrays nobody wants capture nothing", async () => {
+  for (const captures of [false, true]) {
+    const server = new Server();
+    await make({ captures }).step(wish(0));
+    assert.deepEqual(server.asked.filter(([event]) => event === "create").map(([, body]) => body.captures), [captures, captures]);
+    assert.equal(server.asked.filter(([event]) => event === "focus").length, captures ? 0 : 2);
+  }
+});
+
+test("another wish while the first is set up: its logs are the ones that are there", async () => {
+  const server = new Server();
+  const lanes = make();
+  const first = lanes.step(wish(10));
+  await soon();
+  lanes.reset();
+  await lanes.step(wish(20));
+  await first;
+  assert.deepEqual(seeds(lanes), [20, 21]);
+  assert.deepEqual([lanes.phase.value, lanes.numSteps.value, server.theaters.size], ["ready", 1, 2]);
+});
+
+test("a reset in the middle of a step leaves nobody waiting", async () => {
+  new Server();
+  const lanes = make();
+  lanes.speed.value = 0;
+  await lanes.step(wish(1));
+  const running = lanes.run(wish(1));
+  await soon();
+  lanes.reset();
+  await lanes.step(wish(3));
+  await running;
+  assert.deepEqual(seeds(lanes), [3, 4]);
+  assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
+});
+
+test("a refusal is a sentence, and the next try begins from the start", async () => {
+  const server = new Server();
+  server.refuse = (event, body) => (event === "create" && body.name === "test: right" ? "no room" : null);
+  const lanes = make();
+  await lanes.step(wish(1));
+  assert.deepEqual([lanes.phase.value, lanes.problem.value, lanes.logs.value], ["idle", { message: "no room" }, null]);
+  server.refuse = null;
+  await lanes.step(wish(1));
+  assert.deepEqual([lanes.phase.value, lanes.problem.value, lanes.numSteps.value, server.sockets], ["ready", null, 1, 2]);
+});
+
+test("looking back holds the step; at the newest it is followed", async () => {
+  new Server();
+  const lanes = make();
+  await lanes.step(wish(1));
+  await lanes.step(wish(1));
+  lanes.look(1);
+  await lanes.step(wish(1));
+  assert.deepEqual([lanes.shownStep.value, lanes.numSteps.value], [1, 3]);
+  lanes.look(3);
+  assert.equal(lanes.shown.value, null);
+  lanes.look(-4);
+  assert.equal(lanes.shownStep.value, 0);
+});
