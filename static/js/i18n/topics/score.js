@@ -14,8 +14,10 @@ export const en = {
   "strategy.paged": "paged",
   "strategy.contiguous": "contiguous",
   "strategy.none": "none",
+  "strategy.dynamic": "DynamicCache",
   "strategy.paged.text": "Blocks of block_size slots, taken from the pool when they are needed.",
   "strategy.contiguous.text": "One block of max_model_len slots for each sequence, reserved at once.",
+  "strategy.dynamic.text": "A plain transformers generate, watched: each token's place in its DynamicCache is drawn as a block of one slot. Nothing was scheduled.",
   "strategy.none.text": "Nothing is kept: every step computes every token again.",
 
   "score.block_size": "Block size",
@@ -96,8 +98,10 @@ export const zh = {
   "strategy.paged": "分页",
   "strategy.contiguous": "连续",
   "strategy.none": "无缓存",
+  "strategy.dynamic": "DynamicCache",
   "strategy.paged.text": "按 block_size 个槽位分块，用到时才从块池取。",
   "strategy.contiguous.text": "每个序列一次预留一块 max_model_len 个槽位。",
+  "strategy.dynamic.text": "旁观一次普通的 transformers generate：每个词元在 DynamicCache 里的位置画成只有一个槽位的块，没有调度。",
   "strategy.none.text": "什么都不留：每一步都重算所有词元。",
 
   "score.block_size": "块大小",

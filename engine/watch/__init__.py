@@ -1,0 +1,11 @@
+"""A plain `model.generate` of transformers, watched and written down as a trace: people bring their own script.
+
+from engine.watch import watch_generate
+
+with watch_generate(model, tokenizer, "run.kvtrace"):
+    model.generate(**inputs, max_new_tokens=40)
+"""
+
+from engine.watch.generate import WatchError, watch_generate
+
+__all__ = ["WatchError", "watch_generate"]

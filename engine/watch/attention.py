@@ -1,0 +1,90 @@
+"""Between a transformers model and its attention function: every call is passed on unchanged, and looked at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface
+
+from engine.model.attention_backend import AttentionCall
+
+WATCHED = ("sdpa", "eager")  # what a mask and a softmax can be read from
+_NAME = "kv_watched_{}"
+
+Look = Callable[[AttentionCall, Tensor, Tensor, Tensor, Tensor | None], None]
+_looking: ContextVar[Look | None] = ContextVar("looking", default=None)
+
+
+@contextmanager
+def attention_watched(model: Any, look: Look) -> Iterator[None]:
+    """Inside the `with`, `look(call, query, key, value, mask)` hears of every attention call of `model`.
+
+    query [B, Hq, T, D], key [B, Hkv, S, D] and value [B, Hkv, S, Dv] with the cached ones, after RoPE; mask as the
+    model made it: None (causal), or something that broadcasts to [B, Hq, T, S], bool (True = seen) or added.
+    """
+    implementation = model.config.get_text_config()._attn_implementation
+    name = _NAME.format(implementation)
+    AttentionInterface.register(name, _watching(implementation))
+    AttentionMaskInterface.register(name, AttentionMaskInterface()[implementation])
+    model.set_attn_implementation(name)
+    token = _looking.set(look)
+    try:
+        yield
+    finally:
+        _looking.reset(token)
+        model.set_attn_implementation(implementation)
+
+
+def _watching(implementation: str) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    def attend(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        out: tuple[Tensor, Tensor | None] = _function(implementation, module)(
+            module, query, key, value, attention_mask, **kwargs
+        )
+        look = _looking.get()
+        if look is not None:
+            scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
+            window, softcap, sinks = (kwargs.get(name) for name in ("sliding_window", "softcap", "s_aux"))
+            layer: int = module.layer_idx  # type: ignore[assignment]
+            look(AttentionCall(layer, scaling, window, softcap, sinks), query, key, value, attention_mask)
+        return out
+
+    return attend
+
+
+def _function(implementation: str, module: nn.Module) -> Callable[..., Any]:
+    """What would have been called; the eager form belongs to the family's own file."""
+    if implementation == "eager":
+        return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
+    return AttentionInterface()[implementation]  # type: ignore[no-any-return]
+
+
+def softmax_weights(call: AttentionCall, query: Tensor, key: Tensor, mask: Tensor | None, num_before: int) -> Tensor:
+    """The weights of one sequence by the formula, float32: query [Hq, T, D], key [Hkv, S, D], mask [1 or Hq, T, S].
+
+    `num_before`: keys before the first query's own; without a mask a query sees those up to its own. Masked entries
+    are 0.
+    """
+    group = query.shape[0] // key.shape[0]
+    scores = query.float() @ key.float().repeat_interleave(group, 0).transpose(1, 2) * call.scaling  # [Hq, T, S]
+    if call.softcap is not None:
+        scores = call.softcap * torch.tanh(scores / call.softcap)
+    rows, columns = torch.arange(query.shape[1])[:, None] + num_before, torch.arange(key.shape[1])[None]
+    seen = (columns <= rows).to(scores.device)
+    if mask is not None:
+        seen = seen & (mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2)
+        if mask.dtype != torch.bool:
+            scores = scores + mask.float()
+    scores = scores.masked_fill(~seen, -torch.inf)
+    if call.sinks is not None:
+        sinks = call.sinks.float().reshape(-1, 1, 1).expand(-1, scores.shape[1], 1)
+        return torch.softmax(torch.cat([scores, sinks], dim=-1), dim=-1)[..., :-1]
+    return torch.softmax(scores, dim=-1)
