@@ -1,4 +1,4 @@
-"""The command line: `kvtheater serve | generate | info | trace`. Imports the model only when a command needs it."""
+"""The command line, one module for each command. Imports the model only when a command needs it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
-from app.cli import generate, info, serve, trace
+from app.cli import bench, export, generate, info, replay, serve, trace
 from app.cli.options import UserError
 
 
@@ -39,14 +39,17 @@ def build_parser() -> argparse.ArgumentParser:
             "examples:\n"
             "  kvtheater serve                          the bundled model, on http://127.0.0.1:8765\n"
             "  kvtheater serve Qwen/Qwen3-0.6B --open   a model from the Hugging Face hub\n"
+            "  kvtheater replay run.kvtrace --open      a recorded run in the page, without a model\n"
             "  kvtheater generate '床前明月光，'         text on standard output\n"
             "  kvtheater info                           model facts and KV bytes per token\n"
-            "  kvtheater trace show run.kvtrace         what a recorded run did"
+            "  kvtheater trace show run.kvtrace         what a recorded run did\n"
+            "  kvtheater export run.kvtrace             the run as one HTML file, for whoever has no server\n"
+            "  kvtheater bench list                     what can be measured"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kvtheater {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, generate, info, trace):
+    for command in (serve, replay, generate, info, trace, export, bench):
         command.add_parser(commands)
     return parser

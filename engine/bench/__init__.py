@@ -1,1 +1,1 @@
-"""Benchmarks: variants of one job, run in turns on one machine, compared as ratios."""
+"""Benchmarks: declared scenarios, variants run in turns on one machine, and records of what was measured."""

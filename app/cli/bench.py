@@ -1,0 +1,358 @@
+"""`kvtheater bench`: list, run, compare and report benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.options import UserError, add_command
+
+if TYPE_CHECKING:
+    from engine.bench.compare import Difference
+    from engine.bench.record import Record
+    from engine.bench.runner import Progress
+    from engine.bench.scenario import Scenario
+
+
+def add_parser(commands: Any) -> None:
+    bench = add_command(
+        commands,
+        "bench",
+        "measure the engine, and others beside it",
+        "  kvtheater bench list\n"
+        "  kvtheater bench run block-size --rounds 3\n"
+        "  kvtheater bench run --all\n"
+        "  kvtheater bench compare before/ after/\n",
+    )
+    what = bench.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_list(what)
+    _add_run(what)
+    _add_compare(what)
+    _add_report(what)
+
+
+def _add_list(what: Any) -> None:
+    parser = add_command(what, "list", "list the scenarios", "  kvtheater bench list\n")
+    parser.set_defaults(run=run_list)
+
+
+def _add_run(what: Any) -> None:
+    parser = add_command(
+        what,
+        "run",
+        "run scenarios and write a record of each; exit status 1 if outputs differ that should not",
+        "  kvtheater bench run prefix-sharing\n"
+        "  kvtheater bench run my-scenario.toml --out records/ --trace\n"
+        "  kvtheater bench run --all\n",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="a scenario's id, or a file that ends in .toml")
+    parser.add_argument("--all", action="store_true", help="every shipped scenario")
+    parser.add_argument("--rounds", type=int, metavar="N", help="instead of the scenario's own number")
+    parser.add_argument("--seed", type=int, metavar="N", help="instead of the scenario's own")
+    parser.add_argument("--only", metavar="IDS", help="these variants alone, separated by commas")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="where the records go (default: bench-results; in a checkout, for scenarios as they are shipped, "
+        "engine/bench/results)",
+    )
+    parser.add_argument("--trace", action="store_true", help="keep a .kvtrace of each variant at each point")
+    parser.add_argument(
+        "--wait-quiet", type=float, default=60, metavar="SECONDS", help="wait at most so long for a quiet machine"
+    )
+    parser.set_defaults(run=run_run)
+
+
+def _add_compare(what: Any) -> None:
+    parser = add_command(
+        what,
+        "compare",
+        "compare two records, or two folders of them; exit status 1 if something became worse",
+        "  kvtheater bench compare engine/bench/results/guard.json new/guard.json --threshold 0.15\n"
+        "  kvtheater bench compare before/ after/ --counts\n",
+    )
+    parser.add_argument("before", type=Path, metavar="A")
+    parser.add_argument("after", type=Path, metavar="B")
+    parser.add_argument("--threshold", type=float, metavar="SHARE", help="how much worse is too much (default: 0.1)")
+    parser.add_argument("--counts", action="store_true", help="compare only what no clock has measured")
+    parser.set_defaults(run=run_compare)
+
+
+def _add_report(what: Any) -> None:
+    parser = add_command(
+        what,
+        "report",
+        "print records as Markdown",
+        "  kvtheater bench report\n"
+        "  kvtheater bench report records/guard.json --lang zh\n"
+        "  kvtheater bench report --into README.md\n",
+    )
+    parser.add_argument(
+        "path", nargs="?", type=Path, metavar="PATH", help="a record or a folder (default: the shipped)"
+    )
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="(default: en)")
+    parser.add_argument("--summary", action="store_true", help="the headlines alone")
+    parser.add_argument(
+        "--into", type=Path, metavar="FILE", help="put the headlines between the marks of this Markdown file"
+    )
+    parser.set_defaults(run=run_report)
+
+
+def run_list(_: argparse.Namespace) -> int:
+    """Ids, sizes and titles."""
+    from engine.bench.scenario import find_scenario, scenario_ids
+
+    for name in scenario_ids():
+        scenario = find_scenario(name)
+        size = f"{len(scenario.axis.points())} × {len(scenario.variants)} × {scenario.rounds} rounds"
+        print(f"{name:<22} {size:<20} {scenario.title.en}")
+    return 0
+
+
+def run_run(arguments: argparse.Namespace) -> int:
+    """Run them, one record each; a record that was finished before an interruption stays."""
+    scenarios = _scenarios(arguments)
+    from engine.bench.errors import BenchError, Cancelled
+    from engine.bench.record import write_record
+    from engine.bench.report import summary
+    from engine.bench.runner import Runner
+
+    out: Path = arguments.out or _default_out(arguments)
+    sound = True
+    for scenario in scenarios:
+        with _ProgressBar() as bar:
+            runner = Runner(
+                scenario,
+                rounds=arguments.rounds,
+                seed=arguments.seed,
+                on_progress=bar.show,
+                cancelled=bar.interrupted,
+                traces=out / "traces" if arguments.trace else None,
+                quiet_seconds=arguments.wait_quiet,
+                command=_command(scenario, arguments),
+            )
+            try:
+                record = runner.run()
+            except Cancelled:
+                print(f"kvtheater: {scenario.id} was stopped before its first round was over", file=sys.stderr)
+                return 130
+            except (BenchError, ValueError) as error:  # ModelError is a ValueError
+                raise UserError(str(error)) from error
+        path = out / f"{scenario.id}.json"
+        try:
+            write_record(record, path)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        print(str(path) + ("" if record.complete else f" (stopped after {record.rounds} rounds)"))
+        print(summary([record]))
+        sound &= _tell_problems(record)
+        if not record.complete:
+            return 130
+    return 0 if sound else 1
+
+
+def _tell_problems(record: Record) -> bool:
+    """What a reader of the figures must know; whether all outputs were as they should be."""
+    where = record.environment
+    if not where.quiet or (where.busy_cpus or 0) > 0.1:
+        print(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", file=sys.stderr)
+    sound = True
+    for point in record.points:
+        if point.failed:
+            print(f"{point.variant} at {point.at} did not run: {point.failed}", file=sys.stderr)
+        if point.tokens_identical is False:
+            print(f"{point.variant} at {point.at} gave other tokens than the reference", file=sys.stderr)
+            sound = False
+    return sound
+
+
+def run_compare(arguments: argparse.Namespace) -> int:
+    """1 when a figure became worse past the threshold, a point was lost, or the two have nothing in common."""
+    from engine.bench.compare import THRESHOLD, compare, lost_points
+    from engine.bench.errors import BenchError
+    from engine.bench.record import read_records
+
+    threshold = THRESHOLD if arguments.threshold is None else arguments.threshold
+    try:
+        before = {record.scenario.id: record for record in read_records(arguments.before)}
+        after = {record.scenario.id: record for record in read_records(arguments.after)}
+    except BenchError as error:
+        raise UserError(str(error)) from error
+    common = [name for name in before if name in after]
+    if not common:
+        raise UserError(f"{arguments.before} and {arguments.after} have no scenario in common")
+    worse: list[Difference] = []
+    lost: list[str] = []
+    num_compared = 0
+    for name in common:
+        found = compare(before[name], after[name], threshold, arguments.counts)
+        num_compared += len(found)
+        worse += [difference for difference in found if difference.worse]
+        lost += lost_points(before[name], after[name])
+    for d in sorted(worse, key=lambda d: -d.change):
+        against = f" against {d.against}" if d.against else ""
+        print(
+            f"{d.scenario}, {d.at}, {d.variant}: {d.metric}{against} {d.before.median:g} "
+            f"[{d.before.low:g}, {d.before.high:g}] -> {d.after.median:g} [{d.after.low:g}, {d.after.high:g}], "
+            f"{d.change:.0%} worse"
+        )
+    for sentence in lost:
+        print(sentence)
+    print(f"{num_compared} figures compared, {len(worse)} worse by more than {threshold:.0%}, {len(lost)} points lost")
+    return 1 if worse or lost else 0
+
+
+def run_report(arguments: argparse.Namespace) -> int:
+    """Markdown on standard output, or the headlines into a file."""
+    from engine.bench.errors import BenchError
+    from engine.bench.record import RESULTS, read_records
+    from engine.bench.report import END, START, details, insert, machine_line, summary
+
+    try:
+        records = read_records(arguments.path or RESULTS)
+    except BenchError as error:
+        raise UserError(str(error)) from error
+    if arguments.into is None:
+        parts = [summary(records, arguments.lang)]
+        if not arguments.summary:
+            parts += [details(record, arguments.lang) for record in records]
+        print("\n".join(parts))
+        return 0
+    path: Path = arguments.into
+    try:
+        document = path.read_text(encoding="utf-8")
+        table = f"{machine_line(records[0])}.\n\n{summary(records, arguments.lang)}"
+        changed = insert(document, table)
+        if changed is None:
+            raise UserError(f"{path} has no {START} and {END} to put the table between")
+        path.write_text(changed, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    return 0
+
+
+def _scenarios(arguments: argparse.Namespace) -> list[Scenario]:
+    from msgspec.structs import replace
+
+    from engine.bench.errors import BenchError
+    from engine.bench.scenario import check, find_scenario, scenario_ids
+
+    if bool(arguments.names) == arguments.all:
+        raise UserError("name the scenarios to run (kvtheater bench list), or --all")
+    if arguments.rounds is not None and arguments.rounds < 1:
+        raise UserError(f"--rounds must be at least 1, not {arguments.rounds}")
+    try:
+        found = [find_scenario(name) for name in (scenario_ids() if arguments.all else arguments.names)]
+        if arguments.only is None:
+            return found
+        wanted = arguments.only.split(",")
+        chosen = []
+        for scenario in found:
+            unknown = sorted(set(wanted) - {variant.id for variant in scenario.variants})
+            if unknown:
+                raise UserError(f"scenario {scenario.id} has no variant {', '.join(unknown)}")
+            kept = replace(
+                scenario,
+                variants=[variant for variant in scenario.variants if variant.id in wanted],
+                baselines=[name for name in scenario.baselines if name in wanted],
+                headlines=[h for h in scenario.headlines if {h.variant, h.against or h.variant} <= set(wanted)],
+            )
+            check(kept)
+            chosen.append(kept)
+        return chosen
+    except BenchError as error:
+        raise UserError(str(error)) from error
+
+
+def _default_out(arguments: argparse.Namespace) -> Path:
+    """Beside the shipped records only what could replace one: not a file's scenario, not fewer rounds."""
+    from engine.bench.environment import ROOT
+    from engine.bench.record import RESULTS
+
+    own = any(name.endswith(".toml") for name in arguments.names)
+    changed = own or any(getattr(arguments, option) is not None for option in ("rounds", "seed", "only"))
+    return RESULTS if (ROOT / ".git").exists() and not changed else Path("bench-results")
+
+
+def _command(scenario: Scenario, arguments: argparse.Namespace) -> str:
+    """The command that runs this scenario in the same way."""
+    words: list[str] = ["kvtheater", "bench", "run"]
+    words.append(next((name for name in arguments.names if name.endswith(f"{scenario.id}.toml")), scenario.id))
+    for option in ("rounds", "seed", "only"):
+        value = getattr(arguments, option)
+        if value is not None:
+            words += [f"--{option}", str(value)]
+    return shlex.join(words)
+
+
+class _ProgressBar:
+    """A bar with the time left on a terminal, else a line a round. Ctrl-C stops after the run in progress."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._stop = False
+        self._last: tuple[str, int] = ("", -1)
+        self._handler: Any = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[left]}"),
+            )
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("", total=None, left="")
+
+    def __enter__(self) -> _ProgressBar:
+        import signal
+        import threading
+
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGINT, self._interrupt)
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import signal
+
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+        if self._bar:
+            self._bar.stop()
+
+    def interrupted(self) -> bool:
+        """Whether someone pressed Ctrl-C."""
+        return self._stop
+
+    def _interrupt(self, *_: object) -> None:
+        if self._stop:  # twice: now
+            raise KeyboardInterrupt
+        self._stop = True
+
+    def show(self, progress: Progress) -> None:
+        left = "" if progress.seconds_left is None else f"{_duration(progress.seconds_left)} left"
+        if self._bar:
+            at = "" if progress.at is None else f", {progress.variant} at {progress.at}"
+            text = f"{progress.scenario}: {_phase(progress)}{at}"
+            self._bar.update(self._task, description=text, completed=progress.done, total=progress.total, left=left)
+        elif (progress.phase, progress.round) != self._last:
+            self._last = (progress.phase, progress.round)
+            print(f"{progress.scenario}: {_phase(progress)}" + (f", {left}" if left else ""), file=sys.stderr)
+
+
+def _phase(progress: Progress) -> str:
+    if progress.phase == "round":
+        return f"round {progress.round}/{progress.rounds}"
+    return "waiting for a quiet machine" if progress.phase == "waiting" else "warming up"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,84 @@
+"""Two records of one scenario: what became worse. Ratios are compared, not seconds, so the machines may differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.bench.record import Figure, MetricInfo, Record
+from engine.bench.statistics import Estimate
+
+THRESHOLD = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One figure of both records. `change` > 0 is worse: 0.1 = by a tenth."""
+
+    scenario: str
+    at: str
+    variant: str
+    metric: str
+    against: str  # the baseline of a ratio; "" for a count
+    before: Estimate
+    after: Estimate
+    change: float
+    worse: bool
+
+
+def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_only: bool = False) -> list[Difference]:
+    """Every figure that both records have and that can be compared.
+
+    A clock's metric is compared by its ratio to a baseline of the same run, and is worse when the medians differ by
+    more than the threshold and the intervals do not touch. A count is compared as it is, and is worse past the
+    threshold; so is a count that appears, such as preemptions where there were none.
+    """
+    found = []
+    for old in before.points:
+        new = after.point(old.at, old.variant)
+        if new is None:
+            continue
+        for name, figure in old.figures.items():
+            info, other = before.metrics[name], new.figures.get(name)
+            if other is None or info.better is None:
+                continue
+            where = (after.scenario.id, str(old.at), old.variant, name)
+            for against, ours, theirs in _pairs(info, figure, other, counts_only):
+                change = worsening(ours.median, theirs.median, info.better == "higher")
+                apart = theirs.low > ours.high or theirs.high < ours.low
+                worse = change > threshold and (apart or info.source == "count")
+                found.append(Difference(*where, against, ours, theirs, change, worse))
+    return found
+
+
+def lost_points(before: Record, after: Record) -> list[str]:
+    """Points that had figures and have none any more, and outputs that are not identical any more; a sentence each."""
+    found = []
+    for old in before.points:
+        new = after.point(old.at, old.variant)
+        where = f"{after.scenario.id}, {old.at}, {old.variant}"
+        if old.figures and (new is None or not new.figures):
+            found.append(f"{where}: no figures any more" + (f" ({new.failed})" if new and new.failed else ""))
+        elif old.tokens_identical and new is not None and new.tokens_identical is False:
+            found.append(f"{where}: the outputs are not identical any more")
+    return found
+
+
+def worsening(before: float, after: float, higher_is_better: bool) -> float:
+    """By which share it became worse; negative = better. From 0 every step up is infinitely worse (or better)."""
+    if before == after:
+        return 0.0
+    if higher_is_better:
+        before, after = after, before
+    return after / before - 1 if before else float("inf")
+
+
+def _pairs(info: MetricInfo, old: Figure, new: Figure, counts_only: bool) -> list[tuple[str, Estimate, Estimate]]:
+    if info.source == "count":
+        return [("", _estimate(old), _estimate(new))]
+    if counts_only:
+        return []
+    return [(name, ratio, new.ratios[name]) for name, ratio in old.ratios.items() if name in new.ratios]
+
+
+def _estimate(figure: Figure) -> Estimate:
+    return Estimate(median=figure.median, low=figure.low, high=figure.high)

@@ -1,0 +1,103 @@
+"""One run of a workload on the engine: requests come in when they are due, the clock of whoever waits is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.bench.errors import Cancelled
+from engine.bench.measurement import EngineWork, Measurement, Timeline
+from engine.bench.scenario import Observer
+from engine.bench.workload import Ask
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.model.loader import LoadedModel
+from engine.request import Request
+
+CAPTURE_EVERYTHING = 1 << 30  # bytes a step
+
+
+def run_engine(
+    model: LoadedModel,
+    config: EngineConfig,
+    asks: list[Ask],
+    sampling: SamplingParams,
+    *,
+    observer: Observer = "none",
+    log_path: Path | None = None,
+    on_engine: Callable[[Engine], None] = lambda _: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Measurement:
+    """Serve all requests and say what happened.
+
+    The engine's construction is not timed. A token counts as there when the step that chose it has returned, log and
+    captures written, if they are kept; a request counts from when it arrives, though a step may be in progress then.
+    `on_engine` gets the engine before the first request.
+
+    Raises:
+        Cancelled: `cancelled` said so between two steps.
+        ConfigError, RequestError: the engine refuses the settings or a request.
+    """
+    keep_log = observer != "none" or log_path is not None
+    capture = CaptureRequest(budget_bytes=CAPTURE_EVERYTHING) if observer == "capture" else None
+    with Engine(model, config, log_path=log_path, capture=capture, keep_log=keep_log) as engine:
+        on_engine(engine)
+        return _serve(engine, asks, sampling, cancelled)
+
+
+def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled: Callable[[], bool]) -> Measurement:
+    bytes_per_token = stored_bytes_per_token(engine.model.facts, engine.config.kv_cache_dtype)
+    timeline, work = Timeline(), EngineWork(kv_bytes_per_token=bytes_per_token)
+    requests: list[Request | None] = [None] * len(asks)
+    waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
+    began = time.perf_counter()
+    now = 0.0
+    while waiting or engine.has_unfinished():
+        due = [i for i in waiting if _is_due(asks[i], requests, now, work.num_steps, not engine.has_unfinished())]
+        if due:
+            waiting = [i for i in waiting if i not in due]
+            specs = [_spec(asks[i], i, requests, sampling) for i in due]
+            for i, request in zip(due, engine.add_requests(specs), strict=True):
+                requests[i] = request
+                # on the clock of its arrival; one that waited for steps or for a turn arrives now
+                timed = asks[i].after is None and asks[i].at_step == 0
+                timeline.submitted(request.request_id, request.seq_id, asks[i].at if timed else now, asks[i].late)
+        if engine.has_unfinished():
+            record = engine.step()
+            now = time.perf_counter() - began
+            timeline.add(record, now)
+            work.add(record)
+        else:
+            now = time.perf_counter() - began
+            time.sleep(max(0.0, min(asks[i].at for i in waiting) - now))
+            now = time.perf_counter() - began
+        if cancelled():
+            raise Cancelled
+    done = [request for request in requests if request is not None]
+    return Measurement(
+        seconds=now,
+        requests=[timeline.requests[request.request_id] for request in done],
+        outputs=[[list(output.output_token_ids) for output in request.outputs] for request in done],
+        work=work,
+    )
+
+
+def _is_due(ask: Ask, requests: list[Request | None], now: float, num_steps: int, idle: bool) -> bool:
+    """An idle engine waits for no step: whoever waits for one is next."""
+    before = requests[ask.after] if ask.after is not None else None
+    if ask.after is not None and (before is None or before.finish_reason is None):
+        return False
+    return ask.at <= now and (ask.at_step <= num_steps or idle)
+
+
+def _spec(ask: Ask, index: int, requests: list[Request | None], sampling: SamplingParams) -> RequestSpec:
+    before = requests[ask.after] if ask.after is not None else None
+    said = before.sequence.token_ids if before is not None else []
+    own = replace(sampling, max_tokens=ask.output_tokens, seed=ask.seed)
+    return RequestSpec([*said, *ask.prompt], own, request_id=f"bench-{index}")

@@ -1,0 +1,58 @@
+"""Where a benchmark ran: what a reader needs to judge its figures, and nothing that identifies a person."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from msgspec.structs import replace
+
+from engine import __version__
+from engine.bench.record import Environment
+from engine.machine import machine_facts, measure_roofs
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(
+    device: torch.device, dtype: torch.dtype, *, command: str, seed: int, quiet: bool, busy_cpus: float | None
+) -> Environment:
+    """Facts of now; measures the machine's roofs if nobody has, a few tenths of a second."""
+    measure_roofs(device, dtype)
+    machine = machine_facts(device, dtype)
+    commit = _git("rev-parse", "HEAD")
+    return Environment(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command,
+        commit=commit,
+        modified=bool(_git("status", "--porcelain", "--", "engine/*.py", "app/*.py")) if commit else None,
+        system=f"{platform.system()} {platform.machine()}",
+        machine=replace(machine, versions={"kvtheater": __version__, **machine.versions}),
+        num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=_memory_bytes(),
+        seed=seed,
+        quiet=quiet,
+        busy_cpus=busy_cpus,
+    )
+
+
+def _git(*arguments: str) -> str | None:
+    """git's answer; None if there is no git, or this is not a repository of its own."""
+    if not (ROOT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None

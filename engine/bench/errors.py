@@ -1,0 +1,11 @@
+"""What a benchmark refuses; each message is one sentence."""
+
+from __future__ import annotations
+
+
+class BenchError(ValueError):
+    """A scenario, a record or a run that cannot work: what is wrong, and where."""
+
+
+class Cancelled(Exception):
+    """Someone asked the run to stop."""

@@ -1,0 +1,164 @@
+"""What one run of a variant was: the times of its requests, and what the engine's records say that it did.
+
+An engine's run fills all of it, from the records as they come and a clock; a peer's run only the times and outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
+from engine.trace.records import StepRecord
+
+
+@dataclass(slots=True)
+class RequestTimes:
+    """One request on the run's clock, seconds since its start. `tokens`: each moment at which it got a token or more.
+
+    A request with several sequences gets a token of each at the same moment, which is why moments are counted.
+    """
+
+    arrived: float
+    tokens: list[float] = field(default_factory=list)
+    late: bool = False
+
+    @property
+    def ttft(self) -> float | None:
+        """Seconds from its arrival to its first token (time to first token)."""
+        return self.tokens[0] - self.arrived if self.tokens else None
+
+    @property
+    def itl(self) -> list[float]:
+        """Seconds between one token and the next (inter-token latency)."""
+        return [b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)]
+
+    @property
+    def tpot(self) -> float | None:
+        """The mean of `itl` (time per output token); None with fewer than two tokens."""
+        n = len(self.tokens)
+        return (self.tokens[-1] - self.tokens[0]) / (n - 1) if n > 1 else None
+
+
+@dataclass(slots=True)
+class EngineWork:
+    """Sums over a run's records. Steps count as prefill or decode when all of their batch is."""
+
+    num_steps: int = 0
+    prefill_tokens: int = 0
+    prefill_seconds: float = 0.0
+    decode_tokens: int = 0
+    decode_seconds: float = 0.0
+    decode_steps: list[float] = field(default_factory=list)  # seconds each
+    computed_tokens: int = 0
+    flops: int = 0
+    bytes_moved: int = 0  # weights and KV, as `accounting.step_work` counts them
+    kv_read_bytes: int = 0
+    slots_held: int = 0  # summed over steps
+    slots_wasted: int = 0
+    tokens_held: int = 0
+    tokens_logical: int = 0
+    peak_blocks: int = 0
+    peak_bytes: int = 0
+    peak_running: int = 0
+    refused_at_step: int | None = None  # the first step in which a request waited for blocks, or lost its own
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+    swapped_bytes: int = 0
+    asked_tokens: int = 0  # of first admissions
+    hit_tokens: int = 0
+    prompt_logprobs: list[float] = field(default_factory=list)
+    kv_bytes_per_token: int = 0
+
+    def add(self, record: StepRecord) -> None:
+        """Take note of a step's record."""
+        self.num_steps += 1
+        timing, memory = record.timing, record.memory
+        seconds = timing.schedule + timing.prepare + timing.forward + timing.sample
+        tokens = sum(len(entry.token_ids) for entry in record.batch)
+        phases = {entry.phase for entry in record.batch}
+        if phases == {"prefill"}:
+            self.prefill_tokens += tokens
+            self.prefill_seconds += seconds
+        elif phases == {"decode"}:
+            self.decode_tokens += tokens
+            self.decode_seconds += seconds
+            self.decode_steps.append(seconds)
+        self.computed_tokens += tokens
+        if record.work is not None:
+            self.flops += record.work.flops
+            self.kv_read_bytes += record.work.kv_read_bytes
+            self.bytes_moved += record.work.weight_bytes + record.work.kv_read_bytes + record.work.kv_write_bytes
+        self.slots_held += memory.blocks_held * memory.block_size
+        self.slots_wasted += memory.slots_wasted
+        self.tokens_held += memory.tokens_held
+        self.tokens_logical += memory.tokens_logical
+        self.peak_blocks = max(self.peak_blocks, memory.blocks_held)
+        self.peak_bytes = max(self.peak_bytes, memory.bytes_held)
+        self.peak_running = max(self.peak_running, len(record.batch))
+        self.prompt_logprobs += [entry.logprob for entry in record.prompt_logprobs]
+        self._add_operations(record)
+
+    def _add_operations(self, record: StepRecord) -> None:
+        resumed = {op.seq_id for op in record.ops if isinstance(op, Admit) and op.resumed}
+        for op in record.ops:
+            match op:
+                case Lookup() if op.seq_id not in resumed:
+                    self.asked_tokens += op.num_tokens
+                    self.hit_tokens += op.num_hit_tokens
+                case Preempt():
+                    self.preemptions += 1
+                    self.recomputed_tokens += op.num_recompute_tokens
+                    self.swapped_bytes += op.num_bytes
+                    self._refuse()
+                case SwapIn():
+                    self.swapped_bytes += op.num_bytes
+                case Defer(reason="no_free_blocks"):
+                    self._refuse()
+                case _:
+                    pass
+
+    def _refuse(self) -> None:
+        if self.refused_at_step is None:
+            self.refused_at_step = self.num_steps
+
+
+@dataclass(slots=True)
+class Measurement:
+    """One run. `outputs`: the token ids of every request's outputs, in the order of the requests."""
+
+    seconds: float  # from the first arrival to the last token
+    requests: list[RequestTimes]
+    outputs: list[list[list[int]]]
+    work: EngineWork | None = None
+
+    @property
+    def num_output_tokens(self) -> int:
+        return sum(len(output) for outputs in self.outputs for output in outputs)
+
+    @property
+    def watched(self) -> list[RequestTimes]:
+        """All requests but the late one."""
+        return [request for request in self.requests if not request.late]
+
+
+class Timeline:
+    """Times of requests from an engine's records: which sequence is whose, and when each got tokens."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, RequestTimes] = {}
+        self._owner: dict[int, str] = {}
+
+    def submitted(self, request_id: str, seq_id: int, arrived: float, late: bool = False) -> None:
+        """A request was handed to the engine; it counts from when it arrived, which may be earlier."""
+        self.requests[request_id] = RequestTimes(arrived, late=late)
+        self._owner[seq_id] = request_id
+
+    def add(self, record: StepRecord, at: float) -> None:
+        """Take note of a record that was there at this time."""
+        for op in record.ops:
+            if isinstance(op, Submit) and op.seq_id not in self._owner:
+                self.submitted(op.request_id, op.seq_id, at)
+            elif isinstance(op, Fork):
+                self._owner[op.seq_id] = op.request_id
+        for request_id in {self._owner[output.seq_id] for output in record.outputs}:
+            self.requests[request_id].tokens.append(at)

@@ -1,0 +1,111 @@
+"""Models that a benchmark can name: the shipped ones, folders, hub names, and a random Llama that is made on demand.
+
+A peer gets weights of its own from the same folder: the engine's module has another attention function and layout.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+from engine.model.loader import LoadedModel, from_module, load_model
+from engine.model.shipped import BUNDLED, shipped_model
+
+TINY = "tiny-llama"
+TINY_SEED = 0
+
+
+class Models:
+    """Opens each model once. `close` lets go of them and of the files that were made."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, str], LoadedModel] = {}
+        self._made: tempfile.TemporaryDirectory[str] | None = None
+
+    def engine_model(self, name: str, dtype: str) -> LoadedModel:
+        """The model for this engine.
+
+        Raises:
+            ModelError: it cannot be opened.
+        """
+        key = (name, dtype)
+        if key not in self._loaded:
+            if name == TINY:
+                self._loaded[key] = from_module(self.transformers_model(name, dtype), None, TINY)
+            else:
+                self._loaded[key] = load_model(name, dtype=dtype)
+        return self._loaded[key]
+
+    def transformers_model(self, name: str, dtype: str) -> Any:
+        """A fresh transformers model with the same weights, on the device that the engine uses by default."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        source = self.source(name)
+        with _without_progress_bars():
+            module = AutoModelForCausalLM.from_pretrained(
+                source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
+            )
+        return module.eval().requires_grad_(False).to(device)
+
+    def source(self, name: str) -> str:
+        """Where the weights are: a folder, or a hub name."""
+        if name == TINY:
+            if self._made is None:
+                self._made = tempfile.TemporaryDirectory(prefix="kvtheater-bench-")
+                with _without_progress_bars():
+                    _tiny_llama().save_pretrained(self._made.name)
+                words = shipped_model(BUNDLED)  # the same vocabulary; some peers will not open a model without one
+                for file in sorted(words.tokenizer_folder.glob("tokenizer*.json")) if words else ():
+                    shutil.copy(file, self._made.name)
+            return self._made.name
+        shipped = shipped_model(name)
+        return str(shipped.folder if shipped else name)
+
+    def close(self) -> None:
+        """Forget the models; the made files go too."""
+        self._loaded.clear()
+        if self._made is not None:
+            self._made.cleanup()
+            self._made = None
+
+
+@contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """transformers' own: it takes a blink, and the run has a bar of its own."""
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
+
+
+def _tiny_llama() -> Any:
+    """A Llama of 8 layers × 256 with grouped heads (8:2) and random weights, always the same."""
+    config = transformers.LlamaConfig(
+        vocab_size=8192,
+        hidden_size=256,
+        intermediate_size=704,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    state = torch.random.get_rng_state()
+    torch.manual_seed(TINY_SEED)
+    try:
+        return AutoModelForCausalLM.from_config(config)
+    finally:
+        torch.random.set_rng_state(state)

@@ -1,0 +1,23 @@
+"""Other engines that run the same jobs in the same benchmark. A peer that cannot run says why."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from engine.bench.peers.base import Peer
+
+# name -> where its class is; a peer's packages are imported only when it runs
+PEERS = {
+    "transformers-dynamic": "transformers_generate:DynamicCachePeer",
+    "transformers-static": "transformers_generate:StaticCachePeer",
+    "transformers-no-cache": "transformers_generate:NoCachePeer",
+    "transformers-continuous": "transformers_continuous:ContinuousBatchingPeer",
+    "onnxruntime-genai": "onnxruntime_genai:OnnxRuntimeGenaiPeer",
+}
+
+
+def make_peer(name: str) -> Peer:
+    """The peer of that name, not loaded yet."""
+    module, _, attribute = PEERS[name].partition(":")
+    peer: Peer = getattr(import_module(f"engine.bench.peers.{module}"), attribute)()
+    return peer

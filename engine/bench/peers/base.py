@@ -1,0 +1,63 @@
+"""What a peer has to be able to do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from engine.bench.measurement import Measurement
+    from engine.bench.models import Models
+    from engine.bench.workload import Ask
+    from engine.config import EngineConfig, SamplingParams
+
+
+class PeerError(Exception):
+    """A peer cannot run this job; the message is one sentence for the table."""
+
+
+class Peer(ABC):
+    """Another engine. It gets the same weights, prompts and lengths; what it gives is compared token by token."""
+
+    package: ClassVar[str]  # what must be installed
+    module: ClassVar[str]  # what it is imported as
+
+    def unavailable(self) -> str | None:
+        """Why it cannot run here at all; None: it can."""
+        return None if find_spec(self.module) else f"{self.package} is not installed (pip install 'kvtheater[bench]')"
+
+    def version(self) -> str:
+        """Of its package."""
+        try:
+            return f"{self.package} {version(self.package)}"
+        except PackageNotFoundError:
+            return self.package
+
+    @abstractmethod
+    def load(self, models: Models, model: str, dtype: str) -> None:
+        """Get ready to run jobs on this model. Any exception means that it cannot."""
+
+    @abstractmethod
+    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+        """Serve all requests; times begin when the first could be handed over.
+
+        Raises:
+            PeerError: this job is beyond it.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of the model."""
+
+
+def refuse_arrivals(asks: list[Ask], who: str) -> None:
+    """Raise PeerError unless all requests are there at the beginning."""
+    if any(ask.at > 0 or ask.at_step or ask.after is not None for ask in asks):
+        raise PeerError(f"{who} takes all requests at once; here some arrive later")
+
+
+def refuse_sampling(sampling: SamplingParams, who: str) -> None:
+    """Raise PeerError unless decoding is greedy with one output: other draws could not be compared."""
+    if sampling.temperature != 0 or sampling.num_sequences > 1:
+        raise PeerError(f"{who} is compared under greedy decoding only")

@@ -1,0 +1,71 @@
+"""transformers' own continuous batching over its paged cache."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, ClassVar
+
+from transformers import ContinuousBatchingConfig, GenerationConfig
+
+from engine.bench.measurement import Measurement, RequestTimes
+from engine.bench.models import Models
+from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
+from engine.bench.workload import Ask
+from engine.config import EngineConfig, SamplingParams
+
+PAGE = 256  # tokens: its own default
+RESULT_SECONDS = 60  # nothing for so long means that its thread has died
+
+
+class ContinuousBatchingPeer(Peer):
+    """Pool size, token budget and number of sequences are this engine's. No prompt is shared between runs in either."""
+
+    package: ClassVar[str] = "transformers"
+    module: ClassVar[str] = "transformers"
+
+    def load(self, models: Models, model: str, dtype: str) -> None:
+        self._model = models.transformers_model(model, dtype)
+        logging.getLogger("ContinuousBatchingLogger").setLevel(logging.CRITICAL)  # it misses psutil, once a run
+
+    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+        refuse_arrivals(asks, "this peer")
+        refuse_sampling(sampling, "this peer")
+        with self._model.continuous_batching_context_manager(
+            generation_config=GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0),
+            continuous_batching_config=ContinuousBatchingConfig(
+                page_size=PAGE,
+                num_blocks=max(config.max_num_seqs, config.num_blocks * config.block_size // PAGE),
+                max_batch_tokens=config.max_num_batched_tokens,
+                max_requests_per_batch=config.max_num_seqs,
+                allow_block_sharing=False,
+            ),
+        ) as manager:
+            # its thread is up and its pool allocated: neither is timed, as this engine's construction is not
+            began = time.perf_counter()
+            for index, ask in enumerate(asks):
+                manager.add_request(
+                    ask.prompt, request_id=str(index), max_new_tokens=ask.output_tokens, record_timestamps=True
+                )
+            found: dict[str, Any] = {}
+            while len(found) < len(asks):
+                result = manager.get_result(timeout=RESULT_SECONDS)
+                if result is None:
+                    raise PeerError("its thread stopped without a result")
+                if result.error:
+                    raise PeerError(f"a request failed: {result.error}")
+                if result.is_finished():
+                    found[result.request_id] = result
+            seconds = time.perf_counter() - began
+        results = [found[str(index)] for index in range(len(asks))]
+        return Measurement(
+            seconds=seconds,
+            requests=[
+                RequestTimes(0.0, [stamp - began for stamp in result.timestamps], ask.late)
+                for ask, result in zip(asks, results, strict=True)
+            ],
+            outputs=[[list(result.generated_tokens)] for result in results],
+        )
+
+    def close(self) -> None:
+        del self._model

@@ -1,0 +1,93 @@
+"""`transformers` generate with a growing cache, a pre-allocated one, or none."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+
+from engine.bench.measurement import Measurement, RequestTimes
+from engine.bench.models import Models
+from engine.bench.peers.base import Peer, PeerError, refuse_arrivals
+from engine.bench.workload import Ask
+from engine.config import EngineConfig, SamplingParams
+
+
+class _Clock(StoppingCriteria):  # type: ignore[misc]
+    """Called after every token: reads the clock, stops nothing."""
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.ticks: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        self.ticks.append(time.perf_counter() - self.began)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+class _GeneratePeer(Peer):
+    package: ClassVar[str] = "transformers"
+    module: ClassVar[str] = "transformers"
+    options: ClassVar[dict[str, Any]]
+
+    def load(self, models: Models, model: str, dtype: str) -> None:
+        self._model = models.transformers_model(model, dtype)
+        self._model.generation_config.eos_token_id = None  # as ignore_eos does: every request runs to its length
+
+    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+        """One left-padded batch, which runs until its longest output is done; of the others the rest is cut off."""
+        refuse_arrivals(asks, "generate")
+        if sampling.temperature != 0 or (sampling.num_sequences > 1 and not sampling.use_beam_search):
+            raise PeerError("generate draws other random numbers: it is compared under greedy decoding and beams only")
+        width = max(len(ask.prompt) for ask in asks)
+        ids = torch.zeros(len(asks), width, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, ask in enumerate(asks):
+            ids[row, width - len(ask.prompt) :] = torch.tensor(ask.prompt)
+            mask[row, width - len(ask.prompt) :] = 1
+        ids, mask = ids.to(self._model.device), mask.to(self._model.device)
+        options = dict(self.options)
+        if sampling.use_beam_search:
+            options |= {"num_beams": sampling.beam_width, "num_return_sequences": sampling.n, "early_stopping": False}
+            options |= {"length_penalty": sampling.length_penalty}
+        lengths = [ask.output_tokens for ask in asks]
+        clock = _Clock()
+        with torch.inference_mode():
+            out = self._model.generate(
+                ids,
+                attention_mask=mask,
+                do_sample=False,
+                max_new_tokens=max(lengths),
+                pad_token_id=0,
+                stopping_criteria=StoppingCriteriaList([clock]),
+                **options,
+            )
+        rows = out.cpu()[:, width:].reshape(len(asks), sampling.n, -1)
+        return Measurement(
+            seconds=time.perf_counter() - clock.began,
+            requests=[RequestTimes(0.0, clock.ticks[:n], ask.late) for ask, n in zip(asks, lengths, strict=True)],
+            outputs=[[row[:n].tolist() for row in own] for own, n in zip(rows, lengths, strict=True)],
+        )
+
+    def close(self) -> None:
+        del self._model
+
+
+class DynamicCachePeer(_GeneratePeer):
+    """The default: keys and values are appended to tensors that grow."""
+
+    options: ClassVar[dict[str, Any]] = {"cache_implementation": "dynamic"}
+
+
+class StaticCachePeer(_GeneratePeer):
+    """Pre-allocated tensors of the final length. generate compiles its step on a GPU by itself, not on a CPU."""
+
+    options: ClassVar[dict[str, Any]] = {"cache_implementation": "static"}
+
+
+class NoCachePeer(_GeneratePeer):
+    """Everything is computed again for each token."""
+
+    options: ClassVar[dict[str, Any]] = {"use_cache": False}

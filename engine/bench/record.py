@@ -1,0 +1,158 @@
+"""What a scenario measured, as JSON; every field is explained in RECORDS.md."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from engine.bench.errors import BenchError
+from engine.bench.metrics import Better, Source
+from engine.bench.scenario import Scenario, Value
+from engine.bench.statistics import Estimate
+from engine.bench.text import Text
+from engine.trace.records import Machine
+
+FORMAT = "kvtheater-bench"
+VERSION = 1
+RESULTS = Path(__file__).parent / "results"
+MAX_BYTES = 64 << 20
+
+
+class Figure(Struct, frozen=True, kw_only=True):
+    """One metric of one variant at one point of the axis."""
+
+    median: float
+    low: float  # 95 % interval of the median
+    high: float
+    samples: list[float]  # one a round, in the order of the rounds; a single one if all rounds gave the same
+    ratios: dict[str, Estimate] = {}  # baseline -> this / the baseline's of the same round
+
+
+class Point(Struct, frozen=True, kw_only=True):
+    """One variant at one point of the axis."""
+
+    at: Value
+    variant: str
+    figures: dict[str, Figure] = {}
+    tokens_identical: bool | None = None  # with the reference's, in every run; None: the scenario does not ask
+    failed: str = ""  # why there are no figures
+    trace: str | None = None  # file beside the record, of the warm-up run
+
+
+class MetricInfo(Struct, frozen=True, kw_only=True):
+    """What a metric is."""
+
+    unit: str
+    better: Better | None
+    source: Source
+    title: Text
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """A headline of the scenario with what came out, and whether its bar was met (None: it has none)."""
+
+    title: Text
+    value: float
+    low: float | None
+    high: float | None
+    unit: str  # "×" for a ratio
+    bar: str = ""  # "≥ 1.5", "≤ 0.04", "holds 1", or "" without a bar
+    met: bool | None = None
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """Where and how it ran."""
+
+    created: str  # ISO 8601, UTC
+    command: str
+    commit: str | None  # of this program; None outside of a repository
+    modified: bool | None  # whether files of engine/ or app/ differed from it
+    system: str
+    machine: Machine
+    num_cpus: int
+    memory_bytes: int | None
+    seed: int
+    quiet: bool  # others used less than a tenth of a CPU before it began
+    busy_cpus: float | None  # CPUs that others used on average while it ran
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One run of one scenario."""
+
+    format: str = FORMAT
+    version: int = VERSION
+    scenario: Scenario  # as it ran
+    environment: Environment
+    rounds: int
+    complete: bool  # False: it was stopped after so many rounds
+    peers: dict[str, str]  # variant -> package and version
+    axis_values: list[Value]
+    metrics: dict[str, MetricInfo]
+    points: list[Point]
+    findings: list[Finding]
+
+    def point(self, at: Value, variant: str) -> Point | None:
+        """That point, if the scenario has it."""
+        return next((p for p in self.points if p.at == at and p.variant == variant), None)
+
+
+def write_record(record: Record, path: Path) -> None:
+    """Write it whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".part")
+    beside.write_bytes(to_json(record))
+    beside.replace(path)
+
+
+def to_json(record: Record) -> bytes:
+    """Indented, but lists of numbers on one line, so that two records can be compared by eye."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=1).decode()
+    # a line break stands between tokens only, never inside a string
+    text = re.sub(r"\[\n([-+\d.eE,\s]+)\]", lambda match: f"[{' '.join(match[1].split())}]", text)
+    return text.encode() + b"\n"
+
+
+def read_record(path: Path) -> Record:
+    """Read a record.
+
+    Raises:
+        BenchError: no such file, or not a sound record.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise BenchError(f"{path} is larger than any record ({MAX_BYTES >> 20} MiB)")
+        data = path.read_bytes()
+    except OSError as error:
+        raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        head = msgspec.json.decode(data, type=dict[str, Any])
+        if head.get("format") != FORMAT:
+            raise BenchError(f"{path} is not a benchmark record (its format is {head.get('format')!r})")
+        if head.get("version") != VERSION:
+            raise BenchError(f"{path} has version {head.get('version')!r}; this program reads {VERSION}")
+        return msgspec.json.decode(data, type=Record)
+    except msgspec.DecodeError as error:
+        raise BenchError(f"{path} is damaged: {error}") from error
+
+
+def read_records(path: Path) -> list[Record]:
+    """The record in a file, or all records of a folder, by scenario; what else lies in the folder is left alone.
+
+    Raises:
+        BenchError: nothing to read, or a damaged record.
+    """
+    if not path.is_dir():
+        return [read_record(path)]
+    found = [read_record(file) for file in sorted(path.glob("*.json")) if f'"{FORMAT}"'.encode() in _head(file)]
+    if not found:
+        raise BenchError(f"there is no benchmark record in {path}")
+    return found
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(200)

@@ -1,0 +1,140 @@
+"""Records as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from engine.bench.record import Figure, Point, Record
+from engine.bench.scenario import Case, VariantSpec
+from engine.bench.text import Text
+
+Language = Literal["en", "zh"]
+START, END = "<!-- measured -->", "<!-- /measured -->"
+_WORDS = {
+    "headlines": ("what was measured", "测量内容"),
+    "value": ("value [95 % interval]", "数值 [95% 区间]"),
+    "bar": ("bar", "目标"),
+    "met": ("met", "达到"),
+    "not met": ("not met", "未达到"),
+    "variant": ("variant", "变体"),
+    "failed": ("did not run", "未能运行"),
+    "tokens": ("outputs differ from the reference's", "输出与参照不同"),
+    "stopped": ("stopped early", "提前停止"),
+    "others": ("others used", "其他程序占用"),
+    "scenario": ("scenario", "场景"),
+}
+
+
+def summary(records: list[Record], language: Language = "en") -> str:
+    """One table: the headlines of all records with their bars."""
+    word = _word(language)
+    lines = [f"| {word('scenario')} | {word('headlines')} | {word('value')} | {word('bar')} |", "|---|---|---|---|"]
+    for record in records:
+        for finding in record.findings:
+            value = _with_interval(finding.value, finding.low, finding.high, finding.unit)
+            bar = f"{finding.bar}: {word('met' if finding.met else 'not met')}" if finding.bar else ""
+            lines.append(f"| {record.scenario.id} | {_text(finding.title, language)} | {value} | {bar} |")
+    return "\n".join(lines) + "\n"
+
+
+def details(record: Record, language: Language = "en") -> str:
+    """A section: what one should see, where it ran, and a table for each metric."""
+    word, scenario = _word(language), record.scenario
+    lines = [
+        f"## {_text(scenario.title, language)}",
+        "",
+        _text(scenario.text, language),
+        "",
+        _where(record, language),
+        "",
+    ]
+    if record.findings:
+        lines += [summary([record], language)]
+    axis = _text(scenario.axis.title, language)
+    cases = scenario.axis.points()
+    for name, info in record.metrics.items():
+        lines += [f"**{_text(info.title, language)}**" + (f", {info.unit}" if info.unit else ""), ""]
+        lines += [f"| {axis} | " + " | ".join(_text(v.title, language) for v in scenario.variants) + " |"]
+        lines += ["|---" * (1 + len(scenario.variants)) + "|"]
+        for case in cases:
+            cells = [_cell(record, case, variant, name) for variant in scenario.variants]
+            lines.append(f"| {_text(case.title, language) if case.title else case.value} | " + " | ".join(cells) + " |")
+        lines.append("")
+    titles = {variant.id: _text(variant.title, language) for variant in scenario.variants}
+    failures: dict[tuple[str, str], None] = {}
+    for point in record.points:
+        if point.failed:
+            failures[(titles[point.variant], point.failed)] = None
+    lines += [f"- {title}: {word('failed')}: {why}" for title, why in failures]
+    lines += [
+        f"- {titles[point.variant]}, {point.at}: {word('tokens')}"
+        for point in record.points
+        if point.tokens_identical is False
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def machine_line(record: Record) -> str:
+    """The machine and versions in one line."""
+    machine = record.environment.machine
+    versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
+    threads = f"{record.environment.num_cpus} CPUs, {machine.num_threads} threads"
+    return f"{machine.processor or machine.device}, {threads}, {record.scenario.dtype}, {versions}"
+
+
+def insert(document: str, table: str) -> str | None:
+    """The document with the part between the marks replaced; None if it has no marks."""
+    before, start, rest = document.partition(START)
+    _, end, after = rest.partition(END)
+    return f"{before}{start}\n{table}{end}{after}" if start and end else None
+
+
+def _where(record: Record, language: Language) -> str:
+    word, where = _word(language), record.environment
+    parts = [machine_line(record), where.created, f"seed {where.seed}", f"{record.rounds} rounds"]
+    if where.commit:
+        parts.append(f"commit {where.commit[:10]}" + ("+" if where.modified else ""))
+    if where.busy_cpus is not None:
+        parts.append(f"{word('others')} {where.busy_cpus:.2f} CPU")
+    if not record.complete:
+        parts.append(word("stopped"))
+    return "; ".join(parts) + f". `{where.command}`"
+
+
+def _cell(record: Record, case: Case, variant: VariantSpec, metric: str) -> str:
+    point: Point | None = record.point(case.value, variant.id)
+    figure: Figure | None = point.figures.get(metric) if point else None
+    if figure is None:
+        return "–"
+    text = number(figure.median)
+    if figure.low != figure.high:
+        text += f" [{number(figure.low)}, {number(figure.high)}]"
+    ratios = [r for name, r in figure.ratios.items() if name != variant.id]
+    return text + "".join(f" ({r.median:.2f}×)" for r in ratios[:1])
+
+
+def _with_interval(value: float, low: float | None, high: float | None, unit: str) -> str:
+    percent = unit == "share"
+    shown = [f"{v * 100:.1f}" if percent else number(v) for v in (value, low, high) if v is not None]
+    text = shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 and shown[1] != shown[2] else "")
+    return f"{text} {'%' if percent else unit}".rstrip()
+
+
+def number(value: float) -> str:
+    """Three significant digits, thousands apart."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1e6:
+        return f"{value:.3g}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _text(text: Text, language: Language) -> str:
+    return text.zh if language == "zh" else text.en
+
+
+def _word(language: Language) -> Callable[[str], str]:
+    return lambda name: _WORDS[name][language == "zh"]

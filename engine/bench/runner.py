@@ -1,0 +1,346 @@
+"""Run a scenario: every variant at every point of its axis, in turns, as often as it says.
+
+A round visits the points in a shuffled order, and at each point all variants in a shuffled order, one right after the
+other: a ratio is taken between neighbours in time, so what slows the machine for longer than that cancels out. The runs
+before the first round warm up; their figures do not count, their outputs are what later ones are compared with.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from engine.bench.drive import run_engine
+from engine.bench.environment import environment
+from engine.bench.errors import BenchError, Cancelled
+from engine.bench.findings import findings
+from engine.bench.measurement import Measurement
+from engine.bench.metrics import METRICS, Context
+from engine.bench.models import Models
+from engine.bench.peers import make_peer
+from engine.bench.peers.base import Peer, PeerError
+from engine.bench.quiet import busy_cpus, cpu_times, wait_until_quiet
+from engine.bench.record import Figure, MetricInfo, Point, Record
+from engine.bench.scenario import Cell, Scenario, Value, VariantSpec, cell_of
+from engine.bench.statistics import estimate, rounded
+from engine.bench.workload import Ask, requests_of
+from engine.config import ConfigError
+from engine.engine import Engine
+from engine.intake import RequestError
+from engine.model.errors import ModelError
+
+REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on
+Samples = dict[str, list[float | None]]
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where a run is. `done` of `total` runs are over; `seconds_left` is known once everything has warmed up."""
+
+    scenario: str
+    phase: Literal["waiting", "warm-up", "round"]
+    round: int  # from 1; 0 before
+    rounds: int
+    at: Value | None
+    variant: str
+    done: int
+    total: int
+    seconds_left: float | None
+
+
+class _Lane:
+    """A cell with all that its runs leave behind."""
+
+    def __init__(self, cell: Cell, at: Value) -> None:
+        self.cell = cell
+        self.at = at
+        self.asks: list[Ask] = []
+        self.samples: Samples = {}
+        self.outputs: list[list[list[int]]] | None = None
+        self.warm: Measurement | None = None
+        self.identical = True
+        self.failed = ""
+        self.trace: str | None = None
+        self.seconds = 0.0  # of the last run, for the time left
+
+
+class Runner:
+    """One run of a scenario.
+
+    Args:
+        scenario: what is run; `rounds` and `seed` are the scenario's unless given.
+        on_progress: called before each run, on the calling thread.
+        cancelled: asked between the steps of the engine and between runs.
+        on_engine: gets every engine before its first request, to look at its log, say; an engine that keeps no log
+            (observer "none") has none.
+        traces: a folder for a .kvtrace of each variant's warm-up run at each point.
+        quiet_seconds: how long to wait at most for a quiet machine.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        rounds: int | None = None,
+        seed: int | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        cancelled: Callable[[], bool] = lambda: False,
+        on_engine: Callable[[Cell, Engine], None] = lambda *_: None,
+        traces: Path | None = None,
+        quiet_seconds: float = 60.0,
+        command: str = "",
+    ) -> None:
+        self._scenario = scenario
+        self._rounds = rounds or scenario.rounds
+        self._seed = scenario.seed if seed is None else seed
+        self._on_progress, self._cancelled, self._on_engine = on_progress, cancelled, on_engine
+        self._traces = traces
+        self._quiet_seconds = quiet_seconds
+        self._command = command
+        self._models = Models()
+        self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded, or why it cannot be
+        self._lanes = [
+            _Lane(cell_of(scenario, point, variant), case.value)
+            for point, case in enumerate(scenario.axis.points())
+            for variant in scenario.variants
+        ]
+        self._done = 0
+
+    def run(self) -> Record:
+        """Measure. Stopped between two rounds it returns what there is, marked as not complete.
+
+        Raises:
+            Cancelled: stopped before the first round was over.
+            ModelError, BenchError: no variant of the engine can run at all.
+        """
+        try:
+            self._tell("waiting", 0, None)
+            quiet = wait_until_quiet(self._quiet_seconds, self._cancelled)
+            self._warm_up()
+            before = cpu_times()
+            finished = self._measure()
+            busy = busy_cpus(before, cpu_times())
+            return self._record(finished, quiet, busy)
+        finally:
+            for peer in self._peers.values():
+                if isinstance(peer, Peer):
+                    peer.close()
+            self._models.close()
+
+    # the runs
+
+    def _warm_up(self) -> None:
+        for lane in self._lanes:
+            self._tell("warm-up", 0, lane)
+            try:
+                vocab, encode = self._vocabulary(lane.cell)
+                lane.asks = requests_of(lane.cell.workload, vocab, self._seed, encode)
+                lane.warm = self._timed(lane, warming_up=True)
+            except Cancelled:
+                raise
+            except REFUSALS as error:
+                lane.failed = _sentence(error)
+            except Exception as error:
+                if lane.cell.peer is None:
+                    raise
+                lane.failed = f"it failed: {_sentence(error)}"  # whatever a peer may raise: the others go on
+        if all(lane.failed for lane in self._lanes):
+            raise BenchError(f"scenario {self._scenario.id}: nothing can run here; the first: {self._lanes[0].failed}")
+
+    def _measure(self) -> int:
+        """All rounds; how many were finished."""
+        order = np.random.default_rng(self._seed)
+        running = [lane for lane in self._lanes if not lane.failed]
+        for number in range(1, self._rounds + 1):
+            found: list[tuple[_Lane, Measurement]] = []
+            try:
+                for lane in _shuffled(running, order):
+                    self._tell("round", number, lane)
+                    found.append((lane, self._timed(lane)))
+            except Cancelled:
+                if number == 1:
+                    raise
+                return number - 1  # half a round has no ratios
+            for lane, measurement in found:
+                self._keep(lane, measurement)
+        return self._rounds
+
+    def _timed(self, lane: _Lane, warming_up: bool = False) -> Measurement:
+        if self._cancelled():
+            raise Cancelled
+        gc.collect()  # whoever ran before pays for its own garbage
+        began = time.perf_counter()
+        measurement = self._run_peer(lane) if lane.cell.peer else self._run_engine(lane, warming_up)
+        lane.seconds = time.perf_counter() - began
+        self._done += 1
+        return measurement
+
+    def _run_engine(self, lane: _Lane, warming_up: bool) -> Measurement:
+        cell = lane.cell
+        path = None
+        if self._traces is not None and warming_up:
+            self._traces.mkdir(parents=True, exist_ok=True)
+            path = self._traces / f"{self._scenario.id}.{cell.variant}.{cell.point}.kvtrace"
+            lane.trace = path.name
+        return run_engine(
+            self._models.engine_model(cell.model, cell.dtype),
+            cell.engine,
+            lane.asks,
+            cell.sampling,
+            observer=cell.observer,
+            log_path=path,
+            on_engine=lambda engine: self._on_engine(cell, engine),
+            cancelled=self._cancelled,
+        )
+
+    def _run_peer(self, lane: _Lane) -> Measurement:
+        peer = self._peer(lane.cell)
+        if isinstance(peer, str):
+            raise PeerError(peer)
+        return peer.run(lane.asks, lane.cell.sampling, lane.cell.engine)
+
+    def _peer(self, cell: Cell) -> Peer | str:
+        assert cell.peer is not None
+        key = (cell.peer, cell.model, cell.dtype)
+        if key not in self._peers:
+            peer = make_peer(cell.peer)
+            why = peer.unavailable()
+            if why is None:
+                try:
+                    peer.load(self._models, cell.model, cell.dtype)
+                except Exception as error:
+                    why = f"it cannot load the model: {_sentence(error)}"
+            self._peers[key] = why or peer
+        return self._peers[key]
+
+    def _vocabulary(self, cell: Cell) -> tuple[int, Callable[[str], list[int]] | None]:
+        model = self._models.engine_model(cell.model, cell.dtype)
+        return model.facts.vocab_size, model.tokenizer.encode if model.tokenizer is not None else None
+
+    # what they say
+
+    def _keep(self, lane: _Lane, measurement: Measurement) -> None:
+        reference = self._reference(lane)
+        context = Context(self._scenario.slo, reference)
+        for name in self._scenario.measure:
+            lane.samples.setdefault(name, []).append(METRICS[name].of(measurement, context))
+        if reference is not None:
+            lane.identical &= same_tokens(measurement.outputs, reference.outputs)
+
+    def _reference(self, lane: _Lane) -> Measurement | None:
+        """The warm-up of the first baseline (or the first variant) that ran at the same point."""
+        wanted = [*self._scenario.baselines, *(variant.id for variant in self._scenario.variants)]
+        here = {other.cell.variant: other.warm for other in self._lanes if other.cell.point == lane.cell.point}
+        return next((warm for name in wanted if (warm := here.get(name)) is not None), None)
+
+    def _record(self, rounds: int, quiet: bool, busy: float | None) -> Record:
+        scenario = self._scenario
+        points = [self._point(lane) for lane in self._lanes]
+        measured = {name for point in points for name in point.figures}
+        model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
+        infos = {name: METRICS[name] for name in scenario.measure if name in measured}
+        return Record(
+            scenario=scenario,
+            environment=environment(
+                model.device, model.dtype, command=self._command, seed=self._seed, quiet=quiet, busy_cpus=busy
+            ),
+            rounds=rounds,
+            complete=rounds == self._rounds,
+            peers={variant.id: make_peer(variant.peer).version() for variant in _peer_variants(scenario)},
+            axis_values=[case.value for case in scenario.axis.points()],
+            metrics={
+                name: MetricInfo(unit=m.unit, better=m.better, source=m.source, title=m.title)
+                for name, m in infos.items()
+            },
+            points=points,
+            findings=findings(scenario, points),
+        )
+
+    def _point(self, lane: _Lane) -> Point:
+        baselines = {
+            other.cell.variant: other.samples
+            for other in self._lanes
+            if other.cell.point == lane.cell.point and other.cell.variant in self._scenario.baselines
+        }
+        return Point(
+            at=lane.at,
+            variant=lane.cell.variant,
+            figures=figures(lane.samples, baselines, self._seed),
+            tokens_identical=lane.identical if self._scenario.compare_tokens and not lane.failed else None,
+            failed=lane.failed,
+            trace=lane.trace,
+        )
+
+    def _tell(self, phase: Literal["waiting", "warm-up", "round"], number: int, lane: _Lane | None) -> None:
+        running = [other for other in self._lanes if not other.failed]
+        total = len(running) * (self._rounds + 1)
+        left = None
+        if phase == "round":
+            rounds_left = total - self._done
+            left = rounds_left * sum(other.seconds for other in running) / max(1, len(running))
+        self._on_progress(
+            Progress(
+                scenario=self._scenario.id,
+                phase=phase,
+                round=number,
+                rounds=self._rounds,
+                at=lane.at if lane else None,
+                variant=lane.cell.variant if lane else "",
+                done=self._done,
+                total=total,
+                seconds_left=left,
+            )
+        )
+
+
+def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[str, Figure]:
+    """Medians, intervals and ratios; a metric that any round could not tell is left out."""
+    found = {}
+    for name, values in samples.items():
+        numbers = [rounded(value) for value in values if value is not None]
+        if len(numbers) < len(values):
+            continue
+        ratios = {}
+        for baseline, theirs in baselines.items():
+            pairs = list(zip(numbers, theirs.get(name, []), strict=False))
+            if pairs and all(other for _, other in pairs):
+                ratios[baseline] = estimate([own / other for own, other in pairs if other], seed)
+        middle = estimate(numbers, seed)
+        found[name] = Figure(
+            median=middle.median,
+            low=middle.low,
+            high=middle.high,
+            samples=numbers[:1] if len(set(numbers)) == 1 else numbers,
+            ratios=ratios,
+        )
+    return found
+
+
+def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
+    """Whether two runs gave the same outputs; samples of one request and as many requests may differ in order."""
+    if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
+        return ours == theirs
+    return sorted(o for outputs in ours for o in outputs) == sorted(o for outputs in theirs for o in outputs)
+
+
+def _shuffled(lanes: list[_Lane], order: np.random.Generator) -> Iterator[_Lane]:
+    """Points in a random order; at each, its variants in a random order."""
+    points = sorted({lane.cell.point for lane in lanes})
+    for point in order.permutation(points).tolist():
+        here = [lane for lane in lanes if lane.cell.point == point]
+        for index in order.permutation(len(here)).tolist():
+            yield here[index]
+
+
+def _peer_variants(scenario: Scenario) -> Iterator[VariantSpec]:
+    yield from (variant for variant in scenario.variants if variant.peer is not None)
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return text[:300] if text else type(error).__name__

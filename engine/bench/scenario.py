@@ -1,0 +1,249 @@
+"""A scenario: one question about the cache, as a file that says what is run, what is varied and what is measured.
+
+A file is TOML. `[workload]`, `[engine]` and `[sampling]` are the base; each point of the `[axis]` and each variant
+replaces some of their settings by dotted path (`"engine.block_size" = 4`, or a whole table, `workload = {…}`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from engine.bench.errors import BenchError
+from engine.bench.text import Text
+from engine.bench.workload import Workload
+from engine.config import ConfigError, EngineConfig, SamplingParams
+
+SCENARIOS = Path(__file__).parent / "scenarios"
+Observer = Literal["none", "log", "capture"]
+Value = int | float | str
+Settings = dict[str, Any]  # dotted path -> what stands there instead
+
+
+class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the points of a curve differ in. `sets`: the paths that get the value; or `cases` with settings each."""
+
+    name: str
+    title: Text
+    unit: str = ""
+    scale: Literal["linear", "log", "category"] = "linear"
+    sets: list[str] = []
+    values: list[Value] = []
+    cases: list[Case] = []
+
+    def points(self) -> list[Case]:
+        """Every point of the axis with the settings that it stands for."""
+        if self.cases:
+            return self.cases
+        return [Case(value=value, set=dict.fromkeys(self.sets, value)) for value in self.values]
+
+
+class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One point of an axis."""
+
+    value: Value
+    title: Text | None = None
+    set: Settings = {}
+
+
+class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One curve: the engine with some settings, or a peer."""
+
+    id: str
+    title: Text
+    set: Settings = {}
+    peer: str | None = None
+
+
+class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A figure that the scenario is about: a metric of a variant at a point, as it is or against a baseline.
+
+    `saturates`: the smallest axis value that reaches so large a share of the variant's best, instead of the metric.
+    """
+
+    title: Text
+    metric: str
+    variant: str
+    at: Value | None = None
+    against: str | None = None
+    saturates: float | None = None
+    at_least: float | None = None  # the bar, if there is one
+    at_most: float | None = None
+    agrees: bool = False  # the bar: the interval of the ratio holds 1
+
+
+class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request counts towards goodput if it met both. Seconds."""
+
+    ttft: float
+    tpot: float
+
+
+class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole file. `text` says what one should see and why."""
+
+    id: str
+    title: Text
+    text: Text
+    workload: dict[str, Any]
+    axis: Axis
+    variants: list[VariantSpec]
+    measure: list[str]
+    model: str = "bundled"
+    dtype: str = "float32"
+    engine: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
+    observer: Observer = "none"
+    baselines: list[str] = []  # variants that the others are compared with, point by point
+    compare_tokens: bool = True  # every variant must give the tokens of the first baseline (else: the first variant)
+    headlines: list[Headline] = []
+    slo: SLO | None = None
+    rounds: int = 7
+    seed: int = 0
+
+
+class Cell(Struct, frozen=True, kw_only=True):
+    """One variant at one point: everything that a run needs."""
+
+    point: int  # index on the axis
+    variant: str
+    peer: str | None
+    model: str
+    dtype: str
+    workload: Workload
+    engine: EngineConfig
+    sampling: SamplingParams
+    observer: Observer
+
+
+_ROOTS = ("model", "dtype", "observer", "workload", "engine", "sampling")
+
+
+def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
+    """The base with the point's settings, then the variant's.
+
+    Raises:
+        BenchError: a path or a value that does not exist.
+    """
+    case = scenario.axis.points()[point]
+    where = f"scenario {scenario.id}, {scenario.axis.name} {case.value}, variant {variant.id}"
+    tree: dict[str, Any] = {name: _copy(getattr(scenario, name)) for name in _ROOTS}
+    for path, value in (*case.set.items(), *variant.set.items()):
+        _put(tree, path, value, where)
+    try:
+        pool_slots = tree["engine"].pop("pool_slots", None)  # slots are what costs memory, whatever the block size
+        engine = msgspec.convert(tree["engine"], EngineConfig)
+        _refuse_unknown(tree["engine"], EngineConfig, f"{where}: engine")
+        _refuse_unknown(tree["sampling"], SamplingParams, f"{where}: sampling")
+        if pool_slots is not None:
+            engine = msgspec.structs.replace(engine, num_blocks=pool_slots // engine.block_size)
+        sampling = msgspec.convert({"ignore_eos": True, **tree["sampling"]}, SamplingParams)
+        return Cell(
+            point=point,
+            variant=variant.id,
+            peer=variant.peer,
+            model=msgspec.convert(tree["model"], str),
+            dtype=msgspec.convert(tree["dtype"], str),
+            workload=msgspec.convert(tree["workload"], Workload),  # type: ignore[arg-type]
+            engine=msgspec.structs.replace(engine, seed=scenario.seed),
+            sampling=sampling.checked(),
+            observer=msgspec.convert(tree["observer"], Observer),  # type: ignore[arg-type]
+        )
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise BenchError(f"{where}: {error}") from error
+
+
+def _put(tree: dict[str, Any], path: str, value: Any, where: str) -> None:
+    *parents, last = path.split(".")
+    if (parents[0] if parents else last) not in _ROOTS:
+        raise BenchError(f"{where}: there is no setting {path}; paths begin with one of {', '.join(_ROOTS)}")
+    place = tree
+    for name in parents:
+        place = place[name]
+    place[last] = _copy(value)
+
+
+def _refuse_unknown(given: dict[str, Any], struct: type[Struct], where: str) -> None:
+    unknown = set(given) - set(struct.__struct_fields__)
+    if unknown:
+        raise BenchError(f"{where} has no setting {', '.join(sorted(unknown))}")
+
+
+def _copy(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Read and check a file, every cell of it.
+
+    Raises:
+        BenchError: what is wrong, and where in the file.
+    """
+    try:
+        scenario = msgspec.toml.decode(path.read_bytes(), type=Scenario)
+    except OSError as error:
+        raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:  # ValidationError is one
+        raise BenchError(f"{path.name} is not a scenario: {error}") from error
+    check(scenario)
+    return scenario
+
+
+def check(scenario: Scenario) -> None:
+    """Raise BenchError for what a type cannot say: names that refer to nothing, empty axes, impossible cells."""
+    from engine.bench.metrics import METRICS
+    from engine.bench.peers import PEERS
+
+    ids = [variant.id for variant in scenario.variants]
+    values = [case.value for case in scenario.axis.points()]
+    problems = [
+        (not values, "the axis has no values and no cases"),
+        (bool(scenario.axis.cases) and bool(scenario.axis.values), "the axis has values and cases: give one of them"),
+        (len(set(values)) < len(values), "the axis has a value twice"),
+        (not ids, "there is no variant"),
+        (len(set(ids)) < len(ids), "two variants have one id"),
+        (scenario.rounds < 1, "rounds must be at least 1"),
+        (not scenario.measure, "nothing is measured"),
+    ]
+    problems += [(name not in METRICS, f"there is no metric {name}") for name in scenario.measure]
+    problems += [(name not in ids, f"the baseline {name} is not a variant") for name in scenario.baselines]
+    for variant in scenario.variants:
+        known = variant.peer is None or variant.peer in PEERS
+        problems.append((not known, f"there is no peer {variant.peer}; there are {', '.join(PEERS)}"))
+    for headline in scenario.headlines:
+        what = f"headline {headline.title.en!r}"
+        problems += [
+            (headline.metric not in scenario.measure, f"{what}: {headline.metric} is not measured"),
+            (headline.variant not in ids, f"{what}: {headline.variant} is not a variant"),
+            (headline.against not in [None, *scenario.baselines], f"{what}: {headline.against} is not a baseline"),
+            ((headline.at is None) != (headline.saturates is not None), f"{what}: give either at or saturates"),
+            (headline.at is not None and headline.at not in values, f"{what}: {headline.at} is not on the axis"),
+        ]
+    for wrong, sentence in problems:
+        if wrong:
+            raise BenchError(f"scenario {scenario.id}: {sentence}")
+    for point in range(len(values)):
+        for variant in scenario.variants:
+            cell_of(scenario, point, variant)
+
+
+def find_scenario(name: str) -> Scenario:
+    """The shipped scenario of that id, or the one in a file.
+
+    Raises:
+        BenchError: neither is there.
+    """
+    path = SCENARIOS / f"{name}.toml"
+    if path.is_file():
+        return read_scenario(path)
+    if name.endswith(".toml"):
+        return read_scenario(Path(name))
+    raise BenchError(f"there is no scenario {name}; there are {', '.join(scenario_ids())}")
+
+
+def scenario_ids() -> list[str]:
+    """The shipped scenarios."""
+    return sorted(path.stem for path in SCENARIOS.glob("*.toml"))

@@ -1,0 +1,214 @@
+"""Seeded workloads: what is asked of an engine, when, and in which order. The same seed gives the same requests.
+
+Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says does not change what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from msgspec import Struct
+
+from engine.bench.errors import BenchError
+
+FIRST_ID = 300  # below are special tokens and single bytes, in the shipped models and in most others
+Length = int | tuple[int, int]  # a number of tokens, or both ends of a range that one is drawn from
+Encode = Callable[[str], list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request. It is submitted as soon as `at`, `at_step` and `after` all allow."""
+
+    prompt: list[int]  # after another: only what is new, its prompt and output come before it
+    output_tokens: int
+    seed: int
+    at: float = 0.0  # seconds after the start
+    at_step: int = 0  # steps of the engine
+    after: int | None = None  # index of the turn before, which must be done
+    late: bool = False  # the intruder: latencies of the others are what is watched
+
+
+class _Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Base of all workloads."""
+
+
+class Random(_Workload, frozen=True, kw_only=True, tag="random"):
+    """Independent prompts; all at once, or with Poisson arrivals of `rate` a second."""
+
+    num_requests: int
+    prompt_tokens: Length
+    output_tokens: Length
+    rate: float | None = None
+    copies: int = 1  # each prompt is submitted so many times, with the seeds that samples of one request would have
+
+
+class SharedPrefix(_Workload, frozen=True, kw_only=True, tag="shared_prefix"):
+    """A system prompt of `prefix_tokens`, and a question of its own for each request."""
+
+    num_requests: int
+    prefix_tokens: int
+    suffix_tokens: Length
+    output_tokens: Length
+
+
+class FewShot(_Workload, frozen=True, kw_only=True, tag="few_shot"):
+    """An instruction, `examples` of a pool of `pool` examples in the pool's order, and a question."""
+
+    num_requests: int
+    instruction_tokens: int
+    pool: int
+    examples: int
+    example_tokens: int
+    question_tokens: Length
+    output_tokens: Length
+
+
+class MultiTurn(_Workload, frozen=True, kw_only=True, tag="multi_turn"):
+    """Conversations: each turn's prompt is everything said so far and `user_tokens` more."""
+
+    conversations: int
+    turns: int
+    system_tokens: int  # equal in all conversations
+    user_tokens: Length
+    output_tokens: Length
+
+
+class Tree(_Workload, frozen=True, kw_only=True, tag="tree"):
+    """A tree of thoughts: `branching` children at each of `depth` levels, a request for each leaf's path."""
+
+    depth: int
+    branching: int
+    node_tokens: int
+    output_tokens: Length
+
+
+class LateLong(_Workload, frozen=True, kw_only=True, tag="late_long"):
+    """`num_requests` that decode, and one long prompt that arrives when `at_step` steps are done."""
+
+    num_requests: int
+    prompt_tokens: Length
+    output_tokens: int
+    long_tokens: int
+    long_output_tokens: int
+    at_step: int
+
+
+class Texts(_Workload, frozen=True, kw_only=True, tag="texts"):
+    """Given texts, one request each."""
+
+    texts: list[str]
+    output_tokens: int
+
+
+Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts
+
+
+def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode | None = None) -> list[Ask]:
+    """The requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
+
+    Raises:
+        BenchError: the workload cannot be made for this model.
+    """
+    if vocab_size <= FIRST_ID + 1:
+        raise BenchError(f"a vocabulary of {vocab_size} tokens is too small: prompts are drawn from {FIRST_ID} on")
+    draw = _Draw(np.random.default_rng(seed), vocab_size, seed)
+    match workload:
+        case Random():
+            return _random(workload, draw)
+        case SharedPrefix():
+            prefix = draw.tokens(workload.prefix_tokens)
+            return [
+                draw.ask(prefix + draw.tokens(workload.suffix_tokens), workload.output_tokens)
+                for _ in range(workload.num_requests)
+            ]
+        case FewShot():
+            return _few_shot(workload, draw)
+        case MultiTurn():
+            return _multi_turn(workload, draw)
+        case Tree():
+            paths = [draw.tokens(workload.node_tokens)]
+            for _ in range(workload.depth):
+                paths = [path + draw.tokens(workload.node_tokens) for path in paths for _ in range(workload.branching)]
+            return [draw.ask(path, workload.output_tokens) for path in paths]
+        case LateLong():
+            decoding = [
+                draw.ask(draw.tokens(workload.prompt_tokens), workload.output_tokens)
+                for _ in range(workload.num_requests)
+            ]
+            long = draw.tokens(workload.long_tokens)
+            return [*decoding, draw.ask(long, workload.long_output_tokens, at_step=workload.at_step, late=True)]
+        case Texts():
+            if encode is None:
+                raise BenchError("this workload is made of texts, and the model has no tokenizer")
+            return [draw.ask(encode(text), workload.output_tokens) for text in workload.texts]
+
+
+class _Draw:
+    """Random tokens, lengths and requests, in the order in which they are asked for."""
+
+    def __init__(self, generator: np.random.Generator, vocab_size: int, seed: int) -> None:
+        self.generator = generator
+        self._vocab_size = vocab_size
+        self._seed = seed
+        self._num_asks = 0
+
+    def length(self, length: Length) -> int:
+        if isinstance(length, int):
+            return length
+        low, high = length
+        return int(self.generator.integers(low, high + 1))
+
+    def tokens(self, length: Length) -> list[int]:
+        found: list[int] = self.generator.integers(FIRST_ID, self._vocab_size, self.length(length)).tolist()
+        return found
+
+    def ask(self, prompt: list[int], output_tokens: Length, **when: float | int | bool | None) -> Ask:
+        self._num_asks += 1
+        seed = (self._seed << 32) + self._num_asks
+        return Ask(prompt, self.length(output_tokens), seed, **when)  # type: ignore[arg-type]
+
+
+def _random(workload: Random, draw: _Draw) -> list[Ask]:
+    prompts = [draw.tokens(workload.prompt_tokens) for _ in range(workload.num_requests)]
+    gaps = np.zeros(workload.num_requests)
+    if workload.rate is not None:
+        # the first gap is left out: time begins with the first arrival
+        gaps[1:] = draw.generator.exponential(1 / workload.rate, workload.num_requests - 1)
+    arrivals = np.cumsum(gaps).tolist()
+    asks = [draw.ask(prompt, workload.output_tokens, at=at) for prompt, at in zip(prompts, arrivals, strict=True)]
+    if workload.copies == 1:
+        return asks
+    from engine.completion import derived_seed  # a sample's seed, as the engine derives it
+
+    return [
+        Ask(ask.prompt, ask.output_tokens, derived_seed(ask.seed, copy), at=ask.at)
+        for ask in asks
+        for copy in range(workload.copies)
+    ]
+
+
+def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:
+    instruction = draw.tokens(workload.instruction_tokens)
+    pool = [draw.tokens(workload.example_tokens) for _ in range(workload.pool)]
+    asks = []
+    for _ in range(workload.num_requests):
+        chosen = sorted(draw.generator.permutation(workload.pool)[: workload.examples].tolist())
+        shots = [token for index in chosen for token in pool[index]]
+        question = draw.tokens(workload.question_tokens)
+        asks.append(draw.ask(instruction + shots + question, workload.output_tokens))
+    return asks
+
+
+def _multi_turn(workload: MultiTurn, draw: _Draw) -> list[Ask]:
+    """Turn by turn: the first turns of all conversations, then the second ones, …"""
+    system = draw.tokens(workload.system_tokens)
+    asks: list[Ask] = []
+    for turn in range(workload.turns):
+        for _ in range(workload.conversations):
+            said = draw.tokens(workload.user_tokens)
+            after = len(asks) - workload.conversations if turn else None
+            asks.append(draw.ask(said if turn else system + said, workload.output_tokens, after=after))
+    return asks

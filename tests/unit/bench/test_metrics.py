@@ -1,0 +1,186 @@
+"""Metrics, with the arithmetic in numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.bench.measurement import EngineWork, Measurement, RequestTimes, Timeline
+from engine.bench.metrics import METRICS, Context
+from engine.bench.scenario import SLO
+from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
+from engine.trace.records import BatchEntry, Memory, Output, PromptLogprob, StepRecord, Timing, Work
+
+
+def value(name: str, measurement: Measurement, **context: object) -> float | None:
+    return METRICS[name].of(measurement, Context(**context))  # type: ignore[arg-type]
+
+
+# arrives at 1.0, tokens at 1.5, 1.6, 1.8; arrives at 2.0, tokens at 2.1, 2.5
+TWO = Measurement(
+    seconds=4.0,
+    requests=[RequestTimes(1.0, [1.5, 1.6, 1.8]), RequestTimes(2.0, [2.1, 2.5])],
+    outputs=[[[7, 8, 9]], [[7, 8]]],
+)
+
+
+def test_latencies() -> None:
+    """TTFT 0.5 and 0.1; gaps 0.1, 0.2 and 0.4; TPOT 0.15 and 0.4."""
+    assert value("ttft_p50", TWO) == pytest.approx(0.3)
+    assert value("ttft_p90", TWO) == pytest.approx(0.1 + 0.9 * 0.4)
+    assert value("itl_p50", TWO) == pytest.approx(0.2)
+    assert value("itl_max", TWO) == pytest.approx(0.4)
+    assert value("tpot_p50", TWO) == pytest.approx((0.15 + 0.4) / 2)
+    assert value("tpot_p99", TWO) == pytest.approx(0.15 + 0.99 * 0.25)
+
+
+def test_throughput() -> None:
+    """5 tokens and 2 requests in 4 seconds."""
+    assert value("output_tokens_per_second", TWO) == pytest.approx(1.25)
+    assert value("requests_per_second", TWO) == pytest.approx(0.5)
+    assert value("seconds", TWO) == 4.0
+
+
+def test_goodput_counts_requests_that_met_both_objectives() -> None:
+    """Under TTFT ≤ 0.5 and TPOT ≤ 0.2 the first counts: 1 in 4 s; under TTFT ≤ 0.2 and TPOT ≤ 0.2 none."""
+    slo = SLO(ttft=0.5, tpot=0.2)
+    assert value("goodput", TWO, slo=slo) == pytest.approx(0.25) and value("slo_attainment", TWO, slo=slo) == 0.5
+    assert value("goodput", TWO, slo=SLO(ttft=0.2, tpot=0.2)) == 0
+    assert value("goodput", TWO) is None, "no objectives, no goodput"
+
+
+def test_the_late_request_is_not_among_the_others() -> None:
+    late = Measurement(4.0, [*TWO.requests, RequestTimes(2.0, [3.5, 3.9], late=True)], TWO.outputs)
+    assert value("late_ttft", late) == pytest.approx(1.5) and value("late_ttft", TWO) is None
+    assert value("itl_max", late) == value("itl_max", TWO) and value("ttft_p50", late) == value("ttft_p50", TWO)
+
+
+def test_a_peer_has_times_and_no_pool() -> None:
+    engine_only = [name for name in METRICS if value(name, TWO, slo=SLO(ttft=1, tpot=1)) is None]
+    assert {"waste", "flops", "hit_rate", "peak_blocks", "decode_tokens_per_second"} <= set(engine_only)
+    assert not {"seconds", "ttft_p50", "goodput"} & set(engine_only)
+
+
+def entry(phase: str, num_tokens: int, seq_id: int = 0) -> BatchEntry:
+    return BatchEntry(
+        seq_id=seq_id, phase=phase, start=0, token_ids=[1] * num_tokens, context_len=num_tokens, samples=True
+    )  # type: ignore[arg-type]
+
+
+def step(batch: list[BatchEntry], seconds: float = 0.0, **fields: object) -> StepRecord:
+    memory = Memory.counted(
+        num_blocks=10,
+        block_size=4,
+        blocks_held=3,
+        blocks_cached=0,
+        tokens_held=9,
+        tokens_logical=12,
+        kv_bytes_per_token=2,
+    )
+    timing = Timing(at=0, schedule=seconds / 4, prepare=seconds / 4, forward=seconds / 4, sample=seconds / 4)
+    given = {"index": 0, "kind": "step", "step": 1, "timing": timing, "memory": memory, **fields}
+    return StepRecord(batch=batch, **given)  # type: ignore[arg-type]
+
+
+def worked(*records: StepRecord) -> Measurement:
+    work = EngineWork(kv_bytes_per_token=2)
+    for record in records:
+        work.add(record)
+    return Measurement(1.0, [], [], work)
+
+
+def test_prefill_and_decode_are_told_apart() -> None:
+    """Prefill: 10 tokens in 2 s. Decode: 2 and 2 tokens in 0.5 and 1.5 s. The mixed step counts for neither."""
+    decode = [entry("decode", 1), entry("decode", 1, 1)]
+    run = worked(
+        step([entry("prefill", 10)], 2.0),
+        step(decode, 0.5),
+        step(decode, 1.5),
+        step([entry("prefill", 5), entry("decode", 1, 1)], 9.0),
+    )
+    assert value("prefill_tokens_per_second", run) == pytest.approx(5.0)
+    assert value("decode_tokens_per_second", run) == pytest.approx(4 / 2.0)
+    assert value("decode_step_seconds", run) == pytest.approx(1.0)
+    assert (value("computed_tokens", run), value("steps", run), value("peak_running", run)) == (20, 4, 2)
+
+
+def test_waste_and_sharing_are_shares_over_all_steps() -> None:
+    """3 blocks of 4 slots hold 9 tokens: 3 of 12 slots wasted. 12 logical tokens in 9 slots: 3 of 12 saved."""
+    run = worked(step([entry("prefill", 9)]), step([entry("decode", 1)]))
+    assert value("waste", run) == pytest.approx(3 / 12) and value("saved_by_sharing", run) == pytest.approx(3 / 12)
+    assert (value("peak_blocks", run), value("peak_kv_bytes", run)) == (3, 3 * 4 * 2)
+    assert value("kv_bytes_per_token", run) == 2
+
+
+def test_work_is_summed() -> None:
+    work = Work(num_tokens=1, flops=100, weight_bytes=10, kv_read_bytes=5, kv_write_bytes=1)
+    run = worked(step([entry("decode", 1)], work=work), step([entry("decode", 1)], work=work))
+    assert (value("flops", run), value("kv_read_bytes", run), value("bytes_moved", run)) == (200, 10, 32)
+
+
+def lookup(seq_id: int, hit: int) -> Lookup:
+    return Lookup(seq_id=seq_id, verdict="hit" if hit else "miss", num_tokens=20, num_hit_tokens=hit, block_ids=[])
+
+
+def test_the_hit_rate_is_of_first_admissions() -> None:
+    """Two prompts of 20 tokens, 8 hit: 8/40. What a preempted sequence finds of its own is not counted."""
+    first = [lookup(0, 0), Admit(seq_id=0, num_cached_tokens=0, resumed=False)]
+    second = [lookup(1, 8), Admit(seq_id=1, num_cached_tokens=8, resumed=False)]
+    again = [lookup(1, 16), Admit(seq_id=1, num_cached_tokens=16, resumed=True)]
+    run = worked(step([], ops=first), step([], ops=second), step([], ops=again))
+    assert value("hit_rate", run) == pytest.approx(8 / 40)
+
+
+def test_preemptions_and_the_first_refusal() -> None:
+    """Waiting for a place is no refusal; the second step waits for blocks, the third preempts: 30 lost, 128 bytes."""
+    for_place = Defer(seq_id=3, reason="max_num_seqs", needed=1, available=0)
+    for_blocks = Defer(seq_id=3, reason="no_free_blocks", needed=2, available=1)
+    preempt = Preempt(
+        seq_id=2,
+        queue_position=0,
+        mode="swap",
+        for_seq_id=1,
+        num_computed_tokens=30,
+        num_recompute_tokens=30,
+        num_bytes=64,
+    )
+    swap_in = SwapIn(seq_id=2, logical=0, block_id=0, cpu_block_id=0, num_bytes=64)
+    run = worked(
+        step([], ops=[for_place]), step([], ops=[for_blocks]), step([], ops=[preempt]), step([], ops=[swap_in])
+    )
+    assert value("refused_at_step", run) == 2
+    assert (value("preemptions", run), value("recomputed_tokens", run), value("swapped_bytes", run)) == (1, 30, 128)
+    assert value("refused_at_step", worked(step([], ops=[for_place]))) is None
+
+
+def prompt_logprob(logprob: float) -> PromptLogprob:
+    return PromptLogprob(seq_id=0, position=1, token_id=1, logprob=logprob, top=[])
+
+
+def test_errors_are_against_the_reference() -> None:
+    """Log probabilities −1, −2 against −1.5, −2.5: loss 2.0, mean change 0.5. 3 of 5 tokens agree."""
+    exact = worked(step([], prompt_logprobs=[prompt_logprob(-1), prompt_logprob(-2)]))
+    rough = worked(step([], prompt_logprobs=[prompt_logprob(-1.5), prompt_logprob(-2.5)]))
+    assert value("nll", rough) == pytest.approx(2.0)
+    assert value("logprob_error", rough, reference=exact) == pytest.approx(0.5)
+    exact.outputs, rough.outputs = [[[1, 2, 3]], [[4, 5]]], [[[1, 9, 3]], [[4, 5]]]
+    assert value("tokens_equal", rough, reference=exact) == pytest.approx(3 / 5)
+
+
+def output(seq_id: int) -> Output:
+    return Output(seq_id=seq_id, token_id=1, token_bytes=b"", text="", logprob=0.0, top=[])
+
+
+def test_a_timeline_knows_whose_token_it_is() -> None:
+    """Sequence 5 is forked from 4, which is request a: one moment, however many of its sequences got a token."""
+    timeline = Timeline()
+    submit = Submit(
+        seq_id=4, queue_position=0, request_id="a", prompt_token_ids=[1], prompt_token_bytes=[b""], max_tokens=3
+    )
+    timeline.add(step([], ops=[submit]), at=1.0)
+    timeline.submitted("b", 6, arrived=0.25)
+    timeline.add(
+        step([], ops=[Fork(parent_seq_id=4, seq_id=5, request_id="a")], outputs=[output(4), output(5)]), at=2.0
+    )
+    timeline.add(step([], outputs=[output(5), output(6)]), at=3.0)
+    assert timeline.requests["a"] == RequestTimes(1.0, [2.0, 3.0])
+    assert timeline.requests["b"].ttft == pytest.approx(2.75)

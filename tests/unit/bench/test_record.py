@@ -1,0 +1,89 @@
+"""Records: written whole, read back equal; a damaged one is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.bench.errors import BenchError
+from engine.bench.record import RESULTS, read_record, read_records, write_record
+from engine.bench.report import details, insert, summary
+from tests.unit.bench.small import record
+
+RECORD = record(
+    {
+        "none": {"seconds": [2.0, 2.2, 1.8], "waste": [0.5, 0.5, 0.5]},
+        "paged": {"seconds": [1.0, 1.1, 0.9], "waste": [0.1, 0.1, 0.1]},
+    }
+)
+
+
+def test_a_record_comes_back_equal(tmp_path) -> None:
+    path = tmp_path / "small.json"
+    write_record(RECORD, path)
+    assert read_record(path) == RECORD
+    assert [file.name for file in tmp_path.iterdir()] == ["small.json"]
+    assert '"samples": [1.0, 1.1, 0.9]' in path.read_text(encoding="utf-8")
+    ratio = json.loads(path.read_text(encoding="utf-8"))["points"][1]["figures"]["seconds"]["ratios"]["none"]
+    assert ratio == {"median": 0.5, "low": 0.5, "high": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (b"", "is damaged"),
+        (b"[1, 2]", "is damaged"),
+        (b'{"format": "something"}', "is not a benchmark record"),
+        (b'{"format": "kvtheater-bench", "version": 99}', "has version 99; this program reads 1"),
+        (b'{"format": "kvtheater-bench", "version": 1}', "is damaged: .*scenario"),
+    ],
+)
+def test_a_damaged_record_is_refused(tmp_path, data: bytes, sentence: str) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(data)
+    with pytest.raises(BenchError, match=sentence):
+        read_record(path)
+
+
+def test_half_a_record_is_refused(tmp_path) -> None:
+    path = tmp_path / "small.json"
+    write_record(RECORD, path)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(BenchError, match=r"small\.json is damaged"):
+        read_record(path)
+    with pytest.raises(BenchError, match=r"cannot read .*No such file"):
+        read_record(tmp_path / "none.json")
+
+
+def test_a_folder_may_hold_other_files(tmp_path) -> None:
+    write_record(RECORD, tmp_path / "small.json")
+    (tmp_path / "other.json").write_text('{"what": "something else"}', encoding="utf-8")
+    assert read_records(tmp_path) == [RECORD]
+    (tmp_path / "small.json").unlink()
+    with pytest.raises(BenchError, match="there is no benchmark record in"):
+        read_records(tmp_path)
+
+
+def test_the_report_says_what_the_record_says() -> None:
+    text = details(RECORD)
+    assert "1 [0.9, 1.1] (0.50×)" in text and "| none |" not in text and "`kvtheater bench run small`" in text
+    assert "文字" in details(RECORD, "zh")
+
+
+def test_a_table_replaces_what_stands_between_the_marks() -> None:
+    document = "before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n"
+    assert insert(document, "new\n") == "before\n<!-- measured -->\nnew\n<!-- /measured -->\nafter\n"
+    assert insert("no marks", "new\n") is None
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in sorted(RESULTS.glob("*.json")) if p.stem != "click_to_paint"], ids=lambda p: p.stem
+)
+def test_shipped_records_are_sound_and_of_this_program(path) -> None:
+    """A record is of the scenario that it is named after, was not stopped, and its outputs were what they should be."""
+    found = read_record(path)
+    assert found.scenario.id == path.stem and found.complete
+    assert [p for p in found.points if p.tokens_identical is False] == []
+    assert found.environment.command.startswith("kvtheater bench run ") and found.environment.commit
+    assert summary([found])

@@ -1,0 +1,212 @@
+"""Small scenarios on the bundled model, from the first request to the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from app.cli import main
+from engine.bench import peers
+from engine.bench.compare import compare, lost_points
+from engine.bench.errors import BenchError, Cancelled
+from engine.bench.measurement import Measurement
+from engine.bench.peers.base import Peer, PeerError
+from engine.bench.record import RESULTS, read_record, write_record
+from engine.bench.runner import Progress, Runner
+from engine.bench.scenario import find_scenario
+from engine.trace.log import TraceReader
+from tests.unit.bench.small import SMALL, TEXT, scenario
+
+
+def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
+    """Two points, two variants, two rounds; without a cache 5 + 6 + 7 tokens are computed, with one 5 + 1 + 1."""
+    told: list[Progress] = []
+    runner = Runner(scenario(), on_progress=told.append, quiet_seconds=0, command="kvtheater bench run small")
+    record = runner.run()
+    assert record.complete and record.rounds == 2 and record.axis_values == [1, 2]
+    counts = {(p.at, p.variant): p.figures["computed_tokens"].median for p in record.points}
+    assert counts == {(1, "none"): 18, (1, "paged"): 7, (2, "none"): 36, (2, "paged"): 14}
+    assert all(p.tokens_identical for p in record.points)
+    ratio = record.points[1].figures["computed_tokens"].ratios["none"]
+    assert ratio.median == pytest.approx(7 / 18, rel=1e-5)
+    assert len(record.points[0].figures["seconds"].samples) == 2 and record.points[0].figures["seconds"].median > 0
+    assert record.environment.machine.roofs is not None and record.environment.seed == 0
+    assert [p.phase for p in told] == ["waiting"] + ["warm-up"] * 4 + ["round"] * 8
+    assert told[-1].total == 12 and told[-1].done == 11 and told[-1].seconds_left is not None
+    write_record(record, tmp_path / "small.json")
+    assert read_record(tmp_path / "small.json") == record
+
+
+def test_traces_of_the_warm_up_lie_beside_the_record(tmp_path: Path) -> None:
+    engines: list[tuple[str, bool]] = []
+    record = Runner(
+        scenario(rounds=1, axis={**SMALL["axis"], "values": [2]}),
+        traces=tmp_path,
+        on_engine=lambda cell, engine: engines.append((cell.variant, engine.log is not None)),
+        quiet_seconds=0,
+    ).run()
+    for point in record.points:
+        assert point.trace is not None
+        with TraceReader(tmp_path / point.trace) as reader:
+            assert reader.header.engine["strategy"] == point.variant
+            assert sum(len(reader.record(i).outputs) for i in range(len(reader))) == 6
+    assert engines[:2] == [("none", True), ("paged", True)], "warm-up runs keep their log"
+    assert sorted(engines[2:]) == [("none", False), ("paged", False)], "measured runs do not"
+
+
+def test_it_can_be_stopped_after_a_round_and_keeps_it() -> None:
+    told: list[Progress] = []
+    record = Runner(
+        scenario(rounds=50),
+        on_progress=told.append,
+        cancelled=lambda: bool(told) and told[-1].round == 3,
+        quiet_seconds=0,
+    ).run()
+    assert not record.complete and record.rounds == 2
+    with pytest.raises(Cancelled):
+        Runner(scenario(), cancelled=lambda: True, quiet_seconds=0).run()
+
+
+class _Broken(Peer):
+    package: ClassVar[str] = "broken"
+    module: ClassVar[str] = "json"
+
+    def load(self, models: Any, model: str, dtype: str) -> None:
+        pass
+
+    def run(self, asks: Any, sampling: Any, config: Any) -> Measurement:
+        raise PeerError("it has no greedy decoding")
+
+
+class _Missing(_Broken):
+    module: ClassVar[str] = "no_such_module"
+
+
+class _Unloadable(_Broken):
+    def load(self, models: Any, model: str, dtype: str) -> None:
+        raise RuntimeError("the exporter\nneeds more")
+
+
+def test_a_peer_that_cannot_run_says_why_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_Broken", "_Missing", "_Unloadable"):
+        monkeypatch.setitem(peers.PEERS, name, "x:y")
+    made = {"_Broken": _Broken, "_Missing": _Missing, "_Unloadable": _Unloadable}
+    monkeypatch.setattr("engine.bench.runner.make_peer", lambda name: made[name]())
+    variants = [*SMALL["variants"], *({"id": name, "title": TEXT, "peer": name} for name in made)]
+    record = Runner(scenario(rounds=1, variants=variants, axis={**SMALL["axis"], "values": [1]}), quiet_seconds=0).run()
+    told = {point.variant: point.failed for point in record.points}
+    assert told == {
+        "none": "",
+        "paged": "",
+        "_Broken": "it has no greedy decoding",
+        "_Missing": "broken is not installed (pip install 'kvtheater[bench]')",
+        "_Unloadable": "it cannot load the model: the exporter needs more",
+    }
+    assert all(bool(point.figures) != bool(point.failed) for point in record.points)
+
+
+def test_transformers_generates_the_same_tokens_as_the_engine() -> None:
+    """Mixed lengths, so that rows are padded and cut; and continuous batching on the same weights."""
+    names = ("transformers-dynamic", "transformers-static", "transformers-no-cache", "transformers-continuous")
+    variants = [{"id": "engine", "title": TEXT}, *({"id": name, "title": TEXT, "peer": name} for name in names)]
+    record = Runner(
+        scenario(
+            rounds=1,
+            variants=variants,
+            baselines=["transformers-dynamic"],
+            workload={"kind": "random", "num_requests": 3, "prompt_tokens": [3, 7], "output_tokens": [2, 6]},
+            axis={**SMALL["axis"], "values": [3]},
+            measure=["seconds", "ttft_p50", "tpot_p50", "waste"],
+        ),
+        quiet_seconds=0,
+    ).run()
+    assert {point.variant: (point.failed, point.tokens_identical) for point in record.points} == dict.fromkeys(
+        ["engine", *names], ("", True)
+    )
+    assert all("ttft_p50" in point.figures for point in record.points)
+    assert "waste" not in record.points[1].figures
+    assert record.peers["transformers-static"].startswith("transformers 5")
+
+
+def test_a_request_that_does_not_fit_is_a_note_and_not_the_end() -> None:
+    record = Runner(
+        scenario(rounds=1, axis={**SMALL["axis"], "sets": ["workload.prompt_tokens"], "values": [5, 40]}),
+        quiet_seconds=0,
+    ).run()
+    assert [bool(point.figures) for point in record.points] == [True, True, False, False]
+    assert "over max_model_len 16" in record.points[2].failed
+    with pytest.raises(BenchError, match="nothing can run here; the first: the prompt has 40 tokens"):
+        Runner(
+            scenario(axis={**SMALL["axis"], "sets": ["workload.prompt_tokens"], "values": [40]}), quiet_seconds=0
+        ).run()
+
+
+def test_samples_and_as_many_requests_give_the_same_tokens() -> None:
+    variants = [
+        {"id": "none", "title": TEXT, "set": {"sampling.n": 1}},
+        {"id": "paged", "title": TEXT, "set": {"workload.copies": 1}},
+    ]
+    axis = {"name": "n", "title": TEXT, "sets": ["sampling.n", "workload.copies"], "values": [3]}
+    record = Runner(
+        scenario(
+            rounds=1,
+            variants=variants,
+            axis=axis,
+            sampling={"temperature": 1.0},
+            measure=["seconds", "saved_by_sharing"],
+        ),
+        quiet_seconds=0,
+    ).run()
+    assert [point.tokens_identical for point in record.points] == [True, True]
+    assert record.points[1].figures["saved_by_sharing"].median > record.points[0].figures["saved_by_sharing"].median
+
+
+def test_turns_wait_for_the_answer_before() -> None:
+    """Two turns of 4 + 3 tokens: the second prompt is 4 + 3 outputs + 4, of which 4 are one block that hits."""
+    workload = {
+        "kind": "multi_turn", "conversations": 1, "turns": 2, "system_tokens": 0, "user_tokens": 4, "output_tokens": 3,
+    }  # fmt: skip
+    record = Runner(
+        scenario(
+            rounds=1, workload=workload, measure=["hit_rate", "computed_tokens"],
+            axis={"name": "block", "title": TEXT, "sets": ["engine.block_size"], "values": [4]},
+        ),
+        quiet_seconds=0,
+    ).run()  # fmt: skip
+    # computed: 4 + 2 of the first turn (its last token is not), then 11 − 4 hit = 7, and 2
+    assert record.points[1].figures["computed_tokens"].median == 4 + 2 + 7 + 2
+    assert record.points[1].figures["hit_rate"].median == pytest.approx(4 / (4 + 11), rel=1e-5)
+
+
+def test_counts_are_those_of_the_shipped_record(tmp_path: Path) -> None:
+    """The guard: what the engine computes, wastes and shares is what it did when the record was made."""
+    shipped = read_record(RESULTS / "guard.json")
+    now = Runner(find_scenario("guard"), rounds=1, quiet_seconds=0).run()
+    assert [d for d in compare(shipped, now, counts_only=True) if d.change != 0] == []
+    assert lost_points(shipped, now) == []
+
+
+def test_the_command_line_runs_lists_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "list"]) == 0
+    assert "guard " in capsys.readouterr().out
+    options = ["--rounds", "1", "--only", "paged,none", "--out", str(tmp_path), "--wait-quiet", "0"]
+    assert main(["bench", "run", "guard", *options]) == 0
+    record = read_record(tmp_path / "guard.json")
+    assert record.environment.command == "kvtheater bench run guard --rounds 1 --only paged,none"
+    assert {point.variant for point in record.points} == {"none", "paged"}
+    readme = tmp_path / "README.md"
+    readme.write_text("# x\n<!-- measured -->\n<!-- /measured -->\n", encoding="utf-8")
+    assert main(["bench", "report", str(tmp_path), "--into", str(readme)]) == 0
+    assert "| guard | throughput, paged against no cache |" in readme.read_text(encoding="utf-8")
+    capsys.readouterr()
+    for arguments, sentence in [
+        (["run"], "name the scenarios to run"),
+        (["run", "nothing"], "there is no scenario nothing"),
+        (["run", "guard", "--only", "swap"], "scenario guard has no variant swap"),
+        (["run", "guard", "--rounds", "0"], "--rounds must be at least 1"),
+        (["report", str(tmp_path / "none.json")], "cannot read"),
+    ]:
+        assert main(["bench", *arguments]) == 2
+        assert sentence in capsys.readouterr().err

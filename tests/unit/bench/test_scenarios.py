@@ -1,0 +1,109 @@
+"""Scenario files: all of them load, and a mistake in one is named."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.bench.errors import BenchError
+from engine.bench.peers import PEERS, make_peer
+from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
+from engine.bench.workload import SharedPrefix, requests_of
+from tests.unit.bench.small import SMALL, TEXT, scenario
+
+
+@pytest.mark.parametrize("name", scenario_ids())
+def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
+    found = find_scenario(name)
+    assert found.id == name == (SCENARIOS / f"{name}.toml").stem
+    assert all(ord(c) < 0x3000 for c in found.title.en) and any(ord(c) > 0x3000 for c in found.title.zh)
+    for point in range(len(found.axis.points())):
+        for variant in found.variants:
+            cell = cell_of(found, point, variant)
+            asks = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
+            config = cell.engine.resolved(1024)
+            assert config.max_model_len is not None
+            for ask in asks:
+                if ask.after is None:
+                    assert len(ask.prompt) + ask.output_tokens <= config.max_model_len
+
+
+def test_there_is_a_scenario_for_each_question() -> None:
+    wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
+    parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
+    against-transformers against-no-cache runner-noise guard"""
+    assert set(scenario_ids()) == set(wanted.split())
+
+
+def test_the_point_comes_before_the_variant_and_slots_become_blocks() -> None:
+    """64 slots in blocks of 4 are 16 blocks; the variant's block size of 8 makes 8 of them."""
+    given = scenario(variants=[*SMALL["variants"], {"id": "eight", "title": TEXT, "set": {"engine.block_size": 8}}])
+    paged, eight = (cell_of(given, 1, variant) for variant in given.variants[1:])
+    assert (paged.engine.num_blocks, paged.engine.block_size) == (16, 4)
+    assert (eight.engine.num_blocks, eight.engine.block_size) == (8, 8)
+    assert paged.workload.num_requests == 2  # type: ignore[union-attr]
+    assert cell_of(given, 0, given.variants[1]).workload.num_requests == 1  # type: ignore[union-attr]
+
+
+def test_a_case_may_replace_the_whole_workload() -> None:
+    other = {
+        "kind": "shared_prefix", "num_requests": 2, "prefix_tokens": 4, "suffix_tokens": 2, "output_tokens": 1,
+    }  # fmt: skip
+    axis = {"name": "kind", "title": TEXT, "cases": [{"value": "shared", "set": {"workload": other}}]}
+    given = scenario(axis=axis)
+    assert isinstance(cell_of(given, 0, given.variants[0]).workload, SharedPrefix)
+    assert given.workload["kind"] == "random", "the base is untouched"
+
+
+def _wrong(**changes: object) -> str:
+    with pytest.raises(BenchError) as raised:
+        check(scenario(**changes))
+    return str(raised.value)
+
+
+def test_mistakes_are_told_in_one_sentence() -> None:
+    variants, axis = SMALL["variants"], SMALL["axis"]
+    assert "there is no metric speed" in _wrong(measure=["speed"])
+    assert "the baseline all is not a variant" in _wrong(baselines=["all"])
+    assert "the axis has a value twice" in _wrong(axis={**axis, "values": [1, 1]})
+    assert "two variants have one id" in _wrong(variants=[variants[0], variants[0]])
+    assert "no peer vllm; there are transformers-dynamic" in _wrong(
+        variants=[*variants, {"id": "v", "title": TEXT, "peer": "vllm"}]
+    )
+    sentence = _wrong(axis={**axis, "sets": ["engine.blocksize"]})
+    assert sentence == "scenario small, requests 1, variant none: engine has no setting blocksize"
+    assert "there is no setting cache.size; paths begin with one of model" in _wrong(
+        axis={**axis, "sets": ["cache.size"]}
+    )
+    assert "Expected `int`, got `str`" in _wrong(axis={**axis, "values": ["many"]})
+    assert "temperature must be between 0 and 100, not -1.0" in _wrong(sampling={"temperature": -1.0})
+    headline = {"title": TEXT, "metric": "seconds", "variant": "paged", "at": 1, "against": "none"}
+    assert "3 is not on the axis" in _wrong(headlines=[{**headline, "at": 3}])
+    assert "paged is not a baseline" in _wrong(headlines=[{**headline, "against": "paged"}])
+
+
+def test_a_file_that_is_no_scenario_says_where(tmp_path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('id = "mine"\nrounds = "five"\n', encoding="utf-8")
+    with pytest.raises(BenchError, match=r"mine\.toml is not a scenario: .*rounds"):
+        read_scenario(path)
+    path.write_text("id = = 1", encoding="utf-8")
+    with pytest.raises(BenchError, match=r"mine\.toml is not a scenario"):
+        read_scenario(path)
+    with pytest.raises(BenchError, match="there is no scenario nothing; there are against-no-cache"):
+        find_scenario("nothing")
+
+
+def test_a_scenario_file_may_lie_anywhere(tmp_path) -> None:
+    text = (SCENARIOS / "guard.toml").read_text(encoding="utf-8")
+    path = tmp_path / "mine.toml"
+    path.write_text(text.replace('id = "guard"', 'id = "mine"'), encoding="utf-8")
+    assert msgspec.structs.replace(find_scenario(str(path)), id="guard") == find_scenario("guard")
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_every_peer_can_be_made_and_says_whether_it_can_run(name: str) -> None:
+    peer = make_peer(name)
+    why = peer.unavailable()
+    assert why is None or peer.package in why
+    assert peer.version().startswith(peer.package)

@@ -1,0 +1,63 @@
+"""Medians, intervals and ratios."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.bench.findings import saturation
+from engine.bench.record import Figure, Point
+from engine.bench.runner import figures
+from engine.bench.statistics import bootstrap_interval, estimate
+
+
+def test_the_interval_holds_the_median_and_is_repeatable() -> None:
+    values = np.array([1.0, 1.1, 1.2, 1.3, 5.0])
+    low, high = bootstrap_interval(values, seed=0)
+    assert low <= 1.2 <= high
+    assert (low, high) == bootstrap_interval(values, seed=0)
+
+
+def test_few_rounds_have_their_range_as_interval() -> None:
+    found = estimate([3.0, 1.0, 2.0])
+    assert (found.median, found.low, found.high) == (2.0, 1.0, 3.0)
+
+
+def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
+    """Of 300 samples of 11 rounds about 95 % of the intervals hold the true median (at least 90 % are asked for)."""
+    draw = np.random.default_rng(0)
+    held = 0
+    for _ in range(300):
+        found = estimate(draw.lognormal(0, 0.2, 11).tolist())
+        held += found.low <= 1.0 <= found.high
+    assert held >= 270
+
+
+def test_a_ratio_is_free_of_drift_that_both_share() -> None:
+    """Every round is half as slow again as the one before; one variant takes twice as long as the other."""
+    slow = [2.0 * 1.5**n for n in range(8)]
+    fast = [1.0 * 1.5**n for n in range(8)]
+    found = figures({"seconds": fast}, {"slow": {"seconds": slow}}, seed=0)["seconds"]  # type: ignore[dict-item]
+    ratio = found.ratios["slow"]
+    assert (ratio.median, ratio.low, ratio.high) == pytest.approx((0.5, 0.5, 0.5), rel=1e-5)
+    assert found.high / found.low > 2, "the seconds themselves do not agree"
+
+
+def test_a_metric_that_a_round_could_not_tell_is_left_out_and_equal_rounds_are_said_once() -> None:
+    found = figures({"waste": [0.1, None], "flops": [7.0, 7.0]}, {}, seed=0)
+    assert set(found) == {"flops"} and found["flops"].samples == [7.0]
+
+
+def test_there_is_no_ratio_to_nothing() -> None:
+    assert figures({"preemptions": [3.0]}, {"b": {"preemptions": [0.0]}}, 0)["preemptions"].ratios == {}
+
+
+def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
+    """Rates 10, 50, 91, 100, 95: 90 % of 100 is first reached at 4."""
+
+    def point(at: int, rate: float) -> Point:
+        return Point(at=at, variant="v", figures={"rate": Figure(median=rate, low=rate, high=rate, samples=[rate])})
+
+    points = [point(1, 10), point(2, 50), point(4, 91), point(8, 100), point(16, 95)]
+    assert saturation(points, "rate", 0.9) == pytest.approx(4)
+    assert saturation([], "rate", 0.9) is None

@@ -1,0 +1,114 @@
+"""Workloads: the same seed gives the same requests, and they have the shape that was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.bench.errors import BenchError
+from engine.bench.workload import (
+    FIRST_ID,
+    FewShot,
+    LateLong,
+    MultiTurn,
+    Random,
+    SharedPrefix,
+    Texts,
+    Tree,
+    Workload,
+    requests_of,
+)
+from engine.completion import derived_seed
+
+VOCAB = 8192
+WORKLOADS: list[Workload] = [
+    Random(num_requests=5, prompt_tokens=(4, 9), output_tokens=(2, 6), rate=3.0),
+    SharedPrefix(num_requests=3, prefix_tokens=6, suffix_tokens=(1, 4), output_tokens=2),
+    FewShot(
+        num_requests=4, instruction_tokens=3, pool=5, examples=2, example_tokens=4, question_tokens=2, output_tokens=2
+    ),
+    MultiTurn(conversations=2, turns=3, system_tokens=4, user_tokens=(2, 3), output_tokens=2),
+    Tree(depth=2, branching=3, node_tokens=4, output_tokens=1),
+    LateLong(
+        num_requests=2, prompt_tokens=3, output_tokens=4, long_tokens=20, long_output_tokens=1, at_step=7
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: type(w).__name__)
+def test_the_same_seed_gives_the_same_requests_and_another_seed_others(workload: Workload) -> None:
+    first = requests_of(workload, VOCAB, seed=1)
+    assert first == requests_of(workload, VOCAB, seed=1)
+    assert [a.prompt for a in first] != [a.prompt for a in requests_of(workload, VOCAB, seed=2)]
+    assert all(FIRST_ID <= token < VOCAB for ask in first for token in ask.prompt)
+    assert len({ask.seed for ask in first}) == len(first)
+
+
+def test_lengths_lie_within_their_range_and_reach_both_ends() -> None:
+    asks = requests_of(Random(num_requests=200, prompt_tokens=(4, 6), output_tokens=(1, 3)), VOCAB, 0)
+    assert {len(ask.prompt) for ask in asks} == {4, 5, 6} and {ask.output_tokens for ask in asks} == {1, 2, 3}
+    assert all(ask.at == 0 for ask in asks)
+
+
+def test_poisson_gaps_are_exponential_with_the_given_mean() -> None:
+    """Rate 4 a second: mean gap 0.25 s, standard deviation the same; of 4,000 gaps both are within 5 %."""
+    asks = requests_of(Random(num_requests=4001, prompt_tokens=1, output_tokens=1, rate=4.0), VOCAB, 0)
+    gaps = np.diff([ask.at for ask in asks])
+    assert asks[0].at == 0 and (gaps > 0).all()
+    assert abs(gaps.mean() - 0.25) < 0.0125 and abs(gaps.std() - 0.25) < 0.0125
+
+
+def test_copies_have_the_seeds_of_samples() -> None:
+    one = requests_of(Random(num_requests=2, prompt_tokens=3, output_tokens=2), VOCAB, 0)
+    three = requests_of(Random(num_requests=2, prompt_tokens=3, output_tokens=2, copies=3), VOCAB, 0)
+    assert [a.prompt for a in three] == [one[0].prompt] * 3 + [one[1].prompt] * 3
+    assert [a.seed for a in three] == [derived_seed(ask.seed, copy) for ask in one for copy in range(3)]
+    assert three[0].seed == one[0].seed
+
+
+def test_shared_prefixes_are_equal_and_suffixes_are_not() -> None:
+    asks = requests_of(SharedPrefix(num_requests=3, prefix_tokens=6, suffix_tokens=4, output_tokens=2), VOCAB, 0)
+    assert len({tuple(ask.prompt[:6]) for ask in asks}) == 1
+    assert len({tuple(ask.prompt[6:]) for ask in asks}) == 3
+
+
+def test_few_shot_prompts_take_examples_in_the_order_of_the_pool() -> None:
+    workload = FewShot(
+        num_requests=30, instruction_tokens=3, pool=3, examples=2, example_tokens=4, question_tokens=2, output_tokens=2
+    )
+    asks = requests_of(workload, VOCAB, 0)
+    pairs = {(tuple(a.prompt[3:7]), tuple(a.prompt[7:11])) for a in asks}
+    assert len(pairs) == 3, "of three examples two are chosen: 3 ways, as the order is given"
+    assert {len(a.prompt) for a in asks} == {3 + 2 * 4 + 2}
+
+
+def test_turns_follow_their_own_conversation() -> None:
+    workload = MultiTurn(conversations=2, turns=3, system_tokens=4, user_tokens=2, output_tokens=2)
+    asks = requests_of(workload, VOCAB, 0)
+    assert [ask.after for ask in asks] == [None, None, 0, 1, 2, 3]
+    assert [len(ask.prompt) for ask in asks] == [6, 6, 2, 2, 2, 2]
+    assert asks[0].prompt[:4] == asks[1].prompt[:4]
+
+
+def test_a_tree_has_a_request_for_each_leaf() -> None:
+    """Depth 2, 3 children: 9 leaves, each path 3 nodes of 4 tokens; 3 leaves share two nodes, all share the root."""
+    asks = requests_of(Tree(depth=2, branching=3, node_tokens=4, output_tokens=1), VOCAB, 0)
+    assert [len(ask.prompt) for ask in asks] == [12] * 9
+    assert len({tuple(a.prompt[:4]) for a in asks}) == 1 and len({tuple(a.prompt[:8]) for a in asks}) == 3
+
+
+def test_the_long_prompt_comes_late() -> None:
+    *others, late = requests_of(WORKLOADS[-1], VOCAB, 0)
+    assert (late.late, late.at_step, len(late.prompt)) == (True, 7, 20)
+    assert not any(ask.late or ask.at_step for ask in others)
+
+
+def test_texts_need_a_tokenizer_and_random_tokens_a_vocabulary() -> None:
+    with pytest.raises(BenchError, match="the model has no tokenizer"):
+        requests_of(Texts(texts=["a"], output_tokens=1), VOCAB, 0)
+    assert requests_of(Texts(texts=["ab"], output_tokens=1), VOCAB, 0, lambda t: [ord(c) for c in t])[0].prompt == [
+        97,
+        98,
+    ]
+    with pytest.raises(BenchError, match="a vocabulary of 128 tokens is too small"):
+        requests_of(WORKLOADS[0], 128, 0)
