@@ -16,7 +16,7 @@ export function Notices({ now }) {
   return html`<section class="museum-notices">
     <h3 class="panel-title">${t("museum.notices")}</h3>
     <dl>
-      <${Notice} name="books" kind="captured" formula=${t("museum.notices.books.kind")} step=${objected?.step} text=${objected ? `“${objected.text}”` : t("museum.notices.books.right")} />
+      <${Notice} name="books" kind="captured" formula=${t("museum.notices.books.kind")} step=${objected?.step} text=${objected ? `“${objected.text}”` : t(keys || tokens ? "museum.notices.books.right" : "museum.notices.right")} />
       <${Notice} name="log" kind="derived" step=${first.log?.step} text=${first.log ? contradictionWords(first.log) : t("museum.notices.right")} />
       <${Notice} name="decisions" kind="derived" step=${decided?.step} text=${decided ? decisionText(logs, decided.step) : t("museum.notices.same")} />
       <${Notice}
