@@ -1,0 +1,98 @@
+"""`kvtheater trace export`: a recorded run for other programs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.cli.options import UserError, add_command
+from engine.trace.codec import TraceFormatError
+from engine.trace.export import ExportError
+from engine.trace.log import TraceReader
+
+FORMATS = ("perfetto", "csv", "parquet", "kv-events")
+
+
+def add_parser(what: Any) -> None:
+    """The subcommand of `trace`."""
+    parser = add_command(
+        what,
+        "export",
+        "write a trace for other programs: Perfetto, tables, vLLM's KV events",
+        "  kvtheater trace export run.kvtrace --to perfetto -o run.json       open it on ui.perfetto.dev\n"
+        "  kvtheater trace export run.kvtrace --to csv -o tables/             steps.csv and events.csv\n"
+        "  kvtheater trace export run.kvtrace --to parquet -o tables/         likewise; needs pyarrow\n"
+        "  kvtheater trace export run.kvtrace --to kv-events -o run.jsonl     readable; any other name: msgpack\n",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--to", required=True, choices=FORMATS, help="what to write")
+    parser.add_argument(
+        "-o", "--output", required=True, type=Path, metavar="OUT", help="file, or folder of the tables (csv, parquet)"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is exported)."""
+    path, output, to = arguments.file, arguments.output, arguments.to
+    try:
+        reader = TraceReader(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except TraceFormatError as error:
+        raise UserError(f"{path}: {error}") from error
+    with reader:
+        try:
+            written = _tables(reader, output, to, arguments.force) if to in ("csv", "parquet") else None
+            written = written or [_file(reader, output, to, arguments.force)]
+        except ExportError as error:
+            raise UserError(str(error)) from error
+        except TraceFormatError as error:  # sound by its checksum, yet not a record
+            raise UserError(f"{path}: {error}") from error
+        except OSError as error:
+            raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+        for done in written:
+            print(f"{done}: {done.stat().st_size:,} bytes")
+        if reader.damage:
+            print(f"kvtheater: {path} is damaged: {reader.damage}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def _file(reader: TraceReader, output: Path, to: str, force: bool) -> Path:
+    from engine.trace.export.kv_events import write_kv_events, write_kv_events_json
+    from engine.trace.export.perfetto import write_perfetto
+
+    _check_absent([output], force)
+    unfinished = output.with_name(output.name + ".part")
+    try:
+        with unfinished.open("wb") as file:
+            if to == "perfetto":
+                write_perfetto(reader, file)
+            elif output.suffix in (".jsonl", ".json"):
+                write_kv_events_json(reader, file)
+            else:
+                write_kv_events(reader, file)
+        unfinished.replace(output)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return output
+
+
+def _tables(reader: TraceReader, folder: Path, to: str, force: bool) -> list[Path]:
+    from engine.trace.export.tables import write_csv, write_parquet
+
+    files = [folder / f"{name}.{to}" for name in ("steps", "events")]
+    _check_absent(files, force)
+    folder.mkdir(parents=True, exist_ok=True)
+    (write_csv if to == "csv" else write_parquet)(reader, folder)
+    return files
+
+
+def _check_absent(files: list[Path], force: bool) -> None:
+    for file in files:
+        if file.exists() and not force:
+            raise UserError(f"{file} exists already; choose another name, or --force to overwrite it")

@@ -1,0 +1,226 @@
+"""Does a file keep what FORMAT.md promises? Every frame, every record, every array; each contradiction named exactly.
+
+The state is folded with `state.apply`, the reference, and held against what the file says beside its operations: batch,
+outputs, memory, keyframes, arrays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TypeVar
+
+from msgspec import Struct
+
+from engine.trace import codec
+from engine.trace.check_arrays import wrong_in_capture
+from engine.trace.check_record import wrong_in_header, wrong_in_record
+from engine.trace.check_state import wrong_in_state
+from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
+from engine.trace.state import State, TraceStateError, apply, initial_state, memory_figures
+
+EVERY_RECORD = 1024  # blocks; a larger pool is checked as a whole after every 64th record and at the end
+SOMETIMES = 64
+
+T = TypeVar("T")
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One contradiction."""
+
+    offset: int  # byte at which the frame starts
+    record: int | None  # index
+    operation: int | None  # which of the record's operations
+    message: str
+
+    def __str__(self) -> str:
+        where = f"byte {self.offset}"
+        if self.record is not None:
+            where += f", record {self.record}"
+        if self.operation is not None:
+            where += f", operation {self.operation}"
+        return f"{where}: {self.message}"
+
+
+class Counts(Struct, kw_only=True):
+    """What a file was found to have."""
+
+    num_bytes: int = 0
+    num_records: int = 0
+    num_captures: int = 0
+    num_keyframes: int = 0
+
+
+def check(
+    path: str | Path, counts: Counts | None = None, progress: Callable[[int, int], None] | None = None
+) -> Iterator[Finding]:
+    """Everything that is wrong with the file, in the order of the file; nothing when it is sound.
+
+    `counts` is filled on the way. `progress` is called with bytes read and bytes in all. What follows a damaged frame
+    cannot be found; what follows a record that contradicts the state is checked without the state.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open(path, "rb") as file:
+        yield from _Check(file, counts or Counts(), progress).findings()
+
+
+class _Check:
+    def __init__(self, file: IO[bytes], counts: Counts, progress: Callable[[int, int], None] | None) -> None:
+        self._fd = file.fileno()
+        self._counts, self._progress = counts, progress
+        self._size = counts.num_bytes = os.fstat(self._fd).st_size
+        self._header: Header | None = None
+        self._state: State | None = None  # None: unknown from here on
+        self._record: StepRecord | None = None  # the last one; None when it is none
+        self._record_offset = 0
+        self._captured = False  # whether the last record's arrays came
+
+    def findings(self) -> Iterator[Finding]:
+        if os.pread(self._fd, len(codec.MAGIC), 0) != codec.MAGIC:
+            yield _at(0, "not a .kvtrace file: its first 8 bytes are not 4B 56 54 52 41 43 45 01")
+            return
+        offset, first = len(codec.MAGIC), True
+        while offset < self._size or first:
+            try:
+                frame = codec.parse_frame_head(os.pread(self._fd, codec.FRAME_OVERHEAD, offset), offset, self._size)
+                payload = codec.check_payload(frame, os.pread(self._fd, frame.length, frame.offset))
+                if first and frame.kind != "header":
+                    raise TraceFormatError(f"a {frame.kind} where the header belongs")
+            except TraceFormatError as error:
+                rest = f"; nothing after it was read ({self._size - offset} bytes)"
+                yield _at(offset, f"{error}{rest}")
+                break
+            first = False
+            for finding in self._frame(frame, payload):
+                yield finding
+                if self._header is None:
+                    return
+            offset = frame.offset + frame.length
+            if self._progress:
+                self._progress(offset, self._size)
+        yield from self._end_of_record()
+        yield from self._whole_state(at_end=True)
+
+    def _frame(self, frame: Frame, payload: bytes) -> Iterator[Finding]:
+        offset = frame.offset - codec.FRAME_OVERHEAD
+        try:
+            match frame.kind:
+                case "header":
+                    yield from self._read_header(offset, payload)
+                case "record":
+                    yield from self._read_record(offset, payload)
+                case "capture":
+                    yield from self._read_capture(offset, payload)
+                case "keyframe":
+                    yield from self._read_keyframe(offset, payload)
+        except TraceFormatError as error:
+            yield _at(offset, str(error))
+
+    def _read_header(self, offset: int, payload: bytes) -> Iterator[Finding]:
+        if self._header is not None:
+            yield _at(offset, "a second header")
+            return
+        header = codec.decode(payload, Header)
+        if header.format != FORMAT or header.version != VERSION:
+            yield _at(offset, f"format {header.format!r} version {header.version}; known is {FORMAT!r} {VERSION}")
+            return
+        try:
+            self._state = initial_state(header)
+        except TraceStateError as error:
+            yield _at(offset, str(error))
+            return
+        self._header = header
+        for message in wrong_in_header(header):
+            yield _at(offset, message)
+
+    def _read_record(self, offset: int, payload: bytes) -> Iterator[Finding]:
+        yield from self._end_of_record()
+        expected, before = self._counts.num_records, self._record
+        self._counts.num_records += 1
+        self._record, self._record_offset, self._captured = None, offset, False
+        try:
+            record = codec.decode(payload, StepRecord)
+        except TraceFormatError as error:
+            self._state = None
+            yield _at(offset, str(error), expected)
+            return
+        if record.index != expected:
+            self._state = None
+            yield _at(offset, f"it says that it is record {record.index}", expected)
+            return
+        self._record = record
+        assert self._header is not None
+        if self._state is not None:
+            try:
+                apply(self._state, record)
+            except TraceStateError as error:
+                self._state = None
+                reason = str(error).removeprefix(f"record {expected}, operation {error.operation} ")
+                message = f"{reason}; the state is unknown from here on"
+                yield _at(offset, message, expected, error.operation)
+        for operation, message in wrong_in_record(record, before, self._state, self._header):
+            yield _at(offset, message, expected, operation)
+        if self._state is not None and record.integrity == "":
+            figures = memory_figures(self._state, self._header.kv_bytes_per_token)
+            for name in figures.__struct_fields__:
+                said, counted = getattr(record.memory, name), getattr(figures, name)
+                if said != counted:
+                    yield _at(offset, f"memory.{name} is {said}, by the operations it is {counted}", expected)
+            yield from self._whole_state()
+
+    def _read_capture(self, offset: int, payload: bytes) -> Iterator[Finding]:
+        index = self._counts.num_records - 1
+        self._counts.num_captures += 1
+        if index < 0:
+            yield _at(offset, "a capture before the first record")
+            return
+        if self._captured:
+            yield _at(offset, "a second capture of the same record", index)
+            return
+        self._captured = True
+        capture = codec.decode(payload, Capture)
+        if capture.index != index:
+            yield _at(offset, f"the capture says that it belongs to record {capture.index}", index)
+        if self._record is None:
+            return
+        if not self._record.has_capture:
+            yield _at(offset, "a capture of a record that says it has none", index)
+        assert self._header is not None
+        for message in wrong_in_capture(capture, self._record, self._header):
+            yield _at(offset, f"capture: {message}", index)
+
+    def _read_keyframe(self, offset: int, payload: bytes) -> Iterator[Finding]:
+        index = self._counts.num_records - 1
+        self._counts.num_keyframes += 1
+        keyframe = codec.decode(payload, State)
+        if keyframe.index != index:
+            yield _at(offset, f"a keyframe of the state after record {keyframe.index}", index)
+        elif self._state is not None and keyframe != self._state:
+            names = [n for n in State.__struct_fields__ if getattr(keyframe, n) != getattr(self._state, n)]
+            message = f"the keyframe is not the state that the operations make: it differs in {', '.join(names)}"
+            yield _at(offset, message, index)
+
+    def _end_of_record(self) -> Iterator[Finding]:
+        if self._record is not None and self._record.has_capture and not self._captured:
+            message = "it says that it has a capture, and none follows it"
+            yield _at(self._record_offset, message, self._record.index)
+
+    def _whole_state(self, at_end: bool = False) -> Iterator[Finding]:
+        """The state as a whole. It is a finding once, at the record that made it so."""
+        if self._state is None or self._record is None or self._record.integrity:
+            return
+        often = len(self._state.blocks) <= EVERY_RECORD
+        if often != at_end or (not often and self._record.index % SOMETIMES == SOMETIMES - 1):
+            wrong = list(wrong_in_state(self._state))
+            for message in wrong:
+                yield _at(self._record_offset, f"after its operations {message}", self._record.index)
+            if wrong:
+                self._state = None
+
+
+def _at(offset: int, message: str, record: int | None = None, operation: int | None = None) -> Finding:
+    return Finding(offset=offset, record=record, operation=operation, message=message)

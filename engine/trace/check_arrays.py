@@ -1,0 +1,87 @@
+"""What must be true of a capture's arrays: shapes by header and batch, rows that are probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.trace.records import AttentionRows, BatchEntry, Capture, Header, LayerCapture, StepRecord
+
+ROW_SUM_SLACK = {"float16": 2e-2, "float32": 1e-3}  # a row of many rounded weights
+
+
+def wrong_in_capture(capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
+    """Each contradiction, in words."""
+    if capture.dtype not in ROW_SUM_SLACK:
+        yield f"dtype is {capture.dtype!r}; known are {' and '.join(ROW_SUM_SLACK)}"
+        return
+    layers = [layer.layer for layer in capture.layers]
+    if len(set(layers)) != len(layers):
+        yield f"layers come twice: {layers}"
+    for layer in capture.layers:
+        if not 0 <= layer.layer < header.model.num_layers:
+            yield f"there is no layer {layer.layer}; the model has {header.model.num_layers}"
+            continue
+        yield from (f"layer {layer.layer}: {message}" for message in _layer(layer, capture, record, header))
+
+
+def _layer(layer: LayerCapture, capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
+    model = header.model
+    tokens = sum(len(entry.token_ids) for entry in record.batch)
+    shapes = {
+        "q": (layer.q, (tokens, model.num_heads, model.head_dim)),
+        "k": (layer.k, (tokens, model.num_kv_heads, model.head_dim)),
+        "v": (layer.v, (tokens, model.num_kv_heads, model.v_head_dim)),
+    }
+    for name, (array, shape) in shapes.items():
+        if array.shape != shape:
+            yield f"{name} has shape {list(array.shape)}; batch and model make it {list(shape)}"
+        if array.dtype != capture.dtype:
+            yield f"{name} is {array.dtype}, and the capture says {capture.dtype}"
+    entries = {entry.seq_id: entry for entry in record.batch}
+    for rows in layer.rows:
+        found = entries.get(rows.seq_id)
+        if found is None:
+            yield f"rows of sequence {rows.seq_id}, which is not in the batch"
+        else:
+            has_sinks = bool(model.sinks and model.sinks[layer.layer])
+            yield from (
+                f"rows of sequence {rows.seq_id}: {message}"
+                for message in _rows(rows, found, capture.dtype, header, has_sinks)
+            )
+
+
+def _rows(rows: AttentionRows, entry: BatchEntry, dtype: str, header: Header, has_sinks: bool) -> Iterator[str]:
+    weights = rows.weights
+    if weights.ndim != 3:
+        yield f"weights have {weights.ndim} axes instead of 3"
+        return
+    num_heads, num_queries, num_keys = weights.shape
+    if num_heads != len(rows.heads) or len(set(rows.heads)) != num_heads:
+        yield f"weights of {num_heads} heads, and heads names {rows.heads}"
+    if any(not 0 <= head < header.model.num_heads for head in rows.heads):
+        yield f"heads {rows.heads} are not all among the model's {header.model.num_heads}"
+    first, last = rows.query_start, rows.query_start + num_queries
+    if not entry.start <= first <= last <= entry.context_len:
+        yield f"queries {first} to {last - 1}; the step computed {entry.start} to {entry.context_len - 1}"
+        return
+    if not 0 <= rows.key_start <= rows.key_start + num_keys <= entry.context_len:
+        yield f"keys {rows.key_start} to {rows.key_start + num_keys - 1}, of a context of {entry.context_len}"
+        return
+    if weights.dtype != dtype:
+        yield f"weights are {weights.dtype}, and the capture says {dtype}"
+    if weights.size == 0 or header.engine.get("fault"):  # a mistake put in on purpose may well be one of these
+        return
+    exact = weights.astype(np.float32)
+    if not np.isfinite(exact).all() or (exact < 0).any():
+        yield "weights that are negative or no numbers"
+        return
+    hidden = np.arange(num_keys)[None, :] + rows.key_start > np.arange(num_queries)[:, None] + first  # [R, C]
+    if (exact * hidden).any():
+        yield "a query gives weight to a key that comes after it"
+    sums = exact.sum(axis=-1)  # [H, R]
+    slack = ROW_SUM_SLACK.get(dtype, 1e-3)
+    if (sums > 1 + slack).any() or (not has_sinks and (sums < 1 - slack).any()):
+        worst = float(sums.ravel()[np.abs(sums - 1).argmax()])
+        yield f"a row of weights sums to {worst:.4f}"

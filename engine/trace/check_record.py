@@ -1,0 +1,117 @@
+"""What must be true of a header and of one record, beside its operations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from engine.trace.events import Sample, Write
+from engine.trace.records import Candidate, Header, StepRecord
+from engine.trace.state import State
+
+LOGPROB_SLACK = 1e-3  # a logarithm of a probability rounded up past 1
+Wrong = tuple[int | None, str]  # which operation, what
+
+
+def wrong_in_header(header: Header) -> Iterator[str]:
+    """Each contradiction among the model's facts."""
+    model = header.model
+    if model.num_kv_heads < 1 or model.num_heads % model.num_kv_heads:
+        yield f"model.num_heads {model.num_heads} is no multiple of model.num_kv_heads {model.num_kv_heads}"
+    for name in ("sliding_windows", "scalings", "softcaps", "sinks"):
+        values: Sequence[object] = getattr(model, name)
+        if len(values) != model.num_layers and (values or name == "sliding_windows"):
+            yield f"model.{name} has {len(values)} entries for {model.num_layers} layers"
+    for layer, sinks in enumerate(model.sinks):
+        if sinks is not None and len(sinks) != model.num_heads:
+            yield f"model.sinks of layer {layer} has {len(sinks)} entries for {model.num_heads} query heads"
+    if header.kv_bytes_per_token < 1:
+        yield f"kv_bytes_per_token is {header.kv_bytes_per_token}"
+
+
+def wrong_in_record(
+    record: StepRecord, before: StepRecord | None, state: State | None, header: Header
+) -> Iterator[Wrong]:
+    """Each contradiction within the record, or to the one before it. `state`: after the record; None = unknown."""
+    yield from _order(record, before)
+    yield from _batch(record, state)
+    yield from _outputs(record, header)
+    if state is not None:
+        yield from _prompt_logprobs(record, state)
+    if record.work is not None:
+        tokens = sum(len(entry.token_ids) for entry in record.batch)
+        if record.work.num_tokens != tokens:
+            yield None, f"work.num_tokens is {record.work.num_tokens}, and the batch has {tokens}"
+
+
+def _order(record: StepRecord, before: StepRecord | None) -> Iterator[Wrong]:
+    if before is not None or record.index == 0:
+        step = (before.step if before else 0) + (record.kind == "step")
+        if record.step != step:
+            yield None, f"step is {record.step}; a record of kind {record.kind} makes it {step} here"
+    times = {name: getattr(record.timing, name) for name in record.timing.__struct_fields__}
+    for name, seconds in times.items():
+        if not math.isfinite(seconds) or seconds < 0:
+            yield None, f"timing.{name} is {seconds}"
+    if before is not None and record.timing.at < before.timing.at:
+        yield None, f"timing.at is {record.timing.at}, before that of the record before, {before.timing.at}"
+    if record.kind != "step" and (record.batch or record.outputs):
+        yield None, f"a record of kind {record.kind} computes nothing, and this one has a batch or outputs"
+
+
+def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
+    """Each entry was written by one operation, and has its sequence's tokens."""
+    writes = {(op.seq_id, op.start): (i, op) for i, op in enumerate(record.ops) if isinstance(op, Write)}
+    for entry in record.batch:
+        who = f"batch: sequence {entry.seq_id} at {entry.start}"
+        count = len(entry.token_ids)
+        if entry.context_len != entry.start + count:
+            yield None, f"{who}: context_len is {entry.context_len}, and start + tokens is {entry.start + count}"
+        _, write = writes.pop((entry.seq_id, entry.start), (0, None))
+        if write is None or write.num_tokens != count:
+            said = "no operation writes them" if write is None else f"the operation writes {write.num_tokens}"
+            yield None, f"{who}: {count} tokens are computed, and {said}"
+        sequence = state.sequences.get(entry.seq_id) if state else None
+        if sequence and sequence.token_ids[entry.start : entry.start + count] != entry.token_ids:
+            yield None, f"{who}: token_ids are not the sequence's"
+    for operation, write in writes.values():
+        yield operation, f"write of sequence {write.seq_id} at {write.start}, which is not in the batch"
+
+
+def _outputs(record: StepRecord, header: Header) -> Iterator[Wrong]:
+    """Chosen tokens and `sample` operations are the same, one for one."""
+    sampled = [(op.seq_id, op.token_id) for op in record.ops if isinstance(op, Sample)]
+    chosen = [(output.seq_id, output.token_id) for output in record.outputs]
+    if sorted(sampled) != sorted(chosen):
+        yield None, f"outputs are {_pairs(chosen)}, and the operations sample {_pairs(sampled)}"
+    for output in record.outputs:
+        who = f"output of sequence {output.seq_id}"
+        if not output.logprob <= LOGPROB_SLACK:
+            yield None, f"{who}: logprob is {output.logprob}"
+        yield from ((None, f"{who}: {message}") for message in _candidates(output.top, header))
+
+
+def _prompt_logprobs(record: StepRecord, state: State) -> Iterator[Wrong]:
+    for found in record.prompt_logprobs:
+        sequence = state.sequences.get(found.seq_id)
+        who = f"prompt_logprobs: sequence {found.seq_id}, position {found.position}"
+        if sequence is None or not 1 <= found.position < sequence.num_prompt_tokens:
+            yield None, f"{who}: there is no such prompt token"
+        elif sequence.token_ids[found.position] != found.token_id:
+            yield None, f"{who}: token {found.token_id}, and the prompt has {sequence.token_ids[found.position]}"
+
+
+def _candidates(top: list[Candidate], header: Header) -> Iterator[str]:
+    logprobs = [candidate.logprob for candidate in top]
+    if any(not value <= LOGPROB_SLACK for value in logprobs):
+        yield "an alternative has a logprob over 0, or none"
+    elif logprobs != sorted(logprobs, reverse=True):
+        yield "the alternatives are not the most probable first"
+    unknown = [c.token_id for c in top if not 0 <= c.token_id < header.model.vocab_size]
+    if unknown:
+        yield f"alternative {unknown[0]} is no token of a vocabulary of {header.model.vocab_size}"
+
+
+def _pairs(pairs: list[tuple[int, int]]) -> str:
+    shown = ", ".join(f"token {token_id} for sequence {seq_id}" for seq_id, token_id in pairs[:4])
+    return (shown or "none") + (f" and {len(pairs) - 4} more" if len(pairs) > 4 else "")

@@ -1,0 +1,76 @@
+"""What must be true of a state as a whole, whatever the operations were."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from engine.trace.state import RELEASED, State
+
+
+def wrong_in_state(state: State) -> Iterator[str]:
+    """Each contradiction within the state, in words."""
+    yield from _owners(state)
+    yield from _queues(state)
+    yield from _contents(state)
+
+
+def _owners(state: State) -> Iterator[str]:
+    """A block's ref_count is the number of table entries that name it; the free queue has the others, each once."""
+    entries = Counter(b for s in state.sequences.values() for b in s.block_table if b != RELEASED)
+    queued = Counter(state.free_queue)
+    for block in state.blocks:
+        owners = entries.pop(block.block_id, 0)
+        if block.ref_count != owners:
+            yield f"block {block.block_id} has ref_count {block.ref_count}, and {owners} block table entries name it"
+        places = queued.pop(block.block_id, 0)
+        if places != (block.ref_count == 0):
+            yield (
+                f"block {block.block_id} has ref_count {block.ref_count} and stands in the free queue "
+                f"{places} time{'' if places == 1 else 's'}"
+            )
+    for block_id in [*entries, *queued]:
+        yield f"there is no block {block_id}, yet a block table or the free queue names it"
+
+
+def _queues(state: State) -> Iterator[str]:
+    """Every sequence stands in the list that its status says, once."""
+    places = {
+        "waiting": state.waiting,
+        "preempted": state.waiting,
+        "running": state.running,
+        "finished": state.finished,
+    }
+    counts = {id(queue): Counter(queue) for queue in places.values()}
+    for sequence in state.sequences.values():
+        if counts[id(places[sequence.status])].pop(sequence.seq_id, 0) != 1:
+            name = "waiting" if sequence.status == "preempted" else sequence.status
+            yield f"sequence {sequence.seq_id} is {sequence.status} and does not stand once among the {name} ones"
+    for count in counts.values():
+        for seq_id in count:
+            yield f"sequence {seq_id} stands in a queue where its status does not put it"
+
+
+def _contents(state: State) -> Iterator[str]:
+    """Filled slots are within their block, and hold what the sequences say."""
+    size = state.block_size
+    for block in state.blocks:
+        filled = len(block.token_ids)
+        if filled > size:
+            yield f"block {block.block_id} has {filled} filled slots, and a block has {size}"
+        elif block.ref_count == 0 and block.block_hash is not None and filled != size:
+            yield f"block {block.block_id} is cached with {filled} of its {size} slots filled"
+    for sequence in state.sequences.values():
+        computed, tokens = sequence.num_computed_tokens, sequence.token_ids
+        if not 0 <= computed <= len(tokens):
+            yield f"sequence {sequence.seq_id} has {computed} computed tokens of {len(tokens)}"
+            continue
+        for logical, block_id in enumerate(sequence.block_table):
+            if not 0 <= block_id < len(state.blocks):
+                continue
+            wanted = tokens[logical * size : min((logical + 1) * size, computed)]
+            if state.blocks[block_id].token_ids[: len(wanted)] != wanted:
+                yield (
+                    f"block {block_id} does not hold the tokens of sequence {sequence.seq_id} "
+                    f"from position {logical * size}, whose block table names it there"
+                )

@@ -1,0 +1,89 @@
+"""The KV events that vLLM publishes, projected from a trace: for programs that read vLLM's stream.
+
+A batch is `[ts, events, dp_rank]`, an event a map with a `type`: `BlockStored` for `cache` operations (those that
+continue one another in one event), `BlockRemoved` for `evict`. `AllBlocksCleared` never comes: a cleared cache begins a
+new trace. What the stream has no words for is left out: block ids, ref counts, tables, unfinished blocks, preemptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import IO, Any
+
+import msgspec
+
+from engine.trace.events import Cache, Evict, Submit
+from engine.trace.log import TraceReader
+from engine.trace.records import StepRecord
+
+MEDIUM = "GPU"  # vLLM's word for the device that the model runs on
+Batch = list[Any]  # [ts, events, dp_rank]
+
+
+def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
+    """A batch for each record that stored or removed anything; `ts` is seconds since 1970."""
+    began = datetime.fromisoformat(reader.header.created).timestamp()
+    block_size = reader.header.engine["block_size"]
+    salts: dict[int, str] = {}
+    for index in range(len(reader)):
+        record = reader.record(index)
+        salts.update((op.seq_id, op.cache_salt) for op in record.ops if isinstance(op, Submit) and op.cache_salt)
+        if events := list(_events(record, block_size, salts)):
+            yield [began + record.timing.at, events, 0]
+
+
+def write_kv_events(reader: TraceReader, file: IO[bytes]) -> None:
+    """The batches as msgpack, one after the other; hashes are bytes."""
+    for batch in kv_event_batches(reader):
+        file.write(msgspec.msgpack.encode(batch))
+
+
+def write_kv_events_json(reader: TraceReader, file: IO[bytes]) -> None:
+    """The batches as JSON, one a line; hashes are hexadecimal text."""
+    for batch in kv_event_batches(reader):
+        file.write(msgspec.json.encode(_readable(batch)) + b"\n")
+
+
+def _events(record: StepRecord, block_size: Any, salts: dict[int, str]) -> Iterator[dict[str, Any]]:
+    stored: dict[str, Any] | None = None
+    stored_by: int | None = None
+    for op in record.ops:
+        if isinstance(op, Cache):
+            salt = salts.get(op.seq_id) if op.parent_hash is None else None
+            if stored and stored_by == op.seq_id and stored["block_hashes"][-1] == op.parent_hash:
+                stored["block_hashes"].append(op.block_hash)
+                stored["token_ids"] += op.token_ids
+                if stored["extra_keys"]:
+                    stored["extra_keys"].append(None)
+                continue
+            if stored:
+                yield stored
+            stored_by = op.seq_id
+            stored = {
+                "type": "BlockStored",
+                "block_hashes": [op.block_hash],
+                "parent_block_hash": op.parent_hash,
+                "token_ids": list(op.token_ids),
+                "block_size": block_size,
+                "lora_id": None,
+                "medium": MEDIUM,
+                "lora_name": None,
+                "extra_keys": [[salt]] if salt else None,
+                "group_idx": 0,
+            }
+        elif isinstance(op, Evict):
+            if stored:
+                yield stored
+                stored = None
+            yield {"type": "BlockRemoved", "block_hashes": [op.block_hash], "medium": MEDIUM, "group_idx": 0}
+    if stored:
+        yield stored
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {k: _readable(v) for k, v in value.items()}
+    return [_readable(v) for v in value] if isinstance(value, list) else value

@@ -1,0 +1,107 @@
+"""Two tables: `steps`, a row for each record, and `events`, a row for each operation; as CSV or Parquet."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import fields
+
+from engine.trace.export import ExportError
+from engine.trace.log import TraceReader
+from engine.trace.records import Memory, StepRecord, Timing, Work
+
+ROW_GROUP = 20_000  # rows of a Parquet file written at a time
+
+Column = tuple[str, type]
+Row = list[Any]
+
+_TIMES: list[Column] = [(field.name, bool if field.type is bool else float) for field in fields(Timing)]
+_MEMORY: list[Column] = [(name, int) for name in Memory.__struct_fields__]
+_WORK: list[Column] = [(name, int) for name in Work.__struct_fields__ if name != "num_tokens"]
+STEPS: list[Column] = [
+    ("record", int), ("kind", str), ("step", int), *_TIMES, ("num_sequences", int), ("prefill_tokens", int),
+    ("decode_tokens", int), ("num_outputs", int), ("text", str), *_MEMORY, *_WORK, ("has_capture", bool),
+    ("integrity", str),
+]  # fmt: skip
+EVENTS: list[Column] = [
+    ("record", int), ("operation", int), ("step", int), ("at", float), ("type", str), ("seq_id", int),
+    ("block_id", int), ("logical", int), ("reason", str), ("fields", str),
+]  # fmt: skip
+
+
+def step_rows(reader: TraceReader) -> Iterator[Row]:
+    """A row for each record, in the order of STEPS."""
+    for index in range(len(reader)):
+        yield _step_row(reader.record(index))
+
+
+def event_rows(reader: TraceReader) -> Iterator[Row]:
+    """A row for each operation; `fields` is the whole operation as JSON, bytes as hexadecimal text."""
+    for index in range(len(reader)):
+        record = reader.record(index)
+        for position, op in enumerate(record.ops):
+            values = _plain(msgspec.to_builtins(op, builtin_types=(bytes,), str_keys=True))
+            common = [values.get(name) for name in ("seq_id", "block_id", "logical", "reason")]
+            text = msgspec.json.encode(values).decode()
+            yield [index, position, record.step, record.timing.at, values["type"], *common, text]
+
+
+def write_csv(reader: TraceReader, folder: Path) -> None:
+    """`steps.csv` and `events.csv` in the folder: UTF-8, a line of names first, empty = none."""
+    for name, columns, rows in _tables(reader):
+        with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([column for column, _ in columns])
+            writer.writerows(rows)
+
+
+def write_parquet(reader: TraceReader, folder: Path) -> None:
+    """`steps.parquet` and `events.parquet` in the folder.
+
+    Raises:
+        ExportError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ExportError("Parquet needs the pyarrow package: pip install 'kvtheater[parquet]'") from error
+    types = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    for name, columns, rows in _tables(reader):
+        schema = pa.schema([(column, types[kind]) for column, kind in columns])
+        with pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd") as writer:
+            while group := list(islice(rows, ROW_GROUP)):
+                columns_of = zip(zip(*group, strict=True), schema, strict=True)
+                values = [pa.array(column, field.type) for column, field in columns_of]
+                writer.write_table(pa.Table.from_arrays(values, schema=schema))
+
+
+def _tables(reader: TraceReader) -> Iterator[tuple[str, list[Column], Iterator[Row]]]:
+    yield "steps", STEPS, step_rows(reader)
+    yield "events", EVENTS, event_rows(reader)
+
+
+def _step_row(record: StepRecord) -> Row:
+    tokens = {"prefill": 0, "decode": 0}
+    for entry in record.batch:
+        tokens[entry.phase] += len(entry.token_ids)
+    text = "".join(output.text for output in record.outputs)
+    work = [getattr(record.work, name) if record.work else None for name, _ in _WORK]
+    return [
+        record.index, record.kind, record.step, *(getattr(record.timing, name) for name, _ in _TIMES),
+        len(record.batch), tokens["prefill"], tokens["decode"], len(record.outputs), text,
+        *(getattr(record.memory, name) for name, _ in _MEMORY), *work, record.has_capture, record.integrity,
+    ]  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list) else value

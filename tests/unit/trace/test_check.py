@@ -1,0 +1,199 @@
+"""`trace check`: a sound file has no finding; each kind of contradiction is found at its byte and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from engine.trace import codec
+from engine.trace.check import Counts, check
+from engine.trace.events import Submit
+from engine.trace.log import TraceReader
+from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord
+from engine.trace.state import State
+
+replace = msgspec.structs.replace
+Frames = list[tuple[str, Any]]
+
+
+@pytest.fixture
+def frames(header: Header, records: list[StepRecord]) -> Frames:
+    """The small run with a true batch, arrays for its decode step, and a keyframe at its end."""
+    prefill, decode = records[1], records[2]
+    batch = {"seq_id": 0, "samples": True}
+    prefill = _with_batch(
+        prefill, {**batch, "phase": "prefill", "start": 0, "token_ids": [65, 66, 67], "context_len": 3}
+    )
+    decode = _with_batch(decode, {**batch, "phase": "decode", "start": 3, "token_ids": [68], "context_len": 4})
+    decode = replace(decode, has_capture=True)
+    return [
+        ("header", header), ("record", records[0]), ("record", prefill), ("record", decode), ("capture", capture()),
+    ]  # fmt: skip
+
+
+def _with_batch(record: StepRecord, entry: dict[str, Any]) -> StepRecord:
+    plain = msgspec.to_builtins(record, builtin_types=(bytes,))
+    return msgspec.convert({**plain, "batch": [entry]}, StepRecord)
+
+
+def capture(**changes: Any) -> Capture:
+    """Two query heads over the four keys of the one decoded token: [H=2, R=1, C=4], q [1, 4, 4], k and v [1, 2, 4]."""
+    weights = np.full((2, 1, 4), 0.25, np.float16)
+    rows = AttentionRows(seq_id=0, query_start=3, key_start=0, heads=[0, 1], weights=weights)
+    kv = np.zeros((1, 2, 4), np.float16)
+    layer = LayerCapture(layer=1, q=np.zeros((1, 4, 4), np.float16), k=kv, v=kv, rows=[rows])
+    fields = {"layer", "q", "k", "v"} & changes.keys()
+    rows = replace(rows, **{k: v for k, v in changes.items() if k in AttentionRows.__struct_fields__})
+    layer = replace(layer, rows=[rows], **{k: changes[k] for k in fields})
+    return Capture(index=changes.get("index", 2), dtype=changes.get("dtype", "float16"), layers=[layer])
+
+
+@pytest.fixture
+def findings(tmp_path: Path) -> Callable[[Frames], list[str]]:
+    def write_and_check(frames: Frames) -> list[str]:
+        path = tmp_path / "a.kvtrace"
+        data = codec.MAGIC
+        for kind, value in frames:
+            data += codec.frame(kind, codec.encode(value))  # type: ignore[arg-type]
+        path.write_bytes(data)
+        return [str(finding) for finding in check(path)]
+
+    return write_and_check
+
+
+Check = Callable[[Frames], list[str]]
+
+
+def test_a_sound_file_has_no_finding(frames: Frames, findings: Check, tmp_path: Path) -> None:
+    assert findings(frames) == []
+    counts = Counts()
+    list(check(tmp_path / "a.kvtrace", counts))
+    assert (counts.num_records, counts.num_captures) == (3, 1)
+    with TraceReader(tmp_path / "a.kvtrace") as reader:
+        keyframe = reader.state_at(2)
+    assert findings([*frames, ("keyframe", keyframe)]) == []
+    wrong = replace(keyframe, free_queue=[1, 2, 0, 3], step=7)
+    (finding,) = findings([*frames, ("keyframe", wrong)])
+    assert finding.endswith(
+        "record 2: the keyframe is not the state that the operations make: it differs in step, free_queue"
+    )
+    (finding,) = findings([*frames, ("keyframe", replace(keyframe, index=1))])
+    assert finding.endswith("a keyframe of the state after record 1")
+
+
+def changed(frames: Frames, place: int, /, **fields: Any) -> Frames:
+    return [(k, replace(v, **fields) if i == place else v) for i, (k, v) in enumerate(frames)]
+
+
+def test_the_byte_is_that_of_the_frame(frames: Frames, findings: Check, tmp_path: Path) -> None:
+    (finding,) = findings(changed(frames, 3, step=5))
+    with TraceReader(tmp_path / "a.kvtrace") as reader:
+        offset = reader._records[2].offset - codec.FRAME_OVERHEAD
+    assert finding == f"byte {offset}, record 2: step is 5; a record of kind step makes it 2 here"
+
+
+def test_an_operation_is_named(frames: Frames, findings: Check) -> None:
+    """Block 3 is allocated where the free queue says 0: the state is unknown afterwards, the rest is still checked."""
+    record: StepRecord = frames[2][1]
+    ops = [replace(op, block_id=3) if type(op).__name__ == "Allocate" else op for op in record.ops]
+    (finding,) = findings(changed(frames, 2, ops=ops))
+    assert ", record 1, operation 1: (allocate) contradicts the state: block 3 is not" in finding
+    assert finding.endswith("the state is unknown from here on")
+
+
+@pytest.mark.parametrize(
+    ("index", "fields", "expected"),
+    [
+        (0, {"kv_bytes_per_token": 32}, "memory.bytes_held is 256, by the operations it is 128"),
+        (0, {"kv_bytes_per_token": 0}, "kv_bytes_per_token is 0"),
+        (0, {"engine": {"num_blocks": 1 << 60, "block_size": 2}}, "engine.num_blocks"),
+        (0, {"engine": {"num_blocks": 4}}, "engine.block_size"),
+        (0, {"version": 2}, "version 2; known is 'kvtrace' 1"),
+        (1, {"index": 4}, "it says that it is record 4"),
+        (2, {"outputs": []}, "sequence 0 has no output 68"),
+        (2, {"batch": []}, "operation 4: write of sequence 0 at 0, which is not in the batch"),
+        (2, {"kind": "abort"}, "a record of kind abort computes nothing"),
+        (2, {"has_capture": True}, "it says that it has a capture, and none follows it"),
+        (3, {"has_capture": False}, "a capture of a record that says it has none"),
+    ],
+)
+def test_contradictions(frames: Frames, findings: Check, index: int, fields: dict[str, Any], expected: str) -> None:
+    found = findings(changed(frames, index, **fields))
+    assert any(expected in finding for finding in found), found
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"index": 1}, "the capture says that it belongs to record 1"),
+        ({"dtype": "bfloat16"}, "dtype is 'bfloat16'"),
+        ({"dtype": "float32"}, "q is float16, and the capture says float32"),
+        ({"layer": 2}, "there is no layer 2; the model has 2"),
+        ({"k": np.zeros((2, 2, 4), np.float16)}, "k has shape [2, 2, 4]; batch and model make it [1, 2, 4]"),
+        ({"q": np.zeros((1, 2, 4), np.float16)}, "q has shape [1, 2, 4]; batch and model make it [1, 4, 4]"),
+        ({"seq_id": 1}, "rows of sequence 1, which is not in the batch"),
+        ({"heads": [0, 4]}, "heads [0, 4] are not all among the model's 4"),
+        ({"heads": [0]}, "weights of 2 heads, and heads names [0]"),
+        ({"query_start": 2}, "queries 2 to 2; the step computed 3 to 3"),
+        ({"key_start": 1}, "keys 1 to 4, of a context of 4"),
+        ({"weights": np.full((2, 1, 4), 0.5, np.float16)}, "a row of weights sums to 2.0000"),
+        ({"weights": np.full((2, 1, 4), -0.25, np.float16)}, "weights that are negative or no numbers"),
+        ({"weights": np.full((2, 1, 4), np.nan, np.float16)}, "weights that are negative or no numbers"),
+        ({"weights": np.full((2, 4), 0.25, np.float16)}, "weights have 2 axes instead of 3"),
+    ],
+)
+def test_arrays(frames: Frames, findings: Check, fields: dict[str, Any], expected: str) -> None:
+    found = findings([*frames[:4], ("capture", capture(**fields))])
+    assert (len(found) == 1 or "dtype" in fields) and expected in found[0], found
+
+
+def test_a_second_capture_and_one_before_the_records(frames: Frames, findings: Check) -> None:
+    (finding,) = findings([*frames, frames[4]])
+    assert finding.endswith("a second capture of the same record")
+    assert findings([frames[0], frames[4], *frames[1:]])[0].endswith("a capture before the first record")
+
+
+def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:
+    """A shared block that stays in the free queue: every operation is possible, the whole is not."""
+    from engine.trace.events import Admit, Share
+
+    submit = Submit(
+        seq_id=1, queue_position=0, request_id="b", prompt_token_ids=[65, 66, 67],
+        prompt_token_bytes=[b"A", b"B", b"C"], max_tokens=1,
+    )  # fmt: skip
+    last: StepRecord = frames[3][1]
+    ops = [
+        submit,
+        Admit(seq_id=1, num_cached_tokens=2, resumed=False),
+        Share(seq_id=1, block_id=0, logical=0, revived=False),
+    ]
+    record = replace(last, index=3, step=3, ops=ops, batch=[], outputs=[], has_capture=False)
+    found = findings([*frames, ("record", record)])
+    assert any("block 0 has ref_count 1 and stands in the free queue 1 time" in finding for finding in found)
+
+
+def test_damage_is_found_and_what_came_before_is_checked(frames: Frames, findings: Check, tmp_path: Path) -> None:
+    findings(frames)
+    path = tmp_path / "a.kvtrace"
+    data = path.read_bytes()
+    path.write_bytes(data[:-3])
+    found = [str(finding) for finding in check(path)]
+    assert len(found) == 2 and "the file ends inside the capture" in found[0] and "none follows it" in found[1]
+    path.write_bytes(data[:40] + b"\xff" + data[41:])
+    (found_one,) = [str(finding) for finding in check(path)]
+    assert "byte 8: the header at byte 8 fails its checksum; nothing after it was read" in found_one
+    path.write_bytes(b"hello")
+    assert [f.offset for f in check(path)] == [0]
+    path.write_bytes(codec.MAGIC)
+    assert "the file ends inside a frame head at byte 8" in str(next(iter(check(path))))
+
+
+def test_the_state_type_is_checked_too(frames: Frames, findings: Check) -> None:
+    found = findings([*frames, ("keyframe", {"index": 2, "block_size": "two"})])
+    assert len(found) == 1 and "not a valid State" in found[0]
+    assert State.__struct_fields__
