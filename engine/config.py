@@ -55,6 +55,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
     attention_window: int | None = None  # tokens; every layer's query sees no more than the last so many; None = all
     attention_sinks: int | None = None  # tokens; the first so many stay in sight beside that window
+    enforce_eager: bool = False  # never the compiled forward pass: equal inputs then give equal logs bit by bit
     fault: FaultName | None = None  # a mistake put in on purpose (`faults.make_engine`); None = a healthy engine
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0

@@ -151,6 +151,9 @@ class Engine:
             ConfigError: sampling parameters out of range.
         """
         stage = self._stage
+        if not stage.requests:  # never amid a sequence: the two forward passes differ in the last bits of their logits
+            eager = self.config.enforce_eager or self.config.fault is not None
+            self._runner.compiled = None if eager else self.model.compiled
         requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
         self._num_requests += len(requests)
         for request in requests:
@@ -282,7 +285,14 @@ class Engine:
             batch=batch,
             outputs=outputs,
             prompt_logprobs=prompt_logprobs,
-            timing=Timing(at=t4 - self._began, schedule=t1 - t0, prepare=t2 - t1, forward=t3 - t2, sample=t4 - t3),
+            timing=Timing(
+                at=t4 - self._began,
+                schedule=t1 - t0,
+                prepare=t2 - t1,
+                forward=t3 - t2,
+                sample=t4 - t3,
+                compiled=self._runner.compiled is not None,
+            ),
             work=step_work(self._seen_by_layers, batch, kv_bytes_per_token=self._kv_bytes_per_token),
             capture=Capture(
                 index=self._num_records,

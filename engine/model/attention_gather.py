@@ -30,15 +30,19 @@ class GatherAttention(AttentionBackend):
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
     ) -> AttentionOutput:
         if not batch.prefills:
-            out, decode = _decode(call, q, store, batch)
+            out, decode = self.decode(call, q, store, batch)
             return AttentionOutput(out, decode, [])
         out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
         prefills = [self.prefill(call, q, out, store, batch, span) for span in batch.prefills]
         if batch.decode_tokens is None:
             return AttentionOutput(out, None, prefills)
-        decoded, decode = _decode(call, q[batch.decode_tokens], store, batch)
+        decoded, decode = self.decode(call, q[batch.decode_tokens], store, batch)
         out[batch.decode_tokens] = decoded
         return AttentionOutput(out, decode, prefills)
+
+    def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
+        """All sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv] and their weights."""
+        return _decode(call, q, store, batch)
 
     def prefill(
         self, call: AttentionCall, q: Tensor, out: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan

@@ -27,6 +27,8 @@ class FastRMSNorm(nn.Module):
         self.floor = nn.Buffer(torch.tensor(math.sqrt(eps * width)), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():  # compiled it is one loop in any case, and hypot would stay scalar
+            return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + self.floor * self.floor) * self.scaled
         norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         return (x / torch.hypot(norm, self.floor)).mul_(self.scaled)
 

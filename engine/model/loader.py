@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec.structs import replace
@@ -22,6 +23,9 @@ from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsuppor
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import ModelFacts, TokenizerFacts
+
+if TYPE_CHECKING:
+    from engine.model.compiled import CompiledForward
 
 DTYPES = {
     "float32": torch.float32,
@@ -43,6 +47,12 @@ class LoadedModel:
     layer_shapes: list[LayerShape]  # what each layer caches of a token
     device: torch.device
     dtype: torch.dtype
+    compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
+
+    @property
+    def keeps_logits(self) -> bool:
+        """Whether the family can leave out the logits that nobody wants."""
+        return "logits_to_keep" in inspect.signature(self.module.forward).parameters
 
 
 def load_model(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest
+from engine.model.compiled import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loader import DTYPES, LoadedModel
 from engine.trace.records import LayerCapture
@@ -83,7 +83,8 @@ class ModelRunner:
             ) from error
         self.backend: AttentionBackend = backend or default_backend(model.device)
         self._slot_table = SlotTable(block_size, max_model_len)
-        self._keeps_logits = "logits_to_keep" in inspect.signature(model.module.forward).parameters
+        self.compiled: CompiledForward | None = None  # None: eager. Not to be changed while a sequence runs
+        self._keeps_logits = model.keeps_logits
 
     def move_blocks(self, moves: BlockMoves) -> None:
         """Copy whole blocks in every layer: out of the pool before anything is overwritten, back in, then on write."""
@@ -109,7 +110,8 @@ class ModelRunner:
         with torch.inference_mode():
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
             recorder = CaptureRecorder(capture, batch, self.model.facts) if capture else None
-            context = StepContext(batch, self.kv_store, self.backend, recorder)
+            backend = self.compiled.backend if self.compiled else None
+            context = StepContext(batch, self.kv_store, backend or self.backend, recorder)
             prepared = time.perf_counter()
             logits = self.forward(batch, context)
             if context.layers_called != self.kv_store.num_layers:
@@ -122,6 +124,8 @@ class ModelRunner:
 
     def forward(self, batch: StepBatch, context: StepContext) -> Tensor:
         """Run the model on a packed step; logits [S, V] float32 where a slice samples. Under `torch.inference_mode`."""
+        if self.compiled is not None:
+            return self.compiled(batch, context)
         keep = batch.logit_indices
         options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
         output = self.model.module(

@@ -154,6 +154,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     prepare: float = 0.0
     forward: float = 0.0
     sample: float = 0.0
+    compiled: bool = False  # the forward pass ran as machine code: whether that is ready in time is the clock's too
 
 
 class Memory(Struct, frozen=True, kw_only=True):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -12,19 +13,23 @@ from engine.cache.kv_store import KVStore, LayerShape
 from engine.cache.reach import Reach
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention
+from engine.model.attention_native import build_native_attention
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.trace.events import RELEASED
 from tests.parity.harness import Blocks
 
-BACKENDS: dict[str, type[AttentionBackend]] = {"gather": GatherAttention}
+BACKENDS: dict[str, Callable[[], AttentionBackend]] = {"gather": GatherAttention}
 if importlib.util.find_spec("triton") is not None:
     from engine.model.attention_triton import TritonAttention
 
     BACKENDS["triton"] = TritonAttention
+if shutil.which("cc") is not None:
+    BACKENDS["native"] = build_native_attention
 # A kernel that looks every block up does not care whether they follow each other; the gather has a path for it.
 LAYOUTS = [
     *(("gather", contiguous, size) for contiguous in (False, True) for size in (1, 4, 16)),
+    *(("native", False, size) for size in (1, 4, 16) if "native" in BACKENDS),
     *(("triton", False, size) for size in (1, 4, 16) if "triton" in BACKENDS),
 ]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

@@ -1,0 +1,206 @@
+"""The forward pass compiled: traced once, merged into few kernels by TorchInductor, served when it is ready.
+
+    model --torch.export--> graph of one token        [1, 1]     a single sequence that decodes
+                            graph of T >= 2 tokens    [1, T]     everything else
+          --inductor------> machine code, for any T
+
+The graphs hold no attention: each layer calls one opaque operation, `kvtheater::attend`, which finds the step that runs
+on its thread and hands q, k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are
+not compiled and exist once. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
+enters it, so nothing is ever compiled again while serving.
+
+Products and sums come in another order than in the eager path, so logits differ in their last bits. Which path serves
+is therefore chosen only where nothing is unfinished (`Engine.add_requests`), and every step says which one it was
+(`timing.compiled`). With `enforce_eager` the eager path serves always, and equal inputs give equal logs bit by bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.model.attention import CONTEXT_KEYWORD, Context
+from engine.model.attention_backend import AttentionBackend, AttentionCall
+from engine.model.attention_native import NoCompiler, build_native_attention
+from engine.model.batch import StepBatch
+from engine.model.loader import LoadedModel
+from engine.model.merge_linears import MergedWeights, merge_linears
+
+log = logging.getLogger(__name__)
+
+# C++ around the kernels too: the Python between them costs a small model more than the kernels. One compiling thread:
+# the eager path is serving meanwhile, and worker processes would stay.
+OPTIONS: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1}
+LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
+
+_step = threading.local()  # .context: of the step that this thread runs
+
+torch.library.define(
+    "kvtheater::attend",
+    "(Tensor q, Tensor k, Tensor v, int layer, float scaling, int? window, float? softcap, Tensor? sinks) -> Tensor",
+)
+
+
+@torch.library.impl("kvtheater::attend", "CPU")
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layer: int,
+    scaling: float,
+    window: int | None,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    context = _step.context
+    if context.recorder is not None:  # compiled code writes other numbers over these as soon as it can
+        q, k, v = q.clone(), k.clone(), v.clone()
+    out: Tensor = context.attend(AttentionCall(layer, scaling, window, softcap, sinks), q, k, v)
+    return out
+
+
+@torch.library.register_fake("kvtheater::attend")
+def _attend_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
+    return q.new_empty((q.shape[0], q.shape[1], v.shape[2]))
+
+
+class _GraphContext:
+    """The context while a graph is traced: leaves one operation behind."""
+
+    def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        layer, scaling, window, softcap, sinks = call
+        out: Tensor = torch.ops.kvtheater.attend(q, k, v, layer, scaling, window, softcap, sinks)
+        return out
+
+
+class _OneToken(nn.Module):
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor) -> Tensor:
+        return _logits(self.module, input_ids, position_ids)
+
+
+class _ManyTokens(nn.Module):
+    def __init__(self, module: Any, keeps_logits: bool) -> None:
+        super().__init__()
+        self.module = module
+        self.keeps_logits = keeps_logits
+
+    def forward(self, input_ids: Tensor, position_ids: Tensor, keep: Tensor) -> Tensor:
+        if self.keeps_logits:
+            return _logits(self.module, input_ids, position_ids, logits_to_keep=keep)
+        return _logits(self.module, input_ids, position_ids)[keep]
+
+
+def _logits(module: Any, input_ids: Tensor, position_ids: Tensor, **options: Any) -> Tensor:
+    context: Context = _GraphContext()
+    output = module(
+        input_ids=input_ids, position_ids=position_ids, use_cache=False, **options, **{CONTEXT_KEYWORD: context}
+    )
+    logits: Tensor = output.logits[0].float()
+    return logits
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledForward:
+    """What `ModelRunner.forward` does, as machine code. Engines on several threads may share it."""
+
+    one: Callable[[Tensor, Tensor], list[Tensor]]
+    many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
+    backend: AttentionBackend | None  # a faster attention that was built on the way; None = there is none
+
+    def __call__(self, batch: StepBatch, context: Context) -> Tensor:
+        """Logits [S, V] float32 where a slice samples; under `torch.inference_mode`."""
+        _step.context = context
+        try:
+            keep = batch.logit_indices
+            if batch.num_tokens == 1:
+                logits = self.one(batch.input_ids, batch.position_ids)[0]
+                return logits if keep is None else logits[keep]
+            if keep is None:
+                keep = torch.arange(batch.num_tokens)
+            count = keep.shape[0]
+            if count < 2:  # a graph for any number from 2 on; the rows added are dropped
+                keep = torch.cat([keep, keep.new_zeros(2 - count)])
+            return self.many(batch.input_ids, batch.position_ids, keep)[0][:count]
+        finally:
+            del _step.context
+
+
+def compile_model(model: LoadedModel) -> CompiledForward:
+    """Trace and compile; the eager path may serve meanwhile, on other threads. Takes tens of seconds.
+
+    Raises:
+        Exception: the model cannot be traced, or there is no C++ compiler; nothing has changed then.
+    """
+    if model.device.type != "cpu":
+        raise ValueError("only models on the CPU are compiled")
+    try:
+        backend: AttentionBackend | None = build_native_attention()
+    except NoCompiler as error:
+        log.warning("attention stays with tensor operations: %s", error)
+        backend = None
+    weights = MergedWeights()
+    one, many = [_compile(exported, model, weights) for exported in _export(model)]
+    return CompiledForward(one, many, backend)
+
+
+def _export(model: LoadedModel) -> list[Any]:
+    size = torch.export.Dim
+    tokens, kept = size("tokens", min=2, max=LONGEST), size("kept", min=2, max=LONGEST)
+    ids = torch.arange(6)
+    with torch.no_grad():
+        return [
+            torch.export.export(_OneToken(model.module), (ids[None, :1], ids[None, :1]), strict=False),
+            torch.export.export(
+                _ManyTokens(model.module, model.keeps_logits),
+                (ids[None], ids[None], ids[:3]),
+                dynamic_shapes=({1: tokens}, {1: tokens}, {0: kept}),
+                strict=False,
+            ),
+        ]
+
+
+def _compile(exported: Any, model: LoadedModel, weights: MergedWeights) -> Any:
+    program = exported.module(check_guards=False)
+    graph = torch.fx.GraphModule(program, program.graph)  # without the hooks that check every input of every call
+    graph.graph.set_codegen(torch.fx.graph.CodeGen())
+    merge_linears(graph, nn.ModuleDict({"module": model.module}), weights)
+    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+    with torch.no_grad():
+        return torch._inductor.compile(graph, inputs, options=OPTIONS)
+
+
+class Compilation(threading.Thread):
+    """Compiles a model beside whoever serves it; `model.compiled` is set at the end, or stays None."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        super().__init__(name="compile", daemon=True)
+        self._model = model
+        self.error = ""  # why there is nothing, one sentence
+
+    def run(self) -> None:
+        began = time.perf_counter()
+        try:
+            self._model.compiled = compile_model(self._model)
+        except Exception as error:
+            self.error = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            log.warning("%s was not compiled and is served eagerly: %s", self._model.facts.name, self.error)
+        else:
+            log.info("%s compiled in %.0f s", self._model.facts.name, time.perf_counter() - began)
+
+
+def compile_in_background(model: LoadedModel) -> Compilation:
+    """Start it."""
+    compilation = Compilation(model)
+    compilation.start()
+    return compilation

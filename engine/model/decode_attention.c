@@ -1,0 +1,110 @@
+/* Attention of sequences with one new token each, over the paged pool, float32.
+ *
+ *     scores  = softcap(q k^T * scaling), left out where a key is hidden
+ *     weights = softmax(scores), a sink's logit among them if there is one
+ *     out     = weights v
+ *
+ * Keys and values are read where they lie, slot by slot: nothing is gathered. A task is one sequence and one KV head,
+ * whose query heads share each key. Vector types are those of GCC and Clang; 16 numbers fill one AVX-512 register, and
+ * the compiler splits them where registers are smaller.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define LANES 16
+#define HIDDEN -1e30f
+
+typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+
+/* e^x for x <= 0, relative error below 3e-7: 2^n * p(r), x = n ln 2 + r; 0 below -87 */
+static inline vector exp_of(vector x) {
+    integers seen = x > -87.0f;
+    x = (vector)((integers)x & seen);
+    integers n = __builtin_convertvector(x * 1.44269504f - 0.5f, integers);
+    vector whole = __builtin_convertvector(n, vector);
+    vector r = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    vector p = r * 1.98412698e-4f + 1.38888889e-3f;
+    p = p * r + 8.33333333e-3f;
+    p = p * r + 4.16666667e-2f;
+    p = p * r + 1.66666667e-1f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return (vector)((integers)(p * (vector)((n + 127) << 23)) & seen);
+}
+
+static inline float dot(const float *a, const float *b, int64_t width) {
+    vector sums = {0};
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) sums += *(const vector *)(a + i) * *(const vector *)(b + i);
+    float sum = 0;
+    for (; i < width; i++) sum += a[i] * b[i];
+    for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
+    return sum;
+}
+
+/* sum += weight * value */
+static inline void add(float *sum, float weight, const float *value, int64_t width) {
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) *(vector *)(sum + i) += weight * *(const vector *)(value + i);
+    for (; i < width; i++) sum[i] += weight * value[i];
+}
+
+/* scores [L] become weights; the sum of e^(score - max) includes the sink's */
+static void softmax(float *scores, int64_t length, const float *sink) {
+    float largest = sink ? *sink : HIDDEN, sum = 0;
+    for (int64_t j = 0; j < length; j++) largest = scores[j] > largest ? scores[j] : largest;
+    vector sums = {0}, part;
+    for (int64_t j = 0; j < length; j += LANES) {
+        int64_t count = length - j < LANES ? length - j : LANES;
+        for (int64_t lane = 0; lane < LANES; lane++) part[lane] = HIDDEN;
+        memcpy(&part, scores + j, 4 * count);
+        part = exp_of(part - largest);
+        memcpy(scores + j, &part, 4 * count);
+        sums += part;
+    }
+    for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
+    if (sink) sum += expf(*sink - largest);
+    for (int64_t j = 0; j < length; j++) scores[j] /= sum;
+}
+
+/* q [n, Hq, D] with strides; k_pool [slots, Hkv, D], v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row stride;
+ * mask [n, L], nonzero = hidden, or NULL; sinks [Hq] or NULL; softcap 0 = none; out [n, Hq, Dv]; weights [n, Hq, L]. */
+void decode_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
+                      const int64_t *slots, int64_t slots_row, const uint8_t *mask, const float *sinks, float *out,
+                      float *weights, int64_t n, int64_t num_heads, int64_t num_kv_heads, int64_t width,
+                      int64_t v_width, int64_t length, float scaling, float softcap, int num_threads) {
+    int64_t group = num_heads / num_kv_heads;
+    (void)num_threads;
+#pragma omp parallel for num_threads(num_threads) if (num_threads > 1)
+    for (int64_t task = 0; task < n * num_kv_heads; task++) {
+        int64_t row = task / num_kv_heads, kv_head = task % num_kv_heads, first = kv_head * group;
+        const int64_t *own = slots + row * slots_row;
+        const uint8_t *hidden = mask ? mask + row * length : 0;
+        float *scores = weights + (row * num_heads + first) * length;
+        for (int64_t j = 0; j < length; j++) {
+            if (hidden && hidden[j]) { /* nothing is read: the slot may belong to nobody */
+                for (int64_t g = 0; g < group; g++) scores[g * length + j] = HIDDEN;
+                continue;
+            }
+            const float *key = k_pool + (own[j] * num_kv_heads + kv_head) * width;
+            for (int64_t g = 0; g < group; g++) {
+                float score = dot(q + row * q_token + (first + g) * q_head, key, width) * scaling;
+                if (softcap != 0) score = softcap * tanhf(score / softcap);
+                scores[g * length + j] = score;
+            }
+        }
+        float *result = out + (row * num_heads + first) * v_width;
+        for (int64_t g = 0; g < group; g++) {
+            softmax(scores + g * length, length, sinks ? sinks + first + g : 0);
+            for (int64_t d = 0; d < v_width; d++) result[g * v_width + d] = 0;
+        }
+        for (int64_t j = 0; j < length; j++) {
+            if (hidden && hidden[j]) continue;
+            const float *value = v_pool + (own[j] * num_kv_heads + kv_head) * v_width;
+            for (int64_t g = 0; g < group; g++) add(result + g * v_width, scores[g * length + j], value, v_width);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+"""Linear layers that read the same input become one: q, k and v; gate and up. Found in a traced graph, of any family.
+
+    a = x Wa^T, b = x Wb^T   ->   y = x [Wa; Wb]^T, a = y[..., :n], b = y[..., n:]
+
+One large product takes less time than two small ones. The model's own weights become views of the merged one, so
+nothing is held twice; its layout is that of `cpu_layout`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+LINEAR = torch.ops.aten.linear.default
+SLICE = torch.ops.aten.slice.Tensor
+
+
+class MergedWeights:
+    """The merged weights of one model, by the names of their parts: several graphs of it share them."""
+
+    def __init__(self) -> None:
+        self._weights: dict[tuple[str, ...], Tensor] = {}
+
+    def of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
+        """[N, K] float32 with strides (1, N), from the parameters of these names; they become views of it."""
+        weight = self._weights.get(names)
+        if weight is None:
+            parts = [root.get_parameter(name) for name in names]
+            weight = torch.cat([part.detach().t() for part in parts], dim=1).t()
+            begin = 0
+            for name, part in zip(names, parts, strict=True):
+                owner, _, attribute = name.rpartition(".")
+                view = weight[begin : begin + part.shape[0]]
+                # Another thread may be computing with the old one, of equal content: it is replaced, not changed.
+                setattr(root.get_submodule(owner), attribute, nn.Parameter(view, requires_grad=False))
+                begin += part.shape[0]
+            self._weights[names] = weight
+        return weight
+
+
+def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeights) -> int:
+    """Merge in place what a graph of `root` multiplies with float32 weights; returns how many products are left out."""
+    graph = program.graph
+    groups: dict[tuple[fx.Node, bool], list[fx.Node]] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is LINEAR and _is_mergeable(node, root):
+            groups.setdefault((node.args[0], _bias(node) is not None), []).append(node)
+    gone = 0
+    for (x, has_bias), nodes in groups.items():
+        if len(nodes) < 2:
+            continue
+        parts: list[Any] = [node.args[1] for node in nodes]
+        weight = weights.of(root, tuple(part.target for part in parts))
+        arguments = [x, _constant(program, f"merged_weight_{gone}", weight, nodes[0])]
+        if has_bias:
+            biases = [root.get_parameter(str(_bias(node).target)).detach() for node in nodes]
+            arguments.append(_constant(program, f"merged_bias_{gone}", torch.cat(biases), nodes[0]))
+        with graph.inserting_before(nodes[0]):
+            y = graph.call_function(LINEAR, tuple(arguments))
+        begin = 0
+        for node, part in zip(nodes, parts, strict=True):
+            end = begin + root.get_parameter(part.target).shape[0]
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(graph.call_function(SLICE, (y, -1, begin, end)))
+            graph.erase_node(node)
+            begin = end
+        gone += len(nodes) - 1
+    graph.eliminate_dead_code()
+    program.recompile()
+    return gone
+
+
+def _bias(node: fx.Node) -> Any:
+    return node.args[2] if len(node.args) > 2 else None
+
+
+def _is_mergeable(node: fx.Node, root: nn.Module) -> bool:
+    """Whether weight and bias are parameters that nobody else reads, in the dtype whose layout is ours."""
+    for constant in (node.args[1], _bias(node)):
+        if constant is None:
+            continue
+        if not isinstance(constant, fx.Node) or constant.op != "get_attr" or len(constant.users) > 1:
+            return False
+        found = dict(root.named_parameters()).get(str(constant.target))
+        if found is None or found.dtype != torch.float32 or found.device.type != "cpu":
+            return False
+    return True
+
+
+def _constant(program: fx.GraphModule, name: str, value: Tensor, before: fx.Node) -> fx.Node:
+    program.register_buffer(name, value)
+    with program.graph.inserting_before(before):
+        return program.graph.get_attr(name)

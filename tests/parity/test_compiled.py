@@ -1,0 +1,171 @@
+"""The compiled forward pass against the eager one: logits, captured arrays, tokens; when it is taken and when not."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from msgspec.structs import replace
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model import compiled
+from engine.model.capture import CaptureRequest
+from engine.model.compiled import CompiledForward, compile_in_background, compile_model
+from engine.model.loader import LoadedModel, from_module, load_model
+from engine.trace.records import StepRecord
+from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
+from tests.tiny_models import VOCAB_SIZE, tiny_model
+
+pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
+FAMILIES = ["llama", "gemma2"]  # grouped heads; the second with sliding windows and softcaps
+
+
+class Compiled:
+    """A model of its own for each family, compiled once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[LoadedModel, CompiledForward]] = {}
+
+    def __call__(self, name: str) -> tuple[LoadedModel, CompiledForward]:
+        if name not in self._known:
+            model = load_model() if name == "bundled" else from_module(tiny_model(name))
+            self._known[name] = model, compile_model(model)
+        return self._known[name]
+
+
+@pytest.fixture(scope="module")
+def compile_once() -> Compiled:
+    return Compiled()
+
+
+def driven(model: LoadedModel, forward: CompiledForward | None, capture: CaptureRequest | None = None) -> Any:
+    driver = Driver(model, 4, 16)
+    driver.runner.compiled = forward
+    return driver, mixed_schedule(driver, SEQUENCES, capture)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_of_mixed_steps(family: str, compile_once: Compiled) -> None:
+    """Whole and chunked prefills, chunks that sample nothing, decodes of one and of several sequences."""
+    model, forward = compile_once(family)
+    (eager, _), (fast, _) = driven(model, None), driven(model, forward)
+    assert len(fast.logits) == 25 and fast.logits.keys() == eager.logits.keys()
+    for key, logits in fast.logits.items():
+        assert (logits - eager.logits[key]).abs().max() <= TOLERANCE, key
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_captured_arrays(family: str, compile_once: Compiled) -> None:
+    """Capturing changes no logit; what is kept is what the eager path keeps, although compiled buffers are reused."""
+    model, forward = compile_once(family)
+    request = CaptureRequest(dtype="float32")
+    (_, eager), (watched, fast), (plain, _) = (
+        driven(model, None, request), driven(model, forward, request), driven(model, forward)
+    )  # fmt: skip
+    assert all(torch.equal(plain.logits[key], watched.logits[key]) for key in plain.logits)
+    for one, other in zip(fast, eager, strict=True):
+        assert [layer.layer for layer in one.layers] == [layer.layer for layer in other.layers] != []
+        for mine, reference in zip(one.layers, other.layers, strict=True):
+            for name in ("q", "k", "v"):
+                np.testing.assert_allclose(getattr(mine, name), getattr(reference, name), atol=TOLERANCE)
+            for row, expected in zip(mine.rows, reference.rows, strict=True):
+                assert (row.seq_id, row.query_start, row.key_start, row.heads) == (
+                    expected.seq_id, expected.query_start, expected.key_start, expected.heads
+                )  # fmt: skip
+                np.testing.assert_allclose(row.weights, expected.weights, atol=TOLERANCE)
+
+
+def run(model: LoadedModel, config: EngineConfig, prompts: list[list[int]]) -> tuple[list[list[int]], list[StepRecord]]:
+    """Outputs of different lengths, so that the batch shrinks; the steps."""
+    with Engine(model, config) as engine:
+        requests = [
+            engine.add_request(prompt, SamplingParams(max_tokens=6 + 3 * (i % 5), ignore_eos=True))
+            for i, prompt in enumerate(prompts)
+        ]
+        records = []
+        while engine.has_unfinished():
+            records.append(engine.step())
+    return [request.output_token_ids for request in requests], records
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "bundled"])
+def test_greedy_tokens(name: str, compile_once: Compiled) -> None:
+    """Up to 6 of 9 sequences at once under a budget of 24 tokens: steps mix chunks and decodes; preemption on top."""
+    model, forward = compile_once(name)
+    prompts = [random_prompt(4 + 5 * (i % 4), min(model.facts.vocab_size, 4000), i) for i in range(9)]
+    config = EngineConfig(block_size=4, num_blocks=30, max_num_seqs=6, max_num_batched_tokens=24, max_model_len=64)
+    model.compiled = forward
+    try:
+        expected, eager = run(model, replace(config, enforce_eager=True), prompts)
+        found, fast = run(model, config, prompts)
+    finally:
+        model.compiled = None
+    assert found == expected
+    assert not any(r.timing.compiled for r in eager) and all(r.timing.compiled for r in fast)
+    for one, other in zip(fast, eager, strict=True):
+        assert (one.batch, one.ops, one.memory) == (other.batch, other.ops, other.memory)
+        for output, reference in zip(one.outputs, other.outputs, strict=True):
+            assert abs(output.logprob - reference.logprob) < 1e-4
+
+
+def test_a_run_is_never_switched(compile_once: Compiled) -> None:
+    """The compiled path comes in where nothing is unfinished, and not before."""
+    model, forward = compile_once("llama")
+    with Engine(model, EngineConfig(block_size=4, num_blocks=16)) as engine:
+        engine.add_request([5, 6, 7], SamplingParams(max_tokens=4, ignore_eos=True))
+        used = [engine.step().timing.compiled]
+        model.compiled = forward
+        try:
+            engine.add_request([8, 9], SamplingParams(max_tokens=2, ignore_eos=True))
+            while engine.has_unfinished():
+                used.append(engine.step().timing.compiled)
+            assert used == [False] * 4
+            engine.add_request([8, 9], SamplingParams(max_tokens=2, ignore_eos=True))
+            assert engine.step().timing.compiled
+        finally:
+            model.compiled = None
+
+
+def test_the_first_token_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler is held up; the eager path serves a whole request meanwhile."""
+    model = from_module(tiny_model("llama"))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def held_up(_: LoadedModel) -> Any:
+        begun.set()
+        go_on.wait(30)
+        raise RuntimeError("never mind")
+
+    monkeypatch.setattr(compiled, "compile_model", held_up)
+    compilation = compile_in_background(model)
+    assert begun.wait(30)
+    outputs, _ = run(model, EngineConfig(block_size=4, num_blocks=16), [[5, 6, 7]])
+    assert len(outputs[0]) == 6 and compilation.is_alive()
+    go_on.set()
+    compilation.join(30)
+    assert not compilation.is_alive()
+
+
+def test_a_failed_compilation_leaves_the_eager_path(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("no C++ compiler\nwas found")
+
+    model = from_module(tiny_model("llama"))
+    monkeypatch.setattr(torch._inductor, "compile", fails)
+    with caplog.at_level(logging.WARNING, logger="engine"):
+        compilation = compile_in_background(model)
+        compilation.join(60)
+    assert model.compiled is None and compilation.error == "RuntimeError: no C++ compiler was found"
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert said == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
+    outputs, records = run(model, EngineConfig(block_size=4, num_blocks=16), [[5, 6, 7]])
+    assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
