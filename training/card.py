@@ -2,7 +2,7 @@
 """Write the model card from what a run and its evaluation measured.
 
     python -m training.card --config training/bundled.toml --model FOLDER --run DIR --evaluation FILE.json \\
-                            --kv-dtype FILE.json
+                            --kv-dtype FILE.json --window-policy FILE.json
 
 Reads the run's `checkpoint/progress.json` and `run.json` and the model's `heads.json`; writes `FOLDER/README.md`. No figure is typed by hand.
 """
@@ -108,6 +108,17 @@ character, the largest and the mean absolute difference of logits (poems), and h
 |---|---:|---:|---:|---:|---:|---:|
 {kv_rows}
 
+### A cache that forgets
+
+Each query sees the last tokens only (`--attention-window`), or the first {sinks} and the last (`--attention-sinks`, after StreamingLLM): bits per
+character on the same held-out texts, computed whole under the policy, and the share of the keys of full attention that it hid.
+
+| keys seen | first / last | Chinese | hidden | English | hidden |
+|---|---|---:|---:|---:|---:|
+{window_rows}
+
+{window_verdict}
+
 ### Samples, unedited
 
 Sampled at temperature 0.8, top-k 40, seed 0, not selected. `↵` is a newline.
@@ -194,6 +205,27 @@ def kv_rows(found: dict[str, Any]) -> str:
     )
 
 
+def window_rows(found: dict[str, Any]) -> str:
+    """The table of windows."""
+    pairs = zip(found["chinese"]["policies"], found["english"]["policies"], strict=True)
+    return "\n".join(
+        f"| {zh['window'] + zh['sinks'] if zh['window'] else 'all'} | {zh['sinks']} / {zh['window'] or 'all'} | {zh['bits_per_character']:.3f} "
+        f"| {zh['hidden_share']:.0%} | {en['bits_per_character']:.3f} | {en['hidden_share']:.0%} |"
+        for zh, en in pairs
+    )
+
+
+def window_verdict(found: dict[str, Any]) -> str:
+    """In how many of the sizes the sinks help, with the same number of keys seen."""
+    pairs = [
+        (plain["bits_per_character"], sunk["bits_per_character"])
+        for language in found.values()
+        for plain, sunk in zip(language["policies"][1::2], language["policies"][2::2], strict=True)
+    ]
+    better = sum(sunk < plain for plain, sunk in pairs)
+    return f"With equally many keys seen, a window with sinks is better than one without in {better} of {len(pairs)} cases."
+
+
 def card(
     config: Config,
     folder: Path,
@@ -201,6 +233,7 @@ def card(
     run: dict[str, Any],
     found: dict[str, Any],
     kv: dict[str, Any],
+    window: dict[str, Any],
 ) -> str:
     """The card's Markdown."""
     heads = json.loads((folder / HEADS).read_text(encoding="utf-8"))
@@ -220,6 +253,9 @@ def card(
         kv_zh=kv["chinese"]["characters"],
         kv_en=kv["english"]["characters"],
         kv_rows=kv_rows(kv),
+        sinks=window["chinese"]["policies"][2]["sinks"],
+        window_rows=window_rows(window),
+        window_verdict=window_verdict(window),
         prosody=prosody_rows(found["seven_character_clauses"]["prosody"]),
         head_table=head_rows(heads),
         poems_measured=f"{max(e['queries'] for e in heads['patterns']):,} queries",
@@ -271,12 +307,14 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="the run's --out folder")
     parser.add_argument("--evaluation", type=Path, required=True, help="what training.evaluate wrote")
     parser.add_argument("--kv-dtype", type=Path, required=True, help="what training.kv_dtype wrote")
+    parser.add_argument("--window-policy", type=Path, required=True, help="what training.window_policy wrote")
     args = parser.parse_args()
     progress = Progress(**json.loads((args.run / "checkpoint" / PROGRESS).read_text(encoding="utf-8")))
     run = json.loads((args.run / RUN).read_text(encoding="utf-8"))
     found = json.loads(args.evaluation.read_text(encoding="utf-8"))
     kv = json.loads(args.kv_dtype.read_text(encoding="utf-8"))
-    text = card(load_config(args.config), args.model, progress, run, found, kv)
+    window = json.loads(args.window_policy.read_text(encoding="utf-8"))
+    text = card(load_config(args.config), args.model, progress, run, found, kv, window)
     (args.model / "README.md").write_text(text, encoding="utf-8")
 
 
