@@ -103,6 +103,9 @@ test("output lost: the log gave tokens that are not computed after the preemptio
   assert.equal(lost.computed, before.num_prompt_tokens + 1); // the prompt and the last token
   assert.equal(before.num_preemptions, 1);
   assert.ok(museum.firstTokenDifference(logs, END).step >= lost.step);
+  const [[healthy, faulty]] = museum.sharedDecisions(logs, lost.step - 1).filter(([entry]) => entry.type === "preempt");
+  assert.deepEqual([healthy.seq, faulty.seq], [lost.seq_id, lost.seq_id]); // both preempted it; only one forgot
+  assert.notDeepEqual(healthy.lines, faulty.lines); // it costs the healthy run more tokens to compute again
   assert.deepEqual(museum.objections(log, END), []);
 });
 

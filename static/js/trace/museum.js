@@ -83,12 +83,20 @@ const LATER = new Set(["op.preempt.cost", "op.preempt.back"]); // what a record 
  * second]. Both empty when they agree.
  */
 export function differingDecisions(logs, step) {
-  const told = logs.map((log) => {
-    if (!tookStep(log, step)) return new Map();
-    const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !ROUTINE.has(entry.type));
-    return new Map(entries.map((entry) => [JSON.stringify(entry.lines.filter(([key]) => !LATER.has(key))), entry]));
-  });
+  const told = logs.map((log) => decisionsOf(log, step));
   return told.map((mine, i) => [...mine].filter(([key]) => !told[1 - i].has(key)).map(([, entry]) => entry));
+}
+
+/** What both decided in their `step`-th step: [[entry of the first, entry of the second], …]. */
+export function sharedDecisions(logs, step) {
+  const [first, second] = logs.map((log) => decisionsOf(log, step));
+  return [...first].filter(([key]) => second.has(key)).map(([key, entry]) => [entry, second.get(key)]);
+}
+
+function decisionsOf(log, step) {
+  if (!tookStep(log, step)) return new Map();
+  const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !ROUTINE.has(entry.type));
+  return new Map(entries.map((entry) => [JSON.stringify(entry.lines.filter(([key]) => !LATER.has(key))), entry]));
 }
 
 /**

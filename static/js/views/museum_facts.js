@@ -1,8 +1,9 @@
 // What the two logs say at the step shown that tells the cause: the check of the books, slots, lookups, preemptions, rows, keys.
 
 import { t } from "../i18n/index.js";
+import { LANES } from "../model/museum.js";
 import { settings } from "../model/settings.js";
-import { contradictions, differingDecisions, lastWrites, recordAt, tookStep } from "../trace/museum.js";
+import { contradictions, differingDecisions, lastWrites, recordAt, sharedDecisions, tookStep } from "../trace/museum.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "../trace/museum_arrays.js";
 import { inWords } from "./decisions.js";
 import { html } from "./html.js";
@@ -35,11 +36,24 @@ function factsOf({ logs, step, seq }) {
   for (const one of contradictions(faulty, step))
     found.push({ lane: "faulty", kind: one.kind, text: contradictionWords(one), fault: true, derived: t("museum.notices.log.formula") });
   found.push(...arrayFacts(logs, step, seq));
-  differingDecisions(logs, step).forEach((entries, i) => {
-    for (const entry of entries) found.push({ lane: i ? "faulty" : "healthy", kind: entry.type, text: entryWords(entry) });
-  });
+  found.push(...sharedFacts(logs, step));
+  differingDecisions(logs, step).forEach((entries, i) => found.push(...entries.map((entry) => decision(LANES[i], entry))));
   return [...found, ...writeFacts(logs, step)];
 }
+
+const CAUSES = new Set(["fork", "lookup", "copy", "preempt"]); // what faults hide behind is told even where both runs did it
+
+/** Decisions of both runs; what came of them may differ, and is then told of each. */
+function sharedFacts(logs, step) {
+  return sharedDecisions(logs, step)
+    .filter(([{ type }]) => CAUSES.has(type))
+    .flatMap((pair) => {
+      const [healthy, faulty] = pair.map((entry, i) => decision(LANES[i], entry));
+      return healthy.text === faulty.text ? [{ ...healthy, lane: "both" }] : [healthy, faulty];
+    });
+}
+
+const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryWords(entry) });
 
 /** An entry of `operationsOf` as its sentences. */
 export const entryWords = (entry) => entry.lines.map(inWords).join(settings.lang.value === "zh" ? "" : " ");
