@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.cli.bench_progress import BenchProgress
 from app.cli.options import UserError, add_command
 
 if TYPE_CHECKING:
     from engine.bench.compare import Difference
     from engine.bench.record import Record
-    from engine.bench.runner import Progress
     from engine.bench.scenario import Scenario
 
 
@@ -124,7 +124,7 @@ def run_run(arguments: argparse.Namespace) -> int:
     out: Path = arguments.out or _default_out(arguments)
     sound = True
     for scenario in scenarios:
-        with _ProgressBar() as bar:
+        with BenchProgress() as bar:
             runner = Runner(
                 scenario,
                 rounds=arguments.rounds,
@@ -143,6 +143,8 @@ def run_run(arguments: argparse.Namespace) -> int:
             except (BenchError, ValueError) as error:  # ModelError is a ValueError
                 raise UserError(str(error)) from error
         path = out / f"{scenario.id}.json"
+        if not record.complete and path.exists():
+            path = out / f"{scenario.id}-stopped.json"  # half a record replaces no whole one
         try:
             write_record(record, path)
         except OSError as error:
@@ -287,72 +289,3 @@ def _command(scenario: Scenario, arguments: argparse.Namespace) -> str:
         if value is not None:
             words += [f"--{option}", str(value)]
     return shlex.join(words)
-
-
-class _ProgressBar:
-    """A bar with the time left on a terminal, else a line a round. Ctrl-C stops after the run in progress."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._stop = False
-        self._last: tuple[str, int] = ("", -1)
-        self._handler: Any = None
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-            columns = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[left]}"),
-            )
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("", total=None, left="")
-
-    def __enter__(self) -> _ProgressBar:
-        import signal
-        import threading
-
-        if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGINT, self._interrupt)
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        import signal
-
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
-        if self._bar:
-            self._bar.stop()
-
-    def interrupted(self) -> bool:
-        """Whether someone pressed Ctrl-C."""
-        return self._stop
-
-    def _interrupt(self, *_: object) -> None:
-        if self._stop:  # twice: now
-            raise KeyboardInterrupt
-        self._stop = True
-
-    def show(self, progress: Progress) -> None:
-        left = "" if progress.seconds_left is None else f"{_duration(progress.seconds_left)} left"
-        if self._bar:
-            at = "" if progress.at is None else f", {progress.variant} at {progress.at}"
-            text = f"{progress.scenario}: {_phase(progress)}{at}"
-            self._bar.update(self._task, description=text, completed=progress.done, total=progress.total, left=left)
-        elif (progress.phase, progress.round) != self._last:
-            self._last = (progress.phase, progress.round)
-            print(f"{progress.scenario}: {_phase(progress)}" + (f", {left}" if left else ""), file=sys.stderr)
-
-
-def _phase(progress: Progress) -> str:
-    if progress.phase == "round":
-        return f"round {progress.round}/{progress.rounds}"
-    return "waiting for a quiet machine" if progress.phase == "waiting" else "warming up"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.1f} min"

@@ -19,6 +19,7 @@ from msgspec import Struct
 from engine.bench.drive import run_engine
 from engine.bench.environment import environment
 from engine.bench.errors import BenchError, Cancelled
+from engine.bench.figures import Samples, figures, same_tokens
 from engine.bench.findings import findings
 from engine.bench.measurement import Measurement
 from engine.bench.metrics import METRICS, Context
@@ -26,9 +27,8 @@ from engine.bench.models import Models
 from engine.bench.peers import make_peer
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.quiet import busy_cpus, cpu_times, wait_until_quiet
-from engine.bench.record import Figure, MetricInfo, Point, Record
-from engine.bench.scenario import Cell, Scenario, Value, VariantSpec, cell_of
-from engine.bench.statistics import estimate, rounded
+from engine.bench.record import MetricInfo, Point, Record
+from engine.bench.scenario import Cell, Scenario, Value, cell_of
 from engine.bench.workload import Ask, requests_of
 from engine.config import ConfigError
 from engine.engine import Engine
@@ -36,7 +36,6 @@ from engine.intake import RequestError
 from engine.model.errors import ModelError
 
 REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on
-Samples = dict[str, list[float | None]]
 
 
 class Progress(Struct, frozen=True, kw_only=True):
@@ -76,8 +75,8 @@ class Runner:
         scenario: what is run; `rounds` and `seed` are the scenario's unless given.
         on_progress: called before each run, on the calling thread.
         cancelled: asked between the steps of the engine and between runs.
-        on_engine: gets every engine before its first request, to look at its log, say; an engine that keeps no log
-            (observer "none") has none.
+        on_engine: gets every engine before its first request, to look at its log, say.
+        keep_logs: engines of observer "none" keep a log too, for who looks at them; writing it takes a little time.
         traces: a folder for a .kvtrace of each variant's warm-up run at each point.
         quiet_seconds: how long to wait at most for a quiet machine.
     """
@@ -91,6 +90,7 @@ class Runner:
         on_progress: Callable[[Progress], None] = lambda _: None,
         cancelled: Callable[[], bool] = lambda: False,
         on_engine: Callable[[Cell, Engine], None] = lambda *_: None,
+        keep_logs: bool = False,
         traces: Path | None = None,
         quiet_seconds: float = 60.0,
         command: str = "",
@@ -99,6 +99,7 @@ class Runner:
         self._rounds = rounds or scenario.rounds
         self._seed = scenario.seed if seed is None else seed
         self._on_progress, self._cancelled, self._on_engine = on_progress, cancelled, on_engine
+        self._keep_logs = keep_logs
         self._traces = traces
         self._quiet_seconds = quiet_seconds
         self._command = command
@@ -192,7 +193,7 @@ class Runner:
             cell.engine,
             lane.asks,
             cell.sampling,
-            observer=cell.observer,
+            observer="log" if self._keep_logs and cell.observer == "none" else cell.observer,
             log_path=path,
             on_engine=lambda engine: self._on_engine(cell, engine),
             cancelled=self._cancelled,
@@ -251,7 +252,7 @@ class Runner:
             ),
             rounds=rounds,
             complete=rounds == self._rounds,
-            peers={variant.id: make_peer(variant.peer).version() for variant in _peer_variants(scenario)},
+            peers={v.id: make_peer(v.peer).version() for v in scenario.variants if v.peer is not None},
             axis_values=[case.value for case in scenario.axis.points()],
             metrics={
                 name: MetricInfo(unit=m.unit, better=m.better, source=m.source, title=m.title)
@@ -298,36 +299,6 @@ class Runner:
         )
 
 
-def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[str, Figure]:
-    """Medians, intervals and ratios; a metric that any round could not tell is left out."""
-    found = {}
-    for name, values in samples.items():
-        numbers = [rounded(value) for value in values if value is not None]
-        if len(numbers) < len(values):
-            continue
-        ratios = {}
-        for baseline, theirs in baselines.items():
-            pairs = list(zip(numbers, theirs.get(name, []), strict=False))
-            if pairs and all(other for _, other in pairs):
-                ratios[baseline] = estimate([own / other for own, other in pairs if other], seed)
-        middle = estimate(numbers, seed)
-        found[name] = Figure(
-            median=middle.median,
-            low=middle.low,
-            high=middle.high,
-            samples=numbers[:1] if len(set(numbers)) == 1 else numbers,
-            ratios=ratios,
-        )
-    return found
-
-
-def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
-    """Whether two runs gave the same outputs; samples of one request and as many requests may differ in order."""
-    if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
-        return ours == theirs
-    return sorted(o for outputs in ours for o in outputs) == sorted(o for outputs in theirs for o in outputs)
-
-
 def _shuffled(lanes: list[_Lane], order: np.random.Generator) -> Iterator[_Lane]:
     """Points in a random order; at each, its variants in a random order."""
     points = sorted({lane.cell.point for lane in lanes})
@@ -335,10 +306,6 @@ def _shuffled(lanes: list[_Lane], order: np.random.Generator) -> Iterator[_Lane]
         here = [lane for lane in lanes if lane.cell.point == point]
         for index in order.permutation(len(here)).tolist():
             yield here[index]
-
-
-def _peer_variants(scenario: Scenario) -> Iterator[VariantSpec]:
-    yield from (variant for variant in scenario.variants if variant.peer is not None)
 
 
 def _sentence(error: BaseException) -> str:

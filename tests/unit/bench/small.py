@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from engine.bench.figures import figures
 from engine.bench.metrics import METRICS
 from engine.bench.record import Environment, MetricInfo, Point, Record
-from engine.bench.runner import figures
 from engine.bench.scenario import Scenario
 from engine.trace.records import Machine
 

@@ -8,7 +8,7 @@ from engine.bench.measurement import EngineWork, Measurement, RequestTimes, Time
 from engine.bench.metrics import METRICS, Context
 from engine.bench.scenario import SLO
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
-from engine.trace.records import BatchEntry, Memory, Output, PromptLogprob, StepRecord, Timing, Work
+from engine.trace.records import BatchEntry, Memory, Output, Phase, PromptLogprob, StepRecord, Timing, Work
 
 
 def value(name: str, measurement: Measurement, **context: object) -> float | None:
@@ -60,10 +60,10 @@ def test_a_peer_has_times_and_no_pool() -> None:
     assert not {"seconds", "ttft_p50", "goodput"} & set(engine_only)
 
 
-def entry(phase: str, num_tokens: int, seq_id: int = 0) -> BatchEntry:
+def entry(phase: Phase, num_tokens: int, seq_id: int = 0) -> BatchEntry:
     return BatchEntry(
         seq_id=seq_id, phase=phase, start=0, token_ids=[1] * num_tokens, context_len=num_tokens, samples=True
-    )  # type: ignore[arg-type]
+    )
 
 
 def step(batch: list[BatchEntry], seconds: float = 0.0, **fields: object) -> StepRecord:

@@ -15,7 +15,8 @@ from engine.bench.measurement import Measurement
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.record import RESULTS, read_record, write_record
 from engine.bench.runner import Progress, Runner
-from engine.bench.scenario import find_scenario
+from engine.bench.scenario import Cell, find_scenario
+from engine.engine import Engine
 from engine.trace.log import TraceReader
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
@@ -54,6 +55,18 @@ def test_traces_of_the_warm_up_lie_beside_the_record(tmp_path: Path) -> None:
             assert sum(len(reader.record(i).outputs) for i in range(len(reader))) == 6
     assert engines[:2] == [("none", True), ("paged", True)], "warm-up runs keep their log"
     assert sorted(engines[2:]) == [("none", False), ("paged", False)], "measured runs do not"
+
+
+def test_somebody_may_watch_every_engine() -> None:
+    lengths: list[int] = []
+
+    def watch(_: Cell, engine: Engine) -> None:
+        assert engine.log is not None
+        engine.log.subscribe(lengths.append)
+
+    given = scenario(rounds=1, axis={**SMALL["axis"], "values": [1]})
+    Runner(given, on_engine=watch, keep_logs=True, quiet_seconds=0).run()
+    assert lengths == [0, 1, 2, 3] * 4, "two runs of two variants: a submission and three steps each"
 
 
 def test_it_can_be_stopped_after_a_round_and_keeps_it() -> None:

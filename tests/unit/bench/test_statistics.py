@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from engine.bench.figures import figures
 from engine.bench.findings import saturation
 from engine.bench.record import Figure, Point
-from engine.bench.runner import figures
 from engine.bench.statistics import bootstrap_interval, estimate
 
 

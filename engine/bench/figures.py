@@ -1,0 +1,38 @@
+"""What the rounds of a variant say: figures with intervals and ratios, and whether outputs are equal."""
+
+from __future__ import annotations
+
+from engine.bench.record import Figure
+from engine.bench.statistics import estimate, rounded
+
+Samples = dict[str, list[float | None]]  # metric -> one a round
+
+
+def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[str, Figure]:
+    """Medians, intervals and ratios; a metric that any round could not tell is left out."""
+    found = {}
+    for name, values in samples.items():
+        numbers = [rounded(value) for value in values if value is not None]
+        if len(numbers) < len(values):
+            continue
+        ratios = {}
+        for baseline, theirs in baselines.items():
+            pairs = list(zip(numbers, theirs.get(name, []), strict=False))
+            if pairs and all(other for _, other in pairs):
+                ratios[baseline] = estimate([own / other for own, other in pairs if other], seed)
+        middle = estimate(numbers, seed)
+        found[name] = Figure(
+            median=middle.median,
+            low=middle.low,
+            high=middle.high,
+            samples=numbers[:1] if len(set(numbers)) == 1 else numbers,
+            ratios=ratios,
+        )
+    return found
+
+
+def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
+    """Whether two runs gave the same outputs; samples of one request and as many requests may differ in order."""
+    if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
+        return ours == theirs
+    return sorted(o for outputs in ours for o in outputs) == sorted(o for outputs in theirs for o in outputs)
