@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from contextlib import ExitStack
 from typing import Any
@@ -33,7 +34,8 @@ class Comparisons:
         Raises:
             AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.
         """
-        runs = [self._stage.watch(name).run for name in (a, b)]
+        watched = [self._stage.watch(name) for name in (a, b)]
+        runs = [each.run for each in watched]
         with ExitStack() as reading:
             logs = [reading.enter_context(run.reading()) for run in runs]
             lengths = [len(log) for log in logs]
@@ -54,7 +56,9 @@ class Comparisons:
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
         about = [
-            {"theater": name, "epoch": run.epoch, "num_records": length}
-            for name, run, length in zip((a, b), runs, lengths, strict=True)
+            {"theater": name, "epoch": run.epoch, "num_records": length, "status": each.status()}
+            for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)
         ]
+        for each in watched:
+            each.last_used = time.monotonic()  # who compares a run still needs it
         return {"runs": about, **found}

@@ -50,8 +50,10 @@ export const TABLE = {
   ignore_eos: { type: flag, initial: false },
   n: { type: integer, initial: 1 }, // samples of each prompt
   region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
-  detail: { type: oneOf("attention", "scheduler", "time", "race", "museum"), initial: "attention", place: true }, // panel of the detail region
+  detail: { type: oneOf("attention", "scheduler", "time", "race", "museum", "compare"), initial: "attention", place: true }, // panel of the detail region
   exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
+  run_a: { type: text, initial: null, place: true }, // of the compare panel: a theater or recording; null = the run on stage
+  run_b: { type: text, initial: null, place: true },
   chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true }, // of the time panel
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
@@ -66,19 +68,19 @@ const MEMORY_KEY = "kvtheater";
 export const settings = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]));
 
 /** The settings of a query string, by name; unknown names and values that do not parse are left out. */
-export function parseQuery(query) {
+export function parseQuery(query, table = TABLE) {
   const found = {};
   for (const [name, value] of new URLSearchParams(query)) {
-    const parsed = TABLE[name]?.type.parse(value);
+    const parsed = table[name]?.type.parse(value);
     if (parsed !== undefined) found[name] = parsed;
   }
   return found;
 }
 
 /** The query string of settings that differ from their initial values. */
-export function writeQuery(values) {
+export function writeQuery(values, table = TABLE) {
   const query = new URLSearchParams();
-  for (const [name, row] of Object.entries(TABLE)) {
+  for (const [name, row] of Object.entries(table)) {
     const value = values[name];
     if (value !== null && value !== undefined && value !== row.initial) query.set(name, row.type.write(value));
   }
@@ -86,8 +88,8 @@ export function writeQuery(values) {
 }
 
 /** The settings of an address: its query, and its hash (`#step=12`), which wins. */
-export function parseAddress(location) {
-  return { ...parseQuery(location.search), ...parseQuery(location.hash.slice(1)) };
+export function parseAddress(location, table = TABLE) {
+  return { ...parseQuery(location.search, table), ...parseQuery(location.hash.slice(1), table) };
 }
 
 const WRITE_DELAY = 150; // ms without a change before the address follows
@@ -100,28 +102,31 @@ export function markPlace() {
   enterNew = true;
 }
 
-/** Read this device's memory, then the address; from then on write both back as settings change. */
-export function connectSettings(location, history, storage, events = globalThis) {
+/**
+ * Read this device's memory, then the address; from then on write both back as settings change. `table` and its `signals`
+ * are another page's, where it has its own.
+ */
+export function connectSettings(location, history, storage, events = globalThis, table = TABLE, signals = settings) {
   let remembered = {};
   try {
     remembered = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
   } catch {
     // unreadable memory is no memory
   }
-  for (const [name, row] of Object.entries(TABLE)) {
+  for (const [name, row] of Object.entries(table)) {
     const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
-    if (kept !== undefined) settings[name].value = kept;
+    if (kept !== undefined) signals[name].value = kept;
   }
-  for (const [name, value] of Object.entries(parseAddress(location))) settings[name].value = value;
-  events.addEventListener?.("popstate", () => returnTo(parseAddress(location)));
+  for (const [name, value] of Object.entries(parseAddress(location, table))) signals[name].value = value;
+  events.addEventListener?.("popstate", () => returnTo(parseAddress(location, table), table, signals));
   let timer = null;
   let values = {};
   writeNow = () => {
     clearTimeout(timer);
-    const query = writeQuery(values);
+    const query = writeQuery(values, table);
     history[enterNew ? "pushState" : "replaceState"](null, "", query ? `?${query}` : location.pathname);
     enterNew = false;
-    const keep = Object.fromEntries(Object.keys(TABLE).filter((n) => TABLE[n].remember).map((n) => [n, values[n]]));
+    const keep = Object.fromEntries(Object.keys(table).filter((n) => table[n].remember).map((n) => [n, values[n]]));
     try {
       storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
     } catch {
@@ -129,16 +134,16 @@ export function connectSettings(location, history, storage, events = globalThis)
     }
   };
   effect(() => {
-    values = Object.fromEntries(Object.entries(settings).map(([name, s]) => [name, s.value]));
+    values = Object.fromEntries(Object.entries(signals).map(([name, s]) => [name, s.value]));
     clearTimeout(timer);
     timer = setTimeout(writeNow, WRITE_DELAY);
   });
 }
 
 /** Look again where an address of the history looked; the run and its settings stay what they are. */
-function returnTo(found) {
+function returnTo(found, table, signals) {
   enterNew = false;
   batch(() => {
-    for (const [name, row] of Object.entries(TABLE)) if (row.place) settings[name].value = found[name] ?? row.initial;
+    for (const [name, row] of Object.entries(table)) if (row.place) signals[name].value = found[name] ?? row.initial;
   });
 }

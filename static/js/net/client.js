@@ -39,10 +39,10 @@ export class Client {
   }
 
   /** Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. */
-  async ask(event, body = {}) {
+  async ask(event, body = {}, timeout = ACK_TIMEOUT) {
     let answer;
     try {
-      answer = await this.socket.timeout(ACK_TIMEOUT).emitWithAck(event, body);
+      answer = await this.socket.timeout(timeout).emitWithAck(event, body);
     } catch (error) {
       throw new NoAnswer(error.message);
     }

@@ -2,6 +2,7 @@
 // sequence are one entry. Pure; the page puts the keys into words.
 
 import { allocationReason, freeReason } from "./decisions.js";
+import { labelText, loneLabel } from "./labels.js";
 import { lanesOf } from "./lanes.js";
 
 /**
@@ -104,8 +105,17 @@ const WORDS = {
     return [["op.write", { n: total(ops, "num_tokens"), seqs }]];
   },
 
-  sample({ ops, seqs }) {
-    return [["op.sample", { n: ops.length, seqs }]];
+  sample({ record, ops, seqs }) {
+    const overruled = ops.filter((op) => (op.sampled_token_id ?? null) !== null);
+    return [["op.sample", { n: ops.length, seqs }], ...overruled.map((op) => ["op.sample.overruled", { name: op.seq_id, token: sampledText(record, op) }])];
+  },
+
+  choose({ ops: [op], name }) {
+    return [["op.choose", { name, position: op.position, token: labelText(loneLabel(op.token_bytes)) }]];
+  },
+
+  adjust({ ops: [op] }) {
+    return [["op.adjust", { request: op.request_id, max: op.max_tokens }]];
   },
 
   free({ record, ops, at, name }) {
@@ -156,6 +166,13 @@ const WORDS = {
     return [["op.rank", { request: op.request_id, returned: op.num_returned, of: op.seq_ids.length }]];
   },
 };
+
+/** What the sampler took where another token had been settled: its text where it is among the alternatives, else its id. */
+export function sampledText(record, op) {
+  const output = record.outputs?.find((o) => o.seq_id === op.seq_id);
+  const sampled = output?.top.find((c) => c.token_id === op.sampled_token_id);
+  return sampled ? labelText(loneLabel(sampled.token_bytes)) : `#${op.sampled_token_id}`;
+}
 
 /** An operation that this page does not know yet: its name and its plain fields. */
 function unknown({ ops: [op] }) {

@@ -2,6 +2,7 @@
 
 import { labelText, loneLabel, tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
+import { sampledText } from "./operations.js";
 
 /**
  * `[[key, values], …]`: the sentences of record `index`, the shown sequence first. Names stay sequence ids (`name`,
@@ -34,6 +35,8 @@ const RARE = {
   preempt: preempted,
   fork: (op) => ["sentence.fork", { name: op.seq_id, for: op.parent_seq_id }],
   copy: (op) => ["sentence.copy", { src: op.src, dst: op.dst }],
+  choose: (op) => ["sentence.choose", { name: op.seq_id, position: op.position, token: labelText(loneLabel(op.token_bytes)) }],
+  adjust: (op) => ["sentence.adjust", { request: op.request_id }],
 };
 
 function entrySentences(log, index, record, entry) {
@@ -75,7 +78,9 @@ function entrySentences(log, index, record, entry) {
   if (output) {
     const last = ops.some((op) => op.type === "finish");
     const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
+    const overruled = ops.find((op) => op.type === "sample" && (op.sampled_token_id ?? null) !== null);
     sentences.push([last ? "sentence.sampled_last" : "sentence.sampled", { token, p: probability(Math.exp(output.logprob)) }]);
+    if (overruled) sentences.push(["sentence.overruled", { token: sampledText(record, overruled) }]);
   }
   return sentences;
 }

@@ -2,11 +2,12 @@
 
 import { computed } from "../../vendor/signals/signals.js";
 import { langOf, probabilityText, t } from "../i18n/index.js";
+import { canFork, fork, progress } from "../model/fork.js";
 import { phase } from "../model/moment.js";
 import { stage } from "../model/store.js";
 import { loneLabel } from "../trace/labels.js";
 import { html } from "./html.js";
-import { Fidelity, hideTip, tipAt } from "./words.js";
+import { Fidelity, hideTip, Icon, tipAt } from "./words.js";
 
 /** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
 const sampled = computed(() => phase("sample") > 0);
@@ -29,16 +30,27 @@ function List({ output }) {
     ${listed.map((c, i) => {
       const rank = among || c !== chosen ? t("candidates.rank", { n: i + 1 }) : t("candidates.beyond", { n: output.top.length });
       const lines = [t("candidates.logprob", { p: exactly(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }), rank, t("candidates.raw")];
-      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${c.token_id === output.token_id} lines=${lines} />`;
+      const chosen = c.token_id === output.token_id;
+      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${chosen} lines=${lines} take=${chosen || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
     })}
     <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true} lines=${[t("candidates.rest_formula", { n: listed.length })]} />
   </ol>`;
 }
 
-function Row({ label, p, lines, chosen = false, rest = false }) {
+/** The run once more, up to the record shown; there the sequence gets this token. */
+function takeInstead(seq, token) {
+  hideTip();
+  return fork({ kind: "token", seq_id: seq, token_id: token, record: stage.peek().index });
+}
+
+function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
   return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`} onPointerMove=${(event) => tipAt(event.clientX, event.clientY, lines)} onPointerLeave=${hideTip}>
-    <span class="candidate-token" lang=${langOf(label)}>${label}${rest ? html` <${Fidelity} kind="derived" formula=${lines[0]} />` : null}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
-    <span class="candidate-mark" aria-hidden="true">${chosen ? "✓" : ""}</span>
+    ${take
+      ? html`<button class="candidate-take" onClick=${take} aria-label=${t("fork.take", { token: label })} title=${t("fork.take", { token: label })}>
+          <span class="candidate-token" lang=${langOf(label)}>${label}</span><${Icon} name="fork" />
+        </button>`
+      : html`<span class="candidate-token" lang=${langOf(label)}>${label}${rest ? html` <${Fidelity} kind="derived" formula=${lines[0]} />` : null}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
+        <span class="candidate-mark" aria-hidden="true">${chosen ? "✓" : ""}</span>`}
     <span class="candidate-bar" aria-hidden="true"><i style=${{ width: `${Math.max(0.5, p * 100)}%` }}></i></span>
     <span class="num">${probabilityText(p)}</span>
     <span class="visually-hidden">${lines.join("; ")}</span>

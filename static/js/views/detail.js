@@ -3,6 +3,7 @@
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { Attention } from "./attention.js";
+import { Compare } from "./compare.js";
 import { html } from "./html.js";
 import { Scheduler } from "./lanes.js";
 import { Museum } from "./museum.js";
@@ -11,7 +12,7 @@ import { Time } from "./time.js";
 import { Icon } from "./words.js";
 
 /** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
-const PANELS = { attention: Attention, scheduler: Scheduler, time: Time, race: Race, museum: Museum };
+const PANELS = { attention: Attention, scheduler: Scheduler, time: Time, race: Race, museum: Museum, compare: Compare };
 
 export function Detail() {
   const name = settings.detail.value in PANELS ? settings.detail.value : "attention";

@@ -4,6 +4,7 @@ import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { effect } from "../../vendor/signals/signals.js";
 import { grouped, secondsText, t } from "../i18n/index.js";
 import * as actions from "../model/actions.js";
+import { canFork, openForm } from "../model/fork.js";
 import { jumpOpen } from "../model/keyboard.js";
 import { PHASES, phases, viewSub } from "../model/moment.js";
 import * as playback from "../model/playback.js";
@@ -24,7 +25,7 @@ export function Transport() {
       <div class="commands" role="group" aria-label=${t("transport.commands")}>
         ${live ? html`<${Engine} />` : null}
         <${Main} />
-        ${live ? html`<${Reset} />` : null}
+        ${live ? html`<${Reset} /><${Fork} />` : null}
         <${Speed} />
       </div>
       <${Scrubber} />
@@ -81,6 +82,12 @@ function Main() {
 function Reset() {
   return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"} onClick=${actions.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
     <${Icon} name="reset" />
+  </button>`;
+}
+
+function Fork() {
+  return html`<button class="command bare" id="btn-fork" disabled=${!canFork.value} onClick=${() => openForm()} aria-label=${t("fork.open")} title=${t("fork.hint")}>
+    <${Icon} name="fork" />
   </button>`;
 }
 

@@ -1,0 +1,129 @@
+// Two runs side by side: a run and its fork, or any two of this server. What is the same, where they part, what it cost.
+
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { batch } from "../../vendor/signals/signals.js";
+import { grouped, t } from "../i18n/index.js";
+import { canContinue, chosen, comparison, continueBoth, followComparison, look, problem, runs } from "../model/compare.js";
+import { canFork, formOpen } from "../model/fork.js";
+import { settings } from "../model/settings.js";
+import { busy, connection } from "../model/store.js";
+import { labelsOf } from "../trace/compare.js";
+import { Lanes } from "./compare_lanes.js";
+import { Tables } from "./compare_tables.js";
+import { opDifference } from "./compare_words.js";
+import { ForkForm } from "./fork_form.js";
+import { html } from "./html.js";
+import { Fidelity, Icon } from "./words.js";
+
+export function Compare() {
+  useEffect(followComparison, []);
+  if (connection.value === "replay") return html`<p class="hint" id="compare-nothing">${t("compare.replay")}</p>`;
+  const now = comparison.value;
+  return html`<div class="compare" id="compare" data-ready=${Boolean(now)}>
+    <${Head} />
+    ${formOpen.value ? html`<${ForkForm} />` : null}
+    ${now ? html`<${Differences} now=${now} /><${Lanes} now=${now} /><${Tables} now=${now} />` : html`<${Nothing} />`}
+  </div>`;
+}
+
+function Head() {
+  return html`<div class="compare-head">
+    <${Pick} side="a" /> <${Pick} side="b" />
+    <button class="tool small" id="compare-swap" disabled=${!chosen.value.b} aria-label=${t("compare.swap")} title=${t("compare.swap")} onClick=${swap}>⇄</button>
+    ${canContinue.value
+      ? html`<button class="command" id="compare-step" disabled=${busy.value} onClick=${() => continueBoth(1)}><${Icon} name="step" /><span>${t("compare.step_both")}</span></button>
+          <button class="command" id="compare-finish" disabled=${busy.value} onClick=${() => continueBoth(ALL)}><${Icon} name="last" /><span>${t("compare.finish_both")}</span></button>`
+      : null}
+    <button class="command" id="compare-fork" aria-expanded=${formOpen.value} disabled=${!canFork.value} title=${t("fork.hint")} onClick=${() => (formOpen.value = !formOpen.value)}>
+      <${Icon} name="fork" /><span>${t("fork.open")}</span>
+    </button>
+  </div>`;
+}
+
+const ALL = 10_000; // steps: more than any run here has left
+
+function swap() {
+  const { a, b } = chosen.peek();
+  batch(() => ((settings.run_a.value = b), (settings.run_b.value = a)));
+}
+
+function Pick({ side }) {
+  const id = chosen.value[side];
+  const known = runs.value.some((run) => run.id === id);
+  const choose = (event) => {
+    const { a } = chosen.peek();
+    if (side === "b" && !settings.run_a.peek()) settings.run_a.value = a;
+    settings[`run_${side}`].value = event.currentTarget.value || null;
+  };
+  return html`<label class=${`compare-pick ${side}`}>
+    <span class="compare-side">${side.toUpperCase()}</span>
+    <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${t("compare.pick", { side: side.toUpperCase() })} onChange=${choose}>
+      ${side === "b" ? html`<option value="" selected=${!id}>${t("compare.choose")}</option>` : null}
+      ${id && !known ? html`<option value=${id} selected=${true}>${id}</option>` : null}
+      ${["theater", "recording"].map((kind) => {
+        const there = runs.value.filter((run) => run.kind === kind);
+        return there.length
+          ? html`<optgroup label=${t(`compare.kind.${kind}`)}>${there.map((run) => html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${runName(run)}</option>`)}</optgroup>`
+          : null;
+      })}
+    </select>
+  </label>`;
+}
+
+/** What a run is called: its own name, or what it was made with; the one on stage says so. */
+function runName(run) {
+  const title = run.title?.[settings.lang.value] ?? run.name;
+  const { strategy, block_size: size, num_blocks: blocks } = run.config;
+  const what = title || (run.fork ? t("compare.fork_of", { at: run.fork.at }) : t("compare.run", { strategy: t(`strategy.${strategy}`), size, blocks }));
+  const here = run.id === settings.theater.value ? t("compare.here") : "";
+  return t("compare.option", { what, here, n: grouped(run.records) });
+}
+
+function Nothing() {
+  if (problem.value) return html`<p class="compare-problem" id="compare-problem">${problem.value}</p>`;
+  return html`<p class="hint compare-empty" id="compare-empty">${t(chosen.value.b ? "compare.loading" : "compare.empty")}</p>`;
+}
+
+/** Where the two part: the first operation and the first token. */
+function Differences({ now }) {
+  const op = opDifference(now);
+  const first = now.first_token;
+  const text = (token) => (token ? `“${labelsOf([token])[0]}”` : t("compare.ended"));
+  const equal = now.sequences.reduce((sum, pair) => sum + pair.equal_tokens, 0);
+  const shown = first && { request: first.request_id, position: first.position, a: text(first.a), b: text(first.b) };
+  return html`<div class="compare-differences">
+    <div>
+      <p class="compare-verdict" id="compare-token">
+        ${first ? t("compare.first_token", shown) : t("compare.no_token", { n: grouped(equal) })} <${Fidelity} kind="captured" />
+      </p>
+      ${first ? html`<p class="compare-ways"><${Way} side="a" record=${first.a?.record} /> <${Way} side="b" record=${first.b?.record} /></p>` : null}
+    </div>
+    <div>
+      <p class="compare-verdict" id="compare-op">${op ? op.where : t("compare.no_op")} <${Fidelity} kind="captured" /></p>
+      ${op
+        ? html`<dl class="compare-ops">
+            ${["a", "b"].map((side) => html`<dt class=${side}>${side.toUpperCase()}</dt><dd>${op[side]} ${now.first_op[`kind_${side}`] === null ? null : html`<${Way} side=${side} record=${now.first_op.record} />`}</dd>`)}
+          </dl>`
+        : null}
+    </div>
+    <${Notes} now=${now} />
+  </div>`;
+}
+
+/** A button to a record of one of the runs. */
+function Way({ side, record }) {
+  if (record === undefined) return null;
+  return html`<button class="compare-way num" data-side=${side} onClick=${() => look(side, record)} title=${t("compare.look", { side: side.toUpperCase() })}>
+    ${t("compare.record", { side: side.toUpperCase(), n: grouped(record + 1) })}
+  </button>`;
+}
+
+/** What else one must know: settings that differ, another model or machine, inputs that were left out. */
+function Notes({ now }) {
+  const value = (x) => (x === null ? "–" : x === true ? t("compare.on") : x === false ? t("compare.off") : String(x));
+  const lines = now.settings.map(({ name, a, b }) => t("compare.setting", { name, a: value(a), b: value(b) }));
+  if (!now.same_model) lines.push(t("compare.other_model"));
+  if (!now.same_machine) lines.push(t("compare.other_machine"));
+  for (const run of now.runs) lines.push(...(run.status.fork?.left_out ?? []));
+  return lines.length ? html`<ul class="compare-notes" id="compare-notes">${lines.map((line) => html`<li key=${line}>${line}</li>`)}</ul>` : null;
+}

@@ -1,0 +1,43 @@
+// Operations and differences of two runs in words.
+
+import { grouped, t } from "../i18n/index.js";
+import { tokenOf } from "../trace/compare.js";
+import { listed } from "../trace/sentence.js";
+
+const name = (id) => t("sequence.name", { id });
+
+/** An operation in words; null: the record has no such operation, `kind` null: the log ends before. */
+export function opWords(op, kind, label = null) {
+  if (!op) return t(kind === null ? "compare.op.end" : "compare.op.none");
+  const seq = op.seq_id === undefined || op.seq_id === null ? "" : name(op.seq_id);
+  const values = {
+    name: seq,
+    block: op.block_id,
+    n: op.num_tokens ?? op.num_cached_tokens ?? op.needed ?? op.prompt_token_ids?.length,
+    hit: op.num_hit_tokens,
+    from: op.start,
+    position: op.position,
+    logical: op.logical,
+    token: label ?? `#${op.token_id}`,
+    request: op.request_id,
+    parent: op.parent_seq_id === undefined ? "" : name(op.parent_seq_id),
+    for: op.for_seq_id === undefined ? "" : name(op.for_seq_id),
+    ids: op.block_ids ? listed(op.block_ids) : "",
+    src: op.src,
+    dst: op.dst,
+  };
+  const key = op.type === "sample" && op.sampled_token_id !== null ? "compare.op.sample_chosen" : `compare.op.${op.type}`;
+  const text = t(key, values);
+  return text === key ? t("compare.op.unknown", { type: op.type }) : text; // a later program may know more operations
+}
+
+/** The first differing operation of a comparison: {where, a, b}; null when there is none. */
+export function opDifference(comparison) {
+  const found = comparison.first_op;
+  if (!found) return null;
+  return {
+    where: t("compare.first_op", { record: grouped(found.record + 1), op: found.op + 1 }),
+    a: opWords(found.a, found.kind_a, tokenOf(comparison, "a", found.a, found.record)),
+    b: opWords(found.b, found.kind_b, tokenOf(comparison, "b", found.b, found.record)),
+  };
+}

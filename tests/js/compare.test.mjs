@@ -1,0 +1,117 @@
+// The page's part of a comparison: lanes of tokens, labels, lines, words. The comparison itself is the server's.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { tIn } from "../../static/js/i18n/index.js";
+import { settings } from "../../static/js/model/settings.js";
+import { bytesOf, labelsOf, lanesOf, linesOf, operationsThatDiffer, tokenOf } from "../../static/js/trace/compare.js";
+import { operationsOf } from "../../static/js/trace/operations.js";
+import { sentencesOf } from "../../static/js/trace/sentence.js";
+import { opDifference, opWords } from "../../static/js/views/compare_words.js";
+
+settings.lang.value = "en";
+const hex = (text) => Buffer.from(text).toString("hex");
+const token = (id, text, record) => ({ token_id: id, token_bytes: hex(text), logprob: -1, record, step: record, chosen: false });
+const figures = (seq, tokens, more = {}) => ({ seq_id: seq, tokens, status: "finished", ...more });
+
+const A = [token(1, "月", 1), token(2, "明", 2), token(3, "星", 3)];
+const B = [token(1, "月", 1), token(9, "白", 3)];
+const PAIR = { request_id: "r", number: 0, member: 0, a: figures(0, A), b: figures(0, B), same_prompt: true, equal_tokens: 1, difference: { position: 5 } };
+const DIFFERENCE = {
+  record: 2,
+  op: 1,
+  kind_a: "step",
+  kind_b: "adjust",
+  a: { type: "sample", seq_id: 0, token_id: 2, sampled_token_id: null },
+  b: { type: "choose", seq_id: 0, position: 5, token_id: 9, token_bytes: hex("白") },
+};
+const COMPARISON = { sequences: [PAIR], first_op: DIFFERENCE };
+
+test("what both chose stands once, then each one's own, place by place", () => {
+  const lanes = lanesOf(PAIR);
+  assert.deepEqual(lanes.same.map((t) => t.label), ["月"]);
+  assert.deepEqual(lanes.a.map((t) => [t.place, t.label, t.record]), [[1, "明", 2], [2, "星", 3]]);
+  assert.deepEqual(lanes.b.map((t) => [t.place, t.label, t.record]), [[1, "白", 3]]);
+  assert.equal(lanes.differs, true);
+});
+
+test("other prompts have nothing in common, and a run without the request has no lane", () => {
+  const apart = lanesOf({ ...PAIR, same_prompt: false, equal_tokens: 0, difference: null });
+  assert.deepEqual([apart.same.length, apart.a.length, apart.b.length, apart.differs], [0, 3, 2, false]);
+  const alone = lanesOf({ ...PAIR, a: null, same_prompt: false, equal_tokens: 0, difference: null });
+  assert.deepEqual([alone.same.length, alone.a.length, alone.b.length], [0, 0, 2]);
+});
+
+test("a fragment of a character is told as one", () => {
+  assert.deepEqual([...bytesOf("e69c88")], [0xe6, 0x9c, 0x88]);
+  assert.deepEqual(labelsOf([{ token_bytes: "e69c" }, { token_bytes: "88" }, { token_bytes: hex(" the") }]), ["月 1/2", "月 2/2", "␣the"]);
+});
+
+test("an operation is told with its token", () => {
+  assert.equal(tokenOf(COMPARISON, "a", DIFFERENCE.a, 2), "明");
+  assert.equal(tokenOf(COMPARISON, "b", DIFFERENCE.b, 2), "白");
+  assert.deepEqual(opDifference(COMPARISON), {
+    where: "First operation that differs: record 3, operation 2.",
+    a: "“明” is chosen for seq 0",
+    b: "from outside: position 5 of seq 0 will be “白”",
+  });
+  assert.equal(opDifference({ ...COMPARISON, first_op: null }), null);
+});
+
+test("every operation of the format has words, and one that this page does not know its name", () => {
+  const types = "submit lookup admit defer allocate evict share fork copy cache write sample choose adjust swap_out swap_in preempt discard drop free release finish rank";
+  for (const type of types.split(" "))
+    for (const lang of ["en", "zh"]) assert.notEqual(tIn(lang, `compare.op.${type}`), `compare.op.${type}`, type);
+  assert.equal(opWords({ type: "brand_new", seq_id: 1 }, "step"), "brand_new");
+  assert.equal(opWords(null, null), "the log ends before this record");
+  assert.equal(opWords(null, "step"), "the record has no more operations");
+  assert.equal(opWords({ type: "write", seq_id: 2, start: 7, num_tokens: 1 }, "step"), "K and V of 1 token of seq 2 written, from position 7 on");
+});
+
+test("decisions that are not equally many are listed", () => {
+  const of = (operations) => ({ totals: { operations } });
+  assert.deepEqual(operationsThatDiffer({ a: of({ write: 4, evict: 2 }), b: of({ write: 4, choose: 1 }) }), [
+    ["choose", 0, 1],
+    ["evict", 2, 0],
+  ]);
+});
+
+test("both runs are drawn on one scale: the longer one's steps, the larger value", () => {
+  const series = (...values) => ({ series: values.map((bytes_held, i) => ({ step: i + 1, bytes_held })) });
+  const { a, b, steps, most } = linesOf({ a: series(2, 4), b: series(1, 1, 8, 8) }, (p) => p.bytes_held);
+  assert.deepEqual([steps, most], [4, 8]);
+  assert.deepEqual(a, [[0, 0.25], [0.25, 0.25], [0.25, 0.5], [0.5, 0.5]]);
+  assert.deepEqual(b.at(-1), [1, 1]);
+  assert.deepEqual(linesOf({ a: series(), b: series() }, (p) => p.bytes_held), { a: [], b: [], steps: 1, most: 0 });
+});
+
+test("what came from outside is told in the decisions and in the sentence", () => {
+  const choose = { type: "choose", seq_id: 0, position: 5, token_id: 9, token_bytes: new TextEncoder().encode("白") };
+  const adjust = { type: "adjust", request_id: "r", seq_ids: [0], max_tokens: 8, sampling: {} };
+  const top = [{ token_id: 2, token_bytes: new TextEncoder().encode("明"), logprob: -1 }];
+  const step = {
+    index: 1,
+    kind: "step",
+    ops: [
+      { type: "sample", seq_id: 0, token_id: 9, sampled_token_id: 2 },
+      { type: "sample", seq_id: 1, token_id: 9, sampled_token_id: 7 },
+      { type: "sample", seq_id: 2, token_id: 9, sampled_token_id: null },
+    ],
+    outputs: [0, 1, 2].map((seq_id) => ({ seq_id, token_id: 9, top })),
+  };
+  const log = { header: { engine: {} }, records: [{ index: 0, kind: "adjust", ops: [choose, adjust] }, step] };
+  assert.deepEqual(operationsOf(log, 0).map((entry) => entry.lines), [
+    [["op.choose", { name: 0, position: 5, token: "白" }]],
+    [["op.adjust", { request: "r", max: 8 }]],
+  ]);
+  assert.deepEqual(operationsOf(log, 1)[0].lines, [
+    ["op.sample", { n: 3, seqs: 3 }],
+    ["op.sample.overruled", { name: 0, token: "明" }],
+    ["op.sample.overruled", { name: 1, token: "#7" }],
+  ]);
+  assert.deepEqual(sentencesOf(log, 0, 0), [
+    ["sentence.choose", { name: 0, position: 5, token: "白" }],
+    ["sentence.adjust", { request: "r" }],
+  ]);
+});
