@@ -15,6 +15,7 @@ from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError
 from app.fork_compare import Comparisons
 from app.museum import EXHIBITS
+from app.onefile import TooLarge, export_page
 from app.plain import to_json
 from app.presets import PRESETS, STRATEGIES
 from app.run import OpenLog
@@ -145,6 +146,18 @@ def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings)
         response.call_on_close(reading.close)
         response.content_length = size
         response.headers["Content-Disposition"] = f'attachment; filename="{theater_id}-{run.epoch}.kvtrace"'
+        return _of_run(response, run)
+
+    @api.get("/theaters/<theater_id>/export.html")
+    def export_html(theater_id: str) -> Response:
+        run = _run(stage, theater_id)
+        with run.reading() as log:
+            try:
+                page = export_page(log)
+            except TooLarge as error:
+                raise AppError("refused", str(error)) from error
+        response = Response(page, mimetype="text/html")
+        response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{theater_id}.html"'
         return _of_run(response, run)
 
     @api.get("/<path:rest>")

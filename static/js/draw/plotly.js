@@ -9,6 +9,7 @@
 //   the page's own tooltip. The mode bar, which adds rules too, is off: the page has its own buttons.
 // So the policy stays as it is. A browser test fails if a release of Plotly breaks it.
 
+import { isEmbedded } from "../net/embedded.js";
 import { alpha, colours } from "./colour.js";
 
 const ADDRESS = "/vendor/plotly.min.js";
@@ -16,8 +17,9 @@ const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc01
 
 let loading = null;
 
-/** Resolves to Plotly; fetched once. Rejects when the server does not have it. */
+/** Resolves to Plotly; fetched once. Rejects when the server does not have it, and in a page in one file, which has no room for it. */
 export function loadPlotly() {
+  if (isEmbedded) return Promise.reject(new Error(ADDRESS));
   loading ??= new Promise((resolve, reject) => {
     if (!document.getElementById(MAP_STYLE_ID)) document.head.append(Object.assign(document.createElement("meta"), { id: MAP_STYLE_ID }));
     const script = Object.assign(document.createElement("script"), { src: ADDRESS, async: true });

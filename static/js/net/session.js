@@ -14,9 +14,6 @@ import { LayerFetcher } from "./layers.js";
 /** Why there is no run to follow, as the server said it; null when it did not say or there is one. */
 export const trouble = signal(null);
 
-/** The status of a theater on which a run is made again for this page; null when none is. */
-export const forking = signal(null);
-
 let client = null;
 let theater = null;
 let epoch = null;
@@ -37,7 +34,6 @@ export async function start() {
       store.connection.value = "lost";
     },
     status: (message) => {
-      if (message.fork?.source === theater && !message.fork.forked) forking.value = message;
       if (message.theater !== theater) return;
       const before = store.status.value;
       store.status.value = message;
@@ -157,29 +153,6 @@ export async function startAnew(config = wantedConfig()) {
   }
 }
 
-/** Follow another theater or recording of this server, from record `step` (null: its newest). Whether it could be joined. */
-export async function watch(wanted, step = null) {
-  if (wanted === theater) return true;
-  const left = theater;
-  entering = true;
-  store.busy.value = true;
-  try {
-    const answer = await client.ask("join", { theater: wanted, captures: true, from: 0 });
-    batch(() => {
-      store.backToLive();
-      entered(answer);
-      settings.step.value = step;
-    });
-    if (left) client.ask("leave", { theater: left }).catch(() => {});
-    return true;
-  } catch (error) {
-    complain(error);
-    return false;
-  } finally {
-    entering = store.busy.value = false;
-  }
-}
-
 function entered(answer) {
   batch(() => {
     const same = theater === answer.theater && epoch === answer.epoch;
@@ -281,8 +254,6 @@ export async function asTheModelSees(text) {
   }
 }
 
-const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it took
-
 /** Send a command for this theater; null when it was refused (the reason is shown). */
 export async function command(event, body = {}) {
   if (!client || !theater) return null;
@@ -290,7 +261,7 @@ export async function command(event, body = {}) {
   store.busy.value = true;
   if (resets) resetting += 1;
   try {
-    const answer = await client.ask(event, { theater, ...body }, event === "fork" ? LONG : undefined);
+    const answer = await client.ask(event, { theater, ...body });
     if (resets) ownEpoch = answer.epoch;
     return answer;
   } catch (error) {

@@ -1,4 +1,4 @@
-// Taking pictures out: one panel as PNG or SVG, every record as an image in one zip, one step on paper.
+// Taking things out: the run in one file, one panel as PNG or SVG, every record as an image in one zip, one step on paper.
 
 import { useState } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
@@ -9,6 +9,7 @@ import { MOST, zipOfRecords } from "../export/steps.js";
 import { t } from "../i18n/index.js";
 import { log, numRecords, toast, viewIndex } from "../model/store.js";
 import { exportOpen } from "./export_button.js";
+import { Run } from "./export_run.js";
 import { html } from "./html.js";
 import { Side } from "./side.js";
 
@@ -18,6 +19,7 @@ const series = signal(null); // {done, total, cancel}: the zip being made
 export function Export() {
   viewIndex.value; // panels come and go with the records
   return html`<${Side} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
+    <${Run} />
     <h2 class="side-title">${t("export.title")}</h2>
     <${One} />
     <h2 class="side-title">${t("export.series")}</h2>

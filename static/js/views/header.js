@@ -4,7 +4,7 @@ import { countText, t } from "../i18n/index.js";
 import { helpOpen } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../model/store.js";
-import { traceAddress } from "../net/session.js";
+import { runAddress } from "../net/session.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./museum_badge.js";
 import { html } from "./html.js";
@@ -21,8 +21,8 @@ export function Header() {
       <button class="tool" onClick=${toggleLanguage} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${t("header.language_label")} id="btn-language">${t("header.language")}</button>
       <${ThemeButton} />
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")} title=${t("header.share")}><${Icon} name="share" /></button>
-      ${traceAddress() && header
-        ? html`<a class="tool" id="btn-download" href=${traceAddress()} download aria-label=${t("header.download")} title=${t("header.download")}
+      ${runAddress("trace") && header
+        ? html`<a class="tool" id="btn-download" href=${runAddress("trace")} download aria-label=${t("header.download")} title=${t("header.download")}
             ><${Icon} name="download"
           /></a>`
         : null}

@@ -7,6 +7,7 @@ import { bytesText, secondsText, t } from "../i18n/index.js";
 import { roofs, wantRoofs } from "../model/machine.js";
 import { settings } from "../model/settings.js";
 import { goTo, log, numRecords, shownSeq, viewIndex } from "../model/store.js";
+import { isEmbedded } from "../net/embedded.js";
 import { ridge } from "../trace/metrics.js";
 import { csvOf } from "../trace/series.js";
 import { CHARTS, rateText } from "./charts.js";
@@ -81,7 +82,7 @@ function Plot({ name, at, rows }) {
     if (!plotly?.loaded || !size?.width || !present) return;
     if (timer.current === null) timer.current = setTimeout(draw, Math.max(0, REDRAW_MS - (performance.now() - drawn.current)));
   }, [plotly, size, present, at.index, at.log?.length, at.roofs, themeVersion.value, settings.lang.value]);
-  const hint = !present ? `time.empty.${name}` : plotly === "failed" ? "time.failed" : !plotly ? "time.loading" : null;
+  const hint = !present ? `time.empty.${name}` : plotly === "failed" ? (isEmbedded ? "time.embedded" : "time.failed") : !plotly ? "time.loading" : null;
   return html`<div class="chart" ref=${box} role="img" aria-label=${describe(name, at, rows)} aria-busy=${present && !plotly}>
     <div class="chart-plot" ref=${plot} hidden=${!present}></div>
     ${hint ? html`<p class="hint">${t(hint)}</p>` : null}
@@ -197,7 +198,7 @@ function Downloads({ name, at, rows }) {
   };
   const button = (format, action) =>
     html`<button class="link" disabled=${!rows.length} aria-label=${t("time.download_as", { format })} title=${t("time.download_as", { format })} onClick=${action}>${format}</button>`;
-  return html`<div class="chart-downloads">${button("PNG", () => picture("png"))}${button("SVG", () => picture("svg"))}${button("CSV", () => save(csvOf(rows), `${file}.csv`))}</div>`;
+  return html`<div class="chart-downloads">${isEmbedded ? null : [button("PNG", () => picture("png")), button("SVG", () => picture("svg"))]}${button("CSV", () => save(csvOf(rows), `${file}.csv`))}</div>`;
 }
 
 function save(text, name) {

@@ -1,7 +1,12 @@
 // Words of what can be taken out of the page: pictures, series of pictures, paper.
 
 export const en = {
-  "header.export": "Pictures and print",
+  "header.export": "Export and print",
+  "export.run": "This run",
+  "export.html": "One HTML file",
+  "export.trace": ".kvtrace",
+  "export.html_note": "The page with the log inside: opens anywhere, with no server and no network, and steps through the run as here.",
+  "export.html_failed": "The file could not be made: {reason}",
   "export.title": "Pictures",
   "export.panel": "Panel",
   "export.page": "The whole page",
@@ -29,7 +34,12 @@ export const en = {
 };
 
 export const zh = {
-  "header.export": "图片与打印",
+  "header.export": "导出与打印",
+  "export.run": "本次运行",
+  "export.html": "单个 HTML 文件",
+  "export.trace": ".kvtrace",
+  "export.html_note": "页面和日志都在一个文件里：无需服务器和网络，双击即可打开，照样逐步回看。",
+  "export.html_failed": "无法生成文件：{reason}",
   "export.title": "图片",
   "export.panel": "面板",
   "export.page": "整个页面",
