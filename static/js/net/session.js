@@ -9,10 +9,14 @@ import { asBytes } from "../trace/codec.js";
 import { parseTrace } from "../trace/file.js";
 import { LIVE_CAPTURES, TraceLog } from "../trace/log.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
+import { embeddedTrace, isEmbedded } from "./embedded.js";
 import { LayerFetcher } from "./layers.js";
 
 /** Why there is no run to follow, as the server said it; null when it did not say or there is one. */
 export const trouble = signal(null);
+
+/** The status of a theater on which a run is made again for this page; null when none is. */
+export const forking = signal(null);
 
 let client = null;
 let theater = null;
@@ -25,6 +29,7 @@ let early = []; // records that came in the same breath as the answer that annou
 
 /** Connect and follow the theater of the address, or a new one. */
 export async function start() {
+  if (isEmbedded) return show(await embeddedTrace());
   if (settings.recording.value) return replay(settings.recording.value);
   fetchModelFacts();
   client = new Client({
@@ -34,6 +39,7 @@ export async function start() {
       store.connection.value = "lost";
     },
     status: (message) => {
+      if (message.fork?.source === theater && !message.fork.forked) forking.value = message;
       if (message.theater !== theater) return;
       const before = store.status.value;
       store.status.value = message;
@@ -153,6 +159,29 @@ export async function startAnew(config = wantedConfig()) {
   }
 }
 
+/** Follow another theater or recording of this server, from record `step` (null: its newest). Whether it could be joined. */
+export async function watch(wanted, step = null) {
+  if (wanted === theater) return true;
+  const left = theater;
+  entering = true;
+  store.busy.value = true;
+  try {
+    const answer = await client.ask("join", { theater: wanted, captures: true, from: 0 });
+    batch(() => {
+      store.backToLive();
+      entered(answer);
+      settings.step.value = step;
+    });
+    if (left) client.ask("leave", { theater: left }).catch(() => {});
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  } finally {
+    entering = store.busy.value = false;
+  }
+}
+
 function entered(answer) {
   batch(() => {
     const same = theater === answer.theater && epoch === answer.epoch;
@@ -254,18 +283,21 @@ export async function asTheModelSees(text) {
   }
 }
 
-/** Send a command for this theater; null when it was refused (the reason is shown). */
-export async function command(event, body = {}) {
+const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it took
+
+/** Send a command for this theater; null when it was refused: the reason is shown for a while, and given to `refused`. */
+export async function command(event, body = {}, refused = () => {}) {
   if (!client || !theater) return null;
   const resets = event === "reset" || event === "configure";
   store.busy.value = true;
   if (resets) resetting += 1;
   try {
-    const answer = await client.ask(event, { theater, ...body });
+    const answer = await client.ask(event, { theater, ...body }, event === "fork" ? LONG : undefined);
     if (resets) ownEpoch = answer.epoch;
     return answer;
   } catch (error) {
     complain(error);
+    refused(error);
     return null;
   } finally {
     store.busy.value = false;
@@ -286,5 +318,5 @@ function complain(error) {
   else throw error;
 }
 
-/** Address of the `.kvtrace` so far, or null in a replay. */
-export const traceAddress = () => (theater ? `/api/theaters/${theater}/trace` : null);
+/** Where the server has `what` of the run that is followed: `trace` is the log so far; null when the run is not on the server. */
+export const runAddress = (what) => (theater ? `/api/theaters/${theater}/${what}` : null);
