@@ -27,7 +27,7 @@ from engine.trace.records import (
     Timing,
     TokenizerFacts,
 )
-from engine.trace.state import memory_figures
+from engine.trace.state import apply, memory_figures
 
 FACTS = ModelFacts(
     name="fake", architecture="Fake", num_params=1, num_layers=2, hidden_size=8, intermediate_size=16, num_heads=2,
@@ -196,10 +196,12 @@ class FakeEngine:
             q = np.zeros((tokens, 2, 4), np.float16)
             layers = [LayerCapture(layer=i, q=q, k=kv, v=kv, rows=[]) for i in range(2)]
             capture = Capture(index=index, dtype="float16", layers=layers)
+        state = self.log.state_now()
         record = StepRecord(
             index=index, kind=kind, step=self.steps, batch=list(batch), ops=ops, outputs=list(outputs),
-            timing=Timing(at=0.0), memory=memory_figures(self.log.state_now(), KV_BYTES), has_capture=bool(capture),
+            timing=Timing(at=0.0), memory=memory_figures(state, KV_BYTES), has_capture=bool(capture),
         )  # fmt: skip
+        record = msgspec.structs.replace(record, memory=memory_figures(apply(state, record), KV_BYTES))
         self.log.append(record, capture)
         return record
 

@@ -1,0 +1,93 @@
+"""The recordings that come with the program are runs of the bundled model: the command on a card makes it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.paths import static_dir
+from app.recordings.shelf import Card, Shelf, traces_in
+from engine.model.loader import LoadedModel, load_model
+from engine.model.shipped import BUNDLED
+from engine.trace.check import check
+from engine.trace.log import TraceReader
+from engine.trace.records import Output, StepRecord
+from tools.record_shipped import RECORDINGS, card, record
+
+FOLDER = static_dir() / "recordings"
+NAMES = [shipped.name for shipped in RECORDINGS]
+MAX_BYTES = 6 << 20  # of all together
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return load_model(BUNDLED)
+
+
+def test_the_shelf_has_each_with_its_card() -> None:
+    assert sorted(path.stem for path in traces_in(FOLDER)) == sorted(NAMES)
+    assert sum(path.stat().st_size for path in traces_in(FOLDER)) < MAX_BYTES
+    for shipped in RECORDINGS:
+        text = (FOLDER / f"{shipped.name}.json").read_bytes()
+        assert msgspec.json.decode(text, type=Card) == card(shipped)
+    entries = Shelf("shipped", traces_in(FOLDER)).entries()
+    assert len(entries) == len(RECORDINGS) and all(e.title and e.title.zh and not e.summary.damage for e in entries)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_is_sound(name: str) -> None:
+    assert [str(finding) for finding in check(FOLDER / f"{name}.kvtrace")] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: LoadedModel, tmp_path: Path) -> None:
+    """Ids, tokens, blocks and figures are equal; floating-point values are, up to rounding."""
+    again = tmp_path / "again.kvtrace"
+    record(model, next(shipped for shipped in RECORDINGS if shipped.name == name), again)
+    with TraceReader(FOLDER / f"{name}.kvtrace") as shipped, TraceReader(again) as made:
+        assert shipped.header.model == made.header.model and shipped.header.engine == made.header.engine
+        assert len(shipped) == len(made)
+        for index in range(len(made)):
+            old, new = shipped.record(index), made.record(index)
+            assert _exact(old) == _exact(new)
+            for a, b in zip(old.outputs, new.outputs, strict=True):
+                assert a.logprob == pytest.approx(b.logprob, abs=1e-3)
+            _compare_arrays(shipped, made, index)
+
+
+def test_what_each_is_meant_to_show_is_in_it() -> None:
+    shown = {"moon": set[str](), "prefix": {"Share"}, "preemption": {"Preempt", "Evict"}, "samples": {"Fork", "Copy"}}
+    for name, expected in shown.items():
+        with TraceReader(FOLDER / f"{name}.kvtrace") as reader:
+            ops = {type(op).__name__ for i in range(len(reader)) for op in reader.record(i).ops}
+            assert expected <= ops
+            if name == "moon":
+                assert [sum(len(e.token_ids) for e in reader.record(i).batch) for i in (1, 2, 24)] == [16, 1, 1]
+                assert len(reader) == 25
+
+
+def _exact(record: StepRecord) -> object:
+    def without_logprobs(output: Output) -> object:
+        return output.seq_id, output.token_id, output.token_bytes, output.text
+
+    return (
+        record.index, record.kind, record.step, record.batch, record.ops, record.memory, record.work,
+        record.has_capture, [without_logprobs(output) for output in record.outputs],
+    )  # fmt: skip
+
+
+def _compare_arrays(shipped: TraceReader, made: TraceReader, index: int) -> None:
+    old, new = shipped.capture(index), made.capture(index)
+    if old is None or new is None:
+        assert old is new
+        return
+    assert [layer.layer for layer in old.layers] == [layer.layer for layer in new.layers]
+    for a, b in zip(old.layers, new.layers, strict=True):
+        for x, y in [(a.q, b.q), (a.k, b.k), (a.v, b.v)]:
+            np.testing.assert_allclose(x, y, atol=1e-3)
+        for r, s in zip(a.rows, b.rows, strict=True):
+            assert (r.seq_id, r.query_start, r.key_start, r.heads) == (s.seq_id, s.query_start, s.key_start, s.heads)
+            np.testing.assert_allclose(r.weights, s.weights, atol=1e-3)
