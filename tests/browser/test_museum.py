@@ -89,6 +89,16 @@ def test_an_exhibit_shows_its_fault_and_the_healthy_lane_none(open_page: OpenPag
     assert page.locator('.museum-fact.fault[data-lane="healthy"]').count() == 0
 
 
+def test_a_preemption_is_told_with_its_counts(open_page: OpenPage) -> None:
+    page = open_page("/?detail=museum&exhibit=output_lost_at_preemption")
+    run_to_the_end(page)
+    look(page, CAUSES["output_lost_at_preemption"][0] - 1)
+    told = page.locator('[data-fact="preempt"]')
+    expect(told).to_have_count(2)  # what it costs differs
+    for lane in told.all_inner_texts():
+        assert "20 computed tokens given up" in lane  # 12 of its prompt and the 8 that one of the two forgets
+
+
 def test_a_witness_leads_to_its_step(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=stale_hash_after_reallocation")
     run_to_the_end(page)
@@ -133,6 +143,7 @@ def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> Non
 
 def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=slot_off_by_one")
+    expect(page).to_have_url(re.compile("theater="))
     own = page.evaluate("new URLSearchParams(location.search).get('theater')")
     for step in (1, 2):
         page.click("#museum-step")
@@ -143,6 +154,9 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
     expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # the request and the two steps
     expect(page).to_have_url(re.compile(rf"theater=(?!{own})"))
     theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    viewers = page.evaluate("""fetch('/api/theaters').then((r) => r.json())
+      .then(({theaters}) => Object.fromEntries(theaters.map((t) => [t.theater, t.status.viewers])))""")
+    assert (viewers[own], viewers[theater]) == (0, 1)  # what nobody follows any more can make room
 
     replay = open_page(f"/?recording=/api/theaters/{theater}/trace&detail=museum", connection="replay")
     expect(replay.locator("#fault-badge")).to_have_attribute("data-fault", "slot_off_by_one")
