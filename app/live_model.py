@@ -7,6 +7,7 @@ from app.live_engine import engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
 from engine.machine import machine_facts, measure_roofs
+from engine.model.compiled import compile_in_background
 from engine.model.loader import LoadedModel, load_model
 from engine.model.shipped import SHIPPED
 from engine.model.tokenizer import normalize_prompt
@@ -25,6 +26,11 @@ class LiveModel:
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
+
+    def compile_in_background(self) -> None:
+        """On the CPU: engines take the compiled forward pass when it is there, and nobody waits for it."""
+        if self._model.device.type == "cpu":
+            compile_in_background(self._model)
 
     @property
     def machine(self) -> Machine:

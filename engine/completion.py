@@ -92,14 +92,15 @@ class Completion:
         pending = self._held_back
         if stop is None:
             pending += self._detokenizer.feed(self._text_bytes(token_id))
-            found = [(at, s) for s in self.sampling.stop if (at := pending.find(s)) >= 0]
+            strings = self.sampling.stop
+            found = [(at, s) for s in strings if (at := pending.find(s)) >= 0] if strings else None
             if found and self.num_output_tokens >= self.sampling.min_tokens:
                 at, string = min(found)
                 pending, stop = pending[:at], Stop("stop", string)
             elif self.num_output_tokens >= self.sequence.max_tokens:
                 stop = Stop("length", f"max_tokens {self.sequence.max_tokens}")
                 pending += self._detokenizer.finish()
-        keep = 0 if stop else self._beginning_of_stop(pending)
+        keep = 0 if stop or not self.sampling.stop else self._beginning_of_stop(pending)
         shown, self._held_back = pending[: len(pending) - keep], pending[len(pending) - keep :]
         self.text += shown
         return shown, stop

@@ -153,7 +153,8 @@ class Engine:
         stage = self._stage
         if not stage.requests:  # never amid a sequence: the two forward passes differ in the last bits of their logits
             eager = self.config.enforce_eager or self.config.fault is not None
-            self._runner.compiled = None if eager else self.model.compiled
+            compiled = None if eager else self.model.compiled
+            self._runner.compiled, stage.sampler.kernels = compiled, compiled.kernels if compiled else None
         requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
         self._num_requests += len(requests)
         for request in requests:

@@ -38,7 +38,7 @@ class OutputStage:
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
-        self._sampler = Sampler()
+        self.sampler = Sampler()
         self._searches: dict[str, Request] = {}  # those with beams
         self._beam_tops: dict[int, list[tuple[int, float]]] = {}  # by seq_id, of beams whose offers are made
 
@@ -65,9 +65,9 @@ class OutputStage:
         for row, piece in enumerate([s for s in slices if s.samples]):
             request, completion = self.live[piece.seq_id]
             if request.beams is not None:
-                offers = self._sampler.offers(logits[row], completion.row(), request.beams.num_offers)
+                offers = self.sampler.offers(logits[row], completion.row(), request.beams.num_offers)
                 request.beams.offer(piece.seq_id, [Offer(*offer) for offer in offers])
-                raw = self._sampler.score(logits[row : row + 1], [offers[0][0]], self._num_logprobs)
+                raw = self.sampler.score(logits[row : row + 1], [offers[0][0]], self._num_logprobs)
                 self._beam_tops[piece.seq_id] = raw[0].top
                 continue
             members = [completion]
@@ -77,8 +77,8 @@ class OutputStage:
             rows += [row] * len(members)
         if len(rows) != logits.shape[0] or len(set(rows)) != len(rows):
             logits = logits[rows]
-        sampled = self._sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
-        outputs = [self._append_chosen(c, s, logits[i]) for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))]
+        sampled = self.sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
+        outputs = [self._append_chosen(c, s, logits, i) for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))]
         for request in list(self._searches.values()):
             outputs += self._search(request)
         return outputs, prompts
@@ -88,12 +88,12 @@ class OutputStage:
         for completion in request.unfinished:
             self._finish(request, completion, reason, detail)
 
-    def _append_chosen(self, completion: Completion, sampled: Sampled, logits: Tensor) -> Output:
-        """Append what was sampled from logits [V], or what had been chosen for this place."""
+    def _append_chosen(self, completion: Completion, sampled: Sampled, logits: Tensor, row: int) -> Output:
+        """Append what was sampled from that row of logits [S, V], or what had been chosen for this place."""
         token_id = completion.chosen.pop(len(completion.sequence.token_ids), sampled.token_id)
         if token_id == sampled.token_id:
             return self._append(completion, sampled)
-        (instead,) = self._sampler.score(logits[None], [token_id], self._num_logprobs)
+        (instead,) = self.sampler.score(logits[row : row + 1], [token_id], self._num_logprobs)
         return self._append(completion, instead, sampled.token_id)
 
     def _append(self, completion: Completion, sampled: Sampled, overruled: int | None = None) -> Output:
@@ -197,7 +197,7 @@ class OutputStage:
         rows = logits[first - 1 - piece.start : last - piece.start]
         request.num_prompt_logprobs -= len(token_ids)
         sequence.skip_reading_prefix_cache = request.num_prompt_logprobs > 0
-        scored = self._sampler.score(rows, token_ids, request.sampling.prompt_logprobs or 0)
+        scored = self.sampler.score(rows, token_ids, request.sampling.prompt_logprobs or 0)
         return [
             PromptLogprob(
                 seq_id=sequence.seq_id,

@@ -25,8 +25,9 @@ START_SECONDS = 180.0  # importing torch and loading the model, on a busy machin
 def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `kvtheater serve` on a free port, stopped at the end of the session."""
     data = tmp_path_factory.mktemp("data")
+    options = ["--enforce-eager", "--port", "0", "--max-theaters", "32", "--data-dir", str(data)]
     process = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--port", "0", "--max-theaters", "32", "--data-dir", str(data)],
+        [sys.executable, "-m", "app", "serve", *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -101,6 +101,11 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         default=defaults.kv_cache_dtype,
         help=f"what keys and values are stored as (default: {defaults.kv_cache_dtype}, the model's own)",
     )
+    group.add_argument(
+        "--enforce-eager",
+        action="store_true",
+        help="never compile the forward pass: equal inputs give equal logs",
+    )
     number("--seed", defaults.seed, "of everything random")
 
 

@@ -42,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
         from app.server import create_app
 
         app, _ = create_app(model, settings)
+        if not settings.config.enforce_eager:
+            model.compile_in_background()
         what = f"{model.facts.name} on {model.machine.device}"
         serve_until_stopped(app, bound, settings, what, arguments.open)
     return 0

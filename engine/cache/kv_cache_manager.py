@@ -137,6 +137,8 @@ class KVCacheManager:
         Hits that no query of the sequence will see are released at once: what they cost is a place in the table.
         """
         self._check_hits(seq_id, num_tokens, hit_block_ids)
+        if not hit_block_ids and self._has_room(seq_id, num_tokens):
+            return True
         if not self.demand(seq_id, num_tokens, hit_block_ids).fits:
             return False
         table = self._tables.setdefault(seq_id, BlockTable())
@@ -157,6 +159,13 @@ class KVCacheManager:
             table.block_ids.append(RELEASED if gone else self._allocate_block(seq_id, logical).block_id)
         table.num_released += len(released)
         return True
+
+    def _has_room(self, seq_id: int, num_tokens: int) -> bool:
+        """Whether the sequence has every block it needs, and to itself: so it is at most steps that decode."""
+        table = self._tables.get(seq_id)
+        if table is None or num_tokens > len(table.block_ids) * self.block_size:
+            return False
+        return not self._shared_before_write(table, seq_id, num_tokens)
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """The sequence has blocks: from now on later lookups are explained by it. `token_ids`: its own growing list."""

@@ -28,10 +28,11 @@ from torch import Tensor, nn
 
 from engine.model.attention import CONTEXT_KEYWORD, Context
 from engine.model.attention_backend import AttentionBackend, AttentionCall
-from engine.model.attention_native import NoCompiler, build_native_attention
+from engine.model.attention_native import NativeAttention
 from engine.model.batch import StepBatch
 from engine.model.loader import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
+from engine.model.native import NativeKernels, NoCompiler, build_native
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,8 @@ class CompiledForward:
 
     one: Callable[[Tensor, Tensor], list[Tensor]]
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
-    backend: AttentionBackend | None  # a faster attention that was built on the way; None = there is none
+    kernels: NativeKernels | None  # built on the way; None = there is no C compiler
+    backend: AttentionBackend | None  # attention by them
 
     def __call__(self, batch: StepBatch, context: Context) -> Tensor:
         """Logits [S, V] float32 where a slice samples; under `torch.inference_mode`."""
@@ -145,13 +147,13 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     if model.device.type != "cpu":
         raise ValueError("only models on the CPU are compiled")
     try:
-        backend: AttentionBackend | None = build_native_attention()
+        kernels: NativeKernels | None = build_native()
     except NoCompiler as error:
-        log.warning("attention stays with tensor operations: %s", error)
-        backend = None
+        log.warning("attention and sampling stay with tensor operations: %s", error)
+        kernels = None
     weights = MergedWeights()
     one, many = [_compile(exported, model, weights) for exported in _export(model)]
-    return CompiledForward(one, many, backend)
+    return CompiledForward(one, many, kernels, NativeAttention(kernels) if kernels else None)
 
 
 def _export(model: LoadedModel) -> list[Any]:

@@ -17,6 +17,9 @@ import torch
 from torch import Tensor
 
 from engine.config import SamplingParams
+from engine.model.native import NativeKernels
+
+GROUP = 64  # logits that share a maximum in the search for the largest
 
 
 class SamplingRow(NamedTuple):
@@ -43,31 +46,37 @@ def make_generator(seed: int) -> torch.Generator:
 
 
 class Sampler:
-    """Stateless: all state of a request is its generator."""
+    """Stateless: all state of a request is its generator. `kernels`: a faster way to the same figures on the CPU."""
+
+    def __init__(self) -> None:
+        self.kernels: NativeKernels | None = None
 
     def sample(self, logits: Tensor, rows: Sequence[SamplingRow], num_logprobs: int = 0) -> list[Sampled]:
         """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V)."""
         if not rows:
             return []
         with torch.inference_mode():
+            # log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
+            total, best, top, places = self._figures(logits, min(num_logprobs, logits.shape[1]))
             if all(row.params.temperature == 0 and not _adjusts(row) for row in rows):
-                chosen = _argmax(logits)
+                chosen = best
             else:
                 chosen = torch.tensor([self._choose(logits[i], row) for i, row in enumerate(rows)])
                 chosen = chosen.to(logits.device)
-            # log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
-            total = torch.logsumexp(logits, dim=-1, keepdim=True)  # [S, 1]
             logprobs = (logits.gather(1, chosen[:, None]) - total)[:, 0].tolist()
             token_ids = chosen.tolist()
-            count = min(num_logprobs, logits.shape[1])
-            if count == 0:
-                return [Sampled(token, logprob, []) for token, logprob in zip(token_ids, logprobs, strict=True)]
-            top = torch.topk(logits, count, dim=-1)
-            ids, values = top.indices.tolist(), (top.values - total).tolist()
+            ids, values = places.tolist(), (top - total).tolist()
         return [
             Sampled(token, logprob, list(zip(row_ids, row_values, strict=True)))
             for token, logprob, row_ids, row_values in zip(token_ids, logprobs, ids, values, strict=True)
         ]
+
+    def _figures(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Log of the sum of e^x [S, 1], id of the largest [S] (of equals the first), values and ids of the largest."""
+        if self.kernels is not None and logits.is_contiguous():
+            total, top, places = self.kernels.summarize(logits, max(count, 1))
+            return total, places[:, 0], top[:, :count], places[:, :count]
+        return _logsumexp(logits), _argmax(logits), *_topk(logits, count)
 
     @staticmethod
     def _choose(logits: Tensor, row: SamplingRow) -> int:
@@ -130,6 +139,28 @@ def _argmax(logits: Tensor) -> Tensor:
     if logits.device.type == "cpu":
         return torch.from_numpy(logits.numpy().argmax(axis=-1))
     return logits.argmax(dim=-1)
+
+
+def _logsumexp(logits: Tensor) -> Tensor:
+    """[S, V] -> [S, 1]. torch's own goes over the row twice more, and copies it."""
+    peak = logits.amax(dim=-1, keepdim=True)
+    return (logits - peak).exp_().sum(dim=-1, keepdim=True).log_().add_(peak)
+
+
+def _topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Values and ids [S, count], largest first.
+
+    They lie in the `count` groups with the largest maxima, and only these are sorted: in half the time of whole rows.
+    """
+    rows, width = logits.shape
+    if count == 0 or width % GROUP or width // GROUP < 2 * count:
+        top = torch.topk(logits, count, dim=-1)
+        return top.values, top.indices
+    grouped = logits.view(rows, width // GROUP, GROUP)
+    groups = torch.topk(grouped.amax(dim=-1), count, dim=-1).indices  # [S, count]
+    candidates = grouped.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).view(rows, count * GROUP)
+    top = torch.topk(candidates, count, dim=-1)
+    return top.values, groups.gather(1, top.indices // GROUP) * GROUP + top.indices % GROUP
 
 
 def penalize_repetition(logits: Tensor, token_ids: Sequence[int], penalty: float) -> Tensor:

@@ -46,7 +46,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     args = parser.parse_args()
     server = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--port", "0"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "app", "serve", "--enforce-eager", "--port", "0"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert server.stdout

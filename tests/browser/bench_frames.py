@@ -79,7 +79,10 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true", help="also the functions that took most of the walk")
     args = parser.parse_args()
     server = subprocess.Popen(
-        [sys.executable, "-m", "app", "serve", "--port", "0"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "app", "serve", "--enforce-eager", "--port", "0"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
         assert server.stdout

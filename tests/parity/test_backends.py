@@ -13,9 +13,10 @@ from engine.cache.kv_store import KVStore, LayerShape
 from engine.cache.reach import Reach
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention
-from engine.model.attention_native import build_native_attention
+from engine.model.attention_native import NativeAttention
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
+from engine.model.native import build_native
 from engine.trace.events import RELEASED
 from tests.parity.harness import Blocks
 
@@ -25,7 +26,7 @@ if importlib.util.find_spec("triton") is not None:
 
     BACKENDS["triton"] = TritonAttention
 if shutil.which("cc") is not None:
-    BACKENDS["native"] = build_native_attention
+    BACKENDS["native"] = lambda: NativeAttention(build_native())
 # A kernel that looks every block up does not care whether they follow each other; the gather has a path for it.
 LAYOUTS = [
     *(("gather", contiguous, size) for contiguous in (False, True) for size in (1, 4, 16)),

@@ -1,19 +1,16 @@
-/* Attention of sequences with one new token each, over the paged pool, float32.
- *
- *     scores  = softcap(q k^T * scaling), left out where a key is hidden
- *     weights = softmax(scores), a sink's logit among them if there is one
- *     out     = weights v
- *
- * Keys and values are read where they lie, slot by slot: nothing is gathered. A task is one sequence and one KV head,
- * whose query heads share each key. Vector types are those of GCC and Clang; 16 numbers fill one AVX-512 register, and
- * the compiler splits them where registers are smaller.
+/* What a decode step on the CPU spends its time on beside the products: attention over the paged pool, and the figures
+ * of each row of logits. Float32. Vector types are those of GCC and Clang; 16 numbers fill one AVX-512 register, and the
+ * compiler splits them where registers are smaller.
  */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LANES 16
 #define HIDDEN -1e30f
+#define GROUP 64
 
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
@@ -33,6 +30,11 @@ static inline vector exp_of(vector x) {
     p = p * r + 1.0f;
     p = p * r + 1.0f;
     return (vector)((integers)(p * (vector)((n + 127) << 23)) & seen);
+}
+
+static inline vector larger(vector a, vector b) {
+    integers first = a > b;
+    return (vector)(((integers)a & first) | ((integers)b & ~first));
 }
 
 static inline float dot(const float *a, const float *b, int64_t width) {
@@ -70,8 +72,19 @@ static void softmax(float *scores, int64_t length, const float *sink) {
     for (int64_t j = 0; j < length; j++) scores[j] /= sum;
 }
 
-/* q [n, Hq, D] with strides; k_pool [slots, Hkv, D], v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row stride;
- * mask [n, L], nonzero = hidden, or NULL; sinks [Hq] or NULL; softcap 0 = none; out [n, Hq, Dv]; weights [n, Hq, L]. */
+/* Attention of sequences with one new token each.
+ *
+ *     scores  = softcap(q k^T * scaling), left out where a key is hidden
+ *     weights = softmax(scores), a sink's logit among them if there is one
+ *     out     = weights v
+ *
+ * Keys and values are read where they lie, slot by slot: nothing is gathered. A task is one sequence and one KV head,
+ * whose query heads share each key.
+ *
+ * q [n, Hq, D] with strides; k_pool [slots, Hkv, D], v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row
+ * stride; mask [n, L], nonzero = hidden, or NULL; sinks [Hq] or NULL; softcap 0 = none; out [n, Hq, Dv];
+ * weights [n, Hq, L].
+ */
 void decode_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
                       const int64_t *slots, int64_t slots_row, const uint8_t *mask, const float *sinks, float *out,
                       float *weights, int64_t n, int64_t num_heads, int64_t num_kv_heads, int64_t width,
@@ -106,5 +119,60 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
             const float *value = v_pool + (own[j] * num_kv_heads + kv_head) * v_width;
             for (int64_t g = 0; g < group; g++) add(result + g * v_width, scores[g * length + j], value, v_width);
         }
+    }
+}
+
+/* The `count` largest of x [width] in order, of equals the first one first. A group that gave its largest looks for the
+ * next one that comes after it in this order, so only such groups are read again.
+ */
+static void largest(const float *x, int64_t width, int64_t count, int64_t *ids, float *values) {
+    int64_t num_groups = (width + GROUP - 1) / GROUP;
+    float *maxima = malloc(num_groups * (2 * sizeof(float) + sizeof(int64_t)));
+    float *taken = maxima + num_groups;
+    int64_t *places = (int64_t *)(taken + num_groups);
+    for (int64_t g = 0; g < num_groups; g++) {
+        int64_t begin = g * GROUP, end = begin + GROUP < width ? begin + GROUP : width;
+        float found = x[begin];
+        int64_t i = begin;
+        vector lanes = found - (vector){0};
+        for (; i + LANES <= end; i += LANES) lanes = larger(*(const vector *)(x + i), lanes);
+        for (int64_t lane = 0; lane < LANES; lane++) found = lanes[lane] > found ? lanes[lane] : found;
+        for (; i < end; i++) found = x[i] > found ? x[i] : found;
+        maxima[g] = found, taken[g] = FLT_MAX, places[g] = -1;
+    }
+    for (int64_t rank = 0; rank < count; rank++) {
+        int64_t best = 0;
+        for (int64_t g = 1; g < num_groups; g++)
+            if (maxima[g] > maxima[best]) best = g;
+        float value = maxima[best];
+        int64_t begin = best * GROUP, end = begin + GROUP < width ? begin + GROUP : width, place = begin;
+        while (x[place] != value || (value == taken[best] && place <= places[best])) place++;
+        ids[rank] = place, values[rank] = value;
+        taken[best] = value, places[best] = place, maxima[best] = -FLT_MAX;
+        for (int64_t i = begin; i < end; i++)
+            if ((x[i] < value || (x[i] == value && i > place)) && x[i] > maxima[best]) maxima[best] = x[i];
+    }
+    free(maxima);
+}
+
+/* Of each row of logits [rows, width]: total [rows] = log of the sum of e^x, and the `count` largest, ids and values
+ * [rows, count].
+ */
+void summarize_logits(const float *logits, int64_t rows, int64_t width, int64_t count, float *total, int64_t *ids,
+                      float *values, int num_threads) {
+    (void)num_threads;
+#pragma omp parallel for num_threads(num_threads) if (num_threads > 1)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *x = logits + row * width;
+        largest(x, width, count, ids + row * count, values + row * count);
+        float peak = values[row * count], sum = 0;
+        vector sums = {0}, part;
+        int64_t i = 0;
+        for (; i + LANES <= width; i += LANES) sums += exp_of(*(const vector *)(x + i) - peak);
+        for (int64_t lane = 0; lane < LANES; lane++) part[lane] = HIDDEN;
+        memcpy(&part, x + i, 4 * (width - i));
+        sums += exp_of(part - peak);
+        for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
+        total[row] = logf(sum) + peak;
     }
 }

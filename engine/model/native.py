@@ -1,0 +1,82 @@
+"""The functions in kernels.c, built where there is a C compiler: in well under a second, once a process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SOURCE = Path(__file__).parent / "kernels.c"
+FLAGS = ("-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
+# Not every compiler and processor knows these: the first set that compiles is taken.
+TUNINGS = (
+    ("-march=native", "-mprefer-vector-width=512", "-fopenmp"),
+    ("-march=native", "-fopenmp"),
+    ("-march=native",),
+    (),
+)
+SERIAL_BELOW = 1 << 17  # numbers to read; waking the other threads takes longer than so few
+_P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
+
+
+class NoCompiler(RuntimeError):
+    """There is no C compiler here, or it refuses the source; one sentence."""
+
+
+class NativeKernels:
+    """The functions, callable from any thread. Callers answer for shapes and strides."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.decode_attention = library.decode_attention
+        self.decode_attention.argtypes = (
+            _P, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
+        )  # fmt: skip
+        self._summarize = library.summarize_logits
+        self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, _P, ctypes.c_int)
+        self.decode_attention.restype = self._summarize.restype = None
+
+    def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of contiguous float32 logits [S, V]: log of the sum of e^x [S, 1]; values and ids [S, count] of the largest.
+
+        `count` from 1 to V. Of equals the first one comes first.
+        """
+        rows, width = logits.shape
+        total, values = torch.empty((rows, 1)), torch.empty((rows, count))
+        ids = torch.empty((rows, count), dtype=torch.int64)
+        self._summarize(
+            logits.data_ptr(), rows, width, count, total.data_ptr(), ids.data_ptr(), values.data_ptr(),
+            threads_for(rows * width),
+        )  # fmt: skip
+        return total, values, ids
+
+
+def threads_for(numbers: int) -> int:
+    """How many threads are worth waking to read so many numbers."""
+    return torch.get_num_threads() if numbers >= SERIAL_BELOW else 1
+
+
+@cache
+def build_native() -> NativeKernels:
+    """Compile and load them.
+
+    Raises:
+        NoCompiler: they cannot be had.
+    """
+    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
+    if compiler is None:
+        raise NoCompiler("no C compiler was found")
+    with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
+        library = Path(folder) / "kernels.so"
+        for tuning in TUNINGS:
+            command = [compiler, *FLAGS, *tuning, str(SOURCE), "-o", str(library), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return NativeKernels(ctypes.CDLL(str(library)))  # stays loaded when the file is gone
+    raise NoCompiler(f"{compiler} cannot compile {SOURCE.name}: {' '.join(done.stderr.split())[:200]}")

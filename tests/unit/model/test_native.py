@@ -1,0 +1,70 @@
+"""The C functions: figures of logits against torch's, and what happens without a compiler."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.model.native import NoCompiler, build_native
+from engine.model.sampling import Sampler, SamplingParams, SamplingRow, _logsumexp, _topk
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+@needs_compiler
+@pytest.mark.parametrize("width", [1, 15, 16, 63, 64, 65, 1000, 8192])
+@pytest.mark.parametrize("rows", [1, 5, 40])
+def test_figures_of_logits(rows: int, width: int) -> None:
+    logits = torch.randn((rows, width), generator=torch.Generator().manual_seed(width)) * 8
+    count = min(20, width)
+    total, values, ids = build_native().summarize(logits, count)
+    torch.testing.assert_close(total, torch.logsumexp(logits, -1, keepdim=True), rtol=1e-6, atol=1e-6)
+    assert torch.equal(values, torch.topk(logits, count).values)
+    assert torch.equal(logits.gather(1, ids), values)
+
+
+@needs_compiler
+def test_of_equals_the_first_comes_first() -> None:
+    """300 logits, 7 at 3, 64, 65 and 200, else 0: the zeros follow from the left."""
+    logits = torch.zeros(1, 300)
+    logits[0, [3, 64, 65, 200]] = 7
+    _, _, ids = build_native().summarize(logits, 9)
+    assert ids[0].tolist() == [3, 64, 65, 200, 0, 1, 2, 4, 5]
+
+
+@needs_compiler
+@pytest.mark.parametrize("num_logprobs", [0, 5])
+def test_a_sampler_with_kernels_chooses_the_same(num_logprobs: int) -> None:
+    logits = torch.randn((4, 8192), generator=torch.Generator().manual_seed(1))
+    rows = [SamplingRow(SamplingParams(), None, [], 0)] * 4
+    plain, fast = Sampler(), Sampler()
+    fast.kernels = build_native()
+    for one, other in zip(
+        plain.sample(logits, rows, num_logprobs), fast.sample(logits, rows, num_logprobs), strict=True
+    ):
+        assert one.token_id == other.token_id and one.logprob == pytest.approx(other.logprob, abs=1e-5)
+        assert [token for token, _ in one.top] == [token for token, _ in other.top]
+        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=1e-5)
+
+
+@pytest.mark.parametrize("width", [64, 8192, 8190])
+def test_largest_by_groups(width: int) -> None:
+    logits = torch.randn((3, width), generator=torch.Generator().manual_seed(2))
+    values, ids = _topk(logits, 6)
+    expected = torch.topk(logits, 6)
+    assert torch.equal(values, expected.values) and torch.equal(ids, expected.indices)
+    torch.testing.assert_close(_logsumexp(logits), torch.logsumexp(logits, -1, keepdim=True))
+
+
+def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(NoCompiler, match=r"^no C compiler was found$"):
+        build_native.__wrapped__()
+    (tmp_path / "cc").write_text("#!/bin/sh\necho 'kernels.c: what is this?' >&2\nexit 1\n")
+    (tmp_path / "cc").chmod(0o755)
+    with pytest.raises(NoCompiler, match=r"cannot compile kernels\.c: kernels\.c: what is this\?$"):
+        build_native.__wrapped__()
