@@ -94,7 +94,12 @@ def insert(document: str, table: str) -> str | None:
 
 def _where(record: Record, language: Language) -> str:
     word, where = _word(language), record.environment
-    parts = [machine_line(record), where.created, f"seed {where.seed}", f"{record.rounds} {word('round' if record.rounds == 1 else 'rounds')}"]
+    parts = [
+        machine_line(record),
+        where.created,
+        f"seed {where.seed}",
+        f"{record.rounds} {word('round' if record.rounds == 1 else 'rounds')}",
+    ]
     if where.commit:
         parts.append(f"commit {where.commit[:10]}" + ("+" if where.modified else ""))
     if where.busy_cpus is not None:
