@@ -39,7 +39,20 @@ def trace(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("command", [[], ["serve"], ["replay"], ["generate"], ["info"], ["trace"], ["trace", "show"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["serve"],
+        ["replay"],
+        ["generate"],
+        ["info"],
+        ["trace"],
+        ["trace", "show"],
+        ["trace", "check"],
+        ["trace", "export"],
+    ],
+)
 def test_help_has_examples(capsys, command):
     status, out, _ = run(capsys, *command, "--help")
     assert status == 0 and "examples:\n  kvtheater" in out
@@ -81,6 +94,11 @@ def test_options_have_vllms_names(capsys):
         ["replay", "pyproject.toml"],
         ["trace", "show", "nothing.kvtrace"],
         ["trace", "show", "tests"],
+        ["trace", "check", "nothing.kvtrace"],
+        ["trace", "check", "pyproject.toml", "--limit", "0"],
+        ["trace", "export", "pyproject.toml", "--to", "csv", "-o", "x"],
+        ["trace", "export", "nothing.kvtrace", "--to", "perfetto", "-o", "x"],
+        ["trace", "export", "nothing.kvtrace"],
     ],
 )
 def test_a_mistake_is_one_sentence_and_status_2(capsys, arguments):
@@ -115,6 +133,36 @@ def test_trace_show(capsys, trace):
     assert lines[-6].split(maxsplit=3)[3] == "submit: submit"
     assert lines[-5].split(maxsplit=3)[3] == "step: prefill 3 tokens of 1 sequence, admit, allocate -> 'd'"
     assert lines[-1].split(maxsplit=3)[3] == "step: decode 1 token of 1 sequence, free 2, finish -> 'h'"
+
+
+def test_trace_check(capsys, trace, tmp_path):
+    status, out, err = run(capsys, "trace", "check", str(trace))
+    assert (status, err) == (0, "")
+    assert out == f"{trace}: sound: 6 records, arrays of 5, {trace.stat().st_size:,} bytes\n"
+    content = trace.read_bytes()
+    cut = tmp_path / "cut.kvtrace"
+    cut.write_bytes(content[:-3])
+    status, out, _ = run(capsys, "trace", "check", str(trace), str(cut), "--limit", "1")
+    lines = out.splitlines()
+    assert status == 1 and len(lines) == 3 and ": sound: " in lines[0]
+    assert "the file ends inside the capture" in lines[1] and lines[2] == f"{cut}: and 1 more"
+
+
+def test_trace_export(capsys, trace, tmp_path):
+    for to, output, written in (
+        ("perfetto", "run.json", ["run.json"]),
+        ("csv", "tables", ["tables/steps.csv", "tables/events.csv"]),
+        ("kv-events", "run.jsonl", ["run.jsonl"]),
+    ):
+        arguments = ["trace", "export", str(trace), "--to", to, "-o", str(tmp_path / output)]
+        status, out, err = run(capsys, *arguments)
+        assert (status, err) == (0, "")
+        assert [line.split(": ")[0] for line in out.splitlines()] == [str(tmp_path / name) for name in written]
+        status, _, err = run(capsys, *arguments)
+        assert status == 2 and "exists already" in err
+        assert run(capsys, *arguments, "--force")[0] == 0
+    assert not list(tmp_path.rglob("*.part"))
+    assert len(json.loads((tmp_path / "run.json").read_text())["traceEvents"]) > 20
 
 
 def test_trace_show_one_record(capsys, trace):
