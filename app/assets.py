@@ -1,16 +1,24 @@
-"""The page's own files: which modules it will ask for, and their bytes compressed once."""
+"""The page's own files: which modules it will ask for, and each file from memory, compressed once."""
 
 from __future__ import annotations
 
 import functools
 import gzip
+import mimetypes
+import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from posixpath import join, normpath
+from typing import Any
 
 import flask
 from flask import Response
 
+WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+DAY = 24 * 3600  # seconds
+PREFIX = "/static/"
 _IMPORT = re.compile(r"""^\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*)["'](\.[^"']+)["']""", re.MULTILINE)
 _WORTH_COMPRESSING = ("text/", "application/javascript", "application/json", "image/svg+xml")
 
@@ -30,17 +38,65 @@ def modules_from(folder: Path, entry: str) -> list[str]:
     return found[1:]
 
 
+class StaticFiles:
+    """WSGI middleware: a first visit asks for two hundred small files, which no framework needs to look at.
+
+    What is not a file of the folder goes on to `app`, and so does a request for a part of one.
+    """
+
+    def __init__(self, app: WSGI, folder: Path) -> None:
+        self._app = app
+        self._folder = str(folder)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path: str = environ.get("PATH_INFO", "")
+        method = environ["REQUEST_METHOD"]
+        if not path.startswith(PREFIX) or method not in ("GET", "HEAD") or "HTTP_RANGE" in environ:
+            return self._app(environ, start_response)
+        found = self._find(path.removeprefix(PREFIX))
+        if found is None:
+            return self._app(environ, start_response)
+        name, stamp = found
+        kind = _content_type(name)
+        etag = f'"{stamp[0]:x}-{stamp[1]:x}"'
+        # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
+        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") else "no-cache"
+        headers = [("ETag", etag), ("Cache-Control", keep), ("Vary", "Accept-Encoding"), ("Content-Type", kind)]
+        if environ.get("HTTP_IF_NONE_MATCH", "").removeprefix("W/") == etag:
+            start_response("304 Not Modified", headers)
+            return [b""]
+        packed = kind.startswith(_WORTH_COMPRESSING) and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
+        body = (_gzipped if packed else _content)(Path(name), stamp)
+        if packed:
+            headers.append(("Content-Encoding", "gzip"))
+        start_response("200 OK", [*headers, ("Content-Length", str(len(body)))])
+        return [body if method == "GET" else b""]
+
+    def _find(self, path: str) -> tuple[str, tuple[int, int]] | None:
+        """The file and its stamp; None for what is no file below the folder."""
+        name = os.path.normpath(os.path.join(self._folder, path))
+        if "\0" in path or not name.startswith(self._folder + os.sep) or not os.path.isfile(name):
+            return None
+        return name, _stamp(Path(name))
+
+
 def compress(response: Response, path: Path) -> None:
     """Send the file at `path`, which `response` is about to send, in gzip's encoding to a browser that takes it."""
-    if response.status_code != 200 or not response.mimetype.startswith(_WORTH_COMPRESSING):
-        return
     response.headers["Vary"] = "Accept-Encoding"
-    if flask.request.accept_encodings.quality("gzip") <= 0 or "Range" in flask.request.headers:
+    if response.status_code != 200 or flask.request.accept_encodings.quality("gzip") <= 0:
         return
     response.response.close()  # type: ignore[union-attr]  # the file that would have been sent as it is
     response.direct_passthrough = False
     response.set_data(_gzipped(path, _stamp(path)))
     response.headers["Content-Encoding"] = "gzip"
+
+
+@functools.cache
+def _content_type(name: str) -> str:
+    kind = {".mjs": "text/javascript", ".js": "text/javascript"}.get(Path(name).suffix) or mimetypes.guess_type(name)[0]
+    if kind is None:
+        return "application/octet-stream"
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -52,6 +108,11 @@ def _stamp(path: Path) -> tuple[int, int]:
 @functools.lru_cache(maxsize=1024)
 def _imports(path: Path, _: tuple[int, int]) -> list[str]:
     return _IMPORT.findall(path.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _content(path: Path, _: tuple[int, int]) -> bytes:
+    return path.read_bytes()
 
 
 @functools.lru_cache(maxsize=1024)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,22 @@ def test_pictures_and_missing_files_are_left_alone(server):
     assert picture.status_code == 200 and "Content-Encoding" not in picture.headers
     assert requests.get(f"{server.url}/static/js/none.js").status_code == 404
     assert requests.get(f"{server.url}/static/../app/server.py").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["%2e%2e/app/server.py", "/etc/passwd", "js/../../README.md", "js", "", "js/main.js%00", "a%0ab"]
+)
+def test_nothing_outside_the_folder_is_a_file_of_the_page(server, path):
+    host, port = server.url.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port))
+    connection.request("GET", f"/static/{path}")  # as it stands: `requests` would tidy it up
+    assert connection.getresponse().status in (404, 308)  # 308: to the address without the second slash
+    connection.close()
+
+
+def test_a_part_of_a_file_can_be_asked_for(server):
+    whole = (static_dir() / "img/stage.png").read_bytes()
+    part = requests.get(f"{server.url}/static/img/stage.png", headers={"Range": "bytes=10-19"})
+    assert part.status_code == 206 and part.content == whole[10:20]
+    head = requests.head(f"{server.url}/static/img/stage.png")
+    assert head.status_code == 200 and not head.content and int(head.headers["Content-Length"]) == len(whole)
