@@ -77,6 +77,7 @@ class Engine:
         self.model = model
         self.config = config.resolved(model.facts.max_position)
         self.capture = capture
+        self.as_eager = False  # the next idle engine serves eagerly: a re-run does where its log did
         self._intake = Intake(model, self.config)
         reaches = [reach_of(window, self.config.policy) for window in model.facts.sliding_windows]
         # for the work of a step it only counts how many keys a query sees, not which
@@ -152,7 +153,7 @@ class Engine:
         """
         stage = self._stage
         if not stage.requests:  # never amid a sequence: the two forward passes differ in the last bits of their logits
-            eager = self.config.enforce_eager or self.config.fault is not None
+            eager = self.config.enforce_eager or self.config.fault is not None or self.as_eager
             compiled = None if eager else self.model.compiled
             self._runner.compiled, stage.sampler.kernels = compiled, compiled.kernels if compiled else None
         requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))

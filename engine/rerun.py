@@ -138,7 +138,7 @@ class Rerun:
             if failure := _failure(logged):
                 raise RerunError(f"in record {logged.index} {failure}: no run can be run again past that")
             if logged.kind == "submit":
-                self.engine.add_requests(_specs(logged))
+                self._submit(logged)
             for op in logged.ops:
                 if isinstance(op, Choose):
                     self.engine.choose(op.seq_id, op.token_id, op.position)
@@ -153,6 +153,13 @@ class Rerun:
         if len(log) == before:
             raise RerunMismatch(logged.index, None, "kind", logged.kind, "nothing")
         return log.record(before)
+
+    def _submit(self, logged: StepRecord) -> None:
+        """Under the forward pass that the log had then: the compiled one and the eager one differ in their last bits."""
+        steps = (self._source.record(index) for index in range(logged.index + 1, self._end))
+        step = next((record for record in steps if record.kind == "step"), None)
+        self.engine.as_eager = step is not None and not step.timing.compiled
+        self.engine.add_requests(_specs(logged))
 
     # the other future
 
@@ -179,7 +186,7 @@ class Rerun:
     def _come_in(self, logged: StepRecord) -> bool:
         """Let one input of the log come in again; False: it has no place in this future."""
         if logged.kind == "submit":
-            self.engine.add_requests(_specs(logged))
+            self._submit(logged)
             return True
         if failure := _failure(logged):
             self.left_out.append(f"record {logged.index} of the original is left out: there {failure}")

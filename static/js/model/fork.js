@@ -15,6 +15,9 @@ export const kind = signal("token");
 /** Whether there is a run that can be made again here. */
 export const canFork = computed(() => connection.value === "live" && Boolean(log.value) && Boolean(settings.theater.value));
 
+/** Why the last fork could not be made, as the server said it; null. */
+export const problem = signal(null);
+
 /** How far the fork under way is: {done, of}, or null. */
 export const progress = signal(null);
 
@@ -39,9 +42,10 @@ export async function fork({ record, ...change }) {
   const source = settings.theater.peek();
   const at = recordsKept({ record, ...change });
   progress.value = { done: 0, of: at };
+  problem.value = null;
   const stop = forking.subscribe((told) => told && (progress.value = { done: Math.min(told.num_records, at), of: at }));
   try {
-    const answer = await command("fork", { at, change });
+    const answer = await command("fork", { at, change }, (error) => (problem.value = error.message));
     if (!answer) return false;
     batch(() => {
       formOpen.value = false;

@@ -124,6 +124,6 @@ function Notes({ now }) {
   const lines = now.settings.map(({ name, a, b }) => t("compare.setting", { name, a: value(a), b: value(b) }));
   if (!now.same_model) lines.push(t("compare.other_model"));
   if (!now.same_machine) lines.push(t("compare.other_machine"));
-  for (const run of now.runs) lines.push(...(run.status.fork?.left_out ?? []));
+  for (const { status } of now.runs) lines.push(...(status.fork?.left_out ?? []), ...(status.fork && status.error ? [status.error] : []));
   return lines.length ? html`<ul class="compare-notes" id="compare-notes">${lines.map((line) => html`<li key=${line}>${line}</li>`)}</ul>` : null;
 }

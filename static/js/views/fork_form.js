@@ -2,7 +2,7 @@
 
 import { useState } from "../../vendor/preact/hooks.js";
 import { grouped, t } from "../i18n/index.js";
-import { canFork, fork, kind, KINDS, progress } from "../model/fork.js";
+import { canFork, fork, kind, KINDS, problem, progress } from "../model/fork.js";
 import { wantedSampling } from "../model/run_settings.js";
 import { log, record, state, viewIndex } from "../model/store.js";
 import { labelText, loneLabel } from "../trace/labels.js";
@@ -16,11 +16,17 @@ export function ForkForm() {
   const Fields = FIELDS[now];
   return html`<section class="fork-form" id="fork-form" aria-label=${t("fork.title")}>
     <div class="segmented-small" role="group" aria-label=${t("fork.what")}>
-      ${KINDS.map((name) => html`<button key=${name} id=${`fork-${name}`} aria-pressed=${now === name} onClick=${() => (kind.value = name)}>${t(`fork.kind.${name}`)}</button>`)}
+      ${KINDS.map((name) => html`<button key=${name} id=${`fork-${name}`} aria-pressed=${now === name} onClick=${() => choose(name)}>${t(`fork.kind.${name}`)}</button>`)}
     </div>
     <${Fields} key=${now} />
+    ${problem.value ? html`<p class="compare-problem" id="fork-problem">${problem.value}</p>` : null}
     <p class="hint fork-note" id="fork-note" aria-live="polite">${note(now)}</p>
   </section>`;
+}
+
+function choose(name) {
+  kind.value = name;
+  problem.value = null;
 }
 
 /** What will be made again, or how far that is. */

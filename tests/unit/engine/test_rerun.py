@@ -124,6 +124,35 @@ def test_a_fork_of_a_fork_comes_again() -> None:
         assert timeless(log_of(again)) == timeless(log_of(second))
 
 
+def test_it_is_computed_as_the_log_says_compiled_or_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Which forward pass serves is the clock's doing; the log has it, so a re-run need not leave it to the clock."""
+    with fresh(ALL["roomy"]) as original:
+        for prompt in PROMPTS[2:4]:
+            original.add_request(prompt, GREEDY)
+            while original.has_unfinished():
+                original.step()
+        log = log_of(original)
+        path = tmp_path / "half.kvtrace"
+        with open(path, "wb") as file:  # as if the second request had been served by compiled code
+            file.write(codec.MAGIC + codec.frame("header", log.header_bytes))
+            for i in range(len(log)):
+                record = log.record(i)
+                timing = msgspec.structs.replace(record.timing, compiled=i > len(log) // 2)
+                file.write(codec.frame("record", codec.encode(msgspec.structs.replace(record, timing=timing))))
+        seen = []
+        add = Engine.add_requests
+
+        def noted(self: Engine, specs: list[RequestSpec]) -> object:
+            seen.append(self.as_eager)
+            return add(self, specs)
+
+        monkeypatch.setattr(Engine, "add_requests", noted)
+        with TraceReader(path) as half:
+            rerun(half).close()
+            rerun(half, 3, None).close()
+    assert seen == [True, False, True, False]
+
+
 # a log that is not what happened
 
 
