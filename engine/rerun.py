@@ -155,7 +155,7 @@ class Rerun:
         return log.record(before)
 
     def _submit(self, logged: StepRecord) -> None:
-        """Under the forward pass that the log had then: the compiled one and the eager one differ in their last bits."""
+        """Under the forward pass that the log had then: compiled and eager ones differ in the last bits of logits."""
         steps = (self._source.record(index) for index in range(logged.index + 1, self._end))
         step = next((record for record in steps if record.kind == "step"), None)
         self.engine.as_eager = step is not None and not step.timing.compiled
