@@ -17,6 +17,8 @@ is therefore chosen only where nothing is unfinished (`Engine.add_requests`), an
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -192,6 +194,8 @@ class Compilation(threading.Thread):
 
     def run(self) -> None:
         began = time.perf_counter()
+        if sys.platform == "linux":  # threads have priorities there, which compilers inherit: serving comes first
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
             self._model.compiled = compile_model(self._model)
         except Exception as error:
