@@ -69,7 +69,7 @@ def _attend(
     return out
 
 
-@torch.library.register_fake("kvtheater::attend")
+@torch.library.register_fake("kvtheater::attend")  # type: ignore[untyped-decorator]
 def _attend_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
     return q.new_empty((q.shape[0], q.shape[1], v.shape[2]))
 
