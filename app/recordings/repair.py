@@ -56,8 +56,9 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
             findings.append(Finding(kind="not_a_trace", recording=row.recording_id if row else None, message=message))
             continue
         if found:
-            index.put(found[0])
-            findings += found[1:]
+            row, finding = found
+            index.put(row)
+            findings += [finding] if finding else []
     for row in rows.values():
         message = f"the file of “{row.name}” is gone: its name and notes are kept in case it comes back"
         findings.append(Finding(kind="missing", recording=row.recording_id, message=message))
@@ -68,7 +69,7 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
     return findings
 
 
-def _adopt(path: Path, now: str) -> list[Row | Finding]:
+def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
     """A file that has no row."""
     summary = summarize(path)
     row = Row(
@@ -83,27 +84,27 @@ def _adopt(path: Path, now: str) -> list[Row | Finding]:
     message = f"{path.name} was not in the index: it was added, with {summary.num_records} records"
     if summary.damage:
         message += f"; {summary.damage}"
-    return [row, Finding(kind="adopted", recording=row.recording_id, message=message)]
+    return row, Finding(kind="adopted", recording=row.recording_id, message=message)
 
 
-def _look_after(path: Path, row: Row) -> list[Row | Finding]:
+def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
     """A file that has a row: was its recording interrupted, has it changed?"""
     if row.ended is None:
-        done: list[Row | Finding] = []
-        _nobody_writes(path, lambda: done.extend(_interrupted(path, row)))
-        return done
+        done: list[tuple[Row, Finding]] = []
+        _nobody_writes(path, lambda: done.append(_interrupted(path, row)))
+        return done[0] if done else None
     stamp = file_stamp(path)
     if row.summary is not None and row.file_stamp == stamp:
-        return []
+        return None
     summary = summarize(path)
     changed = replace(row, summary=summary, file_stamp=stamp)
     if summary.damage and not (row.summary and row.summary.damage):
         message = f"“{row.name}” is damaged: {summary.damage}"
-        return [changed, Finding(kind="damaged", recording=row.recording_id, message=message)]
-    return [changed]
+        return changed, Finding(kind="damaged", recording=row.recording_id, message=message)
+    return changed, None
 
 
-def _interrupted(path: Path, row: Row) -> list[Row | Finding]:
+def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
     """A recording whose server was killed: what is left of its last record goes, so that the file is sound."""
     with TraceReader(path) as reader:
         end, size = reader.whole_end, reader.num_bytes
@@ -115,7 +116,7 @@ def _interrupted(path: Path, row: Row) -> list[Row | Finding]:
     removed = f", {size - end:,} bytes of an unfinished one removed" if end < size else ""
     detail = f"the server ended while it was recorded: {summary.num_records} records kept{removed}"
     ended = replace(row, ended="interrupted", ended_detail=detail, file_stamp=file_stamp(path), summary=summary)
-    return [ended, Finding(kind="interrupted", recording=row.recording_id, message=f"“{row.name}”: {detail}")]
+    return ended, Finding(kind="interrupted", recording=row.recording_id, message=f"“{row.name}”: {detail}")
 
 
 def _nobody_writes(path: Path, do: Callable[[], object]) -> bool:

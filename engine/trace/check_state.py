@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from engine.trace.state import RELEASED, State
+from engine.trace.events import RELEASED
+from engine.trace.state import State
 
 
 def wrong_in_state(state: State) -> Iterator[str]:

@@ -136,7 +136,8 @@ def test_change_and_delete(server, client, recorded):
     changed = requests.patch(url, json={"name": "十步", "tags": ["a", "b"], "notes": "n"}).json()
     assert (changed["name"], changed["tags"], changed["notes"]) == ("十步", ["a", "b"], "n")
     assert requests.patch(url, json={"tags": []}).json()["name"] == "十步"
-    for bad in ({"name": ""}, {"name": 3}, {"tags": ["x" * 65]}, {"colour": "red"}, [], "no"):
+    mistakes: list[Any] = [{"name": ""}, {"name": 3}, {"tags": ["x" * 65]}, {"colour": "red"}, [], "no"]
+    for bad in mistakes:
         answer = requests.patch(url, json=bad)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
     viewer = server.client()

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -21,6 +22,7 @@ from tests.server.conftest import Client, wait_for
 SERVE = """
 import sys, threading
 from pathlib import Path
+from typing import Any
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
@@ -49,8 +51,8 @@ class Process:
         assert found
         self.url = found.group()
 
-    def recordings(self) -> dict:
-        answer = requests.get(f"{self.url}/api/recordings").json()
+    def recordings(self) -> dict[str, Any]:
+        answer: dict[str, Any] = requests.get(f"{self.url}/api/recordings").json()
         answer["recordings"] = [r for r in answer["recordings"] if r["source"] == "library"]
         return answer
 

@@ -111,7 +111,7 @@ class _Sequences:
                     name = type(op).__name__.removeprefix("Swap").lower()
                     yield _instant(f"swap {name} block {op.block_id}", op.seq_id, start, {"num_bytes": op.num_bytes})
         for entry in record.batch:
-            args = {"start": entry.start, "tokens": len(entry.token_ids), "context_len": entry.context_len}
+            args: Event = {"start": entry.start, "tokens": len(entry.token_ids), "context_len": entry.context_len}
             chosen = [output.text for output in record.outputs if output.seq_id == entry.seq_id]
             if chosen:
                 args["text"] = "".join(chosen)

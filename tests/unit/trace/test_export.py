@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
@@ -120,7 +120,8 @@ def test_kv_events_store_and_remove_the_same_hashes(reader, golden):
     file = io.BytesIO()
     write_kv_events(reader, file)
     file.seek(0)
-    stored, removed, live = 0, 0, Counter()
+    stored, removed = 0, 0
+    live: Counter[bytes] = Counter()
     times = []
     for ts, events, dp_rank in msgpack.Unpacker(file):
         times.append(ts)

@@ -51,8 +51,12 @@ def test_it_makes_a_sound_trace(program: str) -> None:
             '"start": 0, "num_tokens": 2',
             "3 tokens are computed, and the operation writes 2",
         ),
-        ('"kind": "abort", "step": 1', '"kind": "abort", "step": 2', "a record of kind abort makes it 1 here"),
-        ('"phase": "prefill", ', "", "Object missing required field `phase`"),
+        (
+            '"kind": "abort",\n    "step": 1',
+            '"kind": "abort",\n    "step": 2',
+            "a record of kind abort makes it 1 here",
+        ),
+        ('"phase": "prefill",', "", "Object missing required field `phase`"),
         ("zlib.crc32(payload)", "zlib.adler32(payload)", "fails its checksum"),
     ],
 )
