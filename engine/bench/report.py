@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from engine.bench.quiet import QUIET
 from engine.bench.record import Figure, Point, Record
 from engine.bench.scenario import Case, VariantSpec
 from engine.bench.text import Text
@@ -23,6 +24,10 @@ _WORDS = {
     "stopped": ("stopped early", "提前停止"),
     "others": ("others used", "其他程序占用"),
     "scenario": ("scenario", "场景"),
+    "busy": (
+        "Others used more than a tenth of a CPU while these ran (CPUs)",
+        "运行期间其他程序占用超过十分之一个 CPU（CPU 数）",
+    ),
     "round": ("round", "轮"),
     "rounds": ("rounds", "轮"),
 }
@@ -83,6 +88,16 @@ def machine_line(record: Record) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     threads = f"{record.environment.num_cpus} CPUs, {machine.num_threads} threads"
     return f"{machine.processor or machine.device}, {threads}, {record.scenario.dtype}, {versions}"
+
+
+def caveats(records: list[Record], language: Language = "en") -> str:
+    """Which records were made on a busy machine or stopped early; empty if none was."""
+    word = _word(language)
+    noisy = [(r.scenario.id, r.environment.busy_cpus) for r in records if (r.environment.busy_cpus or 0) > QUIET]
+    parts = [f"{word('busy')}: " + ", ".join(f"{name} ({busy:.2f})" for name, busy in noisy) + "."] if noisy else []
+    stopped = [f"{r.scenario.id} ({r.rounds} {word('rounds')})" for r in records if not r.complete]
+    parts += [f"{word('stopped')}: " + ", ".join(stopped) + "."] if stopped else []
+    return " ".join(parts)
 
 
 def insert(document: str, table: str) -> str | None:

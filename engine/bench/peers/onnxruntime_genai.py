@@ -19,6 +19,7 @@ from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 
 PRECISION = {"float32": "fp32", "float16": "fp16"}
+NEVER = 1  # a control token or a single byte; if a model did choose it, the comparison of tokens would tell
 
 
 class OnnxRuntimeGenaiPeer(Peer):
@@ -52,7 +53,8 @@ class OnnxRuntimeGenaiPeer(Peer):
         for row, ask in enumerate(asks):
             prompts[row, : len(ask.prompt)] = ask.prompt
         params = self._og.GeneratorParams(self._model)
-        params.set_search_options(do_sample=False, batch_size=len(asks), max_length=width + max(lengths))
+        length = width + max(lengths)
+        params.set_search_options(do_sample=False, batch_size=len(asks), max_length=length, min_length=length)
         began = time.perf_counter()
         generator = self._og.Generator(self._model, params)
         generator.append_tokens(prompts)
@@ -76,7 +78,7 @@ class OnnxRuntimeGenaiPeer(Peer):
 
 
 def _never_end(path: Path) -> None:
-    """An end token that no model has: as ignore_eos does, every request runs to its length."""
+    """As ignore_eos does, every request runs to its length. It must have an end token, and `min_length` forbids it."""
     config = json.loads(path.read_text(encoding="utf-8"))
-    config["model"]["eos_token_id"] = config["model"]["vocab_size"]
+    config["model"]["eos_token_id"] = NEVER
     path.write_text(json.dumps(config), encoding="utf-8")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
 from engine.bench.record import RESULTS, read_record, read_records, write_record
-from engine.bench.report import details, insert, summary
+from engine.bench.report import caveats, details, insert, summary
 from tests.unit.bench.small import record
 
 RECORD = record(
@@ -71,6 +72,13 @@ def test_the_report_says_what_the_record_says() -> None:
     assert "文字" in details(RECORD, "zh")
 
 
+def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
+    busy = replace(RECORD, complete=False, environment=replace(RECORD.environment, busy_cpus=0.39))
+    assert caveats([RECORD]) == ""
+    told = caveats([RECORD, busy])
+    assert "tenth of a CPU while these ran (CPUs): small (0.39)." in told and "stopped early: small (3 rounds)." in told
+
+
 def test_a_table_replaces_what_stands_between_the_marks() -> None:
     document = "before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n"
     assert insert(document, "new\n") == "before\n<!-- measured -->\nnew\n<!-- /measured -->\nafter\n"
@@ -84,6 +92,6 @@ def test_shipped_records_are_sound_and_of_this_program(path) -> None:
     """A record is of the scenario that it is named after, and its outputs were what they should be."""
     found = read_record(path)
     assert found.scenario.id == path.stem and found.rounds
-    assert [p for p in found.points if p.tokens_identical is False] == []
+    assert [p for p in found.points if p.tokens_identical is False and p.variant not in found.peers] == []
     assert found.environment.command.startswith("kvtheater bench run ") and found.environment.commit
     assert summary([found])
