@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.config import SamplingParams
 from engine.model.native import NoCompiler, build_native
-from engine.model.sampling import Sampler, SamplingParams, SamplingRow, _logsumexp, _topk
+from engine.model.sampling import Sampler, SamplingRow, _logsumexp, _topk
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
