@@ -96,7 +96,7 @@ def caveats(records: list[Record], language: Language = "en") -> str:
     noisy = [(r.scenario.id, r.environment.busy_cpus) for r in records if (r.environment.busy_cpus or 0) > QUIET]
     parts = [f"{word('busy')}: " + ", ".join(f"{name} ({busy:.2f})" for name, busy in noisy) + "."] if noisy else []
     stopped = [f"{r.scenario.id} ({r.rounds} {word('rounds')})" for r in records if not r.complete]
-    parts += [f"{word('stopped')}: " + ", ".join(stopped) + "."] if stopped else []
+    parts += [f"{word('stopped').capitalize()}: " + ", ".join(stopped) + "."] if stopped else []
     return " ".join(parts)
 
 

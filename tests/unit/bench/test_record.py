@@ -76,7 +76,7 @@ def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
     busy = replace(RECORD, complete=False, environment=replace(RECORD.environment, busy_cpus=0.39))
     assert caveats([RECORD]) == ""
     told = caveats([RECORD, busy])
-    assert "tenth of a CPU while these ran (CPUs): small (0.39)." in told and "stopped early: small (3 rounds)." in told
+    assert "tenth of a CPU while these ran (CPUs): small (0.39)." in told and "Stopped early: small (3 rounds)." in told
 
 
 def test_a_table_replaces_what_stands_between_the_marks() -> None:
