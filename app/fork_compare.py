@@ -10,7 +10,9 @@ from typing import Any
 
 from app.errors import AppError
 from app.plain import plain
+from app.recordings.playback import Playback
 from app.stage import Stage
+from app.theater import Theater
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
 
@@ -60,5 +62,6 @@ class Comparisons:
             for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)
         ]
         for each in watched:
-            each.last_used = time.monotonic()  # who compares a run still needs it
+            if isinstance(each, Theater | Playback):
+                each.last_used = time.monotonic()  # who compares a run still needs it
         return {"runs": about, **found}
