@@ -189,7 +189,7 @@ class Runner:
             path = self._traces / f"{self._scenario.id}.{cell.variant}.{cell.point}.kvtrace"
             lane.trace = path.name
         return run_engine(
-            self._models.engine_model(cell.model, cell.dtype),
+            self._models.engine_model(cell.model, cell.dtype, compiled=not cell.engine.enforce_eager),
             cell.engine,
             lane.asks,
             cell.sampling,

@@ -133,6 +133,7 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
     tree: dict[str, Any] = {name: _copy(getattr(scenario, name)) for name in _ROOTS}
     for path, value in (*case.set.items(), *variant.set.items()):
         _put(tree, path, value, where)
+    tree["engine"].setdefault("enforce_eager", True)  # what is to be measured compiled says so
     try:
         pool_slots = tree["engine"].pop("pool_slots", None)  # slots are what costs memory, whatever the block size
         engine = msgspec.convert(tree["engine"], EngineConfig)
