@@ -11,9 +11,9 @@ import { followPlaying } from "./model/playback.js";
 import { followSelection } from "./model/selection.js";
 import { preparePaper } from "./model/paper.js";
 import { connectSettings, settings } from "./model/settings.js";
-import { toast } from "./model/store.js";
 import { offerTour } from "./model/tour.js";
-import { open, start } from "./net/session.js";
+import { take } from "./net/library.js";
+import { start } from "./net/session.js";
 import { App } from "./views/app.js";
 import { html } from "./views/html.js";
 
@@ -44,18 +44,14 @@ acceptDroppedTraces();
 offerTour(localStorageOrNull());
 start();
 
-/** A `.kvtrace` dropped on the page is replayed. */
+/** A `.kvtrace` dropped on the page is shown, and kept. */
 function acceptDroppedTraces() {
   document.addEventListener("dragover", (event) => event.preventDefault());
-  document.addEventListener("drop", async (event) => {
+  document.addEventListener("drop", (event) => {
     const file = event.dataTransfer?.files[0];
     if (!file) return;
     event.preventDefault();
-    try {
-      open(await file.arrayBuffer());
-    } catch (error) {
-      toast(t("error.recording", { reason: error.message }), "error");
-    }
+    take(file);
   });
 }
 

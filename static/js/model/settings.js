@@ -50,7 +50,7 @@ export const TABLE = {
   ignore_eos: { type: flag, initial: false },
   n: { type: integer, initial: 1 }, // samples of each prompt
   region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
-  detail: { type: oneOf("attention", "scheduler", "time", "race", "museum", "compare"), initial: "attention", place: true }, // panel of the detail region
+  detail: { type: oneOf("attention", "scheduler", "time", "race", "museum", "compare", "library"), initial: "attention", place: true }, // panel of the detail region
   exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
   run_a: { type: text, initial: null, place: true }, // of the compare panel: a theater or recording; null = the run on stage
   run_b: { type: text, initial: null, place: true },

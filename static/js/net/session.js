@@ -19,6 +19,7 @@ export const trouble = signal(null);
 export const forking = signal(null);
 
 let client = null;
+let facts = null; // a promise of what the server says of its model
 let theater = null;
 let epoch = null;
 let resetting = 0; // resets that this page asked for and that are not answered yet
@@ -30,12 +31,19 @@ let early = []; // records that came in the same breath as the answer that annou
 /** Connect and follow the theater of the address, or a new one. */
 export async function start() {
   if (isEmbedded) return show(await embeddedTrace());
-  if (settings.recording.value) return replay(settings.recording.value);
-  fetchModelFacts();
+  if (settings.recording.value && !isRecording(settings.recording.value)) return replay(settings.recording.value);
+  connect();
+}
+
+/** Whether an id is a recording's: one joins it like a theater, and only reads. */
+const isRecording = (id) => Boolean(id?.startsWith("rec-"));
+
+function connect() {
+  facts = fetchModelFacts();
   client = new Client({
     connect: enter,
     disconnect: () => {
-      if (reading()) return;
+      if (reading() || isRecording(theater)) return; // what is here can be read on
       store.connection.value = "lost";
     },
     status: (message) => {
@@ -51,16 +59,20 @@ export async function start() {
       if (!resetting && message.epoch !== ownEpoch) store.toast(t("connection.reset_by_other"));
       begin(message);
     },
-    closed: (message) => message.theater === theater && lose(message.reason),
+    closed: (message) => {
+      if (message.theater !== theater) return;
+      if (isRecording(theater)) leaveRecording();
+      else lose(message.reason);
+    },
     records: receive,
   });
 }
 
-/** Whether what is here is only read: a recording, or the log of a run that is gone. */
-const reading = () => store.connection.value === "replay" || store.connection.value === "gone";
+/** Whether what is here is all there will be: a file's log, or that of a run that is gone. */
+const reading = () => (store.connection.value === "replay" && theater === null) || store.connection.value === "gone";
 
-/** Show a recorded trace from this server instead of a live run. */
-export async function replay(url) {
+/** Show the trace at an address of this server, the whole file at once. */
+async function replay(url) {
   const address = new URL(url, location.href);
   if (address.origin !== location.origin) return store.toast(t("error.recording_origin"), "error");
   try {
@@ -83,6 +95,7 @@ function show(buffer) {
   const log = new TraceLog(trace.header);
   trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
   client?.disconnect(); // what the live run does now is nothing to this log
+  client = null;
   theater = null;
   layers = null;
   batch(() => {
@@ -99,7 +112,7 @@ async function fetchModelFacts() {
     const answer = await fetch("/api/model");
     if (answer.ok) store.modelFacts.value = await answer.json();
     // now that the server's own settings are known, a link need not repeat them
-    if (store.log.value && !differing().length) adoptConfig(store.log.value.header.engine);
+    if (store.connection.value === "live" && store.log.value && !differing().length) adoptConfig(store.log.value.header.engine);
   } catch {
     // the page works without: presets of its own
   }
@@ -109,13 +122,14 @@ async function fetchModelFacts() {
 async function enter() {
   if (reading()) return;
   entering = true;
-  const wanted = theater ?? settings.theater.value;
+  const wanted = theater ?? settings.recording.value ?? settings.theater.value;
   try {
     if (!wanted) return void (await create(wantedConfig()));
     const known = theater === wanted ? { from: store.numRecords.value, epoch } : { from: 0 };
     entered(await client.ask("join", { theater: wanted, captures: true, ...known }));
   } catch (error) {
-    if (error instanceof Refusal && error.code === "unknown_theater") lose();
+    if (!wanted && (await withoutModel())) await openFirst();
+    else if (error instanceof Refusal && error.code === "unknown_theater") lose();
     else if (error instanceof Refusal && !store.log.value) lose(error.message);
     else complain(error);
   } finally {
@@ -123,8 +137,24 @@ async function enter() {
   }
 }
 
+/** Whether this server shows recordings only. */
+async function withoutModel() {
+  await facts;
+  return store.modelFacts.value?.live === false;
+}
+
+/** Put a recording on stage where there is nothing else to show: one named on the command line, else one that comes along. */
+async function openFirst() {
+  settings.detail.value = "library";
+  const { recordings } = await (await fetch("/api/recordings")).json();
+  const first = ["file", "shipped", "library"].flatMap((source) => recordings.filter((entry) => entry.source === source))[0];
+  if (first) await watch(first.id);
+  else lose(t("library.nothing_here"));
+}
+
 /** The run is gone: what is here can be read on, and another one can be started. */
 function lose(reason = null) {
+  settings.recording.value = null;
   theater = null;
   layers = null;
   batch(() => {
@@ -162,7 +192,23 @@ export async function startAnew(config = wantedConfig()) {
 /** Follow another theater or recording of this server, from record `step` (null: its newest). Whether it could be joined. */
 export async function watch(wanted, step = null) {
   if (wanted === theater) return true;
+  try {
+    await follow(wanted, step);
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}
+
+/** Join in place of what is followed. The live run keeps its viewer while a recording is looked at: one comes back to it. */
+async function follow(wanted, step) {
   const left = theater;
+  if (!client) {
+    settings.recording.value = isRecording(wanted) ? wanted : null;
+    if (!isRecording(wanted)) settings.theater.value = wanted;
+    return connectAnew();
+  }
   entering = true;
   store.busy.value = true;
   try {
@@ -172,27 +218,64 @@ export async function watch(wanted, step = null) {
       entered(answer);
       settings.step.value = step;
     });
-    if (left) client.ask("leave", { theater: left }).catch(() => {});
-    return true;
-  } catch (error) {
-    complain(error);
-    return false;
+    if (left && (isRecording(left) || !isRecording(wanted))) client.ask("leave", { theater: left }).catch(() => {});
   } finally {
     entering = store.busy.value = false;
   }
+}
+
+/** Connect where a file had taken the run's place. */
+function connectAnew() {
+  batch(() => {
+    store.backToLive();
+    store.log.value = null;
+    store.numRecords.value = 0;
+    store.selected.value = store.hovered.value = null;
+    store.connection.value = "connecting";
+  });
+  connect();
+}
+
+/** Back from a recording to the live run that was followed before, or to a new one. */
+export async function toLive() {
+  const before = settings.theater.value;
+  settings.recording.value = null;
+  if (!client) return connectAnew();
+  try {
+    if (before) return await follow(before, null);
+  } catch (error) {
+    if (!(error instanceof Refusal && error.code === "unknown_theater")) return complain(error);
+  }
+  await startAnew();
+}
+
+/** The recording on stage was deleted. */
+async function leaveRecording() {
+  theater = null;
+  store.toast(t("library.gone"));
+  if (await withoutModel()) await openFirst();
+  else await toLive();
+}
+
+/** The log on stage, which came from a file, is the recording `id` now. */
+export function isKept(id) {
+  theater = settings.recording.value = id;
+  epoch = 0;
 }
 
 function entered(answer) {
   batch(() => {
     const same = theater === answer.theater && epoch === answer.epoch;
     theater = answer.theater;
-    settings.theater.value = theater;
+    settings.recording.value = isRecording(theater) ? theater : null;
+    if (!isRecording(theater)) settings.theater.value = theater;
     trouble.value = null;
-    store.connection.value = "live";
+    store.connection.value = isRecording(theater) ? "replay" : "live";
     store.status.value = answer.status;
     store.captureVersion.value += 1; // arrays that could not be fetched are asked for again
     focused = null;
     if (!same || !store.log.value) begin(answer);
+    if (!same && isRecording(theater)) store.toast(answer.status.error, "error"); // where a damaged file ends
   });
   const waiting = early;
   early = [];
@@ -211,7 +294,7 @@ function begin(message) {
     layers = fetchLayersOf(store.log.value);
     store.numRecords.value = 0;
     store.selected.value = store.hovered.value = null;
-    adoptConfig(store.log.value.header.engine);
+    if (!isRecording(theater)) adoptConfig(store.log.value.header.engine);
   });
 }
 

@@ -1,10 +1,13 @@
 // The detail region below the stage: one question at a time, chosen by tabs. A panel is a name and a component.
 
+import { useEffect } from "../../vendor/preact/hooks.js";
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
+import { isEmbedded } from "../net/embedded.js";
 import { Attention } from "./attention.js";
 import { Compare } from "./compare.js";
 import { html } from "./html.js";
+import { Library } from "./library.js";
 import { Scheduler } from "./lanes.js";
 import { Museum } from "./museum.js";
 import { Race } from "./race.js";
@@ -12,11 +15,18 @@ import { Time } from "./time.js";
 import { Icon } from "./words.js";
 
 /** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
-const PANELS = { attention: Attention, scheduler: Scheduler, time: Time, race: Race, museum: Museum, compare: Compare };
+const PANELS = {
+  attention: Attention,
+  scheduler: Scheduler,
+  time: Time,
+  // what asks a server; a page in one file has none
+  ...(isEmbedded ? {} : { race: Race, museum: Museum, compare: Compare, library: Library }),
+};
 
 export function Detail() {
   const name = settings.detail.value in PANELS ? settings.detail.value : "attention";
   const large = settings.detail_large.value;
+  useEffect(() => bringIntoSight(document.getElementById(`detail-${name}`)), [name]);
   return html`<section class="region detail" aria-labelledby="detail-title" id="region-detail" data-panel=${name}>
     <h2 id="detail-title" class="visually-hidden">${t("region.detail")}</h2>
     <div class="detail-head">
@@ -47,6 +57,13 @@ export function Detail() {
     </div>
     <div class="detail-panel" id="detail-panel" role="tabpanel" aria-labelledby=${`detail-${name}`}><${PANELS[name]} /></div>
   </section>`;
+}
+
+/** Where the tabs are wider than their room, the chosen one is in it. */
+function bringIntoSight(tab) {
+  const list = tab.parentElement;
+  const [left, right] = [tab.offsetLeft - list.offsetLeft, tab.offsetLeft - list.offsetLeft + tab.offsetWidth];
+  list.scrollLeft = Math.max(right - list.clientWidth, Math.min(list.scrollLeft, left));
 }
 
 /** Arrow keys move between the tabs, as a tab list does. */

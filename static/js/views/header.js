@@ -8,6 +8,7 @@ import { runAddress } from "../net/session.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./museum_badge.js";
 import { html } from "./html.js";
+import { RecordMark } from "./record_mark.js";
 import { Icon, Term } from "./words.js";
 
 export function Header() {
@@ -17,6 +18,7 @@ export function Header() {
     <div class="facts">${header ? html`<${Facts} header=${header} />` : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`}</div>
     <${FaultBadge} />
     <${Connection} />
+    <${RecordMark} />
     <div class="header-tools">
       <button class="tool" onClick=${toggleLanguage} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${t("header.language_label")} id="btn-language">${t("header.language")}</button>
       <${ThemeButton} />

@@ -1,0 +1,115 @@
+// The recordings of the server: the list, and what can be done with one. See app/PROTOCOL.md, "Recordings".
+
+import { computed, signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/index.js";
+import { log, status, toast } from "../model/store.js";
+import { isEmbedded } from "./embedded.js";
+import { command, isKept, open, watch } from "./session.js";
+
+/** What the server last answered: {recordings, findings, can_keep, max_bytes}; null before that. */
+export const library = signal(null);
+/** Why the list could not be fetched, or null. */
+export const failed = signal(null);
+/** The upload under way: {name, share (0 to 1)}, or null. */
+export const uploading = signal(null);
+/** The recording that the followed run is being written to: {id, name}, or null. */
+export const beingMade = computed(() => {
+  const now = status.value?.recording;
+  return now && now.ended === null ? now : null;
+});
+
+const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server, not read into the page
+
+/** Fetch the list. */
+export async function refresh() {
+  try {
+    library.value = await ask("/api/recordings");
+    failed.value = null;
+  } catch (error) {
+    failed.value = error.message;
+  }
+}
+
+/** Give a recording another name or other tags. Whether it was taken. */
+export const change = (id, fields) => attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) }));
+
+/** Delete a recording and its file. */
+export const remove = (id) => attempt(() => ask(`/api/recordings/${id}`, { method: "DELETE" }));
+
+/** Write the followed run to a recording from its first record on, and go on with it. */
+export async function record(name) {
+  const answer = await command("record", { name });
+  if (answer) status.value = answer.status;
+  refresh();
+}
+
+export async function stopRecording() {
+  const answer = await command("record_stop");
+  if (answer) status.value = answer.status;
+  refresh();
+}
+
+/** A file that somebody chose or dropped: shown at once, and kept by the server where it keeps recordings. */
+export async function take(file) {
+  const small = file.size <= AT_ONCE;
+  let shown = null;
+  if (small || isEmbedded) {
+    try {
+      open(await file.arrayBuffer());
+      shown = log.value;
+    } catch (error) {
+      return toast(t("error.recording", { reason: error.message }), "error");
+    }
+  }
+  if (isEmbedded) return;
+  if (!library.value) await refresh();
+  if (!library.value?.can_keep && shown) return;
+  const entry = await attempt(() => upload(file));
+  if (!entry) return;
+  toast(t("library.kept", { name: entry.name }));
+  if (!shown) watch(entry.id);
+  else if (shown === log.value) isKept(entry.id);
+}
+
+/** Send the file; its entry. Fetch tells nothing of how far an upload is, so this is the older request. */
+function upload(file) {
+  return new Promise((done, refused) => {
+    const request = new XMLHttpRequest();
+    const name = file.name.replace(/\.kvtrace$/, "");
+    request.open("POST", `/api/recordings?name=${encodeURIComponent(name)}`);
+    request.responseType = "json";
+    request.upload.addEventListener("progress", ({ loaded, total }) => (uploading.value = { name, share: loaded / total }));
+    request.addEventListener("load", () => {
+      if (request.status === 201) done(request.response);
+      else refused(new Error(request.response?.error?.message ?? String(request.status)));
+    });
+    request.addEventListener("error", () => refused(new Error(t("error.no_answer"))));
+    request.addEventListener("loadend", () => (uploading.value = null));
+    uploading.value = { name, share: 0 };
+    request.send(file);
+  });
+}
+
+async function ask(address, options) {
+  let answer;
+  try {
+    answer = await fetch(address, options);
+  } catch {
+    throw new Error(t("error.no_answer"));
+  }
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.error.message);
+  return body;
+}
+
+/** Do it, say why when it cannot be done, and fetch the list again. What it gives, or null. */
+async function attempt(action) {
+  try {
+    return await action();
+  } catch (error) {
+    toast(error.message, "error");
+    return null;
+  } finally {
+    await refresh();
+  }
+}

@@ -1,0 +1,191 @@
+"""The library of recordings in a real browser: opening, recording, naming, adding, deleting, and the way back."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.test_accessibility import open_with_axe, violations
+from tests.browser.test_page import OpenPage, prefill, shows, step
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests/golden/cache.kvtrace"
+
+
+def drop(page: Page, content: bytes, name: str) -> None:
+    page.evaluate(
+        """([text, name]) => {
+          const data = new DataTransfer();
+          data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
+          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+        }""",
+        [base64.b64encode(content).decode(), name],
+    )
+
+
+def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library")
+    prefill(page)
+    step(page)
+    sentence = page.locator("#sentence").inner_text()
+    live = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    page.click('[data-id="rec-prefix"] .library-open')
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(page.locator('[data-id="rec-prefix"]')).to_have_class(re.compile("shown"))
+    expect(page.locator("#btn-step")).to_have_count(0)
+    expect(page.locator("#btn-record")).to_be_disabled()
+    expect(page).to_have_url(re.compile("recording=rec-prefix"))
+    expect(page.locator("#btn-to-live")).to_be_visible()
+    page.click("#btn-to-live")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+    shows(page, 2)
+    assert page.locator("#sentence").inner_text() == sentence
+    expect(page).not_to_have_url(re.compile("recording="))
+    assert page.evaluate("new URLSearchParams(location.search).get('theater')") == live
+
+
+def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-moon&step=9&block_size=8", connection="replay")
+    shows(page, 9)
+    expect(page.locator("#sentence")).to_contain_text("Decode step 9")
+    page.click('[data-position="20"]')
+    expect(page.locator('#region-provenance [data-kind="weight"]')).to_contain_text(
+        "The query read this key with weight"
+    )
+    page.keyboard.press("Escape")
+    page.click("#btn-back")
+    shows(page, 8)
+    expect(page).to_have_url(re.compile("block_size=8"))  # the live run's settings stay what they are
+
+
+def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library&max_tokens=6")
+    expect(page.locator("#btn-record")).to_be_disabled()
+    prefill(page)
+    page.click("#btn-record")
+    expect(page.locator("#record-now")).to_be_visible()
+    step(page)
+    page.click("#btn-record-stop")
+    expect(page.locator("#record-now")).to_have_count(0)
+    step(page)  # the run goes on, the recording does not
+    own = page.locator(".library-row").first
+    expect(own).to_contain_text("3 records")
+    own.locator(".tool").click()
+    own.locator("input[name=name]").fill("Lesson <one>")
+    own.locator("input[name=tags]").fill("class, poem，class")
+    page.keyboard.press("Enter")
+    expect(own.locator(".library-name")).to_have_text("Lesson <one>")
+    assert own.locator(".library-tag").all_inner_texts() == ["class", "poem"]
+    with page.expect_download() as download:
+        own.get_by_role("link", name=".kvtrace").click()
+    assert Path(download.value.path()).read_bytes().startswith(b"KVTRACE")
+    own.locator(".library-open").click()
+    expect(page.locator("#position")).to_contain_text("3 of 3")
+    own.locator(".library-delete").click()
+    expect(own.locator(".library-sure button").last).to_be_focused()  # Enter by mistake deletes nothing
+    own.locator(".library-delete.sure").click()
+    expect(page.locator(".library-row", has_text="Lesson <one>")).to_have_count(0)
+    expect(page.locator("#toasts")).to_contain_text("has been deleted")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))  # where one came from
+    shows(page, 3)
+
+
+def test_a_dropped_file_is_shown_and_kept(open_page: OpenPage) -> None:
+    page = open_page()
+    drop(page, GOLDEN.read_bytes(), "from home.kvtrace")
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(page.locator("#toasts")).to_contain_text("from home is in the library")
+    expect(page).to_have_url(re.compile("recording=rec-"))
+    position = page.locator("#position").inner_text()
+    page.reload()
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(page.locator("#position")).to_have_text(position)
+
+
+def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    drop(page, b"hello", "hello.kvtrace")
+    expect(page.locator("#toasts")).to_contain_text("not a .kvtrace file")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+
+
+def test_a_list_that_cannot_be_fetched_says_so_and_is_fetched_again(open_page: OpenPage) -> None:
+    page = open_page()
+    page.route("**/api/recordings", lambda route: route.abort())
+    page.click("#detail-library")
+    expect(page.locator("#library-retry")).to_be_visible()
+    page.unroute("**/api/recordings")
+    page.click("#library-retry")
+    expect(page.locator(".library-row").first).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_library_can_be_used_by_everyone(open_page: OpenPage, scheme: str) -> None:
+    path = "/?detail=library&detail_large=1&recording=rec-moon"
+    page = open_with_axe(open_page, path, connection="replay", color_scheme=scheme)
+    page.locator(".library-row .tool").first.click()
+    assert violations(page) == []
+
+
+def test_on_a_phone_every_recording_can_be_reached(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library&region=detail", width=390, height=844, has_touch=True)
+    expect(page.locator(".library-row").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    heights = page.locator(".library-open").evaluate_all("(all) => all.map((e) => e.getBoundingClientRect().height)")
+    assert min(heights) >= 44
+
+
+@pytest.fixture(scope="module")
+def replay_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`kvtheater replay` without a model and without a folder of its own."""
+    command = [sys.executable, "-m", "app", "replay", "--port", "0", "--data-dir", str(tmp_path_factory.mktemp("none"))]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout
+    timer = threading.Timer(60, process.kill)
+    timer.start()
+    found = next((m for line in process.stdout if (m := re.search(r"http://\S+", line))), None)
+    timer.cancel()
+    assert found
+    yield found.group().rstrip("/")
+    process.terminate()
+    process.wait(20)
+
+
+def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, replay_server: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(replay_server)
+    page.wait_for_selector("#connection.replay", timeout=20_000)
+    shows(page, requests.get(f"{replay_server}/api/recordings").json()["recordings"][0]["summary"]["num_records"] - 1)
+    expect(page.locator("#library")).to_contain_text("no live model")
+    expect(page.locator("#btn-to-live")).to_have_count(0)
+    expect(page.locator("#prompt")).to_have_count(0)
+    assert problems == []
+    context.close()
+
+
+def test_a_token_that_was_sampled_from_beyond_the_likeliest_is_listed_with_them(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-samples&step=12&seq=1", connection="replay")
+    shows(page, 12)
+    expect(page.locator(".candidate.chosen")).to_have_count(1)
+    expect(page.locator(".candidate.chosen")).to_contain_text("chosen")

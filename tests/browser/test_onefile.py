@@ -1,0 +1,161 @@
+"""A run as one HTML file, opened from `file://` with the network off."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+ROOT = Path(__file__).parents[2]
+POEM = "春江潮水连海平，海上明月共潮生。"
+MOST = 3_000_000  # bytes, with a whole poem and every array of it
+OpenPage = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo run, exported by the command line: 16 tokens of prompt, 40 of output, all arrays in float32."""
+    folder = tmp_path_factory.mktemp("onefile")
+    trace, page = folder / "run.kvtrace", folder / "run.html"
+    command = [sys.executable, "-m", "app"]
+    subprocess.run(
+        [*command, "generate", POEM, "--max-tokens", "40", "--record", trace], cwd=ROOT, check=True, timeout=180
+    )
+    subprocess.run([*command, "export", trace, "-o", page], cwd=ROOT, check=True, timeout=60)
+    return page
+
+
+@pytest.fixture
+def open_file(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Open a file offline. At the end nothing may have been asked for beside it, and the console must be empty."""
+    contexts = []
+    problems: list[str] = []
+
+    def opened(path: Path, address: str = "", **options: object) -> Page:
+        size = {"width": 1280, "height": 800}
+        context = browser.new_context(**{"viewport": size, "locale": "en-US", "offline": True, **options})  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text))
+        page.on(
+            "request", lambda r: None if r.url.startswith((path.as_uri(), "blob:", "data:")) else problems.append(r.url)
+        )
+        page.goto(path.as_uri() + address)
+        page.wait_for_selector("#connection.replay")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def painted(page: Page, index: int) -> None:
+    expect(page.locator("html")).to_have_attribute("data-painted", str(index), timeout=20_000)
+
+
+def test_the_demo_run_is_under_three_megabytes(demo: Path) -> None:
+    assert 500_000 < demo.stat().st_size < MOST
+
+
+def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: Callable[..., Page]) -> None:
+    page = open_file(demo)
+    painted(page, 40)
+    expect(page.locator("#position")).to_contain_text("41 of 41")
+    expect(page.locator("#sentence")).to_contain_text("Decode step 40")
+    page.click("#btn-back")
+    painted(page, 39)
+    page.keyboard.press("ArrowLeft")
+    painted(page, 38)
+    expect(page.locator("#sentence")).to_contain_text("Decode step 38")
+    slider = page.locator(".scrubber [role=slider], .scrubber input[type=range]").first
+    slider.focus()
+    page.keyboard.press("Home")
+    painted(page, -1)
+    page.goto(demo.as_uri() + "?step=20")  # the address carries the view, as a link does
+    painted(page, 20)
+
+
+def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: Callable[..., Page]) -> None:
+    page = open_file(demo, "?step=20")
+    painted(page, 20)
+    page.click('[data-position="30"]')
+    kinds = page.locator("#region-provenance li[data-kind]").evaluate_all("(all) => all.map((e) => e.dataset.kind)")
+    assert kinds[:6] == ["query", "weight", "key", "slot", "block", "table"]
+    page.locator('#region-provenance [data-kind="decision"] .way', has_text="record 3").first.click()
+    painted(page, 2)
+    page.keyboard.press("Escape")  # lets go of the key
+    page.keyboard.press("Escape")
+    expect(page.locator("#region-provenance")).to_have_count(0)
+
+
+def test_language_and_theme_change_in_it(demo: Path, open_file: Callable[..., Page]) -> None:
+    page = open_file(demo, "?step=3")
+    painted(page, 3)
+    page.click("#btn-language")
+    expect(page.locator("#sentence")).to_contain_text("解码")
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#btn-theme")
+    page.click("#btn-theme")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != paper
+
+
+def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file: Callable[..., Page]) -> None:
+    page = open_file(demo)
+    painted(page, 40)
+    expect(page.locator("#btn-step")).to_have_count(0)
+    expect(page.locator("#prompt")).to_have_count(0)
+    page.click("#detail-time")
+    expect(page.locator(".chart")).to_contain_text("is not in this file")
+    expect(page.locator(".chart-values")).to_contain_text("ms")
+    for panel in ("race", "museum", "compare", "library"):
+        expect(page.locator(f"#detail-{panel}")).to_have_count(0)
+    page.wait_for_timeout(300)
+
+
+def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: Callable[..., Page]) -> None:
+    page = open_file(demo)
+    painted(page, 40)
+    page.click("#btn-export")
+    expect(page.locator("#export-html")).to_have_count(0)
+    with page.expect_download() as download:
+        page.click("#export-png")
+    assert Path(download.value.path()).read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as download:
+        page.click("#export-trace")
+    assert Path(download.value.path()).read_bytes().startswith(b"KVTRACE")
+
+
+def test_a_phone_opens_it(demo: Path, open_file: Callable[..., Page]) -> None:
+    page = open_file(demo, viewport={"width": 390, "height": 844}, has_touch=True)
+    painted(page, 40)
+    expect(page.locator("#region-stage")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_page_hands_out_its_run_as_a_file(
+    open_page: OpenPage, open_file: Callable[..., Page], tmp_path: Path
+) -> None:
+    live = open_page("/?max_tokens=4")
+    live.click("#btn-prefill")
+    painted(live, 1)
+    live.click("#btn-step")
+    painted(live, 2)
+    sentence = live.locator("#sentence").inner_text()
+    live.click("#btn-export")
+    with live.expect_download() as download:
+        live.click("#export-html")
+    assert re.fullmatch(r"kvtheater-[\w-]+\.html", download.value.suggested_filename)
+    file = tmp_path / "taken.html"
+    download.value.save_as(file)
+    page = open_file(file)
+    painted(page, 2)
+    assert page.locator("#sentence").inner_text() == sentence
