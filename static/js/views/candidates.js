@@ -30,8 +30,8 @@ function List({ output }) {
     ${listed.map((c, i) => {
       const rank = among || c !== chosen ? t("candidates.rank", { n: i + 1 }) : t("candidates.beyond", { n: output.top.length });
       const lines = [t("candidates.logprob", { p: exactly(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }), rank, t("candidates.raw")];
-      const chosen = c.token_id === output.token_id;
-      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${chosen} lines=${lines} take=${chosen || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
+      const taken = c.token_id === output.token_id;
+      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${taken} lines=${lines} take=${taken || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
     })}
     <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true} lines=${[t("candidates.rest_formula", { n: listed.length })]} />
   </ol>`;
