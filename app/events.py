@@ -163,6 +163,16 @@ class Events:
         token_ids = self._model.encode(seen)
         return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
 
+    def bench_follow(self, message: messages.Message) -> Ack:
+        return {"status": structs.asdict(self._stage.runs.follow(_sid()))}
+
+    def bench_run(self, message: messages.BenchRun) -> Ack:
+        status = self._stage.runs.start(message.scenario, message.rounds, message.quiet_seconds)
+        return {"status": structs.asdict(status)}
+
+    def bench_stop(self, message: messages.Message) -> Ack:
+        return {"status": structs.asdict(self._stage.runs.stop())}
+
     def _theater(self, message: messages.OfTheater) -> Theater:
         return self._stage.get(message.theater)
 
@@ -211,6 +221,9 @@ def register(socketio: SocketIO, stage: Stage, model: ServedModel | None, settin
         ("fork", messages.Fork, events.fork),
         ("read", messages.Read, events.read),
         ("tokenize", messages.Tokenize, events.tokenize),
+        ("bench_follow", messages.Message, events.bench_follow),
+        ("bench_run", messages.BenchRun, events.bench_run),
+        ("bench_stop", messages.Message, events.bench_stop),
     ]
     for name, kind, handle in handlers:
         socketio.on_event(name, _handler(name, kind, handle))

@@ -139,6 +139,12 @@ class Tokenize(Message, frozen=True, kw_only=True):
     text: str
 
 
+class BenchRun(Message, frozen=True, kw_only=True):
+    scenario: Name
+    rounds: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    quiet_seconds: Annotated[float, Meta(ge=0, le=600)] = 60.0
+
+
 def parse(data: Any, kind: type[T]) -> T:
     """The message as its type.
 

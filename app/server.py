@@ -10,7 +10,9 @@ import flask
 from flask import Flask, Response
 from flask_socketio import SocketIO
 
-from app import api, assets, events, plotly_asset
+from app import api, assets, bench_page, events, plotly_asset
+from app.bench_records import BenchRecords
+from app.bench_runs import BenchRuns
 from app.engine_face import ServedModel
 from app.paths import static_dir, templates_dir
 from app.recordings import endpoints
@@ -18,8 +20,6 @@ from app.recordings.library import open_library
 from app.security import Guard
 from app.settings import ServerSettings
 from app.stage import Stage
-
-DAY = 24 * 3600  # seconds
 
 
 def create_app(
@@ -40,10 +40,13 @@ def create_app(
         max_http_buffer_size=settings.max_message_bytes,
     )
     library = open_library(settings, shown)
-    stage = Stage(model.build if model else None, settings, _emitter(socketio), library)
+    emit = _emitter(socketio)
+    runs = BenchRuns(settings.data_dir, emit, live=model is not None)
+    stage = Stage(model.build if model else None, settings, emit, library, runs)
     app.extensions["kvtheater"] = stage
     events.register(socketio, stage, model, settings)
     app.register_blueprint(endpoints.blueprint(stage, settings))
+    app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(api.blueprint(stage, model, settings))
     app.register_error_handler(Exception, api.answer_error)
 
@@ -62,17 +65,7 @@ def create_app(
     def icon() -> Response:
         return Response(status=204)
 
-    @app.after_request
-    def cached(response: Response) -> Response:
-        if flask.request.path.startswith("/static/"):
-            # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
-            keep = f"public, max-age={DAY}" if flask.request.path.startswith("/static/vendor/") else "no-cache"
-            response.headers["Cache-Control"] = keep
-            if flask.request.endpoint == "static":
-                assets.compress(response, static_dir() / flask.request.path.removeprefix("/static/"))
-        return response
-
-    app.wsgi_app = Guard(app.wsgi_app, settings)  # type: ignore[method-assign]
+    app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings)  # type: ignore[method-assign]
     return app, socketio
 
 

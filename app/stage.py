@@ -7,6 +7,9 @@ import secrets
 import threading
 import time
 
+from app.bench_runs import BenchRuns
+from app.bench_watch import PREFIX as BENCHMARK
+from app.bench_watch import BenchWatch
 from app.broadcast import Emit
 from app.engine_face import BuildEngine
 from app.errors import AppError
@@ -23,10 +26,13 @@ logger = logging.getLogger(__name__)
 class Stage:
     """The theaters by id, and the recordings that are open."""
 
-    def __init__(self, build: BuildEngine | None, settings: ServerSettings, emit: Emit, library: Library) -> None:
+    def __init__(
+        self, build: BuildEngine | None, settings: ServerSettings, emit: Emit, library: Library, runs: BenchRuns
+    ) -> None:
         """build None: there is no live model, only recordings."""
         self._build, self._settings, self._emit = build, settings, emit
         self.library, self.playbacks = library, Playbacks(library, emit)
+        self.runs = runs
         self._turns = Turns()
         self._theaters: dict[str, Theater] = {}
         self._being_built = 0
@@ -77,18 +83,22 @@ class Stage:
         theater = self._theaters.get(theater_id)
         if theater is None and theater_id.startswith(PREFIX):
             raise AppError("refused", "this is a recording: it can be looked at, not changed")
+        if theater is None and theater_id.startswith(BENCHMARK):
+            raise AppError("refused", "this run belongs to a benchmark: it can be looked at, not changed")
         if theater is None:
             raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
         return theater
 
-    def watch(self, theater_id: str) -> Theater | Playback:
-        """What can be joined and read: a theater or a recording.
+    def watch(self, theater_id: str) -> Theater | Playback | BenchWatch:
+        """What can be joined and read: a theater, a recording or a benchmark that runs.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
         """
         if theater_id.startswith(PREFIX) and theater_id not in self._theaters:
             return self.playbacks.get(theater_id)
+        if theater_id.startswith(BENCHMARK) and theater_id not in self._theaters:
+            return self.runs.watch(theater_id)
         return self.get(theater_id)
 
     def all(self) -> list[Theater]:
@@ -101,6 +111,7 @@ class Stage:
         for theater in self.all():
             theater.leave(sid)
         self.playbacks.forget_viewer(sid)
+        self.runs.forget(sid)
 
     def close(self) -> None:
         """Close every theater; the logs go with them, and what is being recorded ends."""
@@ -108,6 +119,7 @@ class Stage:
         for theater in self.all():
             self.remove(theater, "the server is shutting down")
         self._janitor.join()
+        self.runs.close()
         self.playbacks.close()
         self.library.close()
 

@@ -4,6 +4,7 @@ import { countText, t } from "../i18n/index.js";
 import { helpOpen } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../model/store.js";
+import { isEmbedded } from "../net/embedded.js";
 import { runAddress } from "../net/session.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./museum_badge.js";
@@ -20,6 +21,7 @@ export function Header() {
     <${Connection} />
     <${RecordMark} />
     <div class="header-tools">
+      ${isEmbedded ? null : html`<a class="tool header-bench" href="/bench">${t("header.bench")}</a>`}
       <button class="tool" onClick=${toggleLanguage} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${t("header.language_label")} id="btn-language">${t("header.language")}</button>
       <${ThemeButton} />
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")} title=${t("header.share")}><${Icon} name="share" /></button>

@@ -34,6 +34,7 @@ export function Time() {
       ${Object.keys(CHARTS).map(
         (key) => html`<button class="chart-choice" id=${`chart-${key}`} aria-pressed=${key === name} onClick=${() => (settings.chart.value = key)}>${t(`time.${key}`)}</button>`,
       )}
+      ${isEmbedded ? null : html`<a class="chart-choice" href="/bench">${t("header.bench")}</a>`}
       <${Downloads} name=${name} at=${at} rows=${rows} />
     </div>
     <${Plot} key=${name} name=${name} at=${at} rows=${rows} />

@@ -20,6 +20,7 @@ export const en = {
   "header.share_failed": "The clipboard is not available; copy the address of this page instead.",
   "header.download": "Download the trace",
   "header.help": "Keys and terms",
+  "header.bench": "Benchmarks",
 
   "connection.connecting": "connecting",
   "connection.live": "live",
@@ -94,6 +95,7 @@ export const zh = {
   "header.share_failed": "无法使用剪贴板，请直接复制地址栏。",
   "header.download": "下载 trace 文件",
   "header.help": "按键与术语",
+  "header.bench": "基准测试",
 
   "connection.connecting": "连接中",
   "connection.live": "实时",

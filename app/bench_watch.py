@@ -1,0 +1,130 @@
+"""A benchmark on stage while it runs: the traces that its process writes, joined and read like a theater."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from app.broadcast import Broadcast, Emit
+from app.run import OpenLog
+from engine.trace import codec
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+
+PREFIX = "bench-"
+PACE = 0.1  # seconds between two looks at the files
+logger = logging.getLogger(__name__)
+
+
+class GrowingTrace(TraceReader):
+    """A trace that another process is writing. What is written after it was opened comes with `refresh`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, verify=False)
+        self.damage = None  # the end of what there is yet
+        frames = [self._header_frame, *self._records, *self._captures.values(), *self._keyframes.values()]
+        self._next = max(found.offset + found.length for found in frames)
+
+    def refresh(self) -> bool:
+        """Take in what has been written whole since; whether that was anything."""
+        fd = self._file.fileno()
+        size, before = os.fstat(fd).st_size, self._next
+        while self._next < size:
+            try:
+                head = os.pread(fd, codec.FRAME_OVERHEAD, self._next)
+                found = codec.parse_frame_head(head, self._next, size)
+                self._index_frame(found, verify=False)
+            except TraceFormatError:
+                break  # half a frame: the rest is on its way
+            self._next = found.offset + found.length
+        return self._next > before
+
+
+class BenchWatch:
+    """The trace of a folder that was begun last, as a theater of which nothing can be asked.
+
+    The next one is its next epoch.
+    """
+
+    def __init__(self, theater_id: str, first: Path, emit: Emit) -> None:
+        """first: a trace whose header is written. Raises TraceFormatError or OSError where it cannot be read."""
+        self.theater_id = theater_id
+        self._folder, self._path = first.parent, first
+        self._trace = GrowingTrace(first)
+        self.run = OpenLog(0, self._trace)
+        self._over = threading.Event()
+        self._broadcast = Broadcast(theater_id, emit, self.status)
+        self._broadcast.follow(self.run)
+        self._thread = threading.Thread(target=self._look, name=theater_id, daemon=True)
+        self._thread.start()
+
+    def status(self) -> dict[str, Any]:
+        """As a recording's."""
+        return {
+            "theater": self.theater_id,
+            "epoch": self.run.epoch,
+            "mode": "recording",
+            "speed": 0.0,
+            "num_records": len(self.run.log),
+            "unfinished": 0,
+            "viewers": self._broadcast.num_viewers,
+            "error": None,
+            "notice": None,
+            "fork": None,
+            "recording": None,
+        }
+
+    def join(self, sid: str, first: int, epoch: int | None, captures: bool = False) -> dict[str, Any]:
+        """Make `sid` a viewer; returns the acknowledgement. Arrays never come along: whoever looks fetches them."""
+        run = self.run
+        first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
+        self._broadcast.join(sid, run, first, captures=False)
+        return {
+            "theater": self.theater_id,
+            "epoch": run.epoch,
+            "header": run.header,
+            "num_records": len(run.log),
+            "from": first,
+            "status": self.status(),
+        }
+
+    def leave(self, sid: str) -> bool:
+        """Whether `sid` was a viewer; it is none now."""
+        return self._broadcast.leave(sid)
+
+    def close(self, reason: str) -> None:
+        """Tell the viewers; whoever is reading reads to the end."""
+        self._over.set()
+        self._thread.join()
+        self._broadcast.close(reason)
+        self.run.retire()
+
+    def _look(self) -> None:
+        while not self._over.wait(PACE):
+            if self._trace.refresh():
+                self._broadcast.wake()
+            latest = latest_trace(self._folder)
+            if latest is not None and latest != self._path:
+                with contextlib.suppress(TraceFormatError, OSError):  # its header is not there yet: at the next look
+                    self._turn_to(latest)
+
+    def _turn_to(self, path: Path) -> None:
+        trace = GrowingTrace(path)
+        before, self._path, self._trace = self.run, path, trace
+        self.run = OpenLog(before.epoch + 1, trace)
+        self._broadcast.follow(self.run)
+        before.retire()
+
+
+def latest_trace(folder: Path) -> Path | None:
+    """The trace of a folder that was begun last; None without one."""
+    try:
+        with os.scandir(folder) as found:
+            files = [(entry.stat().st_ctime_ns, entry.path) for entry in found if entry.name.endswith(".kvtrace")]
+    except OSError:
+        return None
+    return Path(max(files)[1]) if files else None

@@ -1,0 +1,77 @@
+// The benchmark page: a line at the top, the scenarios at the left, a report to read.
+
+import { t as page } from "../i18n/index.js";
+import { settings } from "../model/settings.js";
+import { html } from "../views/html.js";
+import { Icon, Tooltip } from "../views/words.js";
+import { hovering, take } from "./drop.js";
+import { link } from "./link.js";
+import { List } from "./list.js";
+import { Overview } from "./overview.js";
+import { Report } from "./report.js";
+import { dropped, index, notice, tell } from "./store.js";
+import { t } from "./words.js";
+
+export function App() {
+  return html`<a class="skip" href="#bench-main">${t("bench.skip")}</a>
+    <${Header} />
+    <div class="bench">
+      ${index.value && index.value !== "failed" ? html`<${List} />` : html`<div></div>`}
+      <main id="bench-main" tabindex="-1">
+        <p class="bench-lead">${t("bench.lead")}</p>
+        <${DropLine} />
+        ${index.value === null ? html`<p class="hint">${t("bench.loading")}</p>` : index.value === "failed" ? html`<p class="bench-problem" role="alert">${t("bench.failed")}</p>` : link.scenario.value ? html`<${Report} key=${link.scenario.value} scenario=${link.scenario.value} />` : html`<${Overview} />`}
+      </main>
+    </div>
+    <${Notice} />
+    ${hovering.value ? html`<div class="bench-hover" aria-hidden="true">${t("bench.drop.here")}</div>` : null}
+    <${Tooltip} />`;
+}
+
+function Header() {
+  return html`<header class="header">
+    <h1 class="wordmark"><a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${page("app.title").replace("KV ", "")}</a> <span class="bench-name">${t("bench.title")}</span></h1>
+    <div class="header-tools">
+      <a class="tool" id="bench-to-stage" href="/">${t("bench.to_stage")}</a>
+      <button class="tool" id="btn-language" onClick=${() => (settings.lang.value = settings.lang.value === "zh" ? "en" : "zh")} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${page("header.language_label")}>${page("header.language")}</button>
+      <${ThemeButton} />
+      <button class="tool" id="btn-share" onClick=${share} aria-label=${t("bench.share")} title=${t("bench.share")}><${Icon} name="share" /></button>
+    </div>
+  </header>`;
+}
+
+function ThemeButton() {
+  const order = ["auto", "light", "dark"];
+  const now = settings.theme.value;
+  const text = page("header.theme", { theme: page(`header.theme.${now}`) });
+  const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
+  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme" /></button>`;
+}
+
+function DropLine() {
+  const chosen = (event) => {
+    const { files } = event.currentTarget;
+    take([...files]);
+    event.currentTarget.value = "";
+  };
+  return html`<p class="bench-drop hint">${t("bench.drop")} <label class="link">${t("bench.drop.choose")}<input type="file" id="bench-file" accept=".json,application/json" multiple class="visually-hidden" onChange=${chosen} /></label></p>`;
+}
+
+function Notice() {
+  const now = notice.value;
+  return html`<div class="toasts" role=${now?.error ? "alert" : "status"} aria-live="polite">
+    ${now ? html`<div class=${`toast ${now.error ? "error" : "quiet"}`}><span>${now.text}</span><button class="tool small" onClick=${() => (notice.value = null)} aria-label=${page("help.close")}><${Icon} name="close" /></button></div>` : null}
+  </div>`;
+}
+
+/** The address, without the token that may be in it. */
+async function share() {
+  const address = new URL(location.href);
+  address.searchParams.delete("token");
+  try {
+    await navigator.clipboard.writeText(address.href);
+    tell(t(dropped.value.length ? "bench.shared_without" : "bench.shared"));
+  } catch {
+    tell(t("bench.share_failed"), true);
+  }
+}

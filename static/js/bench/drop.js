@@ -1,0 +1,48 @@
+// Records from another machine: dropped on the page or chosen as files. They stay in the page.
+
+import { signal } from "../../vendor/signals/signals.js";
+import { NotARecord, parseRecord } from "./record.js";
+import { keep, tell } from "./store.js";
+import { machineText } from "./where.js";
+import { both, t } from "./words.js";
+
+const MOST_BYTES = 64 << 20; // as the program's own reader
+
+/** Whether files are being held over the page. */
+export const hovering = signal(false);
+
+/** Take files; each that is a record is shown, each that is not says why. */
+export async function take(files) {
+  for (const file of files) {
+    try {
+      if (/\.kvtrace$/i.test(file.name)) throw new NotARecord("bench.drop.trace");
+      if (file.size > MOST_BYTES) throw new NotARecord("bench.drop.large");
+      const record = parseRecord(await file.text());
+      keep(file.name, record);
+      tell(t("bench.drop.added", { title: both(record.scenario.title), machine: machineText(record) }));
+    } catch (error) {
+      if (!(error instanceof NotARecord)) throw error;
+      tell(t(error.message, { ...error.values, name: file.name }), true);
+    }
+  }
+}
+
+const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+
+/** Take what is dropped anywhere. */
+export function acceptDrops() {
+  let leaving = null;
+  document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    clearTimeout(leaving);
+    hovering.value = true;
+    leaving = setTimeout(() => (hovering.value = false), 300); // it comes again and again while files are over the page
+  });
+  document.addEventListener("drop", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    hovering.value = false;
+    take([...event.dataTransfer.files]);
+  });
+}

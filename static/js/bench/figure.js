@@ -1,0 +1,153 @@
+// A record's curves as a Plotly figure: lines over a numeric axis, groups of bars over a categorical one. y begins at 0.
+
+import { colours } from "../draw/colour.js";
+import { axis, baseLayout } from "../draw/plotly.js";
+import { axisPoints, curves, isCategorical } from "./record.js";
+import { atText, both, measureOf, t, unitText } from "./words.js";
+
+/** How variants are told apart, by their place in the scenario: a colour of the palette's sequences, and without colour. */
+export const STYLES = [
+  { colour: 5, dash: "solid", symbol: "circle", pattern: "" },
+  { colour: 4, dash: "dash", symbol: "square", pattern: "/" },
+  { colour: 2, dash: "dot", symbol: "diamond", pattern: "x" },
+  { colour: 3, dash: "dashdot", symbol: "triangle-up", pattern: "-" },
+  { colour: 1, dash: "longdash", symbol: "cross", pattern: "|" },
+  { colour: 0, dash: "longdashdot", symbol: "x", pattern: "." },
+  { colour: 7, dash: "solid", symbol: "star", pattern: "+" },
+  { colour: 6, dash: "dash", symbol: "pentagon", pattern: "\\" },
+];
+
+export const styleOf = (index) => STYLES[index % STYLES.length];
+
+/** `{data, layout}`. `most`: the highest value that the y axis must hold, the same for charts that are compared. */
+export function figure({ record, metric, against, most, width, height }) {
+  const palette = colours();
+  const info = record.metrics[metric];
+  const measure = measureOf(against === null ? info.unit : "×", most);
+  const bars = isCategorical(record);
+  const found = curves(record, metric, against);
+  const data = found.map(({ variant, index, points }) => {
+    const style = styleOf(index);
+    const colour = palette.sequences[style.colour];
+    const error_y = {
+      type: "data",
+      visible: points.some((p) => p.low < p.high),
+      symmetric: false,
+      array: points.map((p) => (p.high - p.median) * measure.factor),
+      arrayminus: points.map((p) => (p.median - p.low) * measure.factor),
+      color: bars ? palette.ink : colour,
+      thickness: 1.2,
+      width: bars ? 3 : 4,
+    };
+    const shared = {
+      name: both(variant.title),
+      x: points.map((p) => (bars ? String(p.at) : p.at)),
+      y: points.map((p) => p.median * measure.factor),
+      customdata: points.map((p) => [variant.id, p.at]),
+      hoverinfo: "none",
+      error_y,
+    };
+    if (!bars) return { ...shared, type: "scatter", mode: "lines+markers", line: { color: colour, width: 1.8, dash: style.dash }, marker: { color: colour, symbol: style.symbol, size: 8, line: { width: 1, color: palette.paper } } };
+    return {
+      ...shared,
+      type: "bar",
+      marker: { color: colour, line: { width: 0 }, pattern: { shape: style.pattern, fillmode: "overlay", fgcolor: palette.paper, fgopacity: 0.9, size: 6, solidity: 0.25 } },
+    };
+  });
+  const layout = {
+    ...baseLayout(width, height),
+    barmode: "group",
+    bargap: 0.25,
+    margin: { l: 56, r: 12, t: 10, b: 44 },
+    dragmode: false,
+    hovermode: "closest",
+    xaxis: bars ? names(record, width) : numbers(record),
+    yaxis: axis(yTitle(record, metric, against, measure), { range: [0, most > 0 ? most * measure.factor * 1.06 : 1], fixedrange: true, tickformat: ",~r", separatethousands: true, nticks: 6 }),
+    shapes: against === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: palette["ink-3"], width: 1, dash: "dot" }, layer: "below" }],
+  };
+  return { data, layout };
+}
+
+function yTitle(record, metric, against, measure) {
+  if (against !== null) return t("bench.ratio.axis", { baseline: variantTitle(record, against) });
+  return measure.unit || both(record.metrics[metric].title);
+}
+
+export const variantTitle = (record, id) => both(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
+
+/** The axis' title with its unit, and that it is logarithmic. */
+export function axisTitle(record) {
+  const { title, unit, scale } = record.scenario.axis;
+  const more = [unit && !both(title).includes(unitText(unit)) && unitText(unit), !isCategorical(record) && scale === "log" && t("bench.chart.log")].filter(Boolean);
+  return more.length ? `${both(title)} (${more.join(", ")})` : both(title);
+}
+
+/** A tick at each value of the record: nothing was measured in between. */
+function numbers(record) {
+  const values = record.axis_values;
+  const log = record.scenario.axis.scale === "log" && values.every((value) => value > 0);
+  const scaled = log ? values.map(Math.log10) : values;
+  const [first, last] = [Math.min(...scaled), Math.max(...scaled)];
+  const room = (last - first || 1) * 0.06;
+  return axis(axisTitle(record), {
+    type: log ? "log" : "linear",
+    range: [first - room, last + room],
+    tickmode: "array",
+    tickvals: values,
+    ticktext: axisPoints(record).map(atText),
+    tickangle: 0,
+    fixedrange: true,
+    showgrid: false,
+    zeroline: false,
+  });
+}
+
+function names(record, width) {
+  const points = axisPoints(record);
+  const perName = Math.max(8, Math.floor((width - 70) / points.length / 7));
+  return axis(axisTitle(record), {
+    type: "category",
+    categoryorder: "array",
+    categoryarray: points.map(({ at }) => String(at)),
+    tickmode: "array",
+    tickvals: points.map(({ at }) => String(at)),
+    ticktext: points.map((point) => wrapped(atText(point), perName)),
+    tickangle: 0,
+    fixedrange: true,
+    showgrid: false,
+    automargin: true,
+  });
+}
+
+/** A text in lines of about so many letters; a Chinese one counts double. */
+export function wrapped(text, width) {
+  const lines = [""];
+  const size = (part) => [...part].reduce((sum, letter) => sum + (letter.codePointAt(0) > 0x2e7f ? 2 : 1), 0);
+  for (const part of text.match(/[\u2e80-\uffff]|[^\s\u2e80-\uffff]+|\s+/g) ?? []) {
+    if (size(lines.at(-1) + part) > width && lines.at(-1).trim() && part.trim()) lines.push("");
+    lines[lines.length - 1] += part;
+  }
+  return lines.map((line) => line.trim()).join("<br>");
+}
+
+/** The same for a picture that stands alone: with title, legend, and where it was measured. */
+export function picture(options, title, subtitle, where) {
+  const palette = colours();
+  const { data, layout } = figure(options);
+  const look = {
+    ...layout,
+    margin: { l: 84, r: 28, t: 108, b: 110 },
+    paper_bgcolor: palette.paper,
+    plot_bgcolor: palette.paper,
+    font: { ...layout.font, size: 15 },
+    showlegend: true,
+    legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", font: { color: palette.ink } },
+    title: { text: title, x: 0.03, y: 0.965, yanchor: "top", font: { size: 20, color: palette.ink } },
+    annotations: [
+      { text: subtitle, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 1, yshift: 50, xanchor: "left", yanchor: "bottom", font: { size: 15, color: palette["ink-2"] } },
+      { text: where, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0, yshift: -104, xanchor: "left", yanchor: "bottom", align: "left", font: { size: 11, color: palette["ink-3"] } },
+    ],
+  };
+  for (const name of ["xaxis", "yaxis"]) look[name] = { ...look[name], title: { ...look[name].title, font: { size: 15, color: palette["ink-2"] } } };
+  return { data, layout: look };
+}

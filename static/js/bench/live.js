@@ -1,0 +1,55 @@
+// A benchmark that runs on the server: asked for, followed and stopped over the socket (app/PROTOCOL.md).
+
+import { signal } from "../../vendor/signals/signals.js";
+import { Client, NoAnswer } from "../net/client.js";
+import { link } from "./link.js";
+import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
+import { t } from "./words.js";
+
+/** The status of the latest run, as the server says it; null until it does. */
+export const run = signal(null);
+
+let client = null;
+
+/** Connect, and follow whatever runs. */
+export function followRuns() {
+  const nothing = () => {};
+  client = new Client({
+    connect: () => ask("bench_follow"),
+    disconnect: () => (run.value = null),
+    status: nothing,
+    reset: nothing,
+    closed: nothing,
+    records: nothing,
+  });
+  client.socket.on("bench_progress", hear);
+}
+
+async function hear(status) {
+  const before = run.value;
+  run.value = status;
+  if (status.state !== "done" || before?.run === status.run) return;
+  await fetchIndex();
+  if (before && before.state !== "done" && link.scenario.value === status.scenario) show(status);
+}
+
+/** Show the record of a run that is done, beside what is shown of the scenario. */
+export function show(status) {
+  goTo(status.scenario);
+  const shown = chosenOf(status.scenario);
+  const order = recordsOf(status.scenario).map((entry) => entry.id);
+  link.records.value = [...new Set([...shown, status.run])].sort((a, b) => order.indexOf(a) - order.indexOf(b));
+  tell(t("bench.run.done"));
+}
+
+/** Ask; whether the server did it. A refusal is told. */
+export async function ask(event, body = {}) {
+  try {
+    const { status } = await client.ask(event, body);
+    run.value = status;
+    return true;
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) tell(error.message, true);
+    return false;
+  }
+}

@@ -1,0 +1,79 @@
+// Words and figures of the benchmark page, in the language of the page.
+
+import { fill } from "../i18n/index.js";
+import { en, zh } from "../i18n/topics/bench.js";
+import { settings } from "../model/settings.js";
+
+const LANGUAGES = { en, zh };
+
+/** The text of `key`, with `values` put in. */
+export const t = (key, values = {}) => fill(LANGUAGES[settings.lang.value][key] ?? key, values);
+
+/** What a record says in both languages. */
+export const both = (text) => text[settings.lang.value];
+
+const PREFIXES = ["", "k", "M", "G", "T", "P"];
+const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/**
+ * How values of a unit are written when the largest is `most`: {factor, unit}; value · factor is in `unit`, which is a
+ * text of the page, or "" without one.
+ */
+export function measureOf(unit, most) {
+  if (unit === "s") return most === 0 || most >= 1 ? { factor: 1, unit: "s" } : most >= 1e-3 ? { factor: 1e3, unit: "ms" } : { factor: 1e6, unit: "µs" };
+  if (unit === "share") return { factor: 100, unit: "%" };
+  if (unit === "×") return { factor: 1, unit: "×" };
+  if (unit === "B") {
+    const power = Math.min(BINARY.length - 1, most >= 1024 ? Math.floor(Math.log2(most) / 10) : 0);
+    return { factor: 1024 ** -power, unit: BINARY[power] };
+  }
+  if (unit === "FLOP") {
+    const power = Math.min(PREFIXES.length - 1, most >= 1000 ? Math.floor(Math.log10(most) / 3) : 0);
+    return { factor: 1000 ** -power, unit: `${PREFIXES[power]}FLOP` };
+  }
+  return { factor: 1, unit: unit && unitText(unit) };
+}
+
+/** A unit's name; one that this page does not know stays as the record has it. */
+export function unitText(unit) {
+  const key = `bench.unit.${unit}`;
+  const text = t(key);
+  return text === key ? unit : text;
+}
+
+/** Three significant digits; whole numbers below a million whole, in groups. */
+export function numberText(value) {
+  if (Number.isInteger(value) && Math.abs(value) < 1e6) return groupedDigits(String(value));
+  if (Math.abs(value) >= 1e6) return Number(value.toPrecision(3)).toExponential().replace("e+", "e");
+  if (Math.abs(value) >= 1000) return groupedDigits(String(Math.round(value)));
+  return String(Number(value.toPrecision(3)));
+}
+
+const groupedDigits = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
+
+/** A value with its unit, in the measure that fits it or the one given. */
+export function quantityText(value, unit, measure = measureOf(unit, Math.abs(value))) {
+  const number = numberText(Number((value * measure.factor).toPrecision(6)));
+  if (!measure.unit) return number;
+  return measure.unit === "%" || measure.unit === "×" ? `${number}${measure.unit === "×" ? "×" : "\u2009%"}` : `${number}\u2009${measure.unit}`;
+}
+
+/** `median [low, high] unit`; without the interval where rounds did not differ. */
+export function estimateText({ median, low, high }, unit, measure = measureOf(unit, Math.abs(median))) {
+  const number = (value) => numberText(Number((value * measure.factor).toPrecision(6)));
+  const interval = low === null || high === null || low === high ? "" : ` [${number(low)}, ${number(high)}]`;
+  if (measure.unit === "×") return `${number(median)}×${interval}`;
+  return `${number(median)}${interval}${measure.unit ? `\u2009${measure.unit}` : ""}`;
+}
+
+/** A value of the axis: its title where it has one, else the number. */
+export const atText = ({ at, title }) => (title ? both(title) : typeof at === "number" ? numberText(at) : String(at));
+
+/** How long something takes, roughly. */
+export const durationText = (seconds) => (seconds < 90 ? t("bench.seconds", { n: Math.max(1, Math.round(seconds)) }) : t("bench.minutes", { n: Math.round(seconds / 60) }));
+
+/** A moment of ISO 8601 as date and time, UTC. */
+export const momentText = (iso) => iso.slice(0, 16).replace("T", " ");
+
+/** The largest median that a record has of a metric. */
+export const highestOf = (record, metric) => Math.max(0, ...record.points.map((point) => point.figures[metric]?.median ?? 0));
