@@ -14,6 +14,7 @@ from app import __version__
 from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError
 from app.fork_compare import Comparisons
+from app.layer_bytes import layer_bytes
 from app.museum import EXHIBITS
 from app.onefile import TooLarge, export_page
 from app.plain import to_json
@@ -128,8 +129,7 @@ def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings)
             for index in wanted:
                 _check_index(log, index)
                 payload = log.capture_bytes(index)
-                layers = codec.decode(payload, Capture).layers if payload else []
-                arrays.append(next((codec.encode(found) for found in layers if found.layer == layer), None))
+                arrays.append(layer_bytes(payload, layer) if payload else None)
                 size += len(arrays[-1] or b"")
                 if size >= MOST_ARRAYS:
                     break

@@ -89,6 +89,7 @@ def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPag
     with page.expect_download() as download:
         own.get_by_role("link", name=".kvtrace").click()
     assert Path(download.value.path()).read_bytes().startswith(b"KVTRACE")
+    assert re.fullmatch(r"Lesson .one.\.kvtrace", download.value.suggested_filename)
     own.locator(".library-open").click()
     expect(page.locator("#position")).to_contain_text("3 of 3")
     own.locator(".library-delete").click()
@@ -110,6 +111,18 @@ def test_a_dropped_file_is_shown_and_kept(open_page: OpenPage) -> None:
     page.reload()
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
     expect(page.locator("#position")).to_have_text(position)
+
+
+def test_from_a_dropped_file_one_comes_back_to_the_live_run(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library")
+    prefill(page)
+    live = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    drop(page, GOLDEN.read_bytes(), "dropped.kvtrace")
+    expect(page).to_have_url(re.compile("recording=rec-"))  # it is kept
+    page.click("#btn-to-live")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+    shows(page, 1)
+    assert page.evaluate("new URLSearchParams(location.search).get('theater')") == live
 
 
 def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: OpenPage) -> None:

@@ -56,7 +56,8 @@ function connect() {
     },
     reset: (message) => {
       if (message.theater !== theater || message.epoch === epoch) return;
-      if (!resetting && message.epoch !== ownEpoch) store.toast(t("connection.reset_by_other"));
+      const byOther = !resetting && message.epoch !== ownEpoch && store.status.value?.mode !== "recording"; // a benchmark's next run is nobody's reset
+      if (byOther) store.toast(t("connection.reset_by_other"));
       begin(message);
     },
     closed: (message) => {
@@ -226,6 +227,7 @@ async function follow(wanted, step) {
 
 /** Connect where a file had taken the run's place. */
 function connectAnew() {
+  theater = epoch = null;
   batch(() => {
     store.backToLive();
     store.log.value = null;

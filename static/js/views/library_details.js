@@ -9,11 +9,8 @@ import { html } from "./html.js";
 /** The name in the page's language, where it has one. */
 export const shownName = (entry) => entry.title?.[settings.lang.value] ?? entry.name;
 
-/** Files of a recording, by where the server has them. */
-const FILES = [
-  ["trace", ".kvtrace"],
-  ["export.html", "HTML"],
-];
+/** Files of a recording: what it is called, and where the server has it. */
+const FILES = { ".kvtrace": (id) => `/api/recordings/${id}/trace`, HTML: (id) => `/api/theaters/${id}/export.html` };
 
 export function Details({ entry }) {
   const own = entry.source === "library";
@@ -24,7 +21,7 @@ export function Details({ entry }) {
     ${entry.command ? html`<p class="hint">${t("library.command")} <code>${entry.command}</code></p>` : null}
     <div class="library-actions">
       <span class="hint">${t("library.take")}</span>
-      ${FILES.map(([what, name]) => html`<a class="quiet" key=${what} href=${`/api/theaters/${entry.id}/${what}`} download=${`${entry.name}${what === "trace" ? ".kvtrace" : ".html"}`}>${name}</a>`)}
+      ${Object.entries(FILES).map(([kind, address]) => html`<a class="quiet" key=${kind} href=${address(entry.id)} download>${kind}</a>`)}
       ${own ? html`<${Delete} entry=${entry} />` : null}
     </div>
   </div>`;

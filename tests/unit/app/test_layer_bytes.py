@@ -1,0 +1,33 @@
+"""One layer out of a capture: the bytes that decoding and encoding it would give."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.layer_bytes import layer_bytes
+from engine.trace import codec
+from engine.trace.records import AttentionRows, Capture, LayerCapture
+
+
+def a_layer(layer: int) -> LayerCapture:
+    rng = np.random.default_rng(layer)
+    q, k, v = (rng.normal(size=(3, heads, 4)).astype("float32") for heads in (4, 2, 2))
+    rows = AttentionRows(seq_id=0, query_start=0, key_start=0, heads=[0, 1], weights=np.zeros((2, 3, 3), "float16"))
+    return LayerCapture(layer=layer, q=q, k=k, v=v, rows=[rows])
+
+
+def test_it_is_what_decoding_and_encoding_gives() -> None:
+    layers = [a_layer(0), a_layer(2), a_layer(300)]
+    payload = codec.encode(Capture(index=7, dtype="float32", layers=layers, omitted="layer 1"))
+    for layer in layers:
+        assert layer_bytes(payload, layer.layer) == codec.encode(layer)
+    assert layer_bytes(payload, 1) is None
+    assert layer_bytes(codec.encode(Capture(index=7, dtype="float32", layers=[])), 0) is None
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x80", b"\x81\xa6layers\x07"])
+def test_what_is_no_capture_is_an_error(payload: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        layer_bytes(payload, 0)
