@@ -3,7 +3,7 @@
 import { useState } from "../../vendor/preact/hooks.js";
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
-import { beingMade, change, remove } from "../net/library.js";
+import { change, remove } from "../net/library.js";
 import { html } from "./html.js";
 
 /** The name in the page's language, where it has one. */
@@ -46,7 +46,7 @@ function Names({ entry }) {
 /** Asks once more, in the same place. */
 function Delete({ entry }) {
   const [asked, setAsked] = useState(false);
-  if (beingMade.value?.id === entry.id) return null;
+  if (entry.recording) return null; // that is stopped first
   if (!asked) return html`<button class="quiet library-delete" onClick=${() => setAsked(true)}>${t("library.delete")}</button>`;
   return html`<span class="library-sure" role="group" aria-label=${t("library.delete_sure")}>
     ${t("library.delete_sure")}
