@@ -117,5 +117,6 @@ test("a link carries scenario, metric, baseline and records, and nothing that is
 
 test("long names break into lines by words, Chinese anywhere", () => {
   assert.equal(wrapped("a few words here", 8), "a few<br>words<br>here");
+  assert.equal(wrapped("a <b> & c", 20), "a &lt;b> &amp; c"); // a record's names are no markup
   assert.equal(wrapped("共享系统提示", 6), "共享系<br>统提示");
 });

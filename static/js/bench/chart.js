@@ -14,7 +14,7 @@ import { atText, both, estimateText, measureOf, numberText, quantityText, t } fr
 const HEIGHT = 320;
 const PICTURE = { width: 1200, height: 720 };
 
-/** `shown`: {id, entry, record}; `where`: the line that a saved picture carries. */
+/** `shown`: {id, entry, record}; `where`: the lines that a saved picture carries. */
 export function Chart({ shown, metric, against = null, most, where }) {
   const { record } = shown;
   const box = useRef(null);

@@ -17,6 +17,9 @@ export const STYLES = [
   { colour: 6, dash: "dash", symbol: "pentagon", pattern: "\\" },
 ];
 
+/** A text that Plotly takes for what it is: it would read tags in it, and write style attributes for them. */
+const literal = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
 export const styleOf = (index) => STYLES[index % STYLES.length];
 
 /** `{data, layout}`. `most`: the highest value that the y axis must hold, the same for charts that are compared. */
@@ -40,7 +43,7 @@ export function figure({ record, metric, against, most, width, height }) {
       width: bars ? 3 : 4,
     };
     const shared = {
-      name: both(variant.title),
+      name: literal(both(variant.title)),
       x: points.map((p) => (bars ? String(p.at) : p.at)),
       y: points.map((p) => p.median * measure.factor),
       customdata: points.map((p) => [variant.id, p.at]),
@@ -61,8 +64,9 @@ export function figure({ record, metric, against, most, width, height }) {
     margin: { l: 56, r: 12, t: 10, b: 44 },
     dragmode: false,
     hovermode: "closest",
+    separators: ".\u2009",
     xaxis: bars ? names(record, width) : numbers(record),
-    yaxis: axis(yTitle(record, metric, against, measure), { range: [0, most > 0 ? most * measure.factor * 1.06 : 1], fixedrange: true, tickformat: ",~r", separatethousands: true, nticks: 6 }),
+    yaxis: axis(literal(yTitle(record, metric, against, measure)), { range: [0, most > 0 ? most * measure.factor * 1.06 : 1], fixedrange: true, tickformat: ",~r", separatethousands: true, nticks: 6 }),
     shapes: against === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: palette["ink-3"], width: 1, dash: "dot" }, layer: "below" }],
   };
   return { data, layout };
@@ -89,12 +93,12 @@ function numbers(record) {
   const scaled = log ? values.map(Math.log10) : values;
   const [first, last] = [Math.min(...scaled), Math.max(...scaled)];
   const room = (last - first || 1) * 0.06;
-  return axis(axisTitle(record), {
+  return axis(literal(axisTitle(record)), {
     type: log ? "log" : "linear",
     range: [first - room, last + room],
     tickmode: "array",
     tickvals: values,
-    ticktext: axisPoints(record).map(atText),
+    ticktext: axisPoints(record).map((where) => literal(atText(where))),
     tickangle: 0,
     fixedrange: true,
     showgrid: false,
@@ -105,7 +109,7 @@ function numbers(record) {
 function names(record, width) {
   const points = axisPoints(record);
   const perName = Math.max(8, Math.floor((width - 70) / points.length / 7));
-  return axis(axisTitle(record), {
+  return axis(literal(axisTitle(record)), {
     type: "category",
     categoryorder: "array",
     categoryarray: points.map(({ at }) => String(at)),
@@ -127,10 +131,10 @@ export function wrapped(text, width) {
     if (size(lines.at(-1) + part) > width && lines.at(-1).trim() && part.trim()) lines.push("");
     lines[lines.length - 1] += part;
   }
-  return lines.map((line) => line.trim()).join("<br>");
+  return lines.map((line) => literal(line.trim())).join("<br>");
 }
 
-/** The same for a picture that stands alone: with title, legend, and where it was measured. */
+/** The same for a picture that stands alone: with title, legend, and the lines that say where it was measured. */
 export function picture(options, title, subtitle, where) {
   const palette = colours();
   const { data, layout } = figure(options);
@@ -142,10 +146,10 @@ export function picture(options, title, subtitle, where) {
     font: { ...layout.font, size: 15 },
     showlegend: true,
     legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", font: { color: palette.ink } },
-    title: { text: title, x: 0.03, y: 0.965, yanchor: "top", font: { size: 20, color: palette.ink } },
+    title: { text: literal(title), x: 0.03, y: 0.965, yanchor: "top", font: { size: 20, color: palette.ink } },
     annotations: [
-      { text: subtitle, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 1, yshift: 50, xanchor: "left", yanchor: "bottom", font: { size: 15, color: palette["ink-2"] } },
-      { text: where, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0, yshift: -104, xanchor: "left", yanchor: "bottom", align: "left", font: { size: 11, color: palette["ink-3"] } },
+      { text: literal(subtitle), showarrow: false, xref: "paper", yref: "paper", x: 0, y: 1, yshift: 50, xanchor: "left", yanchor: "bottom", font: { size: 15, color: palette["ink-2"] } },
+      { text: where.map(literal).join("<br>"), showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0, yshift: -104, xanchor: "left", yanchor: "bottom", align: "left", font: { size: 11, color: palette["ink-3"] } },
     ],
   };
   for (const name of ["xaxis", "yaxis"]) look[name] = { ...look[name], title: { ...look[name].title, font: { size: 15, color: palette["ink-2"] } } };

@@ -1,5 +1,6 @@
 // The scenarios, in groups.
 
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { markPlace } from "../model/settings.js";
 import { html } from "../views/html.js";
 import { link } from "./link.js";
@@ -32,13 +33,18 @@ export function List() {
   const grouped = new Set(Object.values(GROUPS).flat());
   const groups = { ...GROUPS, other: [...known.keys()].filter((id) => !grouped.has(id)) };
   const here = link.scenario.value;
+  const box = useRef(null);
+  useEffect(() => {
+    const current = box.current.querySelector("[aria-current]"); // in sight where the list is a small one
+    if (current) box.current.scrollTop += current.getBoundingClientRect().top - box.current.getBoundingClientRect().top - box.current.clientHeight / 3;
+  }, [here]);
   const item = (id) => {
     const empty = !recordsOf(id).length && !dropped.value.some(({ record }) => record.scenario.id === id);
     return html`<li key=${id}>
       <${ScenarioLink} id=${id} aria-current=${here === id ? "page" : null}>${both(known.get(id).title)}${empty ? html` <span class="hint">${t("bench.no_record")}</span>` : null}<//>
     </li>`;
   };
-  return html`<nav class="bench-list" aria-label=${t("bench.list")}>
+  return html`<nav class="bench-list" ref=${box} aria-label=${t("bench.list")}>
     <p><${ScenarioLink} id=${null} aria-current=${here === null ? "page" : null}>${t("bench.overview")}<//></p>
     ${Object.entries(groups).map(([name, ids]) => {
       const present = ids.filter((id) => known.has(id));

@@ -1,17 +1,16 @@
 // One scenario: what to look for, its headlines, its charts, where they were measured, all figures.
 
-import { grouped } from "../i18n/index.js";
 import { html } from "../views/html.js";
 import { Chart, Legend } from "./chart.js";
 import { variantTitle } from "./figure.js";
 import { Findings } from "./findings.js";
 import { link } from "./link.js";
-import { baselinesOf, csvOf, failures, highest, isCategorical, metricsOf } from "./record.js";
+import { axisPoints, baselinesOf, csvOf, failures, highest, isCategorical, metricsOf } from "./record.js";
 import { RunBox } from "./run.js";
 import { choose, chosenOf, dropped, forget, loaded, recordsOf, scenarios, shownOf } from "./store.js";
 import { Figures } from "./table.js";
 import { machineText, wasBusy, whereParts } from "./where.js";
-import { both, momentText, t } from "./words.js";
+import { atText, both, momentText, t } from "./words.js";
 
 export function Report({ scenario }) {
   const all = shownOf(scenario);
@@ -115,7 +114,7 @@ function wrapLine(text, width) {
     if (`${lines.at(-1)} ${part}`.length > width) lines.push("");
     lines[lines.length - 1] = `${lines.at(-1)} ${part}`.trim();
   }
-  return lines.join("<br>");
+  return lines;
 }
 
 function Machines({ all, labels }) {
@@ -144,7 +143,7 @@ function Tables({ all, labels }) {
     <p class="hint bench-note">${t("bench.table.caption")}</p>
     ${lost.length
       ? html`<h4>${t("bench.failures")}</h4>
-          <ul class="bench-lost">${lost.flatMap(({ id, record, failed }) => failed.map(({ variant, why, at }) => html`<li key=${`${id} ${variant} ${why}`}><b>${variantTitle(record, variant)}</b> (${at.map((value) => (typeof value === "number" ? grouped(value) : value)).join(", ")}): ${why}</li>`))}</ul>`
+          <ul class="bench-lost">${lost.flatMap(({ id, record, failed }) => failed.map(({ variant, why, at }) => html`<li key=${`${id} ${variant} ${why}`}><b>${variantTitle(record, variant)}</b> (${axisPoints(record).filter((where) => at.includes(where.at)).map(atText).join("; ")}): ${why}</li>`))}</ul>`
       : null}
   </section>`;
 }
