@@ -68,6 +68,24 @@ def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPag
     expect(page).to_have_url(re.compile("block_size=8"))  # the live run's settings stay what they are
 
 
+def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) -> None:
+    """They travel without their records; the strip asks for those of every column in sight."""
+    page = open_page("/?recording=rec-moon&step=20", connection="replay")
+    shows(page, 20)
+    missing = """
+      Promise.all(['model/store', 'views/strip_columns'].map((name) => import(`/static/js/${name}.js`))).then(
+      ([store, { cellOf }]) => {
+        const now = store.stage.value;
+        return Array.from({ length: now.numFilled }, (_, i) => cellOf(now, 'k', i).missing);
+      },
+    )"""
+    last = page.evaluate(missing)[-1]
+    assert last is None
+    page.wait_for_function(
+        f"{missing}.then((all) => all.slice(-12).every((reason) => reason === null))", timeout=10_000
+    )
+
+
 def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPage) -> None:
     page = open_page("/?detail=library&max_tokens=6")
     expect(page.locator("#btn-record")).to_be_disabled()

@@ -37,6 +37,8 @@ test("a log with a limit lets captures go, says that they are missing, and takes
     whole.append(record, capture);
   }
   const [first] = captured;
+  assert.equal(bounded.captureMissing(first, 0), false, "nobody fetches");
+  bounded.fetchable = whole.fetchable = true;
   assert.deepEqual([bounded.captureMissing(first, 0), bounded.layer(first, 0)], [true, null]);
   assert.equal(bounded.captureMissing(captured.at(-1), 0), false);
   assert.equal(whole.captureMissing(first, 0), false);

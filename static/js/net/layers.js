@@ -13,6 +13,7 @@ export class LayerFetcher {
 
   constructor(log, { address, asking, arrived, fetch = (url) => globalThis.fetch(url) }) {
     Object.assign(this, { log, address, asking, arrived, fetch });
+    log.fetchable = true;
   }
 
   /** Ask for one layer of record `index`, unless it is here or asked for. The promise ends with the round that it belongs to. */

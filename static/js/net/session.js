@@ -158,6 +158,7 @@ function lose(reason = null) {
   settings.recording.value = null;
   theater = null;
   layers = null;
+  if (store.log.value) store.log.value.fetchable = false;
   batch(() => {
     trouble.value = reason;
     store.status.value = null;

@@ -19,6 +19,7 @@ export class TraceLog {
     this.records = [];
     this.writes = []; // per record: [{seq_id, start, num_tokens, block_table}], the table as the write found it
     this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
+    this.fetchable = false; // whether somebody fetches what is missing here
     this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
     this.layerCaptures = new ByteLru(captureLimit); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
     this.keyframes = new Map([[-1, initialState(this.header)]]);
@@ -92,11 +93,11 @@ export class TraceLog {
     return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
   }
 
-  /** Whether record `index` has arrays of `layer`, as far as is known, that have not arrived or were let go. */
+  /** Whether record `index` has arrays of `layer`, as far as is known, that are not here and could come. */
   captureMissing(index, layer) {
     const key = `${index}/${layer}`;
     const here = this.captureBytes.has(index) || this.decoded.has(index) || this.layerCaptures.has(key) || this.captureGone.has(key);
-    return Boolean(this.records[index]?.has_capture) && !here;
+    return this.fetchable && Boolean(this.records[index]?.has_capture) && !here;
   }
 
   /** Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null. */

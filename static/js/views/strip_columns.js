@@ -4,7 +4,6 @@ import { labelWidth } from "../draw/canvas.js";
 import { columns } from "../draw/strip.js";
 import { probabilityText, t } from "../i18n/index.js";
 import { PHASES } from "../model/moment.js";
-import { connection } from "../model/store.js";
 import { labelText } from "../trace/labels.js";
 import { slotOf } from "../trace/metrics.js";
 import { originOf, vectorOf } from "../trace/stage.js";
@@ -84,7 +83,7 @@ function readCell(now, kind, position) {
   const absent = { vector: null, source: null, fresh };
   if (!origin) return { ...absent, missing: "unwritten" };
   if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
-  const coming = connection.peek() === "live" && now.log.captureMissing(origin.record, now.layer);
+  const coming = now.log.captureMissing(origin.record, now.layer);
   return { ...absent, missing: coming ? "loading" : "uncaptured" };
 }
 

@@ -3,7 +3,6 @@
 import { rows } from "../draw/strip.js";
 import { probabilityText, t } from "../i18n/index.js";
 import { viewSub } from "../model/moment.js";
-import { connection } from "../model/store.js";
 import { done } from "./strip_columns.js";
 import { legendOf, rangesOf } from "./strip_paint.js";
 import { html } from "./html.js";
@@ -38,7 +37,7 @@ export function Notice({ now }) {
   else if (!now.entry) text = now.record.kind === "submit" ? t("stage.no_attention.submit") : t("stage.no_attention.other", { name });
   else if (!done(viewSub.value, "attend")) text = t("stage.no_attention.not_yet");
   else if (!now.attention) {
-    const coming = connection.value === "live" && now.log.captureMissing(now.index, now.layer);
+    const coming = now.log.captureMissing(now.index, now.layer);
     if (coming) text = t("stage.no_attention.loading");
     else text = t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", place);
   }

@@ -1,7 +1,7 @@
 // Words of the fault museum. The exhibits' own words come from the server.
 
 export const en = {
-  "detail.museum": "Fault museum",
+  "detail.museum": "Museum",
 
   "museum.badge": "fault put in on purpose",
   "museum.badge.short": "fault",
