@@ -1,0 +1,214 @@
+"""The benchmark page in a real browser. `open_bench` fails a test when anything breaks the security policy."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
+
+from engine.bench.record import RESULTS
+from tests.browser.test_accessibility import AXE, complain, violations
+
+OpenBench = Callable[..., Page]
+
+
+@pytest.fixture
+def open_bench(browser: Browser, live_server: str) -> Iterator[OpenBench]:
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+
+    def opened(path: str = "", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: Any) -> Page:
+        context = browser.new_context(viewport=ViewportSize(width=width, height=height), locale=locale, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
+        page.goto(f"{live_server}/bench{path}")
+        page.wait_for_selector(".bench-report h2")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def drawn(page: Page, count: int) -> None:
+    expect(page.locator(".bench-chart[data-drawn]")).to_have_count(count, timeout=60_000)
+
+
+def guard() -> dict[str, Any]:
+    record: dict[str, Any] = json.loads((RESULTS / "guard.json").read_text())
+    return record
+
+
+def other_machine(factor: float) -> str:
+    """The shipped record as if of a machine that is slower by `factor` and on which one variant cannot run."""
+    record = guard()
+    record["environment"]["machine"]["processor"] = "Another Processor"
+    for point in record["points"]:
+        for name in ("median", "low", "high"):
+            point["figures"]["seconds"][name] *= factor
+        if point["variant"] == "contiguous":
+            point |= {"failed": "there is no room for it", "figures": {}}
+    return json.dumps(record)
+
+
+DROP = """([name, text]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([text], name, {type: 'application/json'}));
+  for (const kind of ['dragover', 'drop'])
+    document.body.dispatchEvent(new DragEvent(kind, {bubbles: true, cancelable: true, dataTransfer: data}));
+}"""
+
+
+def drop(page: Page, name: str, text: str) -> None:
+    page.evaluate(DROP, [name, text])
+
+
+def highest_tick(page: Page) -> list[float]:
+    """The largest label of each chart's y axis."""
+    found: list[float] = page.evaluate(
+        """() => [...document.querySelectorAll('.bench-chart')].map((chart) =>
+          Math.max(...[...chart.querySelectorAll('.ytick text')]
+            .map((e) => Number(e.textContent.replaceAll('\\u2009', '')))))"""
+    )
+    return found
+
+
+def test_the_page_begins_with_the_headlines_and_leads_to_a_scenario_and_back(open_bench: OpenBench) -> None:
+    page = open_bench()
+    expect(page.locator(".bench-headlines tbody tr").first).to_be_visible()
+    assert page.evaluate("typeof Plotly") == "undefined"  # it comes with the first chart
+    page.click(".bench-list a[href$='scenario=guard']")
+    expect(page.locator(".bench-report h2")).to_contain_text("Guard")
+    drawn(page, 2)
+    expect(page).to_have_url(re.compile(r"/bench\?scenario=guard$"))
+    page.go_back()
+    expect(page.locator(".bench-headlines")).to_be_visible()
+
+
+def test_a_scenario_says_what_to_look_for_where_it_was_measured_and_every_figure(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard")
+    drawn(page, 2)
+    record = guard()
+    expect(page.locator(".bench-text")).to_contain_text("must not change at all")
+    where = page.locator(".bench-where")
+    for fact in (
+        record["environment"]["machine"]["processor"],
+        "torch 2.",
+        "seed 0",
+        record["environment"]["commit"][:10],
+    ):
+        expect(where).to_contain_text(fact)
+    assert page.locator(".bench-table tbody tr").count() == len(record["points"])
+    assert page.locator(".bench-table thead th").count() == len(record["metrics"]) + 3
+    zeros = page.locator(".bench-chart .ytick:first-of-type text").all_text_contents()
+    assert zeros == ["0", "0"]  # every y axis begins there
+    expect(page.locator(".bench-chart").first).to_have_attribute("aria-label", re.compile("paged: 256: "))
+
+
+def test_a_point_tells_its_median_and_interval(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard&metric=seconds")
+    drawn(page, 2)
+    point = page.locator(".bench-chart .scatterlayer .trace .point").first.bounding_box()
+    assert point is not None
+    page.mouse.move(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    expect(page.locator("#tooltip")).to_contain_text("whole run: ")
+    expect(page.locator("#tooltip")).to_contain_text("95 % interval")
+
+
+def test_a_record_of_another_machine_is_dropped_and_stands_beside_on_the_same_axis(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard&metric=seconds")
+    drawn(page, 2)
+    alone = highest_tick(page)[0]
+    drop(page, "mine.json", other_machine(5))
+    drawn(page, 4)
+    expect(page.locator(".toast")).to_contain_text("Another Processor")
+    first, second, *_ = highest_tick(page)
+    assert first == second and first > 2 * alone
+    expect(page.locator(".bench-lost")).to_contain_text("there is no room for it")
+    expect(page.locator(".bench-table .failed").first).to_contain_text("there is no room for it")
+    assert "mine" not in page.url  # it stays in the page
+    page.click(".bench-dropped .link")
+    drawn(page, 2)
+    expect(page.locator(".bench-lost")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("x.json", "{", "is not JSON"),
+        ("x.json", '{"format": "other"}', "not a benchmark record"),
+        ("x.json", json.dumps({**guard(), "version": 9}), "version 9"),
+        ("x.json", json.dumps({**guard(), "points": [{"at": 1}]}), "points is not as it should be"),
+        ("run.kvtrace", "KVTRACE", "drop it on the stage"),
+    ],
+)
+def test_what_is_no_record_says_why_and_changes_nothing(open_bench: OpenBench, name: str, text: str, says: str) -> None:
+    page = open_bench("?scenario=guard")
+    drop(page, name, text)
+    expect(page.locator(".toast.error")).to_contain_text(says)
+    expect(page.locator(".bench-dropped")).to_have_count(0)
+
+
+def test_names_in_a_dropped_record_are_text_not_markup(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard")
+    record = guard()
+    evil = '<img src=x onerror="document.title=1"><b>bold</b>'
+    record["scenario"]["title"] = {"en": evil, "zh": evil}
+    record["scenario"]["variants"][0]["title"] = {"en": evil, "zh": evil}
+    record["scenario"]["axis"]["title"] = {"en": evil, "zh": evil}
+    record["scenario"]["id"] = "mine"
+    drop(page, "evil.json", json.dumps(record))
+    drawn(page, 2)
+    expect(page.locator(".bench-report h2")).to_have_text(evil)
+    assert page.locator(".bench-report img, .bench-report b:not(.bench-findings b)").count() == 0
+
+
+def test_a_link_shows_the_same_metric_again(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard")
+    page.select_option("#bench-metric", "waste")
+    expect(page).to_have_url(re.compile("metric=waste"))
+    again = open_bench("?" + page.url.split("?")[1])
+    expect(again.locator("#bench-metric")).to_have_value("waste")
+
+
+def test_charts_tables_and_records_are_saved(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard")
+    drawn(page, 2)
+    for selector, begins, name in (
+        (".bench-figure .link", b"\x89PNG", "guard-output_tokens_per_second.png"),
+        ("#bench-csv", b"record,created,scenario,axis,at,variant,metric", "guard.csv"),
+        (".bench-command .link", b'{\n "format": "kvtheater-bench"', "guard-shipped-guard.json"),
+    ):
+        with page.expect_download() as saved:
+            page.locator(selector).first.click()
+        content = Path(saved.value.path()).read_bytes()
+        assert content.startswith(begins) and saved.value.suggested_filename == name
+    assert json.loads(content) == guard()
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme", "locale"), [(1280, "light", "en-US"), (1280, "dark", "zh-CN"), (390, "light", "zh-CN")]
+)
+def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, locale: str) -> None:
+    page = open_bench(width=width, color_scheme=scheme, locale=locale, bypass_csp=True)
+    page.add_script_tag(path=str(AXE))
+    found = {"headlines": violations(page)}
+    page.locator(".bench-list a[href$='scenario=kv-dtype-error']").click()
+    drawn(page, 2)
+    found["bars"] = violations(page)
+    page.locator(".bench-list a[href$='scenario=guard']").click()
+    drawn(page, 2)
+    drop(page, "mine.json", other_machine(2))
+    drawn(page, 4)
+    found["two records"] = violations(page)
+    complain(found)
+    assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
