@@ -44,7 +44,12 @@ def _work(order: Order, out: IO[bytes]) -> int:
             out.write(msgspec.json.encode(news) + b"\n")
 
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.buffer.read(), stop.set()), daemon=True).start()
+
+    def await_end() -> None:
+        sys.stdin.buffer.read()
+        stop.set()
+
+    threading.Thread(target=await_end, daemon=True).start()
     from engine.bench.errors import BenchError, Cancelled
     from engine.bench.record import write_record
     from engine.bench.runner import Runner
