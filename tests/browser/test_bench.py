@@ -212,3 +212,27 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
     found["two records"] = violations(page)
     complain(found)
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
+
+
+def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_traces(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=guard")
+    drawn(page, 2)
+    page.fill("#bench-rounds", "1")
+    page.click("#bench-run")
+    expect(page.locator("#bench-progress")).to_contain_text("Warming up", timeout=150_000)
+    with page.context.expect_page() as opened:
+        page.locator("#bench-watch").click(timeout=60_000)
+    expect(opened.value.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]"), timeout=60_000)
+    opened.value.close()
+    expect(page.locator("#bench-run")).to_be_visible(timeout=150_000)
+    drawn(page, 4)  # the new record stands beside the shipped one
+    expect(page).to_have_url(re.compile("records=shipped-guard%2Chere-"))
+    assert page.locator(".bench-table a").count() == 6
+    chart = page.locator(".bench-chart").nth(1)
+    chart.scroll_into_view_if_needed()
+    point = chart.locator(".scatterlayer .trace .point").first.bounding_box()
+    assert point is not None
+    page.mouse.move(point["x"], point["y"] + point["height"] / 2)
+    page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
+    page.wait_for_selector("#connection.replay")
+    expect(page.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]\d"))
