@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import socket
 import threading
+from collections.abc import Callable
 
 from flask import Flask
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from app.assets import PREFIX
+
 DEFAULT_PORT = 8765
 PORTS_TO_TRY = 20
+IDLE_SECONDS = 15.0  # a connection on which nothing more is asked for is closed
 
 
 class PortError(ValueError):
@@ -75,7 +79,53 @@ class Listener:
 
 
 class _Quiet(WSGIRequestHandler):
-    """No line per request, and no word about clients that go away in the middle of one."""
+    """No line per request, no word about clients that go away in the middle of one, and connections that stay open.
+
+    A first visit asks for two hundred small files. Werkzeug closes the connection after each answer, because it cannot
+    know whether an application has read its request to the end; a request without a body has no end to be read to, so
+    for the page's own files the connection stays for the next.
+    """
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # or the body of a small answer would wait for the headers to be acknowledged
+
+    def run_wsgi(self) -> None:
+        self.connection.settimeout(None)  # of a web socket nobody knows when it speaks next
+        if self._asks_for_a_file():
+            self._answer_and_stay()
+        else:
+            super().run_wsgi()
+
+    def _asks_for_a_file(self) -> bool:
+        has_body = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
+        stays = self.request_version >= "HTTP/1.1" and "close" not in self.headers.get("Connection", "").lower()
+        return self.command in ("GET", "HEAD") and self.path.startswith(PREFIX) and stays and not has_body
+
+    def _answer_and_stay(self) -> None:
+        answered: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start_response(status: str, headers: list[tuple[str, str]], _: object = None) -> Callable[..., None]:
+            answered.append((status, headers))
+            return lambda _: None
+
+        parts = self.server.app(self.make_environ(), start_response)  # type: ignore[attr-defined]
+        try:
+            body = b"".join(parts)
+        finally:
+            if hasattr(parts, "close"):
+                parts.close()
+        status, headers = answered[-1]
+        code, _, reason = status.partition(" ")
+        self.send_response(int(code), reason)
+        for name, value in headers:
+            self.send_header(name, value)
+        if code != "304" and all(name.lower() != "content-length" for name, _ in headers):
+            self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "keep-alive")  # which is also what keeps this handler listening
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.connection.settimeout(IDLE_SECONDS)
 
     def log(self, type: str, message: str, *args: object) -> None:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,41 @@ def test_a_part_of_a_file_can_be_asked_for(server):
     assert part.status_code == 206 and part.content == whole[10:20]
     head = requests.head(f"{server.url}/static/img/stage.png")
     assert head.status_code == 200 and not head.content and int(head.headers["Content-Length"]) == len(whole)
+
+
+def test_one_connection_brings_many_files_and_whatever_else(server):
+    """The page's files leave it open, anything else closes it, and each answer is whole."""
+    host, port = server.url.removeprefix("http://").split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    connection.connect()
+    first = connection.sock
+    for name in ("js/main.js", "none.js", "css/base.css", "js/main.js"):
+        connection.request("GET", f"/static/{name}")
+        answer = connection.getresponse()
+        body = answer.read()
+        assert connection.sock is first, "the same connection"
+        if name == "none.js":
+            assert answer.status == 404
+        else:
+            assert body == (static_dir() / name).read_bytes()
+    connection.request("HEAD", "/static/js/main.js")
+    assert connection.getresponse().read() == b"" and connection.sock is first
+    connection.request("GET", "/static/js/main.js", headers={"If-None-Match": '"x"'})
+    assert connection.getresponse().read() and connection.sock is first
+    connection.request("GET", "/api/health")
+    answer = connection.getresponse()
+    assert answer.status == 200 and b"true" in answer.read() and connection.sock is None  # closed
+
+
+def test_who_asks_to_close_is_obeyed_and_an_old_client_too(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    for lines in (
+        "GET /static/icon.svg HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+        "GET /static/icon.svg HTTP/1.0\r\nHost: {}\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=10) as plain:
+            plain.sendall(lines.format(f"{host}:{port}").encode())
+            received = b""
+            while chunk := plain.recv(65536):  # until the server closes
+                received += chunk
+        assert received.endswith((static_dir() / "icon.svg").read_bytes())
