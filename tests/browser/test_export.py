@@ -126,7 +126,7 @@ def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
     assert len(set(pictures)) == 4, "each record looks different"
     assert all(pixels(page, picture)["colours"] > 20 for picture in pictures)
     captions = content.read("captions.txt").decode().splitlines()
-    assert "prompt tokens of seq 0 computed at once" in captions[0] and "record 2 of 5" in captions[0]
+    assert "prompt tokens of seq 0 at once" in captions[0] and "record 2 of 5" in captions[0]
     assert "record 5 of 5" in captions[3]
     expect(page.locator("html")).to_have_attribute("data-painted", "3")  # where it was before
 

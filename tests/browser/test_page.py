@@ -64,7 +64,7 @@ def test_prefill_computes_the_prompt_and_one_step_one_token(open_page: OpenPage)
     prefill(page)
     count = len(tokens(page))
     assert "".join(tokens(page)).startswith(POEM)
-    expect(page.locator("#sentence")).to_contain_text(f"{count - 1} prompt tokens of seq 0 computed at once")
+    expect(page.locator("#sentence")).to_contain_text(f"{count - 1} prompt tokens of seq 0 at once")
     assert len(page.locator("#generated").inner_text()) == 1
     step(page, 2)
     assert len(page.locator("#generated").inner_text()) == 3  # one character a token in this poem

@@ -4,8 +4,13 @@ import { test } from "node:test";
 
 import { GLOSSARY } from "../../static/js/i18n/glossary.js";
 import { bytesText, fill, grouped, secondsText } from "../../static/js/i18n/index.js";
-import { en, zh } from "../../static/js/i18n/texts.js";
+import { en as pageEn, zh as pageZh } from "../../static/js/i18n/texts.js";
+import { en as benchEn, zh as benchZh } from "../../static/js/i18n/topics/bench.js"; // of a page of its own
 
+const [en, zh] = [
+  { ...pageEn, ...benchEn },
+  { ...pageZh, ...benchZh },
+];
 const JS = new URL("../../static/js/", import.meta.url);
 
 test("both languages have the same keys", () => {
