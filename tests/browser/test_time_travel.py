@@ -347,7 +347,7 @@ def test_the_scrubber_says_what_happened_under_the_pointer(open_page: OpenPage) 
     assert box
     page.mouse.move(box["x"] + 8 + (box["width"] - 16) * 2 / 4, box["y"] + box["height"] / 2)
     expect(page.locator(".tooltip")).to_contain_text("record 2 of 4")
-    expect(page.locator(".tooltip")).to_contain_text("computed at once")
+    expect(page.locator(".tooltip")).to_contain_text("at once")
     shows(page, 3)  # looking is not going
 
 

@@ -6,14 +6,12 @@ import { firstContradiction, firstTokenDifference, sequencesAt } from "../trace/
 import { firstKeyDifference } from "../trace/museum_arrays.js";
 import { openScene } from "./actions.js";
 import { settings } from "./settings.js";
-import { modelFacts } from "./store.js";
+import { exhibits } from "./store.js";
 
 /** The two lanes, in this order everywhere. */
 export const LANES = ["healthy", "faulty"];
 export const lanes = new Lockstep("museum", LANES, { captures: true });
 
-/** The exhibits that the server has; empty while it has not said. */
-export const exhibits = computed(() => modelFacts.value?.museum ?? []);
 /** The one on show, or null. */
 export const exhibit = computed(() => exhibits.value.find((one) => one.id === settings.exhibit.value) ?? null);
 

@@ -16,6 +16,8 @@ export const connection = signal("connecting");
 export const status = signal(null);
 /** Facts of `/api/model`, or null. */
 export const modelFacts = signal(null);
+/** The exhibits of the fault museum that the server has; empty while it has not said. */
+export const exhibits = computed(() => modelFacts.value?.museum ?? []);
 /** Whether a command is under way. */
 export const busy = signal(false);
 /** Sentences to show for a while: [{id, text, tone}]. */

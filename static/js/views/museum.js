@@ -2,9 +2,9 @@
 // two logs; the fault is the engine's.
 
 import { langOf, t } from "../i18n/index.js";
-import { exhibit, exhibits, LANES, lanes, openOnStage, scene, wish } from "../model/museum.js";
+import { exhibit, LANES, lanes, openOnStage, scene, wish } from "../model/museum.js";
 import { markPlace, settings } from "../model/settings.js";
-import { connection, modelFacts } from "../model/store.js";
+import { connection, exhibits, modelFacts } from "../model/store.js";
 import { html } from "./html.js";
 import { LockstepControls, useLanes } from "./lockstep_controls.js";
 import { Facts } from "./museum_facts.js";

@@ -2,9 +2,8 @@
 
 import { batch } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
-import { exhibits } from "../model/museum.js";
 import { markPlace, settings } from "../model/settings.js";
-import { log } from "../model/store.js";
+import { exhibits, log } from "../model/store.js";
 import { html } from "./html.js";
 
 export function FaultBadge() {
