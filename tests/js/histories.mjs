@@ -1,10 +1,10 @@
 // Runs built by hand in blocks of two, for the tests of provenance and of the pool's motions.
 
 import { TraceLog } from "../../static/js/trace/log.js";
-import { header, op, recordsOf } from "./log_builder.mjs";
+import { header, MODEL, op, recordsOf } from "./log_builder.mjs";
 
-export function logOf(steps, engine = {}) {
-  const log = new TraceLog(header(engine));
+export function logOf(steps, engine = {}, more = {}) {
+  const log = new TraceLog(header(engine, more));
   for (const bytes of recordsOf(steps)) log.append(bytes);
   return log;
 }
@@ -148,4 +148,60 @@ export const preempted = () =>
       },
     ],
     { num_blocks: 2 },
+  );
+
+/**
+ * Two kinds of layers, 1 and 3 with full attention (blocks 0 to 3), 0 and 2 with a window of 2 (blocks 4 to 6): seq 0 (five tokens)
+ * is computed, lets go of what fell out of the window, goes on for a token and finishes; seq 1 begins alike and hits behind the window.
+ */
+export const hybrid = () =>
+  logOf(
+    [
+      submit(op.submit(0, [1, 2, 3, 4, 5])),
+      {
+        batch: [op.entry(0, "prefill", 0, [1, 2, 3, 4, 5])],
+        ops: [
+          op.admit(0),
+          ...[0, 1, 2].map((block) => op.allocate(0, block, block)),
+          ...[4, 5, 6].map((block, logical) => op.allocate(0, block, logical)),
+          op.write(0, 0, 5),
+          op.cache(0, 0, 0, "f0", [1, 2]),
+          op.cache(0, 1, 1, "f1", [3, 4]),
+          op.cache(0, 4, 0, "w0", [1, 2]),
+          op.cache(0, 5, 1, "w1", [3, 4]),
+          op.release(0, 4, 0, "back"),
+          op.sample(0, 6),
+        ],
+      },
+      { batch: [op.entry(0, "decode", 5, [6])], ops: [op.write(0, 5, 1), op.release(0, 5, 1, "back"), op.sample(0, 7)] },
+      submit(op.submit(1, [1, 2, 3, 4, 9])),
+      {
+        batch: [op.entry(1, "prefill", 4, [9])],
+        ops: [
+          op.admit(1, 4),
+          op.share(1, 0, 0, false),
+          op.share(1, 1, 1, false),
+          op.share(1, 5, 1, true),
+          op.allocate(1, 3, 2),
+          op.evict(4, "w0"),
+          op.allocate(1, 4, 2),
+          op.write(1, 4, 1),
+          op.free(0, 2, "front"),
+          op.free(0, 1),
+          op.free(0, 0),
+          op.free(0, 6, "front"),
+          op.finish(0),
+          op.sample(1, 8),
+        ],
+      },
+    ],
+    { num_blocks: 4 },
+    {
+      model: { ...MODEL, num_layers: 4, sliding_windows: [2, null, 2, null] },
+      kv_bytes_per_token: 64,
+      block_groups: [
+        { layers: [1, 3], first_block: 0, num_blocks: 4, window: null, sinks: 0, kv_bytes_per_token: 32 },
+        { layers: [0, 2], first_block: 4, num_blocks: 3, window: 2, sinks: 0, kv_bytes_per_token: 32 },
+      ],
+    },
   );

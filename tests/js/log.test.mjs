@@ -18,14 +18,14 @@ function wholeLog() {
 
 test("the state after each record follows the operations", () => {
   const log = wholeLog();
-  assert.deepEqual(log.stateAt(-1).free_queue, [0, 1, 2, 3]);
+  assert.deepEqual(log.stateAt(-1).free_queues, [[0, 1, 2, 3]]);
   assert.deepEqual(log.stateAt(0).waiting, [0]);
   const prefilled = log.stateAt(1);
-  assert.deepEqual(prefilled.sequences.get(0).block_table, [0, 1, 2]);
+  assert.deepEqual(prefilled.sequences.get(0).block_tables, [[0, 1, 2]]);
   assert.deepEqual(prefilled.blocks[2].token_ids, [5]);
   assert.equal(prefilled.sequences.get(0).num_computed_tokens, 5);
   const finished = log.stateAt(2);
-  assert.deepEqual(finished.free_queue, [1, 2, 3, 0]); // the hashed block goes to the back
+  assert.deepEqual(finished.free_queues, [[1, 2, 3, 0]]); // the hashed block goes to the back
   assert.deepEqual(finished.blocks[0].token_ids, [1, 2]); // cached: its content stays
   assert.deepEqual(finished.blocks[1].token_ids, []);
 });
@@ -85,7 +85,7 @@ test("a gap in the log is an error, and nothing is appended", () => {
 
 test("3 blocks of 2 slots hold 5 tokens: 1 slot of 16 bytes is wasted", () => {
   const log = wholeLog();
-  const m = memoryFigures(log.stateAt(1), log.header.kv_bytes_per_token);
+  const m = memoryFigures(log.stateAt(1));
   assert.equal(m.blocks_held, 3);
   assert.equal(m.bytes_held - m.bytes_used, 16);
   assert.deepEqual(kvTerms(log.header).element_bytes, 4);
@@ -158,7 +158,7 @@ test("what comes back from the CPU store is still known by who wrote it", () => 
     { type: "free", seq_id: 0, block_id: 0, to: "back" },
     { type: "preempt", seq_id: 0, queue_position: 0, mode: "swap", for_seq_id: 9, num_computed_tokens: 5 },
   ]);
-  assert.deepEqual(log.stateAt(2).free_queue, [1, 2, 3, 0]); // so that it comes back to other blocks
+  assert.deepEqual(log.stateAt(2).free_queues, [[1, 2, 3, 0]]); // so that it comes back to other blocks
   const back = [1, 2, 3].flatMap((block, logical) => [{ type: "allocate", seq_id: 0, block_id: block, logical }, swap("swap_in", logical, block)]);
   step(3, [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: true, num_swapped_tokens: 5 }, ...back]);
   assert.deepEqual(log.slotOrigin(2 * 2 + 1, 3), { at: 3, record: 1, seq_id: 0, position: 3 }); // block 2 now holds logical block 1

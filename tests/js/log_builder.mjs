@@ -3,7 +3,7 @@
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { ExtData } from "../../static/vendor/msgpack/ExtData.mjs";
 
-const MODEL = {
+export const MODEL = {
   name: "tiny",
   architecture: "LlamaForCausalLM",
   num_params: 1000,
@@ -32,7 +32,8 @@ export function floats(shape, values) {
   return new ExtData(1, data);
 }
 
-export function header(engine = {}) {
+/** A header's bytes; `more`: fields of the header beside or instead of the usual ones. */
+export function header(engine = {}, more = {}) {
   return encode({
     format: "kvtrace",
     version: 1,
@@ -43,6 +44,7 @@ export function header(engine = {}) {
     engine: { strategy: "paged", num_blocks: 4, block_size: 2, ...engine },
     kv_bytes_per_token: 2 * 1 * 1 * 2 * 4,
     machine: { device: "cpu", processor: "test", num_threads: 1, versions: {} },
+    ...more,
   });
 }
 

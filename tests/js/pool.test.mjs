@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { poolLayout } from "../../static/js/draw/pool.js";
 import { runsOf } from "../../static/js/draw/queue.js";
-import { motionsOf, movingLook, movingQueue, progressOf, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
+import { motionsOf, movingLook, movingQueues, progressOf, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
 import { phaseProgress } from "../../static/js/model/moment.js";
 import { ownersOf } from "../../static/js/trace/provenance.js";
 import { evicted, forked, preempted, reused, shared } from "./histories.mjs";
@@ -20,6 +20,9 @@ function looksAt(log, index, at) {
   const found = before.blocks.map((block) => movingLook(lookOf(before, block.block_id), motions.get(block.block_id) ?? [], phases));
   return { before, motions, phases, looks: found };
 }
+
+/** Block groups of so many blocks. */
+const pool = (...counts) => counts.map((num_blocks, i) => ({ first_block: counts.slice(0, i).reduce((sum, n) => sum + n, 0), num_blocks }));
 
 const plain = (look) => ({ ...look, owners: look.owners.map((o) => [o.seq, o.share]).sort(), fresh: undefined, renewed: undefined });
 
@@ -41,7 +44,7 @@ test("the free queue moves from the one before to the one after", () => {
     for (let index = 1; index < log.length; index++) {
       for (const [at, state] of [[0, log.stateAt(index - 1)], [6, log.stateAt(index)]]) {
         const { before, motions, phases } = looksAt(log, index, at);
-        assert.deepEqual(movingQueue(before, motions, phases), state.free_queue);
+        assert.deepEqual(movingQueues(before, motions, phases), state.free_queues);
       }
     }
   }
@@ -107,11 +110,12 @@ test("swapped blocks travel to the CPU store and back into fresh blocks, with wh
   const state = (tables) => ({
     block_size: 2,
     blocks: [{ block_id: 0, ref_count: 1, block_hash: null, token_ids: [1, 2] }, { block_id: 1, ref_count: 0, block_hash: null, token_ids: [] }],
-    free_queue: [1],
+    block_groups: [{ first_block: 0, num_blocks: 2 }],
+    free_queues: [[1]],
     cpu_blocks: Array.from({ length: 6 }, (_, id) => ({ cpu_block_id: id, token_ids: id === 5 ? [1] : [] })),
     sequences: new Map(tables),
   });
-  const out = motionsOf(state([[0, { block_table: [0], num_computed_tokens: 2 }]]), {
+  const out = motionsOf(state([[0, { block_tables: [[0]], num_computed_tokens: 2 }]]), {
     ops: [
       { type: "swap_out", seq_id: 0, logical: 0, block_id: 0, cpu_block_id: 5 },
       { type: "free", seq_id: 0, block_id: 0, to: "front" },
@@ -119,7 +123,7 @@ test("swapped blocks travel to the CPU store and back into fresh blocks, with wh
   });
   const phases = phaseProgress(0.2);
   assert.deepEqual(travelling(out, phases).map((m) => [m.kind, m.cpu_block_id]), [["swap_out", 5]]);
-  const back = motionsOf(state([[0, { block_table: [], num_computed_tokens: 1 }]]), {
+  const back = motionsOf(state([[0, { block_tables: [[]], num_computed_tokens: 1 }]]), {
     ops: [
       { type: "allocate", seq_id: 0, block_id: 1, logical: 0 },
       { type: "swap_in", seq_id: 0, logical: 0, block_id: 1, cpu_block_id: 5 },
@@ -130,15 +134,15 @@ test("swapped blocks travel to the CPU store and back into fresh blocks, with wh
 });
 
 test("slots can be told apart where there is room, blocks where there is not", () => {
-  const levels = [[48, 4], [12, 16], [256, 4], [4096, 4], [1, 192], [4, 4096], [4096, 16]].map(([count, size]) => poolLayout(count, size, 304, 200).level);
+  const levels = [[48, 4], [12, 16], [256, 4], [4096, 4], [1, 192], [4, 4096], [4096, 16]].map(([count, size]) => poolLayout(pool(count), size, 304, 200).level);
   assert.deepEqual(levels, ["slots", "slots", "blocks", "blocks", "slots", "blocks", "blocks"]);
-  assert.equal(poolLayout(256, 4, 392, 460).level, "blocks");
+  assert.equal(poolLayout(pool(256), 4, 392, 460).level, "blocks");
 });
 
 test("up to some thousand blocks nothing scrolls, and nothing lies outside", () => {
   for (const [count, size] of [[48, 4], [12, 16], [256, 4], [1000, 8], [4096, 4], [1, 192], [3, 64], [7, 4096]]) {
     for (const [width, height] of [[304, 200], [392, 420], [362, 300]]) {
-      const layout = poolLayout(count, size, width, height);
+      const layout = poolLayout(pool(count), size, width, height);
       assert.ok(layout.height <= height, `${count} x ${size} in ${width} x ${height}: ${layout.height}`);
       for (const id of [0, layout.columns - 1, count - 1]) {
         const at = layout.blockAt(Math.min(id, count - 1));
@@ -150,7 +154,7 @@ test("up to some thousand blocks nothing scrolls, and nothing lies outside", () 
 
 test("a block is hit where it is drawn, at both levels", () => {
   for (const [count, size] of [[48, 4], [12, 16], [256, 4], [4096, 4], [1, 192], [4, 4096]]) {
-    const layout = poolLayout(count, size, 304, 200);
+    const layout = poolLayout(pool(count), size, 304, 200);
     for (const id of [0, 1, count >> 1, count - 1].filter((n) => n < count)) {
       const at = layout.blockAt(id);
       assert.equal(layout.hit(at.x + at.width / 2, at.y + at.height / 2).block, id);
@@ -160,7 +164,7 @@ test("a block is hit where it is drawn, at both levels", () => {
 
 test("a slot is hit where it is drawn, while slots can be told apart", () => {
   for (const [count, size] of [[48, 4], [12, 16], [1, 192]]) {
-    const layout = poolLayout(count, size, 304, 300);
+    const layout = poolLayout(pool(count), size, 304, 300);
     for (const [block, slot] of [[0, 0], [count - 1, size - 1]]) {
       const at = layout.slotAt(block, slot);
       assert.deepEqual(layout.hit(at.x + 2, at.y + 2), { block, offset: slot });

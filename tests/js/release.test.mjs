@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { motionsOf, movingLook, movingQueue, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
+import { motionsOf, movingLook, movingQueues, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
 import { phaseProgress } from "../../static/js/model/moment.js";
 import { freeReason } from "../../static/js/trace/decisions.js";
 import { blockHistory } from "../../static/js/trace/history.js";
@@ -9,7 +9,8 @@ import { slotOf } from "../../static/js/trace/metrics.js";
 import { operationsOf } from "../../static/js/trace/operations.js";
 import { ownersOf, provenanceOf } from "../../static/js/trace/provenance.js";
 import { keysRead } from "../../static/js/trace/sentence.js";
-import { memoryFigures, RELEASED } from "../../static/js/trace/state.js";
+import { RELEASED } from "../../static/js/trace/groups.js";
+import { memoryFigures } from "../../static/js/trace/state.js";
 import { logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 
@@ -18,12 +19,12 @@ const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
 test("a released entry keeps its place; its tokens no longer count; the last free takes it along", () => {
   const log = released();
   const after = log.stateAt(1);
-  assert.deepEqual(after.sequences.get(0).block_table, [RELEASED, 1, 2]);
-  assert.deepEqual(after.sequences.get(2).block_table, [RELEASED, 1, 2]); // forked afterwards
-  assert.deepEqual([after.blocks[0].ref_count, after.blocks[1].ref_count, after.free_queue], [0, 2, [3, 0]]);
-  assert.equal(memoryFigures(after, 1).tokens_logical, 6); // positions 2, 3 and 4 of two sequences
+  assert.deepEqual(after.sequences.get(0).block_tables, [[RELEASED, 1, 2]]);
+  assert.deepEqual(after.sequences.get(2).block_tables, [[RELEASED, 1, 2]]); // forked afterwards
+  assert.deepEqual([after.blocks[0].ref_count, after.blocks[1].ref_count, after.free_queues], [0, 2, [[3, 0]]]);
+  assert.equal(memoryFigures(after).tokens_logical, 6); // positions 2, 3 and 4 of two sequences
   const done = log.stateAt(2);
-  assert.deepEqual([0, 1, 2].map((id) => done.sequences.get(id).block_table), [[], [], [RELEASED, RELEASED, 2]]);
+  assert.deepEqual([0, 1, 2].map((id) => done.sequences.get(id).block_tables), [[[]], [[]], [[RELEASED, RELEASED, 2]]]);
 });
 
 test("a release that contradicts the table is refused", () => {
@@ -38,7 +39,7 @@ test("a release that contradicts the table is refused", () => {
 
 test("a released position has no slot, but what was computed is still told", () => {
   const log = released();
-  const table = log.stateAt(1).sequences.get(0).block_table;
+  const table = log.stateAt(1).sequences.get(0).block_tables[0];
   assert.equal(slotOf(table, 2, 1), null);
   assert.equal(slotOf(table, 2, 2).slot, 2);
   const chain = provenanceOf(log, 2, { position: 1, seq: 2 }, { seq: 2, layer: 0, head: 0 });
@@ -68,7 +69,7 @@ test("a record with releases begins as the state before it and ends as the state
       const phases = phaseProgress(at);
       for (const { block_id: id } of before.blocks)
         assert.deepEqual(plain(movingLook(lookOf(before, id), motions.get(id) ?? [], phases)), plain(lookOf(state, id)), `block ${id} at ${at} of record ${index}`);
-      assert.deepEqual(movingQueue(before, motions, phases), state.free_queue);
+      assert.deepEqual(movingQueues(before, motions, phases), state.free_queues);
     }
   }
   const gives = travelling(motionsOf(log.stateAt(0), log.records[1]), { schedule: 1, allocate: 1, write: 1, attend: 1, sample: 0.5 });

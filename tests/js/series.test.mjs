@@ -6,7 +6,7 @@ import { roofs } from "../../static/js/model/machine.js";
 import { connection, log as shownLog } from "../../static/js/model/store.js";
 import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/trace/series.js";
 
-const HEADER = { kv_bytes_per_token: 16, engine: { block_size: 2 } };
+const HEADER = { kv_bytes_per_token: 16, engine: { block_size: 2, num_blocks: 4 } };
 const memory = (used, held, cached) => ({ num_blocks: 4, block_size: 2, bytes_used: used, bytes_held: held, bytes_cached: cached });
 const RECORDS = [
   { index: 0, kind: "submit", step: 0, timing: {}, memory: memory(0, 0, 0) },

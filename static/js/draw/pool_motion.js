@@ -1,7 +1,7 @@
 // How blocks change between two records: a pure function of the state before, the record and the progress of its phases.
 
-import { cutTail } from "../trace/history.js";
-import { heldIn, RELEASED } from "../trace/state.js";
+import { groupOf, heldIn } from "../trace/groups.js";
+import { followTable } from "../trace/history.js";
 
 const ORDER = ["schedule", "allocate", "write", "attend", "sample"];
 const BEFORE_FORWARD = { free: "schedule", release: "allocate", swap_out: "schedule", evict: "allocate", allocate: "allocate", share: "allocate", copy: "allocate", swap_in: "allocate", fork: "allocate", cache: "attend", write: "write" };
@@ -47,17 +47,23 @@ class Shadow {
     this.filled = new Map();
   }
 
-  table(id) {
-    if (!this.tables.has(id)) this.tables.set(id, (this.state.sequences.get(id)?.block_table ?? []).slice());
+  /** The tables of sequence `id`, one a block group. */
+  tablesOf(id) {
+    const { sequences, block_groups: groups } = this.state;
+    if (!this.tables.has(id)) this.tables.set(id, sequences.get(id)?.block_tables.map((table) => table.slice()) ?? groups.map(() => []));
     return this.tables.get(id);
+  }
+
+  table(id, block) {
+    return this.tablesOf(id)[groupOf(this.state.block_groups, block)];
   }
 
   touched(op) {
     if (op.type === "copy") return [op.src, op.dst];
-    if (op.type === "fork") return heldIn(this.table(op.parent_seq_id));
+    if (op.type === "fork") return this.tablesOf(op.parent_seq_id).flatMap(heldIn);
     if (op.type !== "write") return [op.block_id];
     const size = this.state.block_size;
-    return this.table(op.seq_id).slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size));
+    return this.tablesOf(op.seq_id).flatMap((table) => table.slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size)));
   }
 
   /** The slots of `block` that an operation fills. */
@@ -67,15 +73,13 @@ class Shadow {
     if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
     if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
     if (op.type !== "write") return [0, 0];
-    const first = this.table(op.seq_id).indexOf(block) * size;
+    const first = this.table(op.seq_id, block).indexOf(block) * size;
     return [within(op.start - first), within(op.start + op.num_tokens - first)];
   }
 
   follow(op) {
-    if (op.type === "allocate" || op.type === "share") this.table(op.seq_id)[op.logical] = op.block_id;
-    else if (op.type === "release") this.table(op.seq_id)[op.logical] = RELEASED;
-    else if (op.type === "free") cutTail(this.table(op.seq_id));
-    else if (op.type === "fork") this.tables.set(op.seq_id, this.table(op.parent_seq_id).slice());
+    if (op.type === "fork") this.tables.set(op.seq_id, this.tablesOf(op.parent_seq_id).map((table) => table.slice()));
+    else if (op.block_id !== undefined && op.seq_id !== undefined) followTable(this.table(op.seq_id, op.block_id), op);
     if (op.type === "allocate") this.filled.set(op.block_id, 0);
     else if (op.type === "copy") this.filled.set(op.dst, this.#count(op.src));
   }
@@ -205,17 +209,18 @@ export function travelling(motions, phases) {
   return found;
 }
 
-/** The free queue in between: the one before, less what has left, with what has come back. */
-export function movingQueue(before, motions, phases) {
-  const queue = before.free_queue.slice();
+/** The free queues in between, one a block group: those before, less what has left, with what has come back. */
+export function movingQueues(before, motions, phases) {
+  const queues = before.free_queues.map((queue) => queue.slice());
   const all = [...motions.values()].flat().sort((a, b) => a.at - b.at);
   for (const motion of all) {
     if (progressOf(motion, phases) < 0.5) continue;
     const { op, block } = motion;
+    const queue = queues[groupOf(before.block_groups, block)];
     const at = queue.indexOf(block);
     if ((op.type === "allocate" || op.type === "share") && at >= 0) queue.splice(at, 1);
     else if (GIVES.has(op.type) && op.to === "front") queue.unshift(block);
     else if (GIVES.has(op.type) && op.to === "back") queue.push(block);
   }
-  return queue;
+  return queues;
 }

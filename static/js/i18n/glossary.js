@@ -102,6 +102,10 @@ export const GLOSSARY = {
       ["block_hash", "Fingerprint of a full block and everything before it. A later prompt with the same beginning finds it."],
       ["块哈希", "一个满块连同它之前全部内容的指纹。开头相同的提示词靠它找到这个块。"],
     ],
+    block_group: [
+      ["block group", "Layers that keep the same keys. Each group has its own block pool; a sequence has a table in each. Windowed ones let blocks go."],
+      ["块组", "保留相同键的那些层，共用一个块池；每个序列在每组各有一张块表。有窗口的层会释放块，完整注意力的层全部保留。"],
+    ],
     free_queue: [
       ["free queue", "Blocks without an owner. The head is allocated next; cached ones go to the back and live longest."],
       ["空闲队列", "没有持有者的块。队首最先分配；带缓存的排到队尾，存活最久。"],

@@ -4,6 +4,7 @@ import * as attention from "./topics/attention.js";
 import * as chain from "./topics/chain.js";
 import * as compare from "./topics/compare.js";
 import * as exported from "./topics/export.js";
+import * as groups from "./topics/groups.js";
 import * as library from "./topics/library.js";
 import * as memory from "./topics/memory.js";
 import * as museum from "./topics/museum.js";
@@ -17,7 +18,7 @@ import * as time from "./topics/time.js";
 import * as tour from "./topics/tour.js";
 import * as transport from "./topics/transport.js";
 
-const TOPICS = [attention, chain, compare, exported, library, memory, museum, page, race, scheduler, score, sentence, stage, time, tour, transport];
+const TOPICS = [attention, chain, compare, exported, groups, library, memory, museum, page, race, scheduler, score, sentence, stage, time, tour, transport];
 
 export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
 export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

@@ -1,5 +1,6 @@
 // Attention worked out from the log: where each row was computed, the softmax of a query, and how two runs compare. Pure.
 
+import { policyOf } from "./groups.js";
 import { attentionRow } from "./stage.js";
 import { slotOf } from "./metrics.js";
 
@@ -25,7 +26,7 @@ function recordsOf(log, seqId, index) {
 /**
  * For each of the stage's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the log
  * does not know. A position that came from the prefix cache or from a fork was computed by another sequence: its slot says
- * by which.
+ * by which, in the block group of the layer or, where that let it go, in another.
  */
 export function rowSources(stage) {
   const { log, index, numFilled } = stage;
@@ -39,8 +40,8 @@ export function rowSources(stage) {
       later = record;
       sources[position] = { record, seq_id: seqId, position };
     } else {
-      const table = later === null ? stage.table : log.tableAtCompute(later, seqId);
-      const place = slotOf(table, stage.blockSize, position);
+      const tables = later === null ? stage.tables : (log.tablesAtCompute(later, seqId) ?? []);
+      const place = [tables[stage.group], ...tables].map((table) => slotOf(table, stage.blockSize, position)).find(Boolean);
       sources[position] = place ? log.slotOrigin(place.slot, later ?? index) : null;
     }
   }
@@ -90,8 +91,8 @@ export function pooled(row, width, bins) {
  */
 export function visibleKeys({ model, engine }, layer, query) {
   const own = model.sliding_windows?.[layer] ?? Infinity;
-  const policy = engine.attention_window ?? Infinity;
-  const [window, sinks] = own <= policy ? [own, 0] : [policy, engine.attention_sinks ?? 0];
+  const policy = policyOf(engine, layer);
+  const [window, sinks] = own <= policy.window ? [own, 0] : [policy.window, policy.sinks];
   const first = Math.max(0, query - window + 1);
   const seen = [];
   for (let position = 0; position < Math.min(sinks, first); position++) seen.push(position);

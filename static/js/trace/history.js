@@ -1,8 +1,8 @@
 // What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
 
-import { heldIn, RELEASED } from "./state.js";
+import { groupOf, heldIn, RELEASED } from "./groups.js";
 
-const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables}
+const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables}; tables: those of the log's end, by sequence and group
 
 /**
  * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its record.
@@ -47,43 +47,50 @@ function add(index, log, record) {
     if (op.type === "write") return addWrite(index, log, event);
     if (op.type === "lookup") return;
     for (const block of blocksOf(op, index.tables)) push(index.blocks, block, event);
-    follow(index.tables, op);
+    follow(index.tables, op, log.groups);
   });
 }
 
 function addWrite(index, log, event) {
   const { seq_id: seq, start, num_tokens: count } = event.op;
   const size = log.header.engine.block_size;
-  const table = index.tables.get(seq) ?? [];
-  for (let logical = Math.floor(start / size); logical * size < start + count; logical++) {
-    const from = Math.max(start - logical * size, 0);
-    const to = Math.min(start + count - logical * size, size);
-    push(index.blocks, table[logical], { ...event, from, to });
-  }
+  for (const table of index.tables.get(seq) ?? [])
+    for (let logical = Math.floor(start / size); logical * size < start + count; logical++) {
+      const from = Math.max(start - logical * size, 0);
+      const to = Math.min(start + count - logical * size, size);
+      push(index.blocks, table[logical], { ...event, from, to });
+    }
 }
 
 /** The blocks that an operation is about; those of a fork are its parent's, by the tables before it. */
 export function blocksOf(op, tables = new Map()) {
   if (op.type === "copy") return [op.src, op.dst];
-  if (op.type === "fork") return heldIn(tables.get(op.parent_seq_id) ?? []);
+  if (op.type === "fork") return (tables.get(op.parent_seq_id) ?? []).flatMap(heldIn);
   if (op.type === "lookup") return op.block_ids;
   return op.block_id === undefined ? [] : [op.block_id];
 }
 
-function follow(tables, op) {
-  const table = tables.get(op.seq_id) ?? [];
-  if (op.type === "allocate" || op.type === "share") table[op.logical] = op.block_id;
-  else if (op.type === "release") table[op.logical] = RELEASED;
+function follow(tables, op, groups) {
+  if (op.type === "fork") return tables.set(op.seq_id, (tables.get(op.parent_seq_id) ?? []).map((table) => table.slice()));
+  if (op.block_id === undefined || op.seq_id === undefined) return tables;
+  if (!tables.has(op.seq_id)) tables.set(op.seq_id, groups.map(() => []));
+  followTable(tables.get(op.seq_id)[groupOf(groups, op.block_id)], op);
+  return tables;
+}
+
+/** What an operation on a block does to the table (of the block's group) that it stands in. */
+export function followTable(table, op) {
+  if (op.type === "allocate" || op.type === "share") {
+    while (table.length < op.logical) table.push(RELEASED); // hits of a windowed group begin at the window
+    table[op.logical] = op.block_id;
+  } else if (op.type === "release") table[op.logical] = RELEASED;
   else if (op.type === "free") cutTail(table);
-  else if (op.type === "fork") return tables.set(op.seq_id, (tables.get(op.parent_seq_id) ?? []).slice());
-  else return tables;
-  return tables.set(op.seq_id, table);
 }
 
 /** What the last `free` leaves: released entries go with the block behind them. */
-export function cutTail(table) {
+function cutTail(table) {
   table.pop();
-  while (table.length && (table.at(-1) ?? RELEASED) === RELEASED) table.pop();
+  while (table.at(-1) === RELEASED) table.pop();
 }
 
 function push(map, key, event) {

@@ -1,6 +1,7 @@
 // A run's log in the browser: records by index, the state after any of them, and where each slot's content came from.
 
 import { decode } from "./codec.js";
+import { blockGroups } from "./groups.js";
 import { ByteLru } from "./lru.js";
 import { apply, copyState, initialState } from "./state.js";
 
@@ -16,8 +17,9 @@ export class TraceLog {
   /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
   constructor(headerBytes, captureLimit = Infinity) {
     this.header = decode(headerBytes);
+    this.groups = blockGroups(this.header);
     this.records = [];
-    this.writes = []; // per record: [{seq_id, start, num_tokens, block_table}], the table as the write found it
+    this.writes = []; // per record: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them
     this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
     this.fetchable = false; // whether somebody fetches what is missing here
     this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
@@ -108,9 +110,9 @@ export class TraceLog {
     return null;
   }
 
-  /** The block table under which `seqId` was computed in record `index`, or null when it was not. */
-  tableAtCompute(index, seqId) {
-    return this.writes[index]?.find((w) => w.seq_id === seqId)?.block_table ?? null;
+  /** The block tables, one a block group, under which `seqId` was computed in record `index`, or null when it was not. */
+  tablesAtCompute(index, seqId) {
+    return this.writes[index]?.find((w) => w.seq_id === seqId)?.block_tables ?? null;
   }
 
   /** The last record up to `index` in which position `position` of `seqId` was computed, or -1. */
@@ -139,12 +141,13 @@ export class TraceLog {
   #observe(op, state, index, writes) {
     const size = state.block_size;
     if (op.type === "write") {
-      const table = state.sequences.get(op.seq_id)?.block_table.slice() ?? [];
-      writes.push({ seq_id: op.seq_id, start: op.start, num_tokens: op.num_tokens, block_table: table });
-      for (let position = op.start; position < op.start + op.num_tokens; position++) {
-        const slot = table[Math.floor(position / size)] * size + (position % size);
-        this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
-      }
+      const tables = state.sequences.get(op.seq_id)?.block_tables.map((table) => table.slice()) ?? [];
+      writes.push({ seq_id: op.seq_id, start: op.start, num_tokens: op.num_tokens, block_tables: tables });
+      for (const table of tables)
+        for (let position = op.start; position < op.start + op.num_tokens; position++) {
+          const slot = table[Math.floor(position / size)] * size + (position % size);
+          this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
+        }
     } else if (op.type === "copy") {
       for (let slot = 0; slot < size; slot++) {
         const origin = this.slotHistory.get(op.src * size + slot)?.at(-1);

@@ -1,6 +1,6 @@
 // Figures derived from records: latencies of a sequence, KV bytes, slots.
 
-import { RELEASED } from "./state.js";
+import { RELEASED } from "./groups.js";
 
 /**
  * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
@@ -109,12 +109,14 @@ export function stepSeconds(record) {
 const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 scale; int4 a zero point too
 
 /**
- * The terms of the KV formula for a header: bytes per token = layers · kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale),
+ * The terms of the KV formula for a header, of all layers or of one block `group`: bytes per token = layers · kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale),
  * which is 2 · layers · kv_heads · head_dim · bytes when K and V are equally wide and have no scales. `element_bytes` follows
  * from the header's own figure.
  */
-export function kvTerms(header) {
-  const { num_layers, num_kv_heads, head_dim, v_head_dim } = header.model;
+export function kvTerms(header, group = null) {
+  const { num_kv_heads, head_dim, v_head_dim } = header.model;
+  const num_layers = group?.layers.length ?? header.model.num_layers;
+  const bytes_per_token = group?.kv_bytes_per_token ?? header.kv_bytes_per_token;
   const scale_bytes = SCALE_BYTES[header.engine.kv_cache_dtype] ?? 0;
   const elements = num_layers * num_kv_heads * (head_dim + v_head_dim);
   return {
@@ -122,9 +124,9 @@ export function kvTerms(header) {
     num_kv_heads,
     head_dim,
     v_head_dim,
-    element_bytes: (header.kv_bytes_per_token - 2 * num_layers * num_kv_heads * scale_bytes) / elements,
+    element_bytes: (bytes_per_token - 2 * num_layers * num_kv_heads * scale_bytes) / elements,
     scale_bytes,
-    bytes_per_token: header.kv_bytes_per_token,
+    bytes_per_token,
   };
 }
 

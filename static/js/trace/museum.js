@@ -116,13 +116,13 @@ export function firstOf(find) {
 /** The first step up to `step` in which the logs decided differently: {step}, or null. */
 export const firstDecisionDifference = firstOf((logs, at) => (differingDecisions(logs, at).some((entries) => entries.length) ? { step: at } : null));
 
-/** Slots that a log says were written in its `step`-th step: [{seq_id, position, block, offset}], one for each sequence's last token. */
+/** Slots that a log says were written in its `step`-th step: [{seq_id, position, block, offset}], one for each sequence's last token in each block group. */
 export function lastWrites(log, step) {
   if (!tookStep(log, step)) return [];
   const size = log.header.engine.block_size;
-  return (log.writes[recordAt(log, step)] ?? []).map(({ seq_id, start, num_tokens, block_table }) => {
+  return (log.writes[recordAt(log, step)] ?? []).flatMap(({ seq_id, start, num_tokens, block_tables }) => {
     const position = start + num_tokens - 1;
-    return { seq_id, position, block: block_table[Math.floor(position / size)], offset: position % size };
+    return block_tables.map((table) => ({ seq_id, position, block: table[Math.floor(position / size)], offset: position % size }));
   });
 }
 
@@ -148,11 +148,12 @@ export const firstContradiction = firstOf(([, log], at) => {
 function sharedWrites(log, index) {
   const size = log.header.engine.block_size;
   const writers = new Map(); // slot -> Set of sequences
-  for (const { seq_id, start, num_tokens, block_table } of log.writes[index] ?? [])
-    for (let position = start; position < start + num_tokens; position++) {
-      const slot = block_table[Math.floor(position / size)] * size + (position % size);
-      writers.set(slot, (writers.get(slot) ?? new Set()).add(seq_id));
-    }
+  for (const { seq_id, start, num_tokens, block_tables } of log.writes[index] ?? [])
+    for (const table of block_tables)
+      for (let position = start; position < start + num_tokens; position++) {
+        const slot = table[Math.floor(position / size)] * size + (position % size);
+        writers.set(slot, (writers.get(slot) ?? new Set()).add(seq_id));
+      }
   return [...writers]
     .filter(([, seqs]) => seqs.size > 1)
     .map(([slot, seqs]) => ({ kind: "shared_write", seqs: [...seqs], block: Math.floor(slot / size), offset: slot % size }));
@@ -162,9 +163,9 @@ function foreignBlocks(log, index) {
   const state = log.stateAt(index);
   const size = log.header.engine.block_size;
   const found = [];
-  for (const { seq_id, start } of log.records[index].batch ?? []) {
+  const read = (log.records[index].batch ?? []).flatMap((entry) => (log.tablesAtCompute(index, entry.seq_id) ?? []).map((table) => ({ ...entry, table })));
+  for (const { seq_id, start, table } of read) {
     const own = state.sequences.get(seq_id);
-    const table = log.tableAtCompute(index, seq_id) ?? [];
     const wrong = new Map(); // block -> positions read from it that others wrote, with other tokens among them
     for (let position = 0; position < start; position++) {
       const block = table[Math.floor(position / size)];

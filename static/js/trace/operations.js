@@ -2,37 +2,46 @@
 // sequence are one entry. Pure; the page puts the keys into words.
 
 import { allocationReason, freeReason } from "./decisions.js";
+import { blockGroups, groupOf } from "./groups.js";
 import { labelText, loneLabel } from "./labels.js";
 import { lanesOf } from "./lanes.js";
 
 /**
  * The entries of record `index` in the order in which they happened: `{at, type, seq, lines: [[key, values], …]}`.
- * `at` is the place of the first operation in `ops`, `seq` the sequence it is about (null: several or none). In values
- * `name` and `for` are sequence ids, `ids` lists of blocks, `bytes` byte counts.
+ * `at` is the place of the first operation in `ops`, `seq` the sequence it is about (null: several or none), `group` the block
+ * group of its blocks (-1: none). In values `name` and `for` are sequence ids, `ids` lists of blocks, `bytes` byte counts, and
+ * `layers` those of the block group, where a run has several.
  */
 export function operationsOf(log, index) {
   const record = log.records[index];
-  return groups(record.ops ?? []).map((group) => {
-    const ops = group.map((at) => record.ops[at]);
+  const groups = blockGroups(log.header);
+  return toldTogether(record.ops ?? [], groups).map((places) => {
+    const ops = places.map((at) => record.ops[at]);
+    const group = groupOfOp(groups, ops[0]);
     const seqs = new Set(ops.map((op) => op.seq_id));
     const seq = seqs.size === 1 ? (ops[0].seq_id ?? null) : null;
     const say = WORDS[ops[0].type] ?? unknown;
-    return { at: group[0], type: ops[0].type, seq, lines: say({ log, record, ops, at: group[0], name: seq, seqs: seqs.size }) };
+    const lines = say({ log, record, ops, at: places[0], name: seq, seqs: seqs.size });
+    if (group >= 0 && groups.length > 1) lines[0] = [lines[0][0], { ...lines[0][1], layers: groups[group].layers }];
+    return { at: places[0], type: ops[0].type, seq, group, lines };
   });
 }
+
+const groupOfOp = (groups, op) => groupOf(groups, op.block_id ?? op.src ?? -1);
 
 const WHOLE_STEP = new Set(["write", "sample"]); // said once of all sequences
 
 const JOINED = new Set(["allocate", "share", "evict", "cache", "free", "release", "swap_out", "swap_in", "drop"]);
 const BETWEEN = new Set(["allocate", "evict"]); // they alternate: a block is evicted, then allocated
 
-/** Places of operations that are told together. */
-function groups(ops) {
+/** Lists of places of operations that are told together; those on blocks of different groups are told apart. */
+function toldTogether(ops, groups) {
   const found = [];
-  const open = new Map(); // type and sequence -> the group that the next of them joins
+  const open = new Map(); // type, sequence and block group -> the list that the next of them joins
   ops.forEach((op, at) => {
-    const key = WHOLE_STEP.has(op.type) ? op.type : `${op.type}/${op.seq_id}`;
-    if (!WHOLE_STEP.has(op.type) && !BETWEEN.has(op.type)) for (const other of open.keys()) if (other !== key && other.includes("/")) open.delete(other);
+    const alike = `${op.type}/${op.seq_id}/`;
+    const key = WHOLE_STEP.has(op.type) ? op.type : `${alike}${groupOfOp(groups, op)}`;
+    if (!WHOLE_STEP.has(op.type) && !BETWEEN.has(op.type)) for (const other of open.keys()) if (!other.startsWith(alike) && other.includes("/")) open.delete(other);
     if (open.has(key)) return open.get(key).push(at);
     found.push([at]);
     if (WHOLE_STEP.has(op.type) || JOINED.has(op.type)) open.set(key, found.at(-1));

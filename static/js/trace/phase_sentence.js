@@ -2,7 +2,7 @@
 
 import { labelText, loneLabel, tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
-import { deferred, finished, keysRead, listed, lookedUp, preempted, probability } from "./sentence.js";
+import { alsoBlocks, alsoSlot, deferred, finished, keysRead, listed, lookedUp, preempted, probability } from "./sentence.js";
 
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
@@ -16,9 +16,10 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) 
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0] ?? null;
   if (!entry && phase !== "schedule") return [["sentence.phase.nobody", {}]];
   const end = entry ? entry.start + entry.token_ids.length : 0;
-  const table = entry ? (log.tableAtCompute(index, entry.seq_id) ?? []) : [];
+  const tables = (entry && log.tablesAtCompute(index, entry.seq_id)) ?? [];
+  const table = tables[0] ?? []; // of the layers that see most
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
-  return SUBS[phase]({ log, index, record, ops: record.ops ?? [], batch, entry, end, table, tokens, model: log.header.model, attention });
+  return SUBS[phase]({ log, index, record, ops: record.ops ?? [], batch, entry, end, table, tables, tokens, model: log.header.model, attention });
 }
 
 const name = (entry) => entry.seq_id;
@@ -51,7 +52,7 @@ function allocate(at) {
   const evicted = ops.filter((op) => op.type === "evict").map((op) => op.block_id);
   if (evicted.length) found.push(["sentence.evict", { n: evicted.length, ids: listed(evicted) }]);
   if (taken.length) {
-    const before = log.stateAt(index - 1).free_queue.length;
+    const before = log.stateAt(index - 1).free_queues.flat().length;
     found.push(["sentence.phase.allocate", { n: taken.length, ids: listed(taken), before, after: before + queueChange(ops) }]);
   }
   if (shared.length) found.push(["sentence.phase.share", { n: shared.length, ids: listed(shared.map((op) => op.block_id)), revived: shared.filter((op) => op.revived).length }]);
@@ -83,7 +84,7 @@ function qkv(at) {
 }
 
 function write(at) {
-  const { log, ops, entry, end, table, model } = at;
+  const { log, ops, entry, end, table, tables, model } = at;
   const size = sizeOf(log);
   const found = [];
   const place = slotOf(table, size, end - 1);
@@ -91,9 +92,11 @@ function write(at) {
   if (!place) return [["sentence.phase.write_nowhere", {}]];
   if (count === 1) {
     found.push(["sentence.phase.write_one", { position: entry.start, block: place.block, offset: place.offset, slot: place.slot, size, layers: model.num_layers }]);
+    found.push(...alsoSlot(log, tables, entry.start));
   } else {
     const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
     found.push(["sentence.phase.write", { name: name(entry), from: entry.start, to: end - 1, n: count, blocks: ids.length, ids: listed(ids), layers: model.num_layers }]);
+    found.push(...alsoBlocks(log, tables, entry.start, end));
   }
   const others = at.tokens - count;
   if (others) found.push(["sentence.phase.write_others", { n: others }]);

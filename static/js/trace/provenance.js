@@ -7,16 +7,18 @@
 //   {seq}                    a sequence
 //   {record, op}             a decision: an operation of a record, by its place in `ops`
 //   {figure}                 a byte figure: used, held, waste, cached, free, contiguous, token
-// A link is `{kind, fidelity, …values}`; `go` names a record to look at, `select` another selection.
+// A link is `{kind, fidelity, …values}`; `go` names a record to look at, `select` another selection, `layers` those whose block
+// group it is about, where a run has several.
 
 import { counterfactual } from "./counterfactual.js";
 import { allocationReason, evictionBefore, freeReason } from "./decisions.js";
+import { figuresByGroup, groupOf, groupOfLayer, heldBy, heldIn, RELEASED } from "./groups.js";
 import { blockHistory, blocksOf, sequenceHistory } from "./history.js";
 import { tokenLabels } from "./labels.js";
 import { kvTerms, slotOf } from "./metrics.js";
 import { operationsOf } from "./operations.js";
 import { attentionRow } from "./stage.js";
-import { heldIn, memoryFigures } from "./state.js";
+import { memoryFigures } from "./state.js";
 
 /**
  * `{kind, links}` of `selection` after record `index`; null when it names nothing there. `view`: {seq, layer, head}, what the
@@ -64,18 +66,31 @@ function ofPosition(at, seqId, position, query) {
   if (asked !== null && asked >= position) links.push(...weightLinks(at, seq, asked, position));
   const record = at.log.computedIn(seqId, position, at.index);
   links.push({ kind: "key", fidelity: "captured", ...token(seq, position), layer: at.layer, kv_head: kvHead(at), ...goTo(record) });
-  const table = at.log.tableAtCompute(at.index, seqId) ?? seq.block_table;
-  const place = position < filled ? slotOf(table, at.state.block_size, position) : null;
+  const tables = at.log.tablesAtCompute(at.index, seqId) ?? seq.block_tables;
+  const group = groupOfLayer(at.log.groups, at.layer);
+  const placeIn = (table) => (position < filled ? slotOf(table, at.state.block_size, position) : null);
+  const place = placeIn(tables[group]);
   if (!place) {
-    links.push({ kind: "nowhere", fidelity: "captured", seq: seqId, waits: position >= filled && seq.status !== "finished" });
+    const kept = tables.findIndex((table) => placeIn(table));
+    if (kept >= 0 && tables[group][Math.floor(position / at.state.block_size)] === RELEASED) links.push(releasedLink(at, group, kept, placeIn(tables[kept])));
+    else links.push({ kind: "nowhere", fidelity: "captured", seq: seqId, waits: position >= filled && seq.status !== "finished" });
     return { kind: query === undefined ? "key" : "weight", links };
   }
   links.push(slotLink(at, place.block, place.offset, position));
   links.push(blockLink(at, place.block));
-  links.push(tableLink(at, seqId, place.logical, place.block, seq.block_table[place.logical] === place.block));
-  links.push(...blockLinks(at, place.block, place.offset), bytesLink(at, 1));
+  links.push(tableLink(at, seqId, place.logical, place.block, seq.block_tables[group][place.logical] === place.block));
+  links.push(...blockLinks(at, place.block, place.offset), bytesLink(at, 1, group));
   return { kind: query === undefined ? "key" : "weight", links };
 }
+
+/** The layer's group let the key go, another one keeps it. */
+function releasedLink({ log }, group, kept, { block }) {
+  const { layers, window, sinks } = log.groups[group];
+  return { kind: "released", fidelity: "captured", layers, window, sinks, kept: log.groups[kept].layers, block, select: { block } };
+}
+
+/** What a link says of the group that it is about: its layers, where there is more than one group. */
+const inGroup = ({ log }, group) => (group >= 0 && log.groups.length > 1 ? { layers: log.groups[group].layers } : {});
 
 function weightLinks(at, seq, query, position) {
   const record = at.log.computedIn(seq.seq_id, query, at.index);
@@ -104,7 +119,7 @@ function ofBlock(at, block, offset) {
   if (!whole) links.push(slotLink(at, block, offset, null));
   links.push(blockLink(at, block));
   for (const { seq, logical } of ownersOf(at, block)) links.push(tableLink(at, seq, logical, block, true));
-  links.push(...blockLinks(at, block, offset), bytesLink(at, whole ? at.state.block_size : 1));
+  links.push(...blockLinks(at, block, offset), bytesLink(at, whole ? at.state.block_size : 1, groupOf(at.log.groups, block)));
   return { kind: whole ? "block" : "slot", links };
 }
 
@@ -113,23 +128,26 @@ function slotLink(at, block, offset, position) {
   return { kind: "slot", fidelity: "derived", slot: block * size + offset, block, size, offset, position, select: { block, offset } };
 }
 
-function tableLink({ state }, seq, logical, block, held) {
+function tableLink(at, seq, logical, block, held) {
+  const { state } = at;
   const from = logical * state.block_size;
-  return { kind: "table", fidelity: "captured", seq, logical, block, held, from, to: from + state.block_size - 1, select: { seq } };
+  return { kind: "table", fidelity: "captured", ...inGroup(at, groupOf(state.block_groups, block)), seq, logical, block, held, from, to: from + state.block_size - 1, select: { seq } };
 }
 
 function blockLink(at, id) {
   const block = at.state.blocks[id];
-  const place = at.state.free_queue.indexOf(id) + 1;
+  const group = groupOf(at.state.block_groups, id);
+  const place = at.state.free_queues[group].indexOf(id) + 1;
   const { ref_count, block_hash: hash, token_ids } = block;
-  return { kind: "block", fidelity: "captured", block: id, ref_count, hash, filled: token_ids.length, size: at.state.block_size, place: place || null, select: { block: id } };
+  return { kind: "block", fidelity: "captured", ...inGroup(at, group), block: id, ref_count, hash, filled: token_ids.length, size: at.state.block_size, place: place || null, select: { block: id } };
 }
 
 /** Sequences whose table has the block, and where: [{seq, logical}]. */
 export function ownersOf({ state }, block) {
   const found = [];
+  const group = groupOf(state.block_groups, block);
   for (const seq of state.sequences.values()) {
-    const logical = seq.block_table.indexOf(block);
+    const logical = seq.block_tables[group].indexOf(block);
     if (logical >= 0) found.push({ seq: seq.seq_id, logical });
   }
   return found;
@@ -177,8 +195,9 @@ function fateLinks(at, block, events, began) {
   return links;
 }
 
-function bytesLink(at, slots) {
-  const terms = kvTerms(at.log.header);
+/** Bytes of `slots` slots: of a block group, or of all layers. */
+function bytesLink(at, slots, group = -1) {
+  const terms = kvTerms(at.log.header, at.log.groups.length > 1 ? at.log.groups[group] : null);
   return { kind: "bytes", fidelity: "derived", slots, ...terms, per_layer: (terms.bytes_per_token / terms.num_layers) * slots, bytes: terms.bytes_per_token * slots, select: { figure: "token" } };
 }
 
@@ -192,6 +211,7 @@ function decisionLink(log, record, at) {
   return {
     kind: "decision",
     fidelity: "captured",
+    ...inGroup({ log }, groupOf(log.groups, op.block_id)),
     seq: op.seq_id,
     request_id: seq.request_id,
     logical: op.logical,
@@ -208,8 +228,10 @@ function ofDecision(log, record, place) {
   if (!op) return null;
   const at = { log, index: record, state: log.stateAt(record) };
   const ops = log.records[record].ops;
-  const alike = ops.filter((other) => other.type === op.type && other.seq_id === op.seq_id); // one decision, block by block
-  const told = operationsOf(log, record).findLast((entry) => entry.type === op.type && entry.at <= place);
+  const group = op.block_id === undefined ? -1 : groupOf(log.groups, op.block_id);
+  const inSame = (other) => group < 0 || groupOf(log.groups, other.block_id) === group;
+  const alike = ops.filter((other) => other.type === op.type && other.seq_id === op.seq_id && inSame(other)); // one decision, block by block
+  const told = operationsOf(log, record).findLast((entry) => entry.type === op.type && entry.at <= place && (group < 0 || entry.group === group));
   const links = [{ kind: "operation", fidelity: "captured", op, at: place, of: ops.length, told: told?.lines ?? [], blocks: alike.flatMap((other) => blocksOf(other)), seq: op.seq_id, go: record }];
   const seq = at.state.sequences.get(op.seq_id);
   if (op.type === "allocate") links.push(decisionLink(log, record, place));
@@ -222,7 +244,7 @@ function ofDecision(log, record, place) {
   }
   if (seq) links.push(requestLink(seq));
   for (const block of [...new Set(blocksOf(op))].slice(0, 8)) links.push(blockLink(at, block));
-  links.push(bytesLink(at, at.state.block_size));
+  links.push(bytesLink(at, at.state.block_size, group));
   return { kind: "decision", links };
 }
 
@@ -244,10 +266,12 @@ function ofSequence(at, id) {
   const events = sequenceHistory(at.log, id, at.index);
   const lookup = events.findLast((e) => e.op.type === "lookup" && e.op.seq_id === id);
   if (lookup) links.push({ kind: "lookup", fidelity: "captured", ...lookup.op, ...goTo(lookup.record), select: { record: lookup.record, op: lookup.at } });
-  const held = heldIn(seq.block_table);
-  const shared = held.filter((block) => at.state.blocks[block].ref_count > 1);
-  links.push({ kind: "blocks", fidelity: "captured", seq: id, blocks: held, shared });
-  links.push(bytesLink(at, held.length * at.state.block_size));
+  const shared = heldBy(seq).filter((block) => at.state.blocks[block].ref_count > 1);
+  seq.block_tables.forEach((table, group) => {
+    const held = heldIn(table);
+    links.push({ kind: "blocks", fidelity: "captured", ...inGroup(at, group), seq: id, blocks: held, shared: shared.filter((block) => held.includes(block)) });
+    links.push(bytesLink(at, held.length * at.state.block_size, group));
+  });
   links.push({ kind: "life", fidelity: "captured", events: events.filter((e) => TURNS.has(e.op.type)).map(({ record, at: place, op }) => ({ record, at: place, type: op.type, seq: op.seq_id })) });
   return { kind: "sequence", links };
 }
@@ -264,16 +288,27 @@ function ofFigure(at, name) {
   if (name === "contiguous") {
     const other = counterfactual(header, at.state);
     if (!other) return null;
-    return { kind: "figure", links: [{ kind: "contiguous", fidelity: "derived", ...other, per_token: perToken }, bytesLink(at, 1)] };
+    return { kind: "figure", links: [{ kind: "contiguous", fidelity: "derived", ...other, per_token: perToken, groups: at.log.groups.length }, bytesLink(at, 1)] };
   }
-  const m = memoryFigures(at.state, perToken);
+  const m = memoryFigures(at.state);
   const size = m.block_size;
-  const slots = { used: m.tokens_held, held: m.blocks_held * size, waste: m.blocks_held * size - m.tokens_held, cached: m.blocks_cached * size, free: m.blocks_free * size }[name];
+  const terms = slotsByGroup(at, name);
+  const sum = (field) => terms.reduce((total, term) => total + term[field], 0);
   const chosen = at.state.blocks.filter((b) => MEMBERS[name](b, size)).map((b) => b.block_id);
-  const links = [{ kind: "figure", fidelity: "derived", name, slots, per_token: perToken, bytes: slots * perToken, ...m, blocks: chosen }];
-  if (name === "used" || name === "held" || name === "waste") links.push(...parts(at, name, perToken));
+  const links = [{ kind: "figure", fidelity: "derived", name, slots: sum("slots"), per_token: perToken, bytes: sum("bytes"), terms, ...m, blocks: chosen }];
+  if (name === "used" || name === "held" || name === "waste") links.push(...parts(at, name));
   links.push(bytesLink(at, 1));
   return { kind: "figure", links };
+}
+
+/** The slots that a figure counts in each block group: [{slots, per_token, bytes, layers}]. */
+function slotsByGroup(at, name) {
+  const size = at.state.block_size;
+  return figuresByGroup(at.state).map(({ blocks_held: held, blocks_cached: cached, tokens_held: tokens }, group) => {
+    const { num_blocks, kv_bytes_per_token: per_token, layers } = at.log.groups[group];
+    const slots = { used: tokens, held: held * size, waste: held * size - tokens, cached: cached * size, free: (num_blocks - held - cached) * size }[name];
+    return { slots, per_token, bytes: slots * per_token, layers };
+  });
 }
 
 const MEMBERS = {
@@ -284,18 +319,20 @@ const MEMBERS = {
   free: (b) => b.ref_count === 0 && b.block_hash === null,
 };
 
-/** What each sequence contributes; a shared block is counted with the first sequence that holds it, so that the parts add up. */
-function parts(at, name, perToken) {
+/** What each sequence contributes in each block group; a shared block is counted with the first sequence that holds it, so that the parts add up. */
+function parts(at, name) {
   const counted = new Set();
   const size = at.state.block_size;
   const links = [];
-  for (const seq of at.state.sequences.values()) {
-    const own = heldIn(seq.block_table).filter((block) => !counted.has(block));
-    own.forEach((block) => counted.add(block));
-    if (!own.length) continue;
-    const filled = own.reduce((sum, block) => sum + at.state.blocks[block].token_ids.length, 0);
-    const slots = name === "used" ? filled : name === "held" ? own.length * size : own.length * size - filled;
-    links.push({ kind: "part", fidelity: "derived", seq: seq.seq_id, slots, per_token: perToken, bytes: slots * perToken, num_blocks: own.length, select: { seq: seq.seq_id } });
-  }
+  for (const seq of at.state.sequences.values())
+    seq.block_tables.forEach((table, group) => {
+      const own = heldIn(table).filter((block) => !counted.has(block));
+      own.forEach((block) => counted.add(block));
+      if (!own.length) return;
+      const filled = own.reduce((sum, block) => sum + at.state.blocks[block].token_ids.length, 0);
+      const slots = name === "used" ? filled : name === "held" ? own.length * size : own.length * size - filled;
+      const { kv_bytes_per_token: perToken } = at.log.groups[group];
+      links.push({ kind: "part", fidelity: "derived", ...inGroup(at, group), seq: seq.seq_id, slots, per_token: perToken, bytes: slots * perToken, num_blocks: own.length, select: { seq: seq.seq_id } });
+    });
   return links;
 }

@@ -1,6 +1,7 @@
 // One prompt under several strategies, compared: what each step computed and kept, and whether the tokens are the same.
 // Every figure comes from the lanes' logs; a lane is the log of one run of one sequence.
 
+import { heldIn } from "./groups.js";
 import { stepSeconds } from "./metrics.js";
 
 /** Indices of the records in which the engine took a step, in order. */
@@ -50,12 +51,18 @@ export function laneAt(log, step) {
   const entry = record.batch[0];
   lane.seconds = stepSeconds(record);
   if (!entry) return lane;
-  const reserved = (log.tableAtCompute(index, entry.seq_id) ?? []).length * log.header.engine.block_size;
+  const size = log.header.engine.block_size;
+  const tables = log.tablesAtCompute(index, entry.seq_id) ?? [];
+  const reserved = (tables[0]?.length ?? 0) * size;
   lane.computed = entry.token_ids.length;
   lane.flops = record.work?.flops ?? 0;
   lane.slots = { reserved, read: entry.start, computed: lane.computed };
-  lane.held = reserved * log.header.kv_bytes_per_token;
-  lane.used = (entry.start + lane.computed) * log.header.kv_bytes_per_token;
+  tables.forEach((table, group) => {
+    const perToken = log.groups[group].kv_bytes_per_token;
+    const held = heldIn(table).length;
+    lane.held += held * size * perToken;
+    lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // a released block was full
+  });
   lane.wasted = lane.held - lane.used;
   return lane;
 }

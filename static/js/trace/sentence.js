@@ -1,5 +1,6 @@
 // The sentence that says what a record did, with its numbers. Facts come from the log alone; words from i18n.
 
+import { heldIn, policyOf } from "./groups.js";
 import { labelText, loneLabel, tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
 import { sampledText } from "./operations.js";
@@ -43,7 +44,8 @@ function entrySentences(log, index, record, entry) {
   const state = log.stateAt(index);
   const seq = state.sequences.get(entry.seq_id);
   const size = state.block_size;
-  const table = log.tableAtCompute(index, entry.seq_id) ?? [];
+  const tables = log.tablesAtCompute(index, entry.seq_id) ?? [];
+  const table = tables[0] ?? []; // of the layers that see most
   const count = entry.token_ids.length;
   const end = entry.start + count;
   const ops = record.ops.filter((op) => op.seq_id === entry.seq_id);
@@ -57,7 +59,7 @@ function entrySentences(log, index, record, entry) {
     const resumed = seq.num_preemptions > 0;
     const key = !entry.samples ? "sentence.chunk" : resumed ? "sentence.resumed" : "sentence.prefill";
     const values = { step: record.step, n: count, name: entry.seq_id, from: entry.start, to: end - 1 };
-    sentences.push([key, { ...values, blocks: ids.length, ids: listed(ids) }]);
+    sentences.push([key, { ...values, blocks: ids.length, ids: listed(ids) }], ...alsoBlocks(log, tables, entry.start, end));
   } else {
     const place = slotOf(table, size, end - 1);
     const keys = keysRead(log, entry.context_len);
@@ -72,6 +74,7 @@ function entrySentences(log, index, record, entry) {
         slot: place?.offset ?? "–",
       },
     ]);
+    sentences.push(...alsoSlot(log, tables, end - 1));
   }
   if (lookup && lookup.verdict !== "hit" && log.header.engine.strategy === "paged") sentences.push(...lookedUp(lookup, log));
   const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
@@ -83,6 +86,19 @@ function entrySentences(log, index, record, entry) {
     if (overruled) sentences.push(["sentence.overruled", { token: sampledText(record, overruled) }]);
   }
   return sentences;
+}
+
+/** Where the key and value of `position` went in the block groups after the first. */
+export function alsoSlot(log, tables, position) {
+  const places = tables.map((table) => slotOf(table, log.header.engine.block_size, position));
+  return places.flatMap((place, group) => (group && place ? [["group.also", { layers: log.groups[group].layers, block: place.block, slot: place.offset }]] : []));
+}
+
+/** The same of the positions [start, end). */
+export function alsoBlocks(log, tables, start, end) {
+  const size = log.header.engine.block_size;
+  const parts = tables.map((table) => heldIn(table.slice(Math.floor(start / size), Math.ceil(end / size))));
+  return parts.flatMap((ids, group) => (group ? [["group.also_blocks", { layers: log.groups[group].layers, n: ids.length, ids: listed(ids) }]] : []));
 }
 
 /** What the prefix cache found for a sequence, and why its hits end where they do. */
@@ -112,8 +128,10 @@ export const finished = (op) => [`sentence.finish.${op.reason}`, { name: op.seq_
 /** Keys that a query with `context` tokens up to and with itself reads, in the layer that sees farthest. */
 export function keysRead(log, context) {
   const { model, engine } = log.header;
-  const policy = engine.attention_window ?? Infinity;
-  const seen = model.sliding_windows.map((own) => ((own ?? Infinity) <= policy ? (own ?? Infinity) : policy + (engine.attention_sinks ?? 0)));
+  const seen = model.sliding_windows.map((own, layer) => {
+    const { window, sinks } = policyOf(engine, layer);
+    return (own ?? Infinity) <= window ? (own ?? Infinity) : window + sinks;
+  });
   return Math.min(context, Math.max(...seen));
 }
 

@@ -1,5 +1,6 @@
 // What the time charts draw, as rows of plain numbers read from the records: one row a point, the same rows as CSV. Pure.
 
+import { blockGroups, capacityBytes } from "./groups.js";
 import { latencies, phaseOf, rooflinePoint, stepSeconds } from "./metrics.js";
 
 /** Seconds of every step by what they went to: {record, step, phase, schedule, prepare, forward, sample, total}. */
@@ -14,9 +15,9 @@ export function stepRows(log) {
   return found;
 }
 
-/** Bytes of the pool after every record: {record, step, used, wasted, held, cached, pool}; used + wasted = held. */
+/** Bytes of the pools after every record: {record, step, used, wasted, held, cached, pool}; used + wasted = held. */
 export function memoryRows(log) {
-  const slot = log.header.kv_bytes_per_token;
+  const groups = blockGroups(log.header);
   return log.records.map(({ index, step, memory: m }) => ({
     record: index,
     step,
@@ -24,7 +25,7 @@ export function memoryRows(log) {
     wasted: m.bytes_held - m.bytes_used,
     held: m.bytes_held,
     cached: m.bytes_cached,
-    pool: m.num_blocks * m.block_size * slot,
+    pool: capacityBytes(groups, m.block_size),
   }));
 }
 

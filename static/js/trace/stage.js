@@ -1,5 +1,6 @@
 // What the stage shows of one sequence at one record: its columns, the query in flight, the attention row.
 
+import { groupOfLayer, RELEASED } from "./groups.js";
 import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
 
@@ -7,7 +8,8 @@ import { slotOf } from "./metrics.js";
  * The stage of `seqId` after record `index`, for `layer` and query head `head`; null when there is no such sequence.
  *
  * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
- * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record.
+ * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record. `tables`: its
+ * block tables, `table` that of the layer's block `group`.
  */
 export function stageAt(log, index, seqId, layer, head) {
   if (index < 0) return null;
@@ -16,7 +18,8 @@ export function stageAt(log, index, seqId, layer, head) {
   if (!seq) return null;
   const record = log.records[index];
   const entry = record.batch?.find((e) => e.seq_id === seqId) ?? null;
-  const table = log.tableAtCompute(index, seqId) ?? seq.block_table;
+  const tables = log.tablesAtCompute(index, seqId) ?? seq.block_tables;
+  const group = groupOfLayer(log.groups, layer);
   const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
   const stage = {
@@ -26,7 +29,9 @@ export function stageAt(log, index, seqId, layer, head) {
     state,
     seq,
     entry,
-    table,
+    tables,
+    table: tables[group] ?? [],
+    group,
     layer,
     head,
     kvHead,
@@ -63,6 +68,9 @@ function rowsWith(layer, seqId, head, position) {
       position < r.query_start + r.weights.shape[1],
   );
 }
+
+/** Whether the block of `position` was let go, in the shown layer's block group, while the sequence runs. */
+export const isReleased = (stage, position) => stage.table[Math.floor(position / stage.blockSize)] === RELEASED;
 
 /** Where the K and V of `position` were computed: {record, seq_id, position} or null when no block holds them. */
 export function originOf(stage, position) {

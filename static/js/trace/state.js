@@ -3,16 +3,12 @@
 // States share what they have in common: a copy owns none of its blocks and sequences until an operation changes one
 // (`blockOf` and `sequenceOf` hand out one that may be changed). So a copy costs little, however large the pool.
 
+import { blockGroups, figuresByGroup, groupOf, heldBy, heldIn, RELEASED } from "./groups.js";
+
 const OWNED = Symbol("owned"); // the blocks and sequences that this state alone holds
 
 /** Lookups that the hit rate is taken over. */
 export const RECENT_LOOKUPS = 100;
-
-/** In a block table: the block that stood here was let go while the sequence runs (`release`). */
-export const RELEASED = -1;
-
-/** The blocks that a table still has. */
-export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 
 /** A record does not follow from the state before it. */
 export class TraceStateError extends Error {}
@@ -26,15 +22,30 @@ function setting(header, name, least, most) {
   return value;
 }
 
-/** The state before the first record: every block free, ids in ascending order in the free queue. */
+/** The header's block groups, filled in; refused where their blocks do not follow each other from 0. */
+function groupsIn(header) {
+  setting(header, "num_blocks", 1, MAX_BLOCKS);
+  const groups = blockGroups(header);
+  let next = 0;
+  for (const { first_block: first, num_blocks: count } of groups) {
+    if (first !== next || !Number.isInteger(count) || count < 1 || first + count > MAX_BLOCKS)
+      throw new TraceStateError(`the blocks of the header's block_groups must follow each other from 0, up to ${MAX_BLOCKS} in all`);
+    next += count;
+  }
+  return groups;
+}
+
+/** The state before the first record: every block free, ids in ascending order in the free queues. */
 export function initialState(header) {
   const blockSize = setting(header, "block_size", 1, Number.MAX_SAFE_INTEGER);
-  const numBlocks = setting(header, "num_blocks", 1, MAX_BLOCKS);
-  const swapSpace = header.engine.swap_space ? setting(header, "swap_space", 0, MAX_BLOCKS) : 0;
+  const groups = groupsIn(header);
+  const numBlocks = groups.reduce((sum, group) => sum + group.num_blocks, 0);
+  const swapSpace = header.engine.swap_space ? setting(header, "swap_space", 0, MAX_BLOCKS) * groups.length : 0; // blocks of each group
   return {
     index: -1,
     step: 0,
     block_size: blockSize,
+    block_groups: groups,
     blocks: Array.from({ length: numBlocks }, (_, id) => ({
       block_id: id,
       ref_count: 0,
@@ -46,7 +57,7 @@ export function initialState(header) {
       num_hits: 0,
       last_hit_in: null,
     })),
-    free_queue: Array.from({ length: numBlocks }, (_, id) => id),
+    free_queues: groups.map((group) => Array.from({ length: group.num_blocks }, (_, i) => group.first_block + i)),
     waiting: [],
     running: [],
     finished: [],
@@ -63,7 +74,7 @@ export function copyState(state) {
   return {
     ...state,
     blocks: state.blocks.slice(),
-    free_queue: state.free_queue.slice(),
+    free_queues: state.free_queues.map((queue) => queue.slice()),
     waiting: state.waiting.slice(),
     running: state.running.slice(),
     finished: state.finished.slice(),
@@ -108,7 +119,7 @@ const OPERATIONS = {
       num_prompt_tokens: op.prompt_token_ids.length,
       num_computed_tokens: 0,
       num_cached_tokens: 0,
-      block_table: [],
+      block_tables: state.block_groups.map(() => []),
       num_preemptions: 0,
       max_tokens: op.max_tokens,
       priority: op.priority ?? 0,
@@ -141,9 +152,10 @@ const OPERATIONS = {
   },
 
   allocate(state, op, index) {
-    expect(state.free_queue[0] === op.block_id, `block ${op.block_id} is not the head of the free queue`);
-    state.free_queue.shift();
     const block = blockOf(state, op.block_id);
+    const queue = queueOf(state, op.block_id);
+    expect(queue[0] === op.block_id, `block ${op.block_id} is not the head of its free queue`);
+    queue.shift();
     expect(block.block_hash === null, `block ${op.block_id} was allocated with its hash`);
     block.ref_count = 1;
     block.token_ids = [];
@@ -152,7 +164,8 @@ const OPERATIONS = {
     block.allocated_in = index;
     block.num_hits = 0;
     block.last_hit_in = null;
-    setTable(sequenceOf(state, op.seq_id), op.logical, op.block_id);
+    const sequence = sequenceOf(state, op.seq_id);
+    setTable(state, sequence, op.logical, op.block_id, sequence.cpu_block_table.length > 0);
   },
 
   evict(state, op) {
@@ -164,11 +177,11 @@ const OPERATIONS = {
 
   share(state, op, index) {
     const block = blockOf(state, op.block_id);
-    if (op.revived) remove(state.free_queue, op.block_id);
+    if (op.revived) remove(queueOf(state, op.block_id), op.block_id);
     block.ref_count += 1;
     block.num_hits += 1;
     block.last_hit_in = index;
-    setTable(sequenceOf(state, op.seq_id), op.logical, op.block_id);
+    setTable(state, sequenceOf(state, op.seq_id), op.logical, op.block_id, true);
   },
 
   fork(state, op, index) {
@@ -180,7 +193,7 @@ const OPERATIONS = {
     child.chosen = [];
     state.sequences.set(op.seq_id, child);
     state.running.push(op.seq_id);
-    for (const id of heldIn(child.block_table)) blockOf(state, id).ref_count += 1;
+    for (const id of heldBy(child)) blockOf(state, id).ref_count += 1;
   },
 
   copy(state, op) {
@@ -195,15 +208,16 @@ const OPERATIONS = {
   write(state, op) {
     const sequence = sequenceOf(state, op.seq_id);
     expect(sequence.num_computed_tokens === op.start, `sequence ${op.seq_id} has computed another number of tokens`);
-    for (let position = op.start; position < op.start + op.num_tokens; position++) {
-      const logical = Math.floor(position / state.block_size);
-      expect(sequence.block_table[logical] !== RELEASED, `logical block ${logical} is released`);
-      const block = blockOf(state, sequence.block_table[logical]);
-      const slot = position % state.block_size;
-      expect(slot <= block.token_ids.length, `slot ${slot} of block ${block.block_id} would leave a hole`);
-      expect(position < sequence.token_ids.length, `sequence ${op.seq_id} has no token at position ${position}`);
-      block.token_ids[slot] = sequence.token_ids[position];
-    }
+    for (const table of sequence.block_tables)
+      for (let position = op.start; position < op.start + op.num_tokens; position++) {
+        const logical = Math.floor(position / state.block_size);
+        expect(table[logical] !== RELEASED, `logical block ${logical} is released`);
+        const block = blockOf(state, table[logical]);
+        const slot = position % state.block_size;
+        expect(slot <= block.token_ids.length, `slot ${slot} of block ${block.block_id} would leave a hole`);
+        expect(position < sequence.token_ids.length, `sequence ${op.seq_id} has no token at position ${position}`);
+        block.token_ids[slot] = sequence.token_ids[position];
+      }
     sequence.num_computed_tokens = op.start + op.num_tokens;
   },
 
@@ -232,15 +246,15 @@ const OPERATIONS = {
   },
 
   free(state, op) {
-    const sequence = sequenceOf(state, op.seq_id);
-    expect(sequence.block_table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
-    sequence.block_table.pop();
-    while (sequence.block_table.at(-1) === RELEASED) sequence.block_table.pop();
+    const table = tableOf(state, op);
+    expect(table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
+    table.pop();
+    while (table.at(-1) === RELEASED) table.pop();
     letGo(state, op.block_id, op.to ?? null);
   },
 
   release(state, op) {
-    const table = sequenceOf(state, op.seq_id).block_table;
+    const table = tableOf(state, op);
     expect(op.logical >= 0 && op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
     expect(table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
     table[op.logical] = RELEASED;
@@ -260,7 +274,7 @@ const OPERATIONS = {
     const sequence = sequenceOf(state, op.seq_id);
     const cpuBlock = state.cpu_blocks[op.cpu_block_id];
     expect(cpuBlock !== undefined, `no CPU block ${op.cpu_block_id}`);
-    expect(sequence.block_table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    expect(tableOf(state, op)[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
     expect(cpuBlock.seq_id === null, `CPU block ${op.cpu_block_id} is in use`);
     state.cpu_blocks[op.cpu_block_id] = {
       cpu_block_id: op.cpu_block_id,
@@ -273,7 +287,7 @@ const OPERATIONS = {
 
   swap_in(state, op) {
     const sequence = sequenceOf(state, op.seq_id);
-    expect(sequence.block_table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    expect(tableOf(state, op)[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
     const content = state.cpu_blocks[op.cpu_block_id]?.token_ids;
     freeCpuBlockOf(state, sequence, op.cpu_block_id);
     blockOf(state, op.block_id).token_ids = content.slice();
@@ -303,31 +317,30 @@ const OPERATIONS = {
   },
 };
 
-/** `memory_figures` of engine/trace/state.py: the pool in numbers. */
-export function memoryFigures(state, kvBytesPerToken) {
-  const held = state.blocks.filter((b) => b.ref_count > 0);
-  const cached = state.blocks.filter((b) => b.ref_count === 0 && b.block_hash !== null).length;
-  const tokensHeld = held.reduce((sum, b) => sum + b.token_ids.length, 0);
-  const blockBytes = state.block_size * kvBytesPerToken;
+/** `memory_figures` of engine/trace/state.py: the pools in numbers, added over the block groups. */
+export function memoryFigures(state) {
+  const groups = figuresByGroup(state);
+  const sum = (name) => groups.reduce((total, group) => total + group[name], 0);
+  const [held, cached] = [sum("blocks_held"), sum("blocks_cached")];
   return {
     num_blocks: state.blocks.length,
     block_size: state.block_size,
-    blocks_held: held.length,
+    blocks_held: held,
     blocks_cached: cached,
-    blocks_free: state.blocks.length - held.length - cached,
-    tokens_held: tokensHeld,
-    tokens_logical: state.running.reduce((sum, id) => sum + tokensInTable(state.sequences.get(id), state.block_size), 0),
-    bytes_held: held.length * blockBytes,
-    bytes_used: tokensHeld * kvBytesPerToken,
-    bytes_cached: cached * blockBytes,
+    blocks_free: state.blocks.length - held - cached,
+    tokens_held: sum("tokens_held"),
+    tokens_logical: state.running.reduce((total, id) => total + tokensInTables(state.sequences.get(id), state.block_size), 0),
+    bytes_held: sum("bytes_held"),
+    bytes_used: sum("bytes_used"),
+    bytes_cached: sum("bytes_cached"),
     swap_blocks: state.cpu_blocks.length,
     swap_blocks_held: state.cpu_blocks.filter((b) => b.seq_id !== null).length,
   };
 }
 
-/** Computed tokens whose block the sequence still has; a released block was full. */
-function tokensInTable({ num_computed_tokens: computed, block_table: table }, size) {
-  return computed - (table.length - heldIn(table).length) * size;
+/** Computed tokens whose block the sequence still has, added over its tables; a released block was full. */
+function tokensInTables({ num_computed_tokens: computed, block_tables: tables }, size) {
+  return tables.reduce((sum, table) => sum + computed - (table.length - heldIn(table).length) * size, 0);
 }
 
 /** `recent_hit_rate` of engine/trace/state.py: tokens that hit over tokens asked for; null = nobody asked yet. */
@@ -351,16 +364,30 @@ function letGo(state, id, to) {
   block.ref_count -= 1;
   expect((to === null) === block.ref_count > 0, `block ${id} has ${block.ref_count} owners left`);
   if (block.block_hash === null && block.ref_count === 0) block.token_ids = [];
-  if (to === "front") state.free_queue.unshift(id);
-  else if (to === "back") state.free_queue.push(id);
+  if (to === "front") queueOf(state, id).unshift(id);
+  else if (to === "back") queueOf(state, id).push(id);
 }
 
-/** Who comes back from the CPU store gets blocks for what is kept there; what was released before stays released. */
-function setTable(sequence, logical, blockId) {
+/** The free queue of a block's group. */
+const queueOf = (state, id) => state.free_queues[groupOf(state.block_groups, id)];
+
+/** The table of an operation's sequence in the group of its block, to be changed. */
+function tableOf(state, op) {
+  const group = groupOf(state.block_groups, op.block_id);
+  expect(group >= 0, `no block ${op.block_id}`);
+  return sequenceOf(state, op.seq_id).block_tables[group];
+}
+
+/**
+ * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is released: hits
+ * of a windowed group begin at the window, and who comes back from the CPU store gets blocks for what is kept there.
+ */
+function setTable(state, sequence, logical, blockId, maySkip) {
   expect(logical >= 0 && logical <= sequence.token_ids.length, `there is no logical block ${logical}`);
-  if (sequence.cpu_block_table.length) while (sequence.block_table.length < logical) sequence.block_table.push(RELEASED);
-  expect(logical <= sequence.block_table.length, `logical block ${logical} would leave a hole in the table`);
-  sequence.block_table[logical] = blockId;
+  const table = sequence.block_tables[groupOf(state.block_groups, blockId)];
+  if (maySkip) while (table.length < logical) table.push(RELEASED);
+  expect(logical <= table.length, `logical block ${logical} would leave a hole in the table`);
+  table[logical] = blockId;
 }
 
 function copySequence(sequence) {
@@ -368,7 +395,7 @@ function copySequence(sequence) {
     ...sequence,
     token_ids: sequence.token_ids.slice(),
     token_bytes: sequence.token_bytes.slice(),
-    block_table: sequence.block_table.slice(),
+    block_tables: sequence.block_tables.map((table) => table.slice()),
     cpu_block_table: sequence.cpu_block_table.slice(),
     chosen: sequence.chosen.slice(), // the pairs themselves never change
   };

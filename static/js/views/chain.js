@@ -25,7 +25,7 @@ function Links({ links }) {
       .filter((link) => SHORT.has(link.kind))
       .slice(0, MOST)
       .map((link) => html`<${Link} link=${link} second=${link.kind === "query" && weight ? t("chain.weight.short", { weight: wordsOf(weight).value }) : null} />`)}
-    ${links.filter((link) => link.kind === "nowhere").map((link) => html`<li class="link-text">${wordsOf(link).lines[0]}</li>`)}
+    ${links.filter((link) => link.kind === "nowhere" || link.kind === "released").map((link) => html`<li class="link-text">${wordsOf(link).lines[0]}</li>`)}
   </ol>`;
 }
 

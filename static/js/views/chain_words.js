@@ -3,9 +3,12 @@
 import { bytesText, grouped, probabilityText, t } from "../i18n/index.js";
 import { labelText } from "../trace/labels.js";
 import { inWords } from "./decisions.js";
+import { inLayers, keysText, layersText } from "./group_words.js";
 
 const name = (id) => t("sequence.name", { id });
 const at = (link) => t("chain.at", { token: labelText(link.label), position: link.position });
+
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** The first bytes of a hash, as hexadecimal. */
 export function hashText(hash) {
@@ -17,7 +20,9 @@ export function hashText(hash) {
  * numbers. A link without `value` has no short form. `term` names an entry of the glossary, or is null.
  */
 export function wordsOf(link) {
-  return WORDS[link.kind](link);
+  const words = WORDS[link.kind](link);
+  const [first, ...rest] = words.lines;
+  return link.layers && first && link.kind !== "released" ? { ...words, lines: [inLayers(link.layers, first), ...rest] } : words;
 }
 
 const WORDS = {
@@ -43,6 +48,11 @@ const WORDS = {
     lines: [t("chain.key.text", { token: labelText(l.label), position: l.position, name: name(l.seq), layer: l.layer, head: l.kv_head })],
   }),
   nowhere: (l) => ({ name: t("chain.slot"), term: "slot", lines: [t(l.waits ? "chain.unwritten" : "chain.gone")] }),
+  released: (l) => ({
+    name: t("chain.op.release"),
+    term: "block_group",
+    lines: [sentence(t("group.released", { layers: layersText(l.layers), keys: keysText(l), kept: sentence(layersText(l.kept)), block: l.block }))],
+  }),
   slot: (l) => ({ name: t("chain.slot"), term: "slot", value: l.slot, second: t("chain.slot.formula", l), lines: [t("chain.slot.text", l)] }),
   block: blockWords,
   table: (l) => ({
@@ -136,21 +146,22 @@ const WORDS = {
     term: l.name === "waste" ? "waste" : "kv_cache",
     value: bytesText(l.bytes),
     second: `${grouped(l.bytes)} B`,
-    lines: [
-      t(`chain.figure.${l.name}.text`, {
-        slots: grouped(l.slots),
-        token: grouped(l.per_token),
-        bytes: grouped(l.bytes),
-        held: l.blocks_held,
-        cached: l.blocks_cached,
-        free: l.blocks_free,
-        size: l.block_size,
-      }),
-    ],
+    lines: l.terms.length > 1 ? l.terms.map((term) => t("group.figure", { layers: sentence(layersText(term.layers)), slots: grouped(term.slots), token: grouped(term.per_token), bytes: grouped(term.bytes) })) : [oneFigure(l)],
   }),
   part: (l) => ({ name: name(l.seq), term: null, lines: [t("chain.part.text", { slots: grouped(l.slots), token: grouped(l.per_token), bytes: grouped(l.bytes), n: l.num_blocks })] }),
   contiguous: contiguousWords,
 };
+
+const oneFigure = (l) =>
+  t(`chain.figure.${l.name}.text`, {
+    slots: grouped(l.slots),
+    token: grouped(l.per_token),
+    bytes: grouped(l.bytes),
+    held: l.blocks_held,
+    cached: l.blocks_cached,
+    free: l.blocks_free,
+    size: l.block_size,
+  });
 
 function blockWords(l) {
   const lines = [
@@ -164,7 +175,8 @@ function blockWords(l) {
 
 function contiguousWords(l) {
   const n = l.requests.length;
-  const bytes = (slots) => grouped(slots * l.per_token);
+  const bytes = (slots) => grouped(Math.round(slots * l.per_token));
+  const short = (slots) => grouped(Number(slots.toFixed(1))); // the bytes of several pools need not be whole slots
   return {
     name: t("chain.contiguous"),
     term: "waste",
@@ -172,9 +184,10 @@ function contiguousWords(l) {
     second: `${n} · ${l.slots_each}`,
     lines: [
       t("chain.contiguous.text", { n, each: l.slots_each, token: grouped(l.per_token), bytes: bytes(l.contiguous_slots) }),
-      n ? t("chain.contiguous.paged", { size: l.block_size, slots: grouped(l.paged_slots), bytes: bytes(l.paged_slots), ratio: percentText(l.paged_slots / l.contiguous_slots) }) : "",
+      n ? t("chain.contiguous.paged", { size: l.block_size, slots: short(l.paged_slots), bytes: bytes(l.paged_slots), ratio: percentText(l.paged_slots / l.contiguous_slots) }) : "",
       t("chain.contiguous.limit", { slots: grouped(l.limit_slots), bytes: bytes(l.limit_slots) }),
-      t("chain.contiguous.fit", { pool: grouped(l.pool_slots), each: l.slots_each, fit: l.fit, unfit: l.unfit, n }),
+      t("chain.contiguous.fit", { pool: short(l.pool_slots), each: l.slots_each, fit: l.fit, unfit: l.unfit, n }),
+      l.groups > 1 ? t("group.contiguous") : "",
     ],
   };
 }

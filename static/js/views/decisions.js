@@ -4,6 +4,7 @@ import { bytesText, grouped, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { log, record, select, selected } from "../model/store.js";
 import { operationsOf } from "../trace/operations.js";
+import { inLayers } from "./group_words.js";
 import { html } from "./html.js";
 import { Fidelity, Swatch } from "./words.js";
 
@@ -53,7 +54,8 @@ export function inWords([key, values]) {
   for (const name of ["name", "for", "taker"]) if (Number.isInteger(said[name])) said[name] = t("sequence.name", { id: said[name] });
   if (Number.isInteger(said.bytes)) said.bytes = bytesText(said.bytes);
   if (said.ids) said.ids = listed(said.ids);
-  return t(key, said).trim();
+  const text = t(key, said).trim();
+  return said.layers ? inLayers(said.layers, text) : text;
 }
 
 /** Block ids, neighbours as ranges: 3–7, 12. */

@@ -3,9 +3,11 @@
 import { bytesText, grouped, t } from "../i18n/index.js";
 import { log, record, select, selected, state } from "../model/store.js";
 import { counterfactual } from "../trace/counterfactual.js";
+import { bytesIfAllKept, capacityBytes, figuresByGroup } from "../trace/groups.js";
 import { kvTerms } from "../trace/metrics.js";
 import { memoryFigures } from "../trace/state.js";
 import { percentText } from "./chain_words.js";
+import { layersText } from "./group_words.js";
 import { html } from "./html.js";
 import { Fidelity, Term, tips } from "./words.js";
 
@@ -13,16 +15,18 @@ export function Figures() {
   const header = log.value?.header;
   if (!header || !state.value) return html`<section class="figures"></section>`;
   const perToken = header.kv_bytes_per_token;
-  const m = record.value?.memory ?? memoryFigures(state.value, perToken);
+  const m = record.value?.memory ?? memoryFigures(state.value);
   const waste = m.bytes_held - m.bytes_used;
-  const total = m.num_blocks * m.block_size * perToken;
+  const groups = state.value.block_groups;
+  const total = capacityBytes(groups, m.block_size);
+  const token = groups.length > 1 ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage} m=${m} /></div>
     <${Bars} header=${header} m=${m} total=${total} />
     <dl class="figure-list num">
-      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t("memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${grouped(perToken)} B`} />
-      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)} formula=${`blocks_held · block_size · ${grouped(perToken)} B`} />
+      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t("memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${token}`} />
+      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)} formula=${`blocks_held · block_size · ${token}`} />
       <${Figure}
         kind="waste"
         name=${html`<${Term} id="waste">${t("memory.waste")}<//>`}
@@ -30,7 +34,7 @@ export function Figures() {
         note=${m.bytes_held ? percentText(waste / m.bytes_held) : "–"}
         formula="reserved − used"
       />
-      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)} formula=${`blocks_cached · block_size · ${grouped(perToken)} B`} />
+      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)} formula=${`blocks_cached · block_size · ${token}`} />
       <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached} note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
     <${Formula} header=${header} />
@@ -69,7 +73,9 @@ function Bars({ header, m, total }) {
   const perToken = header.kv_bytes_per_token;
   const contiguous = other ? other.contiguous_slots * perToken : 0;
   const paged = pages ? m.bytes_held : (other?.paged_slots ?? 0) * perToken;
-  const scale = Math.max(total, contiguous);
+  const figures = figuresByGroup(state.value);
+  const kept = bytesIfAllKept(state.value, figures);
+  const scale = Math.max(total, contiguous, kept ?? 0);
   const width = (bytes) => ({ width: `${(100 * bytes) / scale}%` });
   const edge = { left: `${(100 * total) / scale}%` };
   const held = selected.value?.figure === "contiguous";
@@ -85,6 +91,13 @@ function Bars({ header, m, total }) {
   </div>`;
   return html`<div class="memory-bars">
     ${paging}
+    ${kept === null
+      ? null
+      : html`<div class="memory-row" id="all-kept" data-bytes=${kept} tabindex="0" ...${tips(() => [keptText(header, figures[0], m, kept)])}>
+          <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived" formula="blocks_held · block_size · Σ bytes per token" /></span>
+          <div class="memory-bar"><i class="waste" style=${width(kept)}></i><b class="pool-edge" style=${edge}></b></div>
+          <span class="memory-value num">${bytesText(kept)}</span>
+        </div>`}
     ${other
       ? html`<button class="memory-row" id="contiguous" aria-pressed=${held} aria-description=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
           <span class="memory-name">${t("memory.contiguous")}</span>
@@ -97,6 +110,12 @@ function Bars({ header, m, total }) {
       : null}
     ${other ? html`<p class="hint memory-fit num" id="contiguous-fit">${fitText(other)} <${Fidelity} kind="derived" formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p>` : null}
   </div>`;
+}
+
+/** The blocks of the layers with full attention are what every layer would hold. */
+function keptText(header, { blocks_held: held }, m, kept) {
+  const layers = layersText(state.value.block_groups[0].layers);
+  return t("group.kept.tip", { held, layers, size: m.block_size, token: grouped(header.kv_bytes_per_token), bytes: grouped(kept), saved: grouped(kept - m.bytes_held) });
 }
 
 function fitText(other) {

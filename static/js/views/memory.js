@@ -1,21 +1,21 @@
 // The memory region: the map of the pool between the free queue and the block tables, and the figures.
 
 import { t } from "../i18n/index.js";
-import { provenance } from "../model/store.js";
+import { provenance, state } from "../model/store.js";
 import { Figures } from "./figures.js";
 import { html } from "./html.js";
 import { Pool, PoolTitle } from "./pool.js";
 import { Overlay } from "./pool_overlay.js";
-import { Queue } from "./queue.js";
+import { Queues } from "./queue.js";
 import { Tables } from "./tables.js";
 import { Term } from "./words.js";
 
 export function Memory() {
   return html`<section class="region memory" aria-labelledby="memory-title" id="region-memory">
     <h2 id="memory-title" class="visually-hidden">${t("region.memory")}</h2>
-    <div class="memory-map">
+    <div class=${state.value?.block_groups.length > 1 ? "memory-map several" : "memory-map"}>
       <${PoolTitle} />
-      <${Queue} />
+      <${Queues} />
       <${Pool} />
       <${Legend} />
       ${provenance.value ? html`<a class="to-provenance" href="#region-provenance">${t("chain.title")} · ${t(`chain.of.${provenance.value.kind}`)} ↓</a>` : null}

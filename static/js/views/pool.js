@@ -11,6 +11,7 @@ import { html } from "./html.js";
 import { paintPool } from "./pool_paint.js";
 import { reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, placesOf, targetOf } from "./pool_words.js";
+import { GroupTitles } from "./pool_groups.js";
 import { Fidelity, hideTip, Term, tipAt } from "./words.js";
 
 const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys move
@@ -22,7 +23,7 @@ export function Pool() {
   const [size, setSize] = useState({ width: 0, height: 0 });
   const outer = useRef(null);
   const now = state.value;
-  const layout = now && size.width ? poolLayout(now.blocks.length, now.block_size, size.width, size.height) : null;
+  const layout = now && size.width ? poolLayout(now.block_groups, now.block_size, size.width, size.height) : null;
   const latest = useRef(null);
   latest.current = shownLayout = layout;
   const ref = usePainter(
@@ -53,6 +54,7 @@ export function Pool() {
         onClick=${(event) => pick(event, layout)}
       >
         <canvas aria-hidden="true"></canvas>
+        ${layout?.titles.length ? html`<${GroupTitles} tops=${layout.titles} />` : null}
         ${layout ? html`<${Buttons} layout=${layout} />` : null}
       </div>
     </div>
@@ -71,7 +73,7 @@ export function PoolTitle() {
 function Buttons({ layout }) {
   const now = state.value;
   const [cursor, setCursor] = useState(0);
-  const places = placesOf(now.free_queue);
+  const places = placesOf(now.free_queues);
   const at = Math.min(cursor, now.blocks.length - 1);
   const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[at]];
   return shown.map((block) => html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout} places=${places} current=${block.block_id === at} onMove=${setCursor} />`);
@@ -86,9 +88,8 @@ function BlockButton({ block, layout, places, current, onMove }) {
       event.preventDefault();
       return select({ block: id });
     }
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -layout.columns, ArrowDown: layout.columns }[event.key];
-    const next = id + step;
-    if (!step || next < 0 || next >= state.value.blocks.length) return;
+    const next = layout.neighbour(id, event.key);
+    if (next === null) return;
     event.preventDefault();
     onMove(next);
     const group = event.currentTarget.parentElement;
@@ -125,7 +126,7 @@ function hover(event, layout) {
   if (!hit) return (hovered.value = null), hideTip();
   hovered.value = targetOf(hit.block, hit.offset);
   const block = state.value.blocks[hit.block];
-  const lines = describeBlock(block, placesOf(state.value.free_queue));
+  const lines = describeBlock(block, placesOf(state.value.free_queues));
   if (hit.offset !== null) lines.push(describeSlot(block, hit.offset));
   tipAt(event.clientX, event.clientY, lines);
 }

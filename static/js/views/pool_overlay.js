@@ -5,8 +5,8 @@ import { alpha, colours, themeVersion } from "../draw/colour.js";
 import { travelling } from "../draw/pool_motion.js";
 import { sequencePattern } from "../draw/texture.js";
 import { phasesNow } from "../model/moment.js";
-import { connected, pointed, state } from "../model/store.js";
-import { RELEASED } from "../trace/state.js";
+import { connected, layer, pointed, state } from "../model/store.js";
+import { groupOf, groupOfLayer, RELEASED } from "../trace/groups.js";
 import { html } from "./html.js";
 import { shownLayout } from "./pool.js";
 import { scene, watchMotions } from "./pool_scene.js";
@@ -16,7 +16,7 @@ const SEVERAL = 64; // more lines than these are a thicket: only frames then
 
 export function Overlay() {
   const ref = usePainter(
-    () => [scene.value, connected.value, pointed.value, themeVersion.value, watchMotions()],
+    () => [scene.value, connected.value, pointed.value, layer.value, themeVersion.value, watchMotions()],
     paint,
   );
   return html`<div class="pool-overlay" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
@@ -57,20 +57,24 @@ function elementBox({ map, origin }, selector) {
 }
 
 function paintLines(place) {
-  for (const { seq, logical, block, strong } of wantedLines()) {
-    const entry = elementBox(place, `.table-row[data-seq="${seq}"] .entry:nth-of-type(${logical + 1})`);
+  for (const { seq, group, logical, block, strong } of wantedLines()) {
+    const entry = elementBox(place, `.table-row[data-seq="${seq}"][data-group="${group}"] .entry:nth-of-type(${logical + 1})`);
     if (entry) paintLine(place, entry, boxOf(place, block), place.palette.sequences[seq % 8], strong);
   }
 }
 
-/** Lines to draw: those of what is pointed at, else all while they are few. */
+/** Lines to draw: those of what is pointed at, else all of the shown layer's block group while they are few. */
 function wantedLines() {
   const lit = connected.value;
+  const shown = groupOfLayer(state.value.block_groups, layer.value);
   const all = [];
   for (const seq of state.value.sequences.values()) {
     const own = lit?.seqs.has(seq.seq_id);
-    seq.block_table.forEach((block, logical) => {
-      if (block !== RELEASED && (!lit || (own && lit.blocks.has(block)))) all.push({ seq: seq.seq_id, logical, block, strong: Boolean(lit) });
+    seq.block_tables.forEach((table, group) => {
+      if (!lit && group !== shown) return;
+      table.forEach((block, logical) => {
+        if (block !== RELEASED && (!lit || (own && lit.blocks.has(block)))) all.push({ seq: seq.seq_id, group, logical, block, strong: Boolean(lit) });
+      });
     });
   }
   return all.length <= (lit ? SEVERAL : FEW) ? all : [];
@@ -104,14 +108,18 @@ function fading(c, colour, y0, y1) {
 }
 
 const PLACES = {
-  take: (place, piece) => [elementBox(place, ".chip.head") ?? queueEnd(place, "front"), boxOf(place, piece.block)],
-  give: (place, piece) => [boxOf(place, piece.block), queueEnd(place, piece.end)],
+  take: (place, piece) => [elementBox(place, `${queueOf(piece.block)} .chip.head`) ?? queueEnd(place, piece.block, "front"), boxOf(place, piece.block)],
+  give: (place, piece) => [boxOf(place, piece.block), queueEnd(place, piece.block, piece.end)],
   split: (place, piece) => [boxOf(place, piece.src), boxOf(place, piece.block)],
   swap_out: (place, piece) => [boxOf(place, piece.block), cpuBox(place, piece.cpu_block_id)],
   swap_in: (place, piece) => [cpuBox(place, piece.cpu_block_id), boxOf(place, piece.block)],
 };
 
-const queueEnd = (place, end) => elementBox(place, end === "front" ? ".chip:first-child" : ".chip:last-child") ?? elementBox(place, ".queue-ids");
+/** The free queue of a block's group, as a selector. */
+const queueOf = (block) => `.queue[data-group="${groupOf(state.value.block_groups, block)}"]`;
+
+const queueEnd = (place, block, end) =>
+  elementBox(place, `${queueOf(block)} ${end === "front" ? ".chip:first-child" : ".chip:last-child"}`) ?? elementBox(place, `${queueOf(block)} .queue-ids`);
 
 const cpuBox = (place, id) => elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
 

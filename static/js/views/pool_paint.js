@@ -7,7 +7,8 @@ import { phasesNow } from "../model/moment.js";
 import { connected, drawnIndex, log, shownSeq, state } from "../model/store.js";
 import { tokenLabels } from "../trace/labels.js";
 import { paintBlocks } from "./pool_paint_blocks.js";
-import { glow, lookAt, queueNow, reads, scene } from "./pool_scene.js";
+import { placesOf } from "./pool_words.js";
+import { glow, lookAt, queuesNow, reads, scene } from "./pool_scene.js";
 
 const SMALL = "10px system-ui, sans-serif";
 
@@ -23,7 +24,7 @@ export function paintPool(c, layout) {
 }
 
 function paintSlots(frame) {
-  const places = new Map(queueNow.value.map((id, place) => [id, place + 1]));
+  const places = placesOf(queuesNow.value);
   for (const { block_id: id } of frame.now.after.blocks) {
     const look = lookAt(frame.now, id, frame.progress);
     paintHead(frame, id, look, places.get(id));

@@ -1,11 +1,11 @@
 // What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its painters.
 
 import { computed } from "../../vendor/signals/signals.js";
-import { motionsOf, movingLook, movingQueue, progressOf, restingLook } from "../draw/pool_motion.js";
+import { motionsOf, movingLook, movingQueues, progressOf, restingLook } from "../draw/pool_motion.js";
 import { phase, phasesNow } from "../model/moment.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../model/store.js";
 import { attentionRow } from "../trace/stage.js";
-import { heldIn } from "../trace/state.js";
+import { groupOfLayer, heldBy } from "../trace/groups.js";
 import { slotOf } from "../trace/metrics.js";
 
 const owners = new WeakMap(); // state -> Map of block id to the sequences that hold it
@@ -15,7 +15,7 @@ export function ownersOf(now) {
   if (owners.has(now)) return owners.get(now);
   const found = new Map();
   for (const seq of now.sequences.values())
-    for (const id of heldIn(seq.block_table)) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
+    for (const id of heldBy(seq)) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
   owners.set(now, found);
   return found;
 }
@@ -40,12 +40,13 @@ export function lookAt({ before, after, motions }, id, progress) {
   return moves ? movingLook(look, moves, progress) : look;
 }
 
-/** The free queue as it stands now, as text: it changes when a block leaves or comes, not with every frame. */
+/** The free queues as they stand now, as text: it changes when a block leaves or comes, not with every frame. */
 const queueText = computed(() => {
   watchMotions();
-  return scene.value ? movingQueue(scene.value.before, scene.value.motions, phasesNow()).join() : "";
+  return scene.value ? JSON.stringify(movingQueues(scene.value.before, scene.value.motions, phasesNow())) : "[[]]";
 });
-export const queueNow = computed(() => (queueText.value === "" ? [] : queueText.value.split(",").map(Number)));
+/** The free queue of each block group: lists of block ids. */
+export const queuesNow = computed(() => JSON.parse(queueText.value));
 
 /** Whether a block of the queue carries its hash as far as the record is shown. */
 export const cachedNow = (id) => lookAt(scene.value, id, phasesNow()).hash > 0.5;
@@ -66,7 +67,7 @@ export const reads = computed(() => {
   const found = new Map();
   for (const entry of record.value?.batch ?? []) {
     const row = attentionRow(log.value, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
-    const table = log.value.tableAtCompute(drawnIndex.value, entry.seq_id);
+    const table = log.value.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[groupOfLayer(log.value.groups, layer.value)];
     if (!row || !table) continue;
     for (let i = 0; i < row.weights.length; i++) {
       const place = slotOf(table, state.value.block_size, row.keyStart + i);

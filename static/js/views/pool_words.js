@@ -2,15 +2,19 @@
 
 import { t } from "../i18n/index.js";
 import { drawnIndex, stage, state } from "../model/store.js";
+import { groupOf } from "../trace/groups.js";
 import { labelText } from "../trace/labels.js";
 import { hashText } from "./chain_words.js";
+import { groupName } from "./group_words.js";
 import { labelAt } from "./pool_paint.js";
 import { ownersOf } from "./pool_scene.js";
 
 /** A block in words, one sentence each; `places`: block id -> its place in the free queue. */
 export function describeBlock(block, places) {
   const now = state.value;
+  const groups = now.block_groups;
   const lines = [t("pool.block", { id: block.block_id })];
+  if (groups.length > 1) lines.push(groupName(groups[groupOf(groups, block.block_id)]));
   const place = places.get(block.block_id);
   if (block.ref_count > 0)
     lines.push(
@@ -42,5 +46,5 @@ export function targetOf(block, offset) {
   return logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
 }
 
-/** block id -> its place in the free queue, from 1. */
-export const placesOf = (queue) => new Map(queue.map((id, i) => [id, i + 1]));
+/** block id -> its place in its group's free queue, from 1. */
+export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));

@@ -101,7 +101,7 @@ function Requests({ link }) {
       ${link.requests.map(
         (r, i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
           <button class="way" onClick=${() => follow({ select: { seq: r.seq_id } })}><${Swatch} id=${r.seq_id} />${r.seq_id}</button>
-          ${[r.computed, r.paged, r.limit, r.contiguous].map((slots) => html`<span>${grouped(slots)}</span>`)}
+          ${[r.computed, r.paged, r.limit, r.contiguous].map((slots) => html`<span>${grouped(Number(slots.toFixed(1)))}</span>`)}
         </li>`,
       )}
     </ul>`;

@@ -1,22 +1,35 @@
-// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash.
+// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash. One for each
+// block group.
 
 import { runsOf } from "../draw/queue.js";
 import { t } from "../i18n/index.js";
 import { hovered, select, state } from "../model/store.js";
+import { groupName, shortKeys } from "./group_words.js";
 import { html } from "./html.js";
-import { cachedNow, queueNow } from "./pool_scene.js";
+import { cachedNow, queuesNow } from "./pool_scene.js";
 import { hideTip, showTip, Term } from "./words.js";
 
 const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
 
-export function Queue() {
+export function Queues() {
+  const groups = state.value?.block_groups ?? [null];
+  const several = groups.length > 1;
+  return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
+    ${groups.map((group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null} queue=${queuesNow.value[i] ?? []} />`)}
+  </div>`;
+}
+
+/** The queue of the pool, or, where there are several, of `group`. */
+function Queue({ at, group, queue }) {
   const now = state.value;
-  const queue = queueNow.value;
   const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
-  return html`<div class="queue" role="group" aria-label=${t("pool.queue_label", { ids: text })}>
-    <span class="queue-name"><${Term} id="free_queue">${t("pool.queue")}<//> <b class="num">${queue.length}</b></span>
-    <span class="queue-ids num" id="free-queue" data-arrows>
+  const label = t("pool.queue_label", { ids: text });
+  return html`<div class="queue" role="group" data-group=${at} aria-label=${group ? `${groupName(group)}: ${label}` : label}>
+    <span class="queue-name"
+      ><${Term} id="free_queue">${t("pool.queue")}<//>${group ? html` <small title=${groupName(group)}>${shortKeys(group)}</small>` : null} <b class="num">${queue.length}</b></span
+    >
+    <span class="queue-ids num" data-arrows>
       ${runs.length > MOST_BUTTONS ? html`<span class="queue-text">▸ ${text}</span>` : runs.map((run, i) => html`<${Run} run=${run} head=${i === 0} queue=${queue} />`)}
       ${now && queue.length === 0 ? html`<span class="none">${t("pool.queue_empty")}</span>` : null}
     </span>

@@ -9,6 +9,7 @@ import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } fro
 import { attentionRow } from "../trace/stage.js";
 import { phaseSentencesOf } from "../trace/phase_sentence.js";
 import { sentencesOf } from "../trace/sentence.js";
+import { layersText } from "./group_words.js";
 import { html } from "./html.js";
 import { Term } from "./words.js";
 
@@ -19,11 +20,12 @@ export function spoken(index, sub, attention = null) {
   return found.map(([key, values]) => t(key, named(values)));
 }
 
-/** Sequence ids become names. */
+/** Sequence ids become names, lists of layers words. */
 function named(values) {
   const name = (id) => t("sequence.name", { id });
   const found = { ...values };
   for (const key of ["name", "for"]) if (typeof values[key] === "number") found[key] = name(values[key]);
+  if (Array.isArray(values.layers)) found.layers = layersText(values.layers);
   return found;
 }
 

@@ -6,7 +6,8 @@ import { probabilityText, t } from "../i18n/index.js";
 import { PHASES } from "../model/moment.js";
 import { labelText } from "../trace/labels.js";
 import { slotOf } from "../trace/metrics.js";
-import { originOf, vectorOf } from "../trace/stage.js";
+import { isReleased, originOf, vectorOf } from "../trace/stage.js";
+import { keysText } from "./group_words.js";
 
 export const KINDS = ["k", "v", "q"];
 const LARGEST = 17; // px, a token's text
@@ -64,7 +65,7 @@ const cells = new WeakMap(); // stage -> Map of `position * 3 + kind` to a cell
 
 /**
  * The vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record. Without a vector
- * `missing` says why: `unwritten` (no key and value yet), `gone` (the query of an earlier step), `loading`, `uncaptured`.
+ * `missing` says why: `unwritten` (no key and value yet), `released` (this layer's block of it was let go), `gone` (the query of an earlier step), `loading`, `uncaptured`.
  */
 export function cellOf(now, kind, position) {
   let known = cells.get(now);
@@ -81,7 +82,7 @@ function readCell(now, kind, position) {
   const fresh = origin?.record === now.index;
   if (vector) return { vector, source: `${origin.record}/${origin.seq_id}/${origin.position}`, fresh, missing: null };
   const absent = { vector: null, source: null, fresh };
-  if (!origin) return { ...absent, missing: "unwritten" };
+  if (!origin) return { ...absent, missing: isReleased(now, position) ? "released" : "unwritten" };
   if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
   const coming = now.log.captureMissing(origin.record, now.layer);
   return { ...absent, missing: coming ? "loading" : "uncaptured" };
@@ -107,6 +108,9 @@ export function placeOf(now, position, sub) {
   return slotOf(now.table, now.blockSize, position);
 }
 
+/** Why the layer's block group let a block go; logs of before there were groups do not say the window. */
+const releasedText = (group) => (group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) }));
+
 /** A column in words, a part each. */
 export function describe(now, position, sub) {
   const label = now.labels[position];
@@ -117,6 +121,7 @@ export function describe(now, position, sub) {
   const place = placeOf(now, position, sub);
   if (place) parts.push(t("stage.column.slot", { block: place.block, slot: place.offset }));
   else if (now.entry && position >= now.entry.start && position < now.numFilled && done(sub, "qkv")) parts.push(t("stage.column.computed"));
+  else if (isReleased(now, position)) parts.push(releasedText(now.log.groups[now.group]));
   else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
   if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens) parts.push(t("stage.column.hit"));
   if (cellOf(now, "k", position).missing === "uncaptured") parts.push(t("stage.column.uncaptured"));

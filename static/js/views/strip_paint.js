@@ -84,10 +84,18 @@ function paintVectors(scene, box, kind) {
       if (cell.fresh && phases.qkv === 0) continue;
       c.fillStyle = cell.missing === "loading" ? palette["line-2"] : wastePattern(c, palette.waste);
       c.fillRect(x, box.y, layout.width, box.height);
+    } else if (cell.missing === "released") {
+      if (kind !== "q") paintReleased(c, palette, x + layout.width / 2, box);
     } else if (kind !== "q" && !now.released) {
       paintPromise(scene, x, box, p === sampled ? phases.sample : 1);
     }
   }
+}
+
+/** A dash where a vector was: its block was let go. */
+function paintReleased(c, palette, x, box) {
+  c.fillStyle = palette["ink-3"];
+  c.fillRect(x - 3, box.y + box.height / 2 - 0.5, 6, 1);
 }
 
 /** K and V of this step: computed in `qkv`, filling their slot in `write`. */

@@ -37,7 +37,7 @@ function Norms({ now, position, sub }) {
   </span>`;
 }
 
-const MISSING = { gone: "stage.vector.gone", loading: "stage.no_attention.loading", uncaptured: "stage.column.uncaptured" };
+const MISSING = { gone: "stage.vector.gone", released: "stage.column.released", loading: "stage.no_attention.loading", uncaptured: "stage.column.uncaptured" };
 
 function vectorLine(now, kind, position, sub, component) {
   const name = kind.toUpperCase();

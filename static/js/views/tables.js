@@ -1,54 +1,65 @@
-// The block table of each sequence: logical block -> physical block. And the CPU store, where swapped-out blocks wait.
+// The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store, where swapped-out
+// blocks wait.
 
 import { t } from "../i18n/index.js";
-import { connected, hovered, select, selected, shownSeq, state } from "../model/store.js";
-import { RELEASED } from "../trace/state.js";
+import { connected, hovered, layer, select, selected, shownSeq, state } from "../model/store.js";
+import { groupOfLayer, RELEASED } from "../trace/groups.js";
+import { allLayers, groupName, keysText, layersText } from "./group_words.js";
 import { html } from "./html.js";
 import { arriving } from "./pool_scene.js";
 import { Fidelity, Swatch, Term } from "./words.js";
 
 export function Tables() {
   const now = state.value;
-  const rows = now ? [...now.sequences.values()].filter((seq) => seq.block_table.length > 0 || seq.seq_id === shownSeq.value) : [];
+  const rows = now ? [...now.sequences.values()].filter((seq) => seq.block_tables.some((table) => table.length > 0) || seq.seq_id === shownSeq.value) : [];
   return html`<section class="tables">
     <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
     ${rows.length === 0
       ? html`<p class="hint">${t("tables.empty")}</p>`
       : html`<div class="table-rows" id="table-rows">
-          ${rows.map((seq) => html`<${TableRow} key=${seq.seq_id} seq=${seq} />`)}
+          ${rows.map((seq) => seq.block_tables.map((table, i) => html`<${TableRow} key=${`${seq.seq_id}/${i}`} seq=${seq} table=${table} at=${i} />`))}
           <${CpuStore} />
         </div>`}
   </section>`;
 }
 
-function TableRow({ seq }) {
+/** The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers. */
+function TableRow({ seq, table, at }) {
   const id = seq.seq_id;
   const name = t("sequence.name", { id });
+  const groups = state.value.block_groups;
+  const group = groups.length > 1 ? groups[at] : null;
+  const weight = group && at !== groupOfLayer(groups, layer.value) ? " other" : "";
   const point = () => (hovered.value = { seq: id });
   const leave = () => (hovered.value = null);
-  return html`<div class=${id === shownSeq.value ? "table-row shown" : "table-row"} data-seq=${id}>
+  return html`<div class=${`table-row${id === shownSeq.value ? " shown" : ""}${group ? " grouped" : ""}${weight}`} data-seq=${id} data-group=${at}>
     <button
       class="table-name num"
       aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
-      aria-label=${t("tables.sequence", { name })}
+      aria-label=${group ? t("group.table", { name, group: groupName(group) }) : t("tables.sequence", { name })}
+      title=${group ? `${allLayers(group.layers)} · ${keysText(group)}` : undefined}
       onClick=${() => select({ seq: id })}
       onPointerEnter=${point}
       onPointerLeave=${leave}
       onFocus=${point}
       onBlur=${leave}
     >
-      <${Swatch} id=${id} />${id}
+      <${Swatch} id=${id} />${id}${group ? html`<small>${shortLayers(group.layers)}</small>` : null}
     </button>
     <span class="entries num" data-arrows>
-      ${seq.block_table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
-      ${seq.block_table.map((block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical} />`)}
+      ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
+      ${table.map((block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical} group=${group} />`)}
     </span>
   </div>`;
 }
 
-function Entry({ name, block, logical }) {
+const NAMED = 4; // more layers than these are a number
+
+const shortLayers = (layers) => (layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`);
+
+function Entry({ name, block, logical, group }) {
   if (block === RELEASED) {
-    const gone = t("tables.released", { name, logical });
+    const gone = group ? t("group.entry_released", { name, logical, layers: layersText(group.layers) }) : t("tables.released", { name, logical });
     return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone} title=${gone} onKeyDown=${moveFocus}>
       <small>${logical}</small>–
     </button>`;
