@@ -121,6 +121,22 @@ def test_the_faulty_prefill_fills_the_square(open_page: OpenPage) -> None:
     expect(page.locator("#museum-keys-most")).to_contain_text("Largest:")
 
 
+def test_the_stage_draws_the_later_keys_that_a_query_read(open_page: OpenPage) -> None:
+    page = open_page("/?detail=museum&exhibit=missing_causal_mask")
+    page.click("#museum-step")
+    expect(page.locator("#museum")).to_have_attribute("data-step", "1")
+    page.click("#museum-open-faulty")
+    expect(page.locator("#fault-badge")).to_be_visible()
+    page.click("#detail-attention")
+    page.locator(".not-causal").click()  # the worst weight is held: its chain begins at a query before the key
+    expect(page.locator(".provenance")).to_contain_text("0.5")
+    page.click("#detail-museum")
+    page.click("#museum-open-healthy")
+    expect(page.locator("#fault-badge")).to_have_count(0)
+    page.click("#detail-attention")
+    expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
+
+
 def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=stale_hash_after_reallocation")
     page.click("#museum-step")

@@ -7,6 +7,7 @@ import {
   attentionTerms,
   compareInto,
   comparePosition,
+  laterWeights,
   nothingCompared,
   pooled,
   rowOf,
@@ -18,7 +19,7 @@ import {
 } from "../../static/js/trace/attention.js";
 import { decode } from "../../static/js/trace/codec.js";
 import { TraceLog } from "../../static/js/trace/log.js";
-import { stageAt } from "../../static/js/trace/stage.js";
+import { attentionRow, stageAt } from "../../static/js/trace/stage.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, floats, header, records } from "./log_builder.mjs";
 
@@ -203,6 +204,32 @@ test("a pyramid keeps rows as it grows, and a coarse cell is the largest below i
   rows.put(5, "again", 0, one(5, 0), 1);
   assert.deepEqual([byte(0, 5, 3), byte(1, 2, 1), byte(1, 2, 0), rows.sources[5]], [1, 1, 255, "again"]);
   assert.deepEqual(Array.from(rows.line(1, 5, 6).slice(0, 4)), [255, 1, 1, 0]); // row 5 alone, at the coarser level
+});
+
+test("a row may have keys after its query: none is lost, and no other row gets them", () => {
+  const rows = new RowPyramid();
+  rows.put(9, "own", 0, new Float32Array(10).fill(0.1), 0.1);
+  rows.put(10, "mask missing", 0, new Float32Array(100).fill(0.01), 0.01); // keys beyond the first 64 rows
+  const byte = (y, x) => rows.levels[0].bytes[y * rows.levels[0].size + x];
+  assert.deepEqual([rows.capacity, byte(10, 99), byte(10, 100), byte(9, 10), byte(11, 36)], [128, 255, 0, 0, 0]);
+  assert.equal(rows.line(0, 10, 11)[99], 255);
+});
+
+test("a row ends at its own key, or at the last later key that was given weight", () => {
+  const rowAs = (recorded) => {
+    const log = new TraceLog(header());
+    const [[submit], [prefill]] = records();
+    log.append(submit);
+    const weights = floats([1, 1, 5], recorded);
+    const rows = [{ seq_id: 0, query_start: 1, key_start: 0, heads: [0], weights }];
+    log.append(prefill, encode({ index: 1, dtype: "float32", layers: [{ layer: 0, q: floats([0], []), k: floats([0], []), v: floats([0], []), rows }], omitted: "" }));
+    return attentionRow(log, 1, 0, 0, 0, 1);
+  };
+  const causal = rowAs([0.5, 0.5, 0, 0, 0]);
+  assert.deepEqual([causal.weights.length, laterWeights(causal, 1)], [2, null]);
+  const unmasked = rowAs([0.25, 0.125, 0.5, 0.125, 0]);
+  assert.deepEqual([unmasked.weights.length, unmasked.max], [4, 0.5]);
+  assert.deepEqual(laterWeights(unmasked, 1), { sum: 0.625, position: 2, weight: 0.5 });
 });
 
 test("a window's keys before its start stay empty", () => {

@@ -4,11 +4,13 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { laterWeights } from "../../static/js/trace/attention.js";
 import { parseTrace } from "../../static/js/trace/file.js";
 import { TraceLog } from "../../static/js/trace/log.js";
 import * as arrays from "../../static/js/trace/museum_arrays.js";
 import * as museum from "../../static/js/trace/museum.js";
 import { stepRecords } from "../../static/js/trace/race.js";
+import { attentionRow } from "../../static/js/trace/stage.js";
 import { labelText, loneLabel } from "../../static/js/trace/labels.js";
 
 const EXHIBITS = ["slot_off_by_one", "no_copy_at_shared_write", "stale_hash_after_reallocation", "output_lost_at_preemption", "missing_causal_mask", "rope_restarted_at_chunk"];
@@ -118,6 +120,9 @@ test("no causal mask: weight above the diagonal, in the prefill alone", () => {
   const rows = arrays.attentionRows(logs[1], 1, 0, above.layer, above.head);
   assert.equal(rows.length, 18);
   assert.equal(rows[above.query].weights[above.key], above.weight);
+  const row = attentionRow(logs[1], stepRecords(logs[1])[0], 0, above.layer, above.head, above.query); // what the stage draws
+  assert.deepEqual([laterWeights(row, above.query).position, laterWeights(row, above.query).weight], [above.key, above.weight]);
+  assert.equal(laterWeights(attentionRow(logs[0], stepRecords(logs[0])[0], 0, above.layer, above.head, above.query), above.query), null);
   const { layers } = arrays.keyDifferences(logs, 1, 0);
   assert.ok(layers[0].every((value) => value === 0));
   assert.ok(layers[1].slice(0, -1).every((value) => value > 0.01));

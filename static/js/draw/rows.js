@@ -2,6 +2,7 @@
 // 2,000. Coarser copies, in which a pixel is the largest of 2 × 2, 4 × 4, … weights, keep single strong weights visible when a
 // weight is smaller than a pixel.
 
+import { laterWeights } from "../trace/attention.js";
 import { colours, sequentialAt } from "./colour.js";
 
 const SMALLEST = 64; // rows of the first capacity; it doubles
@@ -16,11 +17,13 @@ export class RowPyramid {
     this.capacity = 0;
     this.levels = []; // [{size, bytes}]
     this.sources = []; // what each row was put in from
+    this.later = new Map(); // query -> its largest weight on a later key, {position, weight, sum}: rows that are not causal
   }
 
   /** Put in the row of `query`; `source` says where it came from. The same row again replaces it. */
   put(query, source, keyStart, weights, max) {
-    if (query >= this.capacity) this.#grow(query + 1);
+    const side = Math.max(query + 1, keyStart + weights.length); // a row may have keys after its query
+    if (side > this.capacity) this.#grow(side);
     this.sources[query] = source;
     const { size, bytes } = this.levels[0];
     bytes.fill(0, query * size, (query + 1) * size);
@@ -33,7 +36,7 @@ export class RowPyramid {
     const { size, bytes } = this.levels[0];
     const line = new Uint8Array(this.levels[level].size);
     for (let row = first; row < last; row++)
-      for (let key = 0; key <= row; key++) {
+      for (let key = 0; key < size; key++) {
         const value = bytes[row * size + key];
         if (value > line[key >> level]) line[key >> level] = value;
       }
@@ -95,6 +98,9 @@ export class RowImage {
   put(query, source, row) {
     const before = this.rows.capacity;
     this.rows.put(query, source, row.keyStart, row.weights, row.max);
+    const later = laterWeights(row, query);
+    if (later) this.rows.later.set(query, later);
+    else this.rows.later.delete(query);
     if (this.rows.capacity !== before) this.pictures = [];
     this.pictures.forEach((picture, level) => picture?.dirty.add(query >> level));
   }

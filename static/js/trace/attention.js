@@ -73,6 +73,19 @@ export function strongest(row) {
   return { position: row.keyStart + best, weight: row.weights[best] };
 }
 
+/**
+ * What a row gives to keys after its query at `query`, which causal attention never does: {sum, position, weight} with the
+ * largest such weight and its key; null when it gives them nothing.
+ */
+export function laterWeights(row, query) {
+  const found = { sum: 0, position: -1, weight: 0 };
+  for (let i = Math.max(0, query + 1 - row.keyStart); i < row.weights.length; i++) {
+    found.sum += row.weights[i];
+    if (row.weights[i] > found.weight) Object.assign(found, { position: row.keyStart + i, weight: row.weights[i] });
+  }
+  return found.weight > 0 ? found : null;
+}
+
 /** The largest weights of `bins` neighbouring stretches of `width` keys each: what is left of a row in a small picture. */
 export function pooled(row, width, bins) {
   const found = new Float32Array(bins);

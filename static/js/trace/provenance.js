@@ -63,7 +63,7 @@ function ofPosition(at, seqId, position, query) {
   const filled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const asked = query ?? (entry ? entry.context_len - 1 : null);
   const links = [];
-  if (asked !== null && asked >= position) links.push(...weightLinks(at, seq, asked, position));
+  if (asked !== null) links.push(...weightLinks(at, seq, asked, position));
   const record = at.log.computedIn(seqId, position, at.index);
   links.push({ kind: "key", fidelity: "captured", ...token(seq, position), layer: at.layer, kv_head: kvHead(at), ...goTo(record) });
   const tables = at.log.tablesAtCompute(at.index, seqId) ?? seq.block_tables;
@@ -97,6 +97,7 @@ function weightLinks(at, seq, query, position) {
   if (record < 0) return [];
   const row = attentionRow(at.log, record, seq.seq_id, at.layer, at.head, query);
   const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
+  if (query < position && !value) return []; // a later key is no key of this query, unless the capture says that it was read
   const rank = value === null ? null : 1 + row.weights.reduce((more, weight) => more + (weight > value ? 1 : 0), 0);
   return [
     { kind: "query", fidelity: "captured", ...token(seq, query), layer: at.layer, head: at.head, ...goTo(record) },

@@ -48,12 +48,16 @@ export function stageAt(log, index, seqId, layer, head) {
 
 /**
  * Weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the keys it saw, or
- * null when they were not captured or have not arrived.
+ * null when they were not captured or have not arrived. Captures are rectangles: the row ends at the query's own key, or
+ * at the last later key to which the capture gives any weight. Causal attention gives none; the row says what was recorded.
  */
 export function attentionRow(log, index, seqId, layer, head, position) {
   const rows = rowsWith(log.layer(index, layer), seqId, head, position);
   if (!rows) return null;
-  const weights = rows.weights.row(rows.heads.indexOf(head), position - rows.query_start).subarray(0, position - rows.key_start + 1);
+  const whole = rows.weights.row(rows.heads.indexOf(head), position - rows.query_start);
+  let end = whole.length;
+  while (end > position - rows.key_start + 1 && whole[end - 1] === 0) end--;
+  const weights = whole.subarray(0, end);
   let max = 0;
   for (const weight of weights) if (weight > max) max = weight;
   return { keyStart: rows.key_start, weights, max };

@@ -22,6 +22,7 @@ const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
 const image = new RowImage();
 const filling = signal(0); // grows while rows are still being read
 const cursor = signal(null); // {query, key}: where the keyboard is
+const later = signal(null); // {query, key, weight, sum}: the most that a row here gives to a key after its query; null = causal
 
 /** Who computed each row; read again only when the stage is another. */
 export const sources = computed(() => (stage.value ? rowSources(stage.value) : []));
@@ -36,7 +37,7 @@ export function Matrix() {
   const at = cursor.value;
   return html`<section class="panel matrix">
     <h3 class="panel-title">${t("matrix.title")} <${Fidelity} kind="captured" /></h3>
-    <div class="matrix-room">
+    <div class=${n && later.value ? "matrix-room whole" : "matrix-room"}>
       <div
         class="panel-canvas"
         ref=${ref}
@@ -56,8 +57,22 @@ export function Matrix() {
       ${n ? html`<${Proof} />` : null}
     </div>
     <p class="visually-hidden" aria-live="polite">${at ? cellText(now, at) : ""}</p>
-    <p class="panel-foot">${t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
+    <p class="panel-foot">${n && later.value ? html`<${NotCausal} now=${now} found=${later.value} />` : t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
   </section>`;
+}
+
+/** Rows that read later keys are no attention of this model: the worst weight, to be held and followed. */
+function NotCausal({ now, found }) {
+  const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
+  const values = { query: token(found.query), key: token(found.key), weight: probabilityText(found.weight), sum: probabilityText(found.sum), layer: now.layer, head: now.head };
+  return html`<button class="not-causal num" title=${t("matrix.later_why", values)} onClick=${() => choose(found)}>≠ ${t("matrix.later", { ...values, query: labelText(now.labels[found.query]), key: labelText(now.labels[found.key]) })}</button>`;
+}
+
+/** The most that one of the first `count` rows gives to a later key. */
+function worstLater(count) {
+  let found = null;
+  for (const [query, { position: key, weight, sum }] of image.rows.later) if (query < count && key < count && weight > (found?.weight ?? 0)) found = { query, key, weight, sum };
+  return found;
 }
 
 /** Whether rows of this layer were computed but did not fit their capture. */
@@ -102,6 +117,8 @@ function paint(canvas, width, height) {
   const now = stage.value;
   if (!now?.numFilled) return;
   const filled = fill(now);
+  const found = worstLater(phasesNow().attend > 0 || !now.entry ? now.numFilled : now.entry.start);
+  if (found?.query !== later.peek()?.query || found?.weight !== later.peek()?.weight) later.value = found;
   const palette = colours();
   const count = now.numFilled;
   const { cell } = geometry(width, height, count);
@@ -201,7 +218,13 @@ function cellAt(event) {
   const { cell } = geometry(box.width, box.height, now.numFilled);
   const key = Math.floor((event.clientX - box.left) / cell);
   const query = Math.floor((event.clientY - box.top) / cell);
-  return key >= 0 && key <= query && query < now.numFilled ? { key, query } : null;
+  return query >= 0 && query < now.numFilled && key >= 0 && key <= lastKey(now, query) ? { key, query } : null;
+}
+
+/** The last key of a row: the query's own, or a later one where the capture says that it was read. */
+function lastKey(now, query) {
+  const row = rowOf(now.log, sources.value[query], now.layer, now.head);
+  return row ? Math.min(now.numFilled, row.keyStart + row.weights.length) - 1 : query;
 }
 
 const choose = (cell) => cell && select({ query: cell.query, position: cell.key });
@@ -229,6 +252,7 @@ function cellLines(now, cell) {
   const source = sources.value[cell.query];
   return [
     t("matrix.cell", { query: token(cell.query), key: token(cell.key) }),
+    cell.key > cell.query ? t("matrix.later_cell") : "",
     weight === undefined ? t("matrix.unknown") : t("matrix.weight", { weight: probabilityText(weight), layer: now.layer, head: now.head }),
     source ? t(source.seq_id === now.seq.seq_id ? "matrix.computed" : "matrix.computed_by", { record: source.record + 1, name: t("sequence.name", { id: source.seq_id }) }) : "",
   ];
@@ -238,7 +262,7 @@ const cellText = (now, cell) => (now ? cellLines(now, cell).filter(Boolean).join
 
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/** Arrow keys walk over the triangle, Enter holds the weight under the cursor. */
+/** Arrow keys walk over the rows, Enter holds the weight under the cursor. */
 function move(event) {
   const now = stage.value;
   if (!now?.numFilled) return;
@@ -251,7 +275,7 @@ function move(event) {
   event.preventDefault();
   const [down, right] = cursor.value ? MOVES[event.key] : [0, 0];
   const query = Math.max(0, Math.min(now.numFilled - 1, at.query + down));
-  const key = Math.max(0, Math.min(query, at.key + right));
+  const key = Math.max(0, Math.min(lastKey(now, query), at.key + right));
   cursor.value = { query, key };
   hovered.value = { query, position: key };
   const box = event.currentTarget.getBoundingClientRect();

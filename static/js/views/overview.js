@@ -190,7 +190,7 @@ function paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at) {
     const source = sources.peek()[query];
     const line = source && lineOf(now, source, l, h, stretch, bins);
     if (!line) continue;
-    for (let bin = 0; bin * stretch <= query; bin++) image.data.set(lookup[1 + Math.round(254 * line[bin])], 4 * ((query - first) * bins + bin));
+    for (let bin = 0; bin < bins; bin++) if (bin * stretch <= query || line[bin] > 0) image.data.set(lookup[1 + Math.round(254 * line[bin])], 4 * ((query - first) * bins + bin));
   }
   context.putImageData(image, 0, 0);
   c.drawImage(canvas, 0, 0, bins, last - first, x, y, at.across, at.down);

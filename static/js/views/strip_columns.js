@@ -97,8 +97,8 @@ export function shownCell(now, kind, position, sub) {
 /** The weight with which this record's query read the key at `position`, or null. */
 export function weightAt(now, position, sub) {
   const row = now.attention;
-  if (!row || !done(sub, "attend") || position < row.keyStart || position > now.query) return null;
-  return row.weights[position - row.keyStart];
+  if (!row || !done(sub, "attend") || position < row.keyStart) return null;
+  return row.weights[position - row.keyStart] ?? null;
 }
 
 /** Block and slot of a position whose K and V are in the pool, else null. */

@@ -52,7 +52,7 @@ function eachRead(scene, paint) {
   const { now, first, last, phases } = scene;
   const row = now.attention;
   if (!row || phases.attend === 0) return;
-  for (let p = Math.max(first, row.keyStart); p < Math.min(last, now.query + 1); p++)
+  for (let p = Math.max(first, row.keyStart); p < Math.min(last, row.keyStart + row.weights.length); p++)
     paint(p, row.weights[p - row.keyStart] / (row.max || 1), lit(scene, p));
 }
 
