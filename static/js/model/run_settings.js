@@ -15,6 +15,7 @@ const OPTIONS = [
   "preemption_mode",
   "attention_window",
   "attention_sinks",
+  "sliding_window_pattern",
 ];
 const SAMPLING = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_tokens", "seed", "ignore_eos", "n"];
 
@@ -30,15 +31,18 @@ export const defaultOf = (name) => modelFacts.value?.config[name];
 /** What holds for `name`: the choice, else the run's own, else the server's default. */
 export const valueOf = (name) => settings[name].value ?? log.value?.header.engine[name] ?? modelFacts.value?.config[name] ?? null;
 
-/** A choice as the engine says it: no window, 0 in the settings, is null there. */
-const asField = (name, value) => (name === "attention_window" && value === 0 ? null : value);
+const NONE_AT_0 = new Set(["attention_window", "sliding_window_pattern"]);
+const BESIDE_WINDOW = ["attention_sinks", "sliding_window_pattern"];
+
+/** A choice as the engine says it: no window and no pattern, 0 in the settings, are null there. */
+const asField = (name, value) => (NONE_AT_0.has(name) && value === 0 ? null : value);
 
 /** Settings as an EngineConfig's fields; `fault` always, so that a run without one says so. */
 export function wantedConfig() {
   const fields = { fault: settings.fault.value };
   for (const name of [...LAYOUT, ...OPTIONS]) if (settings[name].value !== null) fields[name] = asField(name, settings[name].value);
-  if (fields.attention_window === null) fields.attention_sinks = null; // they stay in sight beside a window
-  else if (!valueOf("attention_window")) delete fields.attention_sinks;
+  if (fields.attention_window === null) for (const name of BESIDE_WINDOW) fields[name] = null; // they mean something beside a window
+  else if (!valueOf("attention_window")) for (const name of BESIDE_WINDOW) delete fields[name];
   return fields;
 }
 
@@ -58,7 +62,7 @@ export function wantedSampling() {
 export function applies(name, strategy = settings.strategy.value) {
   if (name === "block_size" || name === "num_blocks") return strategy !== "contiguous";
   if (name === "enable_prefix_caching") return strategy === "paged";
-  if (name === "attention_sinks") return Boolean(valueOf("attention_window"));
+  if (BESIDE_WINDOW.includes(name)) return Boolean(valueOf("attention_window"));
   return true;
 }
 

@@ -37,6 +37,7 @@ export const TABLE = {
   preemption_mode: { type: oneOf("recompute", "swap"), initial: null },
   attention_window: { type: integer, initial: null }, // tokens; 0 = every query sees all
   attention_sinks: { type: integer, initial: null }, // tokens that stay in sight beside the window
+  sliding_window_pattern: { type: integer, initial: null }, // every n-th layer keeps all keys beside a window; 0 = none does
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   temperature: { type: number, initial: 0 },

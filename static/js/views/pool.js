@@ -9,8 +9,8 @@ import { phase } from "../model/moment.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../model/store.js";
 import { html } from "./html.js";
 import { paintPool } from "./pool_paint.js";
-import { reads, scene, watchMotions } from "./pool_scene.js";
-import { describeBlock, describeSlot, placesOf, targetOf } from "./pool_words.js";
+import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
+import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
 import { GroupTitles } from "./pool_groups.js";
 import { Fidelity, hideTip, Term, tipAt } from "./words.js";
 

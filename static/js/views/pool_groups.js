@@ -13,15 +13,16 @@ export function GroupTitles({ tops }) {
   const figures = figuresByGroup(state.value);
   const shown = groupOfLayer(groups, layer.value);
   return tops.map(
-    (top, i) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }} onPointerMove=${(event) => event.stopPropagation()} onClick=${(event) => event.stopPropagation()}>
+    (top, i) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }} onPointerMove=${stop} onClick=${stop}>
       <span class="group-name" title=${allLayers(groups[i].layers)}>${groupName(groups[i])}</span>
       <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held} ...${tips(() => lines(groups[i], figures[i], size))}>
-        ${t("group.held", { held: grouped(figures[i].blocks_held), n: grouped(groups[i].num_blocks), bytes: bytesText(figures[i].bytes_held) })}
-        <${Fidelity} kind="derived" formula="blocks_held · block_size · bytes per token" />
+        ${t("group.held", { held: grouped(figures[i].blocks_held), n: grouped(groups[i].num_blocks), bytes: bytesText(figures[i].bytes_held) })} <${Fidelity} kind="derived" formula="blocks_held · block_size · bytes per token" />
       </span>
     </p>`,
   );
 }
+
+const stop = (event) => event.stopPropagation(); // what lies below is the map of the blocks
 
 function lines(group, figures, size) {
   const said = [

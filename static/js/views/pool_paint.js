@@ -7,8 +7,7 @@ import { phasesNow } from "../model/moment.js";
 import { connected, drawnIndex, log, shownSeq, state } from "../model/store.js";
 import { tokenLabels } from "../trace/labels.js";
 import { paintBlocks } from "./pool_paint_blocks.js";
-import { placesOf } from "./pool_words.js";
-import { glow, lookAt, queuesNow, reads, scene } from "./pool_scene.js";
+import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
 
 const SMALL = "10px system-ui, sans-serif";
 

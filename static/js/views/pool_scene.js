@@ -48,6 +48,9 @@ const queueText = computed(() => {
 /** The free queue of each block group: lists of block ids. */
 export const queuesNow = computed(() => JSON.parse(queueText.value));
 
+/** block id -> its place in its group's free queue, from 1. */
+export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
+
 /** Whether a block of the queue carries its hash as far as the record is shown. */
 export const cachedNow = (id) => lookAt(scene.value, id, phasesNow()).hash > 0.5;
 

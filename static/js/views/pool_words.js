@@ -45,6 +45,3 @@ export function targetOf(block, offset) {
   const position = logical * (now?.blockSize ?? 0) + offset;
   return logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
 }
-
-/** block id -> its place in its group's free queue, from 1. */
-export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));

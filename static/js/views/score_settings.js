@@ -8,6 +8,7 @@ import { html } from "./html.js";
 import { Term } from "./words.js";
 
 const BLOCK_SIZES = [1, 2, 4, 8, 16, 32];
+const PATTERNS = [0, 2, 3, 4, 6]; // 0 = no layer is left without the window
 const WINDOWS = [0, 8, 16, 32, 64, 128, 256, 512]; // 0 = none
 
 export function CacheSettings() {
@@ -49,6 +50,17 @@ export function CacheSettings() {
         text=${(n) => (n === 0 ? t("score.no_window") : n)}
       />
       ${applies("attention_sinks") ? html`<${NumberField} id="attention-sinks" label=${t("score.attention_sinks")} hint=${t("score.attention_sinks_hint")} name="attention_sinks" min="0" max="1024" step="1" onCommit=${changeConfig} />` : null}
+      ${applies("sliding_window_pattern")
+        ? html`<${Choice}
+            id="sliding-window-pattern"
+            name="sliding_window_pattern"
+            label=${html`<${Term} id="block_group">${t("score.sliding_window_pattern")}<//>`}
+            hint=${t("score.sliding_window_pattern_hint")}
+            choices=${withChosen(PATTERNS, valueOf("sliding_window_pattern") ?? 0)}
+            read=${Number}
+            text=${(n) => t(n === 0 ? "score.no_pattern" : "score.every_layer", { n })}
+          />`
+        : null}
       <${Switch} id="prefix-caching" name="enable_prefix_caching" label=${html`<${Term} id="prefix_cache">${t("score.prefix_caching")}<//>`} />
     </div>
   </div>`;

@@ -14,7 +14,7 @@ export const en = {
   "group.held": "{held} / {n} · {bytes}",
   "group.held.tip": "{held} of {n} blocks held: {held} · {size} · {token} B = {bytes} B; {tokens} {tokens|slot is|slots are} filled",
   "group.cached.tip": "{n} {n|block|blocks} cached besides",
-  "group.kept": "if all layers kept all",
+  "group.kept": "no window",
   "group.kept.tip": "What would be held if no layer let a block go: the {held} blocks of {layers}, for every layer: {held} · {size} · {token} B = {bytes} B. The windows save {saved} B.",
   "group.table": "Block table of {name} for {group}",
   "group.released": "{layers} see {keys}: the block of this key was released. {kept} keep it, in block {block}.",
@@ -27,7 +27,7 @@ export const en = {
   "score.sliding_window_pattern": "Full attention in",
   "score.sliding_window_pattern_hint": "Every n-th layer keeps all keys, the others the window: a hybrid, as Gemma 3 (6) and GPT-OSS (2) are. Each kind of layer then has a block pool and block tables of its own, and the windowed ones stop growing.",
   "score.no_pattern": "no layer",
-  "score.every_layer": "every {n}. layer",
+  "score.every_layer": "1 of {n} layers",
 };
 
 export const zh = {
@@ -44,7 +44,7 @@ export const zh = {
   "group.held": "{held} / {n} · {bytes}",
   "group.held.tip": "占用 {n} 块中的 {held} 块：{held} · {size} · {token} B = {bytes} B；已填 {tokens} 个槽位",
   "group.cached.tip": "另有 {n} 块带缓存",
-  "group.kept": "若各层都全留",
+  "group.kept": "若无窗口",
   "group.kept.tip": "若没有一层释放块：{layers}的 {held} 块，每一层都要：{held} · {size} · {token} B = {bytes} B。窗口省下 {saved} B。",
   "group.table": "{name} 的块表，{group}",
   "group.released": "{layers}只看{keys}：保存这个键的块已释放。{kept}还留着它，在块 {block}。",
@@ -54,8 +54,8 @@ export const zh = {
   "group.also_blocks": "在{layers}中：{n} 块（{ids}）。",
   "group.figure": "{layers}：{slots} 个槽位 · {token} B = {bytes} B",
   "group.contiguous": "这里的一个槽位是一个词元在所有层的位置；各块池的字节按它折算。",
-  "score.sliding_window_pattern": "完整注意力",
+  "score.sliding_window_pattern": "全注意力层",
   "score.sliding_window_pattern_hint": "每 n 层有一层保留全部键，其余各层只留窗口：这就是混合模型，如 Gemma 3（6）和 GPT-OSS（2）。每类层各有自己的块池和块表，窗口层的占用不再增长。",
-  "score.no_pattern": "没有",
-  "score.every_layer": "每 {n} 层一层",
+  "score.no_pattern": "无",
+  "score.every_layer": "每 {n} 层 1 层",
 };
