@@ -215,6 +215,18 @@ def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, repla
     context.close()
 
 
+def test_without_a_model_nothing_offers_to_start_again(browser: Browser, replay_server: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    page = context.new_page()
+    page.goto(f"{replay_server}/?theater=abcdefghijkl")  # a live run's link
+    expect(page.locator("#notice")).to_contain_text("no model to start one with", timeout=20_000)
+    expect(page.locator("#btn-again")).to_have_count(0)
+    page.click("#btn-recording")
+    page.wait_for_selector("#connection.replay")
+    expect(page.locator("#notice")).to_have_count(0)
+    context.close()
+
+
 def test_a_token_that_was_sampled_from_beyond_the_likeliest_is_listed_with_them(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-samples&step=12&seq=1", connection="replay")
     shows(page, 12)

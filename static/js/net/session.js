@@ -145,7 +145,7 @@ async function withoutModel() {
 }
 
 /** Put a recording on stage where there is nothing else to show: one named on the command line, else one that comes along. */
-async function openFirst() {
+export async function openFirst() {
   settings.detail.value = "library";
   const { recordings } = await (await fetch("/api/recordings")).json();
   const first = ["file", "shipped", "library"].flatMap((source) => recordings.filter((entry) => entry.source === source))[0];

@@ -3,17 +3,26 @@
 import { t } from "../i18n/index.js";
 import { startAgain } from "../model/actions.js";
 import { blackout } from "../model/keyboard.js";
-import { connection, numRecords } from "../model/store.js";
-import { trouble } from "../net/session.js";
+import { connection, modelFacts, numRecords } from "../model/store.js";
+import { openFirst, trouble } from "../net/session.js";
 import { html } from "./html.js";
 
 export function Notice() {
   const now = connection.value;
   if (now === "lost") return html`<p class="toast quiet" id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
   if (now !== "gone") return null;
+  return modelFacts.value?.live === false ? Unmodelled() : html`<p class="toast" id="notice">
+        <span>${[trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean).join(" ")}</span>
+        <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
+      </p>`;
+}
+
+/** Nothing can be started on a server without a model: its recordings are what there is. */
+function Unmodelled() {
+  const nothing = trouble.value === t("library.nothing_here");
   return html`<p class="toast" id="notice">
-    <span>${[trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean).join(" ")}</span>
-    <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
+    <span>${trouble.value ?? t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })}</span>
+    ${nothing ? null : html`<button class="command primary" id="btn-recording" onClick=${openFirst}>${t("connection.recording")}</button>`}
   </p>`;
 }
 

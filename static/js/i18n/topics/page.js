@@ -31,7 +31,10 @@ export const en = {
   "connection.gone": "gone",
   "connection.gone_long": "This run is no longer on the server. Its {n} {n|record|records} are still here to read; or start again.",
   "connection.gone_empty": "The run of this link is no longer on the server. Start a new one with the same settings.",
+  "connection.gone_read": "This run is no longer on the server. Its {n} {n|record|records} are still here to read.",
+  "connection.gone_unmodelled": "The run of this link is not on this server, which has no model to start one with.",
   "connection.again": "Start again",
+  "connection.recording": "Show a recording",
   "connection.reset_by_other": "Someone else reset this run: here is the new one.",
 
   "region.score": "Score",
@@ -106,7 +109,10 @@ export const zh = {
   "connection.gone": "已结束",
   "connection.gone_long": "这次运行已不在服务器上。它的 {n} 条记录还可以在这里回看，也可以重新开始。",
   "connection.gone_empty": "链接里的运行已不在服务器上，可以用同样的设置开始一次新的。",
+  "connection.gone_read": "这次运行已不在服务器上。它的 {n} 条记录还可以在这里回看。",
+  "connection.gone_unmodelled": "链接里的运行不在这台服务器上，而它也没有模型可以重新运行。",
   "connection.again": "重新开始",
+  "connection.recording": "看一份录制",
   "connection.reset_by_other": "有人重置了这次运行，这里是新的一次。",
 
   "region.score": "乐谱",
