@@ -11,8 +11,11 @@
 #define LANES 16
 #define HIDDEN -1e30f
 #define GROUP 64
+#define AHEAD 12 /* keys */
 
 typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float half __attribute__((vector_size(2 * LANES)));
+typedef float quarter __attribute__((vector_size(LANES)));
 typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 /* e^x for x <= 0, relative error below 3e-7: 2^n * p(r), x = n ln 2 + r; 0 below -87 */
@@ -37,28 +40,67 @@ static inline vector larger(vector a, vector b) {
     return (vector)(((integers)a & first) | ((integers)b & ~first));
 }
 
-static inline float dot(const float *a, const float *b, int64_t width) {
-    vector sums = {0};
-    int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) sums += *(const vector *)(a + i) * *(const vector *)(b + i);
-    float sum = 0;
-    for (; i < width; i++) sum += a[i] * b[i];
-    for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
-    return sum;
+/* Of all lanes, by halves: added one by one, each would wait for the last. */
+static inline float sum_of(vector x) {
+    union {
+        vector all;
+        half halves[2];
+        quarter quarters[4];
+    } lanes = {x};
+    lanes.halves[0] += lanes.halves[1];
+    quarter four = lanes.quarters[0] + lanes.quarters[1];
+    return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
-/* sum += weight * value */
-static inline void add(float *sum, float weight, const float *value, int64_t width) {
+/* Ask for the vector of a key that comes later: blocks lie anywhere, so the processor cannot guess it. */
+static inline void fetch(const float *x, int64_t width) {
+    for (int64_t i = 0; i < width; i += LANES) __builtin_prefetch(x + i);
+}
+
+/* out [heads] = scaling times the products of `heads` queries, a constant where this is inlined, with one key */
+static inline __attribute__((always_inline)) void score(int64_t heads, const float *q, int64_t q_head, const float *key,
+                                                        int64_t width, float scaling, float *out, int64_t out_head) {
+    vector sums[4] = {0};
     int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) *(vector *)(sum + i) += weight * *(const vector *)(value + i);
-    for (; i < width; i++) sum[i] += weight * value[i];
+    for (; i + LANES <= width; i += LANES)
+        for (int64_t h = 0; h < heads; h++)
+            sums[h] += *(const vector *)(q + h * q_head + i) * *(const vector *)(key + i);
+    for (int64_t h = 0; h < heads; h++) {
+        float sum = sum_of(sums[h]);
+        if (i < width)
+            for (int64_t d = i; d < width; d++) sum += q[h * q_head + d] * key[d];
+        out[h * out_head] = sum * scaling;
+    }
+}
+
+/* out [heads, 16 parts] = weights [heads, count] times as many columns of the values in these slots; the sums stay in
+ * registers. `heads` and `parts` are constants where this is inlined, at most 4 and 2.
+ */
+static inline __attribute__((always_inline)) void mix(int64_t heads, int64_t parts, const float *weights,
+                                                      int64_t weights_head, const float *values, int64_t stride,
+                                                      const int64_t *slots, const uint8_t *hidden, int64_t count,
+                                                      float *out, int64_t out_head) {
+    vector sums[4][2] = {0};
+    for (int64_t j = 0; j < count; j++) {
+        if (hidden && hidden[j]) continue; /* nothing is read: the slot may belong to nobody */
+        const float *value = values + slots[j] * stride;
+        if (j + AHEAD < count) fetch(values + slots[j + AHEAD] * stride, parts * LANES);
+        for (int64_t h = 0; h < heads; h++)
+            for (int64_t p = 0; p < parts; p++)
+                sums[h][p] += weights[h * weights_head + j] * *(const vector *)(value + p * LANES);
+    }
+    for (int64_t h = 0; h < heads; h++)
+        for (int64_t p = 0; p < parts; p++) *(vector *)(out + h * out_head + p * LANES) = sums[h][p];
 }
 
 /* scores [L] become weights; the sum of e^(score - max) includes the sink's */
 static void softmax(float *scores, int64_t length, const float *sink) {
-    float largest = sink ? *sink : HIDDEN, sum = 0;
-    for (int64_t j = 0; j < length; j++) largest = scores[j] > largest ? scores[j] : largest;
-    vector sums = {0}, part;
+    float largest = sink ? *sink : HIDDEN;
+    vector sums = {0}, part, lanes = largest - sums;
+    int64_t i = 0;
+    for (; i + LANES <= length; i += LANES) lanes = larger(*(const vector *)(scores + i), lanes);
+    for (int64_t lane = 0; lane < LANES; lane++) largest = lanes[lane] > largest ? lanes[lane] : largest;
+    for (; i < length; i++) largest = scores[i] > largest ? scores[i] : largest;
     for (int64_t j = 0; j < length; j += LANES) {
         int64_t count = length - j < LANES ? length - j : LANES;
         for (int64_t lane = 0; lane < LANES; lane++) part[lane] = HIDDEN;
@@ -67,9 +109,9 @@ static void softmax(float *scores, int64_t length, const float *sink) {
         memcpy(scores + j, &part, 4 * count);
         sums += part;
     }
-    for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
-    if (sink) sum += expf(*sink - largest);
-    for (int64_t j = 0; j < length; j++) scores[j] /= sum;
+    float sum = sum_of(sums) + (sink ? expf(*sink - largest) : 0);
+    float share = 1 / sum;
+    for (int64_t j = 0; j < length; j++) scores[j] *= share;
 }
 
 /* Attention of sequences with one new token each.
@@ -91,34 +133,51 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
                       int64_t v_width, int64_t length, float scaling, float softcap, int num_threads) {
     int64_t group = num_heads / num_kv_heads;
     (void)num_threads;
-#pragma omp parallel for num_threads(num_threads) if (num_threads > 1)
+#pragma omp parallel for schedule(dynamic) num_threads(num_threads) if (num_threads > 1)
     for (int64_t task = 0; task < n * num_kv_heads; task++) {
-        int64_t row = task / num_kv_heads, kv_head = task % num_kv_heads, first = kv_head * group;
+        int64_t row = task / num_kv_heads, kv_head = task % num_kv_heads, first = kv_head * group, count = length;
         const int64_t *own = slots + row * slots_row;
         const uint8_t *hidden = mask ? mask + row * length : 0;
+        while (hidden && count && hidden[count - 1]) count--; /* padding */
         float *scores = weights + (row * num_heads + first) * length;
-        for (int64_t j = 0; j < length; j++) {
-            if (hidden && hidden[j]) { /* nothing is read: the slot may belong to nobody */
+        for (int64_t j = 0; j < count; j++) {
+            if (hidden && hidden[j]) {
                 for (int64_t g = 0; g < group; g++) scores[g * length + j] = HIDDEN;
                 continue;
             }
             const float *key = k_pool + (own[j] * num_kv_heads + kv_head) * width;
-            for (int64_t g = 0; g < group; g++) {
-                float score = dot(q + row * q_token + (first + g) * q_head, key, width) * scaling;
-                if (softcap != 0) score = softcap * tanhf(score / softcap);
-                scores[g * length + j] = score;
-            }
+            if (j + AHEAD < count) fetch(k_pool + (own[j + AHEAD] * num_kv_heads + kv_head) * width, width);
+            const float *queries = q + row * q_token + first * q_head;
+            int64_t g = 0;
+            for (; g + 4 <= group; g += 4)
+                score(4, queries + g * q_head, q_head, key, width, scaling, scores + g * length + j, length);
+            for (; g < group; g++)
+                score(1, queries + g * q_head, q_head, key, width, scaling, scores + g * length + j, length);
+            if (softcap != 0)
+                for (g = 0; g < group; g++) scores[g * length + j] = softcap * tanhf(scores[g * length + j] / softcap);
         }
-        float *result = out + (row * num_heads + first) * v_width;
         for (int64_t g = 0; g < group; g++) {
-            softmax(scores + g * length, length, sinks ? sinks + first + g : 0);
-            for (int64_t d = 0; d < v_width; d++) result[g * v_width + d] = 0;
+            softmax(scores + g * length, count, sinks ? sinks + first + g : 0);
+            memset(scores + g * length + count, 0, 4 * (length - count));
         }
-        for (int64_t j = 0; j < length; j++) {
-            if (hidden && hidden[j]) continue;
-            const float *value = v_pool + (own[j] * num_kv_heads + kv_head) * v_width;
-            for (int64_t g = 0; g < group; g++) add(result + g * v_width, scores[g * length + j], value, v_width);
+        const float *values = v_pool + kv_head * v_width;
+        float *result = out + (row * num_heads + first) * v_width;
+        int64_t stride = num_kv_heads * v_width, d = 0, g;
+        for (; d + 2 * LANES <= v_width; d += 2 * LANES) {
+            for (g = 0; g + 4 <= group; g += 4)
+                mix(4, 2, scores + g * length, length, values + d, stride, own, hidden, count, result + g * v_width + d,
+                    v_width);
+            for (; g < group; g++)
+                mix(1, 2, scores + g * length, length, values + d, stride, own, hidden, count, result + g * v_width + d,
+                    v_width);
         }
+        for (; d < v_width; d++)
+            for (g = 0; g < group; g++) {
+                float sum = 0;
+                for (int64_t j = 0; j < count; j++)
+                    if (!hidden || !hidden[j]) sum += scores[g * length + j] * values[own[j] * stride + d];
+                result[g * v_width + d] = sum;
+            }
     }
 }
 
@@ -165,14 +224,13 @@ void summarize_logits(const float *logits, int64_t rows, int64_t width, int64_t 
     for (int64_t row = 0; row < rows; row++) {
         const float *x = logits + row * width;
         largest(x, width, count, ids + row * count, values + row * count);
-        float peak = values[row * count], sum = 0;
+        float peak = values[row * count];
         vector sums = {0}, part;
         int64_t i = 0;
         for (; i + LANES <= width; i += LANES) sums += exp_of(*(const vector *)(x + i) - peak);
         for (int64_t lane = 0; lane < LANES; lane++) part[lane] = HIDDEN;
         memcpy(&part, x + i, 4 * (width - i));
         sums += exp_of(part - peak);
-        for (int64_t lane = 0; lane < LANES; lane++) sum += sums[lane];
-        total[row] = logf(sum) + peak;
+        total[row] = logf(sum_of(sums)) + peak;
     }
 }

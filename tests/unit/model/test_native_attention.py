@@ -1,0 +1,66 @@
+"""The C function for decoding sequences, against attention in float64."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.model.native import build_native
+
+LENGTHS = [3, 40, 17]
+
+
+def _expected(
+    q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, sinks: Tensor | None, scaling: float, softcap: float
+) -> tuple[Tensor, Tensor]:
+    """q [n, Hq, D], keys and values [n, L, Hkv, D], mask [n, L] -> out [n, Hq, Dv], weights [n, Hq, L]."""
+    group = q.shape[1] // keys.shape[2]
+    k, v = (x.double().transpose(1, 2).repeat_interleave(group, 1) for x in (keys, values))
+    scores = torch.einsum("nhd,nhld->nhl", q.double(), k) * scaling
+    if softcap:
+        scores = torch.tanh(scores / softcap) * softcap
+    scores = scores.masked_fill(mask[:, None], float("-inf"))
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.double().view(1, -1, 1).expand(*scores.shape[:2], 1)], dim=-1)
+    weights = torch.softmax(scores, dim=-1)[..., : mask.shape[1]]
+    return torch.einsum("nhl,nhld->nhd", weights, v), weights
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("special", ["plain", "hidden between", "sinks", "softcap"])
+@pytest.mark.parametrize(
+    ("num_heads", "num_kv_heads", "width", "v_width"),
+    [(8, 2, 32, 32), (4, 4, 16, 16), (5, 1, 20, 24), (6, 2, 64, 80), (18, 3, 48, 33)],
+)
+def test_attention(num_heads: int, num_kv_heads: int, width: int, v_width: int, special: str, threads: int) -> None:
+    """Groups of 1, 3, 4, 5 and 6 heads; widths that fill registers and that do not; padded to 40 keys."""
+    random = torch.Generator().manual_seed(0)
+    n, length = len(LENGTHS), max(LENGTHS)
+    q = torch.randn((n, num_heads, width), generator=random)
+    k_pool = torch.randn((200, num_kv_heads, width), generator=random)
+    v_pool = torch.randn((200, num_kv_heads, v_width), generator=random)
+    slots = torch.randperm(200, generator=random)[: n * length].view(n, length)
+    positions, ends = torch.arange(length)[None], torch.tensor(LENGTHS)[:, None]
+    mask = positions >= ends
+    if special == "hidden between":
+        mask |= (positions >= 2) & (positions < ends - 4)
+    k_pool[slots[mask]] = v_pool[slots[mask]] = float("nan")  # what is hidden is not read
+    sinks = torch.randn(num_heads, generator=random) if special == "sinks" else None
+    softcap = 2.0 if special == "softcap" else 0.0
+    out = torch.full((n, num_heads, v_width), 9.0)
+    weights = torch.full((n, num_heads, length), 9.0)
+    build_native().decode_attention(
+        q.data_ptr(), q.stride(0), q.stride(1), k_pool.data_ptr(), v_pool.data_ptr(), slots.data_ptr(), slots.stride(0),
+        mask.data_ptr(), None if sinks is None else sinks.data_ptr(), out.data_ptr(), weights.data_ptr(),
+        n, num_heads, num_kv_heads, width, v_width, length, 0.3, softcap, threads,
+    )  # fmt: skip
+    seen_keys = k_pool[slots].masked_fill(mask[..., None, None], 0)
+    seen_values = v_pool[slots].masked_fill(mask[..., None, None], 0)
+    expected, expected_weights = _expected(q, seen_keys, seen_values, mask, sinks, 0.3, softcap)
+    torch.testing.assert_close(weights.double(), expected_weights, rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(out.double(), expected, rtol=2e-6, atol=4e-6)
+    assert (weights[mask[:, None].expand_as(weights)] == 0).all()
