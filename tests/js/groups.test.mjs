@@ -10,6 +10,7 @@ import { blockGroups, bytesIfAllKept, figuresByGroup, groupOf, groupOfLayer } fr
 import { blockHistory } from "../../static/js/trace/history.js";
 import { operationsOf } from "../../static/js/trace/operations.js";
 import { connectedTo, ownersOf, provenanceOf } from "../../static/js/trace/provenance.js";
+import { phaseSentencesOf } from "../../static/js/trace/phase_sentence.js";
 import { keysRead, sentencesOf } from "../../static/js/trace/sentence.js";
 import { isReleased, originOf, stageAt } from "../../static/js/trace/stage.js";
 import { memoryFigures } from "../../static/js/trace/state.js";
@@ -113,8 +114,17 @@ test("operations on blocks of different groups are told apart, with their layers
   const told = operationsOf(hybrid(), 1).filter((entry) => entry.type === "allocate");
   assert.deepEqual(told.map((entry) => [entry.group, entry.lines[0][1].ids, entry.lines[0][1].layers]), [[0, [0, 1, 2], [1, 3]], [1, [4, 5, 6], [0, 2]]]);
   assert.ok(operationsOf(released(), 1).every((entry) => entry.lines.every(([, values]) => values.layers === undefined)));
-  const also = sentencesOf(hybrid(), 2, 0).find(([key]) => key === "group.also");
-  assert.deepEqual(also[1], { layers: [0, 2], block: 6, slot: 1 });
+});
+
+test("sentences say what each group read, took and wrote", () => {
+  const log = hybrid();
+  const also = sentencesOf(log, 2, 0).find(([key]) => key === "group.also_decode");
+  assert.deepEqual(also[1], { layers: [0, 2], keys: 2, blocks: 1, block: 6, slot: 1 }); // positions 4 and 5
+  const told = (phase, index) => phaseSentencesOf(log, index, phase, 0);
+  const taken = told("allocate", 1).map(([, { ids, before, after, within }]) => [ids, before, after, within]);
+  assert.deepEqual(taken, [["0, 1, 2", 4, 1, [1, 3]], ["4, 5, 6", 3, 0, [0, 2]]]);
+  assert.deepEqual(told("attend", 2).slice(0, 2).map(([, { keys, blocks, layers }]) => [keys, blocks, layers]), [[6, 3, 2], [2, 1, [0, 2]]]);
+  assert.deepEqual(told("write", 2).slice(0, 2).map(([, { block, layers }]) => [block, layers]), [[2, 2], [6, [0, 2]]]);
 });
 
 test("a write fills a block of every group; a fork shares them all", () => {

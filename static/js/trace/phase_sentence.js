@@ -1,8 +1,9 @@
 // The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; words from i18n.
 
+import { groupOf } from "./groups.js";
 import { labelText, loneLabel, tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
-import { alsoBlocks, alsoSlot, deferred, finished, keysRead, listed, lookedUp, preempted, probability } from "./sentence.js";
+import { alsoBlocks, alsoSlot, blocksRead, deferred, finished, keysRead, listed, lookedUp, preempted, probability } from "./sentence.js";
 
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
@@ -46,15 +47,19 @@ function schedule(at) {
 /** What is taken out of the free queue, and what the queue had before and has after. */
 function allocate(at) {
   const { log, index, ops, entry, end, table } = at;
-  const taken = ops.filter((op) => op.type === "allocate").map((op) => op.block_id);
+  const taken = ops.filter((op) => op.type === "allocate");
   const shared = ops.filter((op) => op.type === "share");
   const found = [];
   const evicted = ops.filter((op) => op.type === "evict").map((op) => op.block_id);
   if (evicted.length) found.push(["sentence.evict", { n: evicted.length, ids: listed(evicted) }]);
-  if (taken.length) {
-    const before = log.stateAt(index - 1).free_queues.flat().length;
-    found.push(["sentence.phase.allocate", { n: taken.length, ids: listed(taken), before, after: before + queueChange(ops) }]);
-  }
+  log.groups.forEach((group, at) => {
+    const inGroup = (op) => groupOf(log.groups, op.block_id ?? -1) === at;
+    const ids = taken.filter(inGroup).map((op) => op.block_id);
+    if (!ids.length) return;
+    const before = log.stateAt(index - 1).free_queues[at].length;
+    const values = { n: ids.length, ids: listed(ids), before, after: before + queueChange(ops.filter(inGroup)) };
+    found.push(["sentence.phase.allocate", log.groups.length > 1 ? { ...values, within: group.layers } : values]);
+  });
   if (shared.length) found.push(["sentence.phase.share", { n: shared.length, ids: listed(shared.map((op) => op.block_id)), revived: shared.filter((op) => op.revived).length }]);
   for (const op of ops) if (op.type === "copy") found.push(["sentence.copy", { src: op.src, dst: op.dst }]);
   const back = ops.filter((op) => op.type === "swap_in");
@@ -84,18 +89,19 @@ function qkv(at) {
 }
 
 function write(at) {
-  const { log, ops, entry, end, table, tables, model } = at;
+  const { log, ops, entry, end, table, tables } = at;
+  const layers = log.groups[0].layers.length;
   const size = sizeOf(log);
   const found = [];
   const place = slotOf(table, size, end - 1);
   const count = end - entry.start;
   if (!place) return [["sentence.phase.write_nowhere", {}]];
   if (count === 1) {
-    found.push(["sentence.phase.write_one", { position: entry.start, block: place.block, offset: place.offset, slot: place.slot, size, layers: model.num_layers }]);
+    found.push(["sentence.phase.write_one", { position: entry.start, block: place.block, offset: place.offset, slot: place.slot, size, layers }]);
     found.push(...alsoSlot(log, tables, entry.start));
   } else {
     const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
-    found.push(["sentence.phase.write", { name: name(entry), from: entry.start, to: end - 1, n: count, blocks: ids.length, ids: listed(ids), layers: model.num_layers }]);
+    found.push(["sentence.phase.write", { name: name(entry), from: entry.start, to: end - 1, n: count, blocks: ids.length, ids: listed(ids), layers }]);
     found.push(...alsoBlocks(log, tables, entry.start, end));
   }
   const others = at.tokens - count;
@@ -112,12 +118,17 @@ function attend(at) {
   const found = [];
   if (count === 1) {
     const keys = keysRead(log, entry.context_len);
-    const blocks = Math.floor((end - 1) / size) - Math.floor((end - keys) / size) + 1;
-    found.push(["sentence.phase.attend_one", { token: labelText(labels(at)[end - 1]), keys, blocks, layers: model.num_layers, heads: model.num_heads }]);
+    const [first, ...others] = log.groups;
+    const values = { token: labelText(labels(at)[end - 1]), keys, blocks: blocksRead(end, keys, size), layers: first.layers.length, heads: model.num_heads };
+    found.push(["sentence.phase.attend_one", values]);
+    for (const { layers } of others) {
+      const seen = keysRead(log, entry.context_len, layers);
+      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(end, seen, size) }]);
+    }
   } else {
     let pairs = 0;
     for (let position = entry.start; position < end; position++) pairs += keysRead(log, position + 1);
-    found.push(["sentence.phase.attend", { n: count, name: name(entry), pairs, to: end - 1, layers: model.num_layers, heads: model.num_heads }]);
+    found.push(["sentence.phase.attend", { n: count, name: name(entry), pairs, to: end - 1, layers: log.groups[0].layers.length, heads: model.num_heads }]);
   }
   if (attention?.weights.length) {
     let top = 0;

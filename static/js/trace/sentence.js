@@ -69,12 +69,15 @@ function entrySentences(log, index, record, entry) {
         step: record.step,
         token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
         keys,
-        blocks: Math.floor((end - 1) / size) - Math.floor((entry.context_len - keys) / size) + 1,
+        blocks: blocksRead(end, keys, size),
         block: place?.block ?? "–",
         slot: place?.offset ?? "–",
       },
     ]);
-    sentences.push(...alsoSlot(log, tables, end - 1));
+    for (const [group, place] of otherPlaces(log, tables, end - 1)) {
+      const seen = keysRead(log, entry.context_len, group.layers);
+      sentences.push(["group.also_decode", { layers: group.layers, keys: seen, blocks: blocksRead(end, seen, size), block: place.block, slot: place.offset }]);
+    }
   }
   if (lookup && lookup.verdict !== "hit" && log.header.engine.strategy === "paged") sentences.push(...lookedUp(lookup, log));
   const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
@@ -88,10 +91,15 @@ function entrySentences(log, index, record, entry) {
   return sentences;
 }
 
+/** The block groups after the first that have a slot for `position`: [[group, place], …]. */
+function otherPlaces(log, tables, position) {
+  const places = tables.map((table) => slotOf(table, log.header.engine.block_size, position));
+  return places.flatMap((place, at) => (at && place ? [[log.groups[at], place]] : []));
+}
+
 /** Where the key and value of `position` went in the block groups after the first. */
 export function alsoSlot(log, tables, position) {
-  const places = tables.map((table) => slotOf(table, log.header.engine.block_size, position));
-  return places.flatMap((place, group) => (group && place ? [["group.also", { layers: log.groups[group].layers, block: place.block, slot: place.offset }]] : []));
+  return otherPlaces(log, tables, position).map(([{ layers }, place]) => ["group.also", { layers, block: place.block, slot: place.offset }]);
 }
 
 /** The same of the positions [start, end). */
@@ -125,12 +133,16 @@ export const deferred = (op) => [`sentence.defer.${op.reason}`, { name: op.seq_i
 
 export const finished = (op) => [`sentence.finish.${op.reason}`, { name: op.seq_id }];
 
-/** Keys that a query with `context` tokens up to and with itself reads, in the layer that sees farthest. */
-export function keysRead(log, context) {
+/** Blocks in which the last `keys` of `end` positions lie. */
+export const blocksRead = (end, keys, size) => Math.floor((end - 1) / size) - Math.floor((end - keys) / size) + 1;
+
+/** Keys that a query with `context` tokens up to and with itself reads, in that of `layers` (null: of all) that sees farthest. */
+export function keysRead(log, context, layers = null) {
   const { model, engine } = log.header;
-  const seen = model.sliding_windows.map((own, layer) => {
+  const seen = (layers ?? [...model.sliding_windows.keys()]).map((layer) => {
+    const own = model.sliding_windows[layer] ?? Infinity;
     const { window, sinks } = policyOf(engine, layer);
-    return (own ?? Infinity) <= window ? (own ?? Infinity) : window + sinks;
+    return own <= window ? own : window + sinks;
   });
   return Math.min(context, Math.max(...seen));
 }

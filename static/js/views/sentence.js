@@ -9,7 +9,7 @@ import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } fro
 import { attentionRow } from "../trace/stage.js";
 import { phaseSentencesOf } from "../trace/phase_sentence.js";
 import { sentencesOf } from "../trace/sentence.js";
-import { layersText } from "./group_words.js";
+import { inLayers, layersText } from "./group_words.js";
 import { html } from "./html.js";
 import { Term } from "./words.js";
 
@@ -17,7 +17,7 @@ import { Term } from "./words.js";
 export function spoken(index, sub, attention = null) {
   if (!log.value || index >= numRecords.value) return [];
   const found = sub === null ? sentencesOf(log.value, index, shownSeq.value) : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention);
-  return found.map(([key, values]) => t(key, named(values)));
+  return found.map(([key, values]) => (values.within ? inLayers(values.within, t(key, named(values))) : t(key, named(values))));
 }
 
 /** Sequence ids become names, lists of layers words. */
