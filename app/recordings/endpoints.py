@@ -17,10 +17,12 @@ from app.errors import AppError
 from app.messages import Message, RecordingName, Tags, parse
 from app.plain import to_json
 from app.recordings.entry import Entry
+from app.recordings.exports import FORMATS, SUFFIXES, export, unavailable
 from app.recordings.shelf import SUFFIX
 from app.settings import MIB, ServerSettings
 from app.stage import Stage
 from engine.trace.codec import TraceFormatError
+from engine.trace.export import ExportError
 
 CHUNK = 1 << 20  # bytes of an upload at a time
 
@@ -46,6 +48,7 @@ def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
                 "findings": library.findings,
                 "can_keep": library.can_keep,
                 "max_bytes": settings.max_recording_bytes,
+                "exports": {to: unavailable().get(to) for to in FORMATS},
             }
         )
 
@@ -91,8 +94,27 @@ def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
         response = flask.send_file(
             library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
         )
-        response.headers["Content-Disposition"] = _attachment(entry)
+        response.headers["Content-Disposition"] = _attachment(entry, SUFFIX)
         response.headers["Cache-Control"] = "no-cache"
+        return response
+
+    @recordings.get("/<recording_id>/export/<to>")
+    def export_for(recording_id: str, to: str) -> Response:
+        """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
+        entry = library.entry(recording_id)
+        wanted = next((one for one in FORMATS if one == to), None)
+        if wanted is None:
+            raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
+        try:
+            made = export(library.path(recording_id), wanted)
+        except ExportError as error:
+            raise AppError("refused", str(error)) from error
+        except TraceFormatError as error:
+            raise AppError("refused", f"the recording cannot be read: {error}") from error
+        mimetype = "application/json" if wanted == "perfetto" else "application/zip"
+        response = flask.send_file(made, mimetype=mimetype)
+        response.headers["Content-Disposition"] = _attachment(entry, SUFFIXES[wanted])
+        response.headers["Cache-Control"] = "no-store"
         return response
 
     return recordings
@@ -122,10 +144,10 @@ def _name_and_tags() -> tuple[str, list[str]]:
     return wanted.name or "recording", wanted.tags or []
 
 
-def _attachment(entry: Entry) -> str:
+def _attachment(entry: Entry, suffix: str) -> str:
     """The header that gives a download the recording's name."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.name).strip("-.") or entry.id
-    return f"attachment; filename=\"{plain}{SUFFIX}\"; filename*=UTF-8''{quote(entry.name + SUFFIX, safe='')}"
+    return f"attachment; filename=\"{plain}{suffix}\"; filename*=UTF-8''{quote(entry.name + suffix, safe='')}"
 
 
 def _too_large(size: int, limit: int) -> str:

@@ -6,10 +6,12 @@ import json
 import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
 
+from app.paths import static_dir
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
@@ -52,6 +54,21 @@ def test_the_list_has_scenarios_and_sound_records_with_the_traces_that_are_here(
     assert [record["id"] for record in own] == ["here-20260101T000000Z-guard"]
     assert own[0]["traces"] == ["guard.none.0.kvtrace"]
     assert listed["can_run"] is True and listed["keeps_records"] is True
+
+
+def test_a_trace_opens_on_the_stage_at_the_step_that_its_point_is_about(make_server, kept):
+    """The submission is record 0, step 1 (the prefill) is record 1, step 2 (the first that decodes) record 2."""
+    (trace,) = (kept / "bench").glob("*/traces/guard.none.0.kvtrace")
+    trace.write_bytes((static_dir() / "recordings" / "moon.kvtrace").read_bytes())
+    url = f"{make_server(data_dir=kept).url}/api/bench/records/here-20260101T000000Z-guard/traces/guard.none.0.kvtrace"
+
+    def at(query: str) -> str | None:
+        answer = requests.get(f"{url}/stage{query}", allow_redirects=False)
+        asked = parse_qs(urlsplit(answer.headers["Location"]).query)
+        assert answer.status_code == 302 and asked["recording"] == [urlsplit(url).path]
+        return asked.get("step", [None])[0]
+
+    assert (at(""), at("?step=1"), at("?step=7"), at("?step=700")) == ("2", "1", "7", None)
 
 
 def test_a_record_is_sent_as_it_lies_in_its_file(make_server, kept):
@@ -148,6 +165,8 @@ def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path
     assert record["complete"] and record["rounds"] == 1 and len(record["traces"]) == 6
     trace = requests.get(f"{server.url}/api/bench/records/{record['id']}/traces/{record['traces'][0]}")
     assert trace.content.startswith(codec.MAGIC)
+    stage = requests.get(f"{trace.url}/stage", allow_redirects=False).headers["Location"]
+    assert "step=" in stage and stage.startswith("/?recording=%2Fapi%2Fbench%2Frecords%2Fhere-")
 
 
 def test_a_run_that_is_stopped_before_its_first_round_leaves_nothing(make_server, tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,27 @@ def test_download_by_ranges(server, recorded):
     assert part.headers["Content-Range"] == f"bytes 8-107/{len(whole.content)}"
     assert requests.get(url, headers={"Range": "bytes=-10"}).content == whole.content[-10:]
     assert requests.get(url, headers={"Range": f"bytes={len(whole.content)}-"}).status_code == 416
+
+
+def test_exports_for_other_programs(server, recorded, monkeypatch):
+    url = f"{server.url}/api/recordings/{recorded['id']}/export"
+    listed = requests.get(f"{server.url}/api/recordings").json()["exports"]
+    assert list(listed) == ["perfetto", "csv", "parquet"] and listed["csv"] is None
+    perfetto = requests.get(f"{url}/perfetto")
+    assert perfetto.headers["Content-Disposition"].startswith('attachment; filename="ten-steps.perfetto.json"')
+    names = {e["args"]["name"] for e in perfetto.json()["traceEvents"] if e["name"] == "process_name"}
+    assert {"sequences", "block pool"} < names
+    for to in ("csv", *(["parquet"] if listed["parquet"] is None else [])):
+        answer = requests.get(f"{url}/{to}")
+        with zipfile.ZipFile(io.BytesIO(answer.content)) as both:
+            assert both.namelist() == [f"events.{to}", f"steps.{to}"]
+            if to == "csv":
+                assert len(both.read("steps.csv").decode().splitlines()) == 1 + 11  # names, then a row for each record
+    assert requests.get(f"{url}/xlsx").status_code == 404
+    monkeypatch.setattr("app.recordings.exports.find_spec", lambda name: None)
+    assert requests.get(f"{server.url}/api/recordings").json()["exports"]["parquet"] == "pyarrow"
+    refused = requests.get(f"{url}/parquet")
+    assert refused.status_code == 422 and "pyarrow" in refused.json()["error"]["message"]
 
 
 def test_upload_what_was_downloaded(server, client, recorded):

@@ -8,7 +8,7 @@ import { html } from "../views/html.js";
 import { hideTip, tipAt } from "../views/words.js";
 import { figure, picture, styleOf, variantTitle } from "./figure.js";
 import { axisPoints, curves, isCategorical, pointAt } from "./record.js";
-import { traceAddress } from "./store.js";
+import { stepOf, traceAddress } from "./store.js";
 import { atText, both, estimateText, measureOf, numberText, quantityText, t } from "./words.js";
 
 const HEIGHT = 320;
@@ -68,8 +68,8 @@ function listen(element, latest) {
   element.on("plotly_hover", ({ event, points }) => tipAt(event.clientX, event.clientY, tipLines(latest.current, points[0])));
   element.on("plotly_unhover", hideTip);
   element.on("plotly_click", ({ points: [{ customdata }] }) => {
-    const { shown, record } = latest.current;
-    const address = traceAddress(shown.entry, pointAt(record, customdata[1], customdata[0]));
+    const { shown, record, metric } = latest.current;
+    const address = traceAddress(shown.entry, pointAt(record, customdata[1], customdata[0]), metric);
     if (address) location.assign(address);
   });
 }
@@ -93,7 +93,7 @@ function tipLines({ shown, record, metric, most }, { customdata: [variant, at] }
       .filter(([baseline]) => baseline !== variant)
       .map(([baseline, ratio]) => t("bench.tip.ratio", { baseline: variantTitle(record, baseline), value: `${numberText(ratio.median)}×`, low: numberText(ratio.low), high: numberText(ratio.high) })),
     point.tokens_identical === false && t("bench.tip.differs"),
-    traceAddress(shown.entry, point) && t("bench.tip.trace"),
+    traceAddress(shown.entry, point) && (stepOf(point, metric) === null ? t("bench.tip.trace") : t("bench.tip.trace_step", { step: stepOf(point, metric) })),
   ];
 }
 

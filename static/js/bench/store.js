@@ -113,9 +113,19 @@ export function goTo(scenario) {
   });
 }
 
-/** Where the stage opens the trace of a point; null when none is on this server. */
-export function traceAddress(entry, point) {
+/** Metrics whose figure is itself a step of the run. */
+const STEPS = new Set(["refused_at_step"]);
+
+/** The step that a point's figure of `metric` names; null when it is no step, and the trace is opened at its first decode step. */
+export function stepOf(point, metric) {
+  const figure = STEPS.has(metric) ? point.figures[metric]?.median : null;
+  return Number.isInteger(figure) ? figure : null;
+}
+
+/** Where the stage opens the trace of a point, at the step that its figure of `metric` is about; null when none is on this server. */
+export function traceAddress(entry, point, metric = null) {
   if (!entry || !point.trace || !entry.traces.includes(point.trace)) return null;
-  const at = `/api/bench/records/${encodeURIComponent(entry.id)}/traces/${encodeURIComponent(point.trace)}`;
-  return `/?${new URLSearchParams({ recording: at })}`;
+  const step = stepOf(point, metric);
+  const at = `/api/bench/records/${encodeURIComponent(entry.id)}/traces/${encodeURIComponent(point.trace)}/stage`;
+  return step === null ? at : `${at}?step=${step}`;
 }

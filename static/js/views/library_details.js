@@ -3,7 +3,7 @@
 import { useState } from "../../vendor/preact/hooks.js";
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
-import { change, remove } from "../net/library.js";
+import { change, library, remove } from "../net/library.js";
 import { html } from "./html.js";
 
 /** The name in the page's language, where it has one. */
@@ -24,7 +24,24 @@ export function Details({ entry }) {
       ${Object.entries(FILES).map(([kind, address]) => html`<a class="quiet" key=${kind} href=${address(entry.id)} download>${kind}</a>`)}
       ${own ? html`<${Delete} entry=${entry} />` : null}
     </div>
+    <${Exports} id=${entry.id} />
   </div>`;
+}
+
+/** The run for other programs, each with what it is good for; one that this server cannot write says what it lacks. */
+function Exports({ id }) {
+  const exports = library.value?.exports ?? {};
+  return html`<details class="library-exports">
+    <summary>${t("library.export")}</summary>
+    <ul>
+      ${Object.entries(exports).map(
+        ([to, lacks]) => html`<li key=${to}>
+          ${lacks ? html`<span class="quiet lacking">${t(`library.export.${to}`)}</span>` : html`<a class="quiet" href=${`/api/recordings/${id}/export/${to}`} download>${t(`library.export.${to}`)}</a>`}
+          <span class="hint">${t(lacks ? "library.export.lacks" : `library.export.${to}_text`, { lacks })}</span>
+        </li>`,
+      )}
+    </ul>
+  </details>`;
 }
 
 /** Both are kept when a field is left or Enter is pressed. */

@@ -1,0 +1,59 @@
+"""A recording as other programs read it: a timeline for Perfetto, tables as CSV or Parquet, as one file to download."""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Literal, get_args
+
+from engine.trace.export import ExportError
+from engine.trace.export.perfetto import write_perfetto
+from engine.trace.export.tables import write_csv, write_parquet
+from engine.trace.log import TraceReader
+
+Format = Literal["perfetto", "csv", "parquet"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+SUFFIXES: dict[Format, str] = {"perfetto": ".perfetto.json", "csv": ".csv.zip", "parquet": ".parquet.zip"}
+IN_MEMORY = 8 << 20  # bytes of an export; a longer one goes to a file of the system
+
+
+def unavailable() -> dict[Format, str]:
+    """Formats that this installation cannot write, and what they lack."""
+    return {} if find_spec("pyarrow") else {"parquet": "pyarrow"}
+
+
+def export(path: Path, to: Format) -> IO[bytes]:
+    """The whole export at its beginning; who reads it closes it.
+
+    Raises:
+        ExportError: this installation cannot write it.
+        TraceFormatError: it is no trace. A damaged one is exported up to its damage.
+    """
+    if to in unavailable():
+        raise ExportError("Parquet needs the pyarrow package: pip install 'kvtheater[parquet]'")
+    made: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed with the response)
+    try:
+        with TraceReader(path) as reader:
+            if to == "perfetto":
+                write_perfetto(reader, made)
+            else:
+                _zip(reader, write_csv if to == "csv" else write_parquet, made)
+    except BaseException:
+        made.close()
+        raise
+    made.seek(0)
+    return made
+
+
+def _zip(reader: TraceReader, write: Callable[[TraceReader, Path], None], to: IO[bytes]) -> None:
+    """Both tables in one file."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kvtheater-") as folder,
+        zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as both,
+    ):
+        write(reader, Path(folder))
+        for table in sorted(Path(folder).iterdir()):
+            both.write(table, table.name)
