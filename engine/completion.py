@@ -14,6 +14,8 @@ from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import FinishReason
 
+_NONE: frozenset[int] = frozenset()
+
 
 class Stop(NamedTuple):
     """Why a sequence ends."""
@@ -56,11 +58,9 @@ class Completion:
 
     def row(self) -> SamplingRow:
         """What its next token is chosen with."""
-        too_early = self.num_output_tokens < self.sampling.min_tokens
-        banned = self._end_ids if too_early else frozenset[int]()
-        return SamplingRow(
-            self.sampling, self.generator, self.sequence.token_ids, self.sequence.num_prompt_tokens, banned
-        )
+        sequence, sampling = self.sequence, self.sampling
+        banned = self._end_ids if self.num_output_tokens < sampling.min_tokens else _NONE
+        return SamplingRow(sampling, self.generator, sequence.token_ids, sequence.num_prompt_tokens, banned)
 
     def adjust(self, sampling: SamplingParams, max_tokens: int, seed: int | None) -> None:
         """Sample with other parameters from here on; with a seed, draw from a new generator."""
