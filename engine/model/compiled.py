@@ -35,12 +35,14 @@ from engine.model.batch import StepBatch
 from engine.model.loader import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import NativeKernels, NoCompiler, build_native
+from engine.model.packed_linears import OPTIONS as SHIMS
+from engine.model.packed_linears import pack_linears
 
 log = logging.getLogger(__name__)
 
 # C++ around the kernels too: the Python between them costs a small model more than the kernels. One compiling thread:
 # the eager path is serving meanwhile, and worker processes would stay.
-OPTIONS: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1}
+OPTIONS: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1, **SHIMS}
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
 
 _step = threading.local()  # .context: of the step that this thread runs
@@ -154,7 +156,10 @@ def compile_model(model: LoadedModel) -> CompiledForward:
         log.warning("attention and sampling stay with tensor operations: %s", error)
         kernels = None
     weights = MergedWeights()
-    one, many = [_compile(exported, model, weights) for exported in _export(model)]
+    one, many = [_prepare(exported, model, weights) for exported in _export(model)]
+    if kernels is not None and kernels.multiplies:
+        pack_linears(many)
+    one, many = [_compile(graph) for graph in (one, many)]
     return CompiledForward(one, many, kernels, NativeAttention(kernels) if kernels else None)
 
 
@@ -174,11 +179,15 @@ def _export(model: LoadedModel) -> list[Any]:
         ]
 
 
-def _compile(exported: Any, model: LoadedModel, weights: MergedWeights) -> Any:
+def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch.fx.GraphModule:
     program = exported.module(check_guards=False)
     graph = torch.fx.GraphModule(program, program.graph)  # without the hooks that check every input of every call
     graph.graph.set_codegen(torch.fx.graph.CodeGen())
     merge_linears(graph, nn.ModuleDict({"module": model.module}), weights)
+    return graph
+
+
+def _compile(graph: torch.fx.GraphModule) -> Any:
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     with torch.no_grad():
         return torch._inductor.compile(graph, inputs, options=OPTIONS)

@@ -41,6 +41,7 @@ class NativeKernels:
         self._summarize = library.summarize_logits
         self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, _P, ctypes.c_int)
         self.decode_attention.restype = self._summarize.restype = None
+        self.multiplies = _give_torch(library)  # whether `packed_linears` gain by it
 
     def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Of contiguous float32 logits [S, V]: log of the sum of e^x [S, 1]; values and ids [S, count] of the largest.
@@ -55,6 +56,18 @@ class NativeKernels:
             threads_for(rows * width),
         )  # fmt: skip
         return total, values, ids
+
+
+def _give_torch(library: ctypes.CDLL) -> bool:
+    """Hand the library those of torch's C functions that it calls; whether it is worth calling then."""
+    names = ("get_data_ptr", "get_sizes", "get_strides", "empty_strided", "cpu_mm_out")
+    try:
+        found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
+    except (OSError, AttributeError):  # another system
+        return False
+    library.use_torch.argtypes = (_P,) * len(names)
+    return bool(library.use_torch(*addresses))
 
 
 def threads_for(numbers: int) -> int:
@@ -78,5 +91,6 @@ def build_native() -> NativeKernels:
             command = [compiler, *FLAGS, *tuning, str(SOURCE), "-o", str(library), "-lm"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return NativeKernels(ctypes.CDLL(str(library)))  # stays loaded when the file is gone
+                # Stays loaded when the file is gone; global: compiled code finds `aoti_torch_cpu_linear` by its name.
+                return NativeKernels(ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL))
     raise NoCompiler(f"{compiler} cannot compile {SOURCE.name}: {' '.join(done.stderr.split())[:200]}")
