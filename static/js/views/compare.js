@@ -22,7 +22,7 @@ export function Compare() {
   return html`<div class="compare" id="compare" data-ready=${Boolean(now)}>
     <${Head} />
     ${formOpen.value ? html`<${ForkForm} />` : null}
-    ${now ? html`<${Differences} now=${now} /><${Lanes} now=${now} /><${Tables} now=${now} />` : html`<${Nothing} />`}
+    ${now ? html`<${Lanes} now=${now} /><${Differences} now=${now} /><${Tables} now=${now} />` : html`<${Nothing} />`}
   </div>`;
 }
 

@@ -56,10 +56,11 @@ function History() {
 /** What makes new records. */
 function Engine() {
   const off = connection.value !== "live" || actions.running();
-  return html`<button class="command" id="btn-prefill" disabled=${off} aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
+  const first = numRecords.value === 0; // what the empty stage asks for stands out
+  return html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off} aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
       <${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
     </button>
-    <button class="command primary" id="btn-step" disabled=${off} onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
+    <button class=${first ? "command" : "command primary"} id="btn-step" disabled=${off} onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
 }
 
 /** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
@@ -107,7 +108,7 @@ function Speed() {
 function Position() {
   const index = viewIndex.value;
   const record = log.value?.records[index];
-  const at = index < 0 ? t("transport.before") : t("transport.position", { i: grouped(index + 1), n: grouped(numRecords.value) });
+  const at = index < 0 ? t(numRecords.value ? "transport.before" : "transport.none") : t("transport.position", { i: grouped(index + 1), n: grouped(numRecords.value) });
   return html`<div class="position">
       <button class="position-go num" id="position" aria-expanded=${jumpOpen.value} aria-controls="jump" title=${t("jump.title")} onClick=${() => (jumpOpen.value = !jumpOpen.value)}>
         ${at}<${Icon} name="larger" />

@@ -2,7 +2,7 @@
 
 export const en = {
   "chain.title": "Provenance",
-  "chain.empty": "Select a column, a bar or a slot to follow its key: query → key → slot → block → table → owners → record → bytes.",
+  "chain.empty": "Select a column, bar or slot: query → key → slot → block → table → owners → record → bytes.",
   "chain.record": "record {record}",
   "chain.go": "Go to record {record}",
   "chain.back": "Back to what was selected before",

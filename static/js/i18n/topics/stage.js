@@ -2,7 +2,7 @@
 
 export const en = {
   "stage.none": "Nothing is on stage yet.",
-  "stage.none_text": "Choose a prompt and press Prefill: each token gets a key, a value and a slot.",
+  "stage.none_text": "Press Prefill: each token of the prompt gets a key, a value and a slot.",
   "stage.prompt": "prompt",
   "stage.generated": "generated",
   "stage.layer": "Layer",
