@@ -2,7 +2,7 @@
 
 export const en = {
   "stage.none": "Nothing is on stage yet.",
-  "stage.none_text": "Press Prefill: each token of the prompt gets a key, a value and a slot.",
+  "stage.none_text": "Press Prefill: each prompt token gets a key, value and slot.",
   "stage.prompt": "prompt",
   "stage.generated": "generated",
   "stage.layer": "Layer",
