@@ -72,6 +72,7 @@ def test_a_key_that_fell_out_of_the_window_is_said_to_be_released_where_it_is(op
     expect(page.locator(f'{PANEL} [data-kind="released"]')).to_contain_text(
         "Layers 0, 2 see the last 16 keys: the block of this key was released. Layers 1, 3 keep it, in block 0."
     )
+    expect(page.locator(f'{PANEL} [data-kind="weight"]')).to_contain_text("The query did not see this key")
     expect(page.locator(f'{PANEL} [data-kind="slot"]')).to_have_count(0)
     look_at_layer(page, 3)
     expect(page.locator(f'{PANEL} [data-kind="slot"]')).to_contain_text("0 · 4 + 1 = 1")

@@ -87,6 +87,8 @@ test("a key that a windowed layer let go is said to be released, with who keeps 
   const { layers, window, kept, block, select } = of(chain, "released");
   assert.deepEqual([layers, window, kept, block, select], [[0, 2], 2, [1, 3], 0, { block: 0 }]);
   assert.equal(of(chain, "nowhere"), undefined);
+  const unseen = (layer, position) => of(provenanceOf(log, 2, { position, seq: 0 }, { seq: 0, layer, head: 0 }), "weight").unseen;
+  assert.deepEqual([unseen(0, 1), unseen(0, 4), unseen(1, 1)], [true, false, false]);
   assert.equal(of(provenanceOf(log, 2, { position: 1, seq: 0 }, { seq: 0, layer: 1, head: 0 }), "slot").slot, 1);
   const [windowed, full] = [0, 1].map((layer) => stageAt(log, 2, 0, layer, 0));
   assert.deepEqual([isReleased(windowed, 1), isReleased(full, 1), isReleased(windowed, 5)], [true, false, false]);

@@ -10,6 +10,7 @@
 // A link is `{kind, fidelity, …values}`; `go` names a record to look at, `select` another selection, `layers` those whose block
 // group it is about, where a run has several.
 
+import { visibleKeys } from "./attention.js";
 import { counterfactual } from "./counterfactual.js";
 import { allocationReason, evictionBefore, freeReason } from "./decisions.js";
 import { figuresByGroup, groupOf, groupOfLayer, heldBy, heldIn, RELEASED } from "./groups.js";
@@ -98,10 +99,11 @@ function weightLinks(at, seq, query, position) {
   const row = attentionRow(at.log, record, seq.seq_id, at.layer, at.head, query);
   const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
   if (query < position && !value) return []; // a later key is no key of this query, unless the capture says that it was read
+  const unseen = !value && !visibleKeys(at.log.header, at.layer, query).includes(position);
   const rank = value === null ? null : 1 + row.weights.reduce((more, weight) => more + (weight > value ? 1 : 0), 0);
   return [
     { kind: "query", fidelity: "captured", ...token(seq, query), layer: at.layer, head: at.head, ...goTo(record) },
-    { kind: "weight", fidelity: "captured", seq: seq.seq_id, query, position, value, rank, of: row?.weights.length ?? 0, layer: at.layer, head: at.head },
+    { kind: "weight", fidelity: "captured", seq: seq.seq_id, query, position, value, unseen, rank, of: row?.weights.length ?? 0, layer: at.layer, head: at.head },
   ];
 }
 

@@ -38,7 +38,7 @@ const WORDS = {
     term: null,
     value: l.value === null ? "–" : probabilityText(l.value),
     second: `L${l.layer} · H${l.head}`,
-    lines: [l.value === null ? t("chain.weight.none") : t("chain.weight.text", { weight: exact(l.value), rank: l.rank, of: l.of })],
+    lines: [l.unseen ? t("chain.weight.unseen", { layer: l.layer }) : l.value === null ? t("chain.weight.none") : t("chain.weight.text", { weight: exact(l.value), rank: l.rank, of: l.of })],
   }),
   key: (l) => ({
     name: t("chain.key"),

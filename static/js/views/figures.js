@@ -25,7 +25,7 @@ export function Figures() {
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage} m=${m} /></div>
     <${Bars} header=${header} m=${m} total=${total} />
     <dl class="figure-list num">
-      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t("memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${token}`} />
+      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t(groups.length > 1 ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${token}`} />
       <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)} formula=${`blocks_held · block_size · ${token}`} />
       <${Figure}
         kind="waste"

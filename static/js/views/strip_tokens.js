@@ -6,6 +6,7 @@ import { settings } from "../model/settings.js";
 import { hovered, pointed, select, selected } from "../model/store.js";
 import { describe, fontSize, KINDS, placeOf, sampledAt, shownText } from "./strip_columns.js";
 import { columnTip, vectorSentence } from "./strip_tip.js";
+import { RELEASED } from "../trace/groups.js";
 import { html } from "./html.js";
 import { hideTip, showTip } from "./words.js";
 
@@ -97,10 +98,11 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
   for (let logical = Math.floor(first / size); logical * size < end; logical++) {
     const block = now.table[logical];
     if (block === undefined) continue;
+    const released = block === RELEASED;
     // as far as it is in sight: a block may be as long as the whole sequence
     const from = Math.max(logical * size, first);
     const to = Math.min((logical + 1) * size, now.numFilled, last) - 1;
-    const here = pointed.value?.block === block || Math.floor((pointed.value?.position ?? -1) / size) === logical;
+    const here = (!released && pointed.value?.block === block) || Math.floor((pointed.value?.position ?? -1) / size) === logical;
     const style = { left: `${layout.x(from)}px`, width: `${layout.x(to) + layout.width - layout.x(from)}px` };
     marks.push(html`<button
       key=${`b${logical}`}
@@ -108,9 +110,9 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
       style=${style}
       tabindex="-1"
       aria-hidden="true"
-      onClick=${() => select({ position: logical * size, block })}
+      onClick=${() => select(released ? { position: logical * size } : { position: logical * size, block })}
     >
-      ${block}
+      ${released ? "–" : block}
     </button>`);
   }
   return marks;
