@@ -26,7 +26,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page]]:
-    """Open the page in a context of its own. At the end no page may have had an error or broken the security policy."""
+    """Open the page in a context of its own. At the end no page may have had an error or broken the security policy.
+
+    Unless `motion` is set the system asks for no movement: most tests wait for what is shown, not for how it comes.
+    """
     contexts: list[BrowserContext] = []
     problems: list[str] = []
 
@@ -38,9 +41,11 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         locale: str = "en-US",
         connection: str = "live",
         tour: bool = False,
+        motion: bool = False,
         **options: bool | str,
     ) -> Page:
         size = ViewportSize(width=width, height=height)
+        options.setdefault("reduced_motion", "no-preference" if motion else "reduce")
         context = browser.new_context(viewport=size, locale=locale, **options)  # type: ignore[arg-type]
         contexts.append(context)
         if not tour:  # as for somebody who has been here before

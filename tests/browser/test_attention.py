@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_until
 
 OpenPage = Callable[..., Page]
-STILL = {"reduced_motion": "reduce"}  # what is asked for is shown at once
 PAINTED_ROWS = """() => {
   // how many rows of the matrix carry a colour of the attention scale at their own key
   const canvas = document.querySelector('.matrix canvas');
@@ -54,7 +53,7 @@ def prove(page: Page) -> dict[str, float]:
 
 def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
     """n tokens computed: 8 heads, n(n + 1)/2 weights each, captured over one prefill and five steps."""
-    page = open_page("/?layer=2", **STILL)
+    page = open_page("/?layer=2")
     prefill(page)
     step(page, 5)
     computed = rows_of(page)
@@ -69,7 +68,7 @@ def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
 
 def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
     """Captures travel with the newest records only: those of older ones are fetched."""
-    page = open_page(**STILL)
+    page = open_page()
     prefill(page)
     page.select_option("#speed", "0")
     page.click("#btn-run")
@@ -77,7 +76,7 @@ def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
     last = 24
     theater = re.search(r"theater=([\w-]+)", page.url)
     assert theater
-    late = open_page(f"/?theater={theater[1]}&step={last}", **STILL)
+    late = open_page(f"/?theater={theater[1]}&step={last}")
     shows(late, last)
     computed = int(
         re.findall(r"(\d+) rows", late.locator(".matrix .panel-canvas").get_attribute("aria-label") or "")[0]
@@ -86,11 +85,11 @@ def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
 
 
 def test_a_recording_says_why_it_cannot_recompute(open_page: OpenPage) -> None:
-    page = open_page(**STILL)
+    page = open_page()
     prefill(page)
     theater = re.search(r"theater=([\w-]+)", page.url)
     assert theater
-    replay = open_page(f"/?recording=/api/theaters/{theater[1]}/trace", connection="replay", **STILL)
+    replay = open_page(f"/?recording=/api/theaters/{theater[1]}/trace", connection="replay")
     shows(replay, 1)
     expect(replay.locator(".proof-run")).to_have_attribute("aria-disabled", "true")
     expect(replay.locator("#proof")).to_contain_text("needs a live model")
@@ -99,7 +98,7 @@ def test_a_recording_says_why_it_cannot_recompute(open_page: OpenPage) -> None:
 
 
 def test_the_matrix_grows_and_shrinks_with_the_view(open_page: OpenPage) -> None:
-    page = open_page("/?layer=0&head=0&detail_large=1", height=1000, **STILL)
+    page = open_page("/?layer=0&head=0&detail_large=1", height=1000)
     prefill(page)
     label = page.locator(".matrix .panel-canvas")
     rows = rows_of(page)
@@ -119,7 +118,7 @@ def test_the_matrix_grows_and_shrinks_with_the_view(open_page: OpenPage) -> None
 
 
 def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
-    page = open_page(**STILL)
+    page = open_page()
     prefill(page)
     step(page)
     newest = rows_of(page) - 1
@@ -138,7 +137,7 @@ def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
 
 
 def test_heads_are_grouped_by_their_kv_head_and_chosen(open_page: OpenPage) -> None:
-    page = open_page("/?layer=0&head=0", **STILL)
+    page = open_page("/?layer=0&head=0")
     prefill(page)
     assert page.locator(".bracket").all_inner_texts() == ["KV head 0", "KV head 1"]
     cell = page.locator('[data-cell="2/5"]')
@@ -155,7 +154,7 @@ def test_heads_are_grouped_by_their_kv_head_and_chosen(open_page: OpenPage) -> N
 
 
 def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) -> None:
-    page = open_page("/?layer=1&head=2&detail_large=1", width=1920, height=1080, **STILL)
+    page = open_page("/?layer=1&head=2&detail_large=1", width=1920, height=1080)
     prefill(page)
     step(page, 2)
     keys = rows_of(page)
@@ -176,7 +175,7 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
 
 
 def test_the_next_token_and_all_others_make_one(open_page: OpenPage) -> None:
-    page = open_page(**STILL)
+    page = open_page()
     prefill(page, POEM)
     listed = page.locator(".candidate .num").all_inner_texts()
     assert len(listed) == 6 and sum(float(text) for text in listed) == pytest.approx(1, abs=0.02)
@@ -193,7 +192,7 @@ def test_the_next_token_and_all_others_make_one(open_page: OpenPage) -> None:
     ("width", "height", "layout"), [(1280, 800, "three"), (1920, 1080, "wide"), (390, 844, "stack")]
 )
 def test_the_panel_uses_the_room_it_has(open_page: OpenPage, width: int, height: int, layout: str) -> None:
-    page = open_page("/?answer=softmax", width=width, height=height, **STILL)
+    page = open_page("/?answer=softmax", width=width, height=height)
     page.click("#btn-prefill")  # the poem is there
     shows(page, 1)
     if width < 720:

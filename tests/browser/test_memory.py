@@ -55,7 +55,7 @@ def queue(page: Page) -> list[str]:
 
 
 def test_the_free_queue_names_every_block_in_order(open_page: OpenPage) -> None:
-    page = open_page("/?num_blocks=12&max_tokens=4")
+    page = open_page("/?num_blocks=12&max_tokens=4", motion=True)
     prefill(page)
     assert queue(page) == ["▸4–11"]
     step(page)
@@ -98,7 +98,7 @@ def test_the_contiguous_counterfactual_is_the_formula_with_this_runs_numbers(ope
 
 
 def test_nothing_moves_under_reduced_motion(open_page: OpenPage) -> None:
-    page = open_page(reduced_motion="reduce")
+    page = open_page()
     prefill(page)
     page.evaluate("""() => {
       window.pictures = new Set();
@@ -116,7 +116,7 @@ def test_nothing_moves_under_reduced_motion(open_page: OpenPage) -> None:
 
 
 def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     wait_until(page, "document.documentElement.dataset.moving === 'false'")
     page.evaluate("""() => {
@@ -151,7 +151,7 @@ def test_on_a_phone_the_map_and_the_provenance_share_one_flow(open_page: OpenPag
 
 
 def test_two_samples_share_blocks_until_one_writes(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     page.fill("#prompt", POEM[:12] + "何处")
     page.click("#btn-add")

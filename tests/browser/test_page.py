@@ -72,7 +72,7 @@ def test_prefill_computes_the_prompt_and_one_step_one_token(open_page: OpenPage)
 
 
 def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     step(page, 3)
     sentence = page.locator("#sentence").inner_text()
@@ -103,7 +103,7 @@ def test_a_step_while_looking_back_returns_to_live(open_page: OpenPage) -> None:
 
 
 def test_run_and_pause(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     page.select_option("#speed", "16")
     page.click("#btn-run")
@@ -261,7 +261,7 @@ def test_a_walk_without_a_mouse(open_page: OpenPage) -> None:
 
 
 def test_a_pointed_key_is_marked_in_the_pool(open_page: OpenPage) -> None:
-    page = open_page(reduced_motion="reduce")
+    page = open_page()
     prefill(page)
     step(page)
     page.mouse.move(0, 0)
@@ -400,7 +400,7 @@ def test_a_phone_has_one_region_at_a_time_and_large_targets(open_page: OpenPage)
 
 
 def test_nothing_jumps_when_records_come(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     regions = """[...document.querySelectorAll('.pool, .tables, .figures, .strip, .chain, .below, .transport')]
       .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""
     prefill(page)
@@ -411,7 +411,7 @@ def test_nothing_jumps_when_records_come(open_page: OpenPage) -> None:
 
 def test_from_click_to_painted_is_quick(open_page: OpenPage) -> None:
     """The median of eleven steps stays under 100 ms plus the engine's own time of the step."""
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     click = """() => new Promise((done) => {
       const before = Number(document.documentElement.dataset.painted);

@@ -79,7 +79,7 @@ def drop(page: Page, path: Path) -> None:
 
 
 def test_2000_tokens_keep_the_document_small(open_page: OpenPage, long_recording: Path) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     drop(page, long_recording)
     last = LONG_PROMPT + NUM_DECODED
     rests(page, 2 + NUM_DECODED)
@@ -166,7 +166,7 @@ def test_a_column_shows_the_captured_numbers(open_page: OpenPage) -> None:
 
 
 def test_a_link_shows_a_step_as_far_as_a_sub_step(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     step(page, 2)
     rests(page, 3)
@@ -201,7 +201,7 @@ def test_a_link_shows_a_step_as_far_as_a_sub_step(open_page: OpenPage) -> None:
 
 
 def test_going_back_draws_the_later_record_until_the_motion_ends(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     step(page, 2)
     rests(page, 3)
@@ -224,9 +224,9 @@ def test_going_back_draws_the_later_record_until_the_motion_ends(open_page: Open
     assert positions(page)[-1] == newest - 1
 
 
-@pytest.mark.parametrize("options", [{"reduced_motion": "reduce"}, {}], ids=["the system's wish", "the setting"])
-def test_without_movement_a_step_is_there_at_once(open_page: OpenPage, options: dict[str, str]) -> None:
-    page = open_page("/" if options else "/?motion=0", **options)
+@pytest.mark.parametrize("motion", [False, True], ids=["the system's wish", "the setting"])
+def test_without_movement_a_step_is_there_at_once(open_page: OpenPage, motion: bool) -> None:
+    page = open_page("/?motion=0" if motion else "/", motion=motion)
     prefill(page)
     moved = page.evaluate(
         """() => new Promise((resolve) => {
@@ -264,7 +264,7 @@ def test_the_strip_follows_the_newest_column_unless_somebody_scrolled_away(open_
 
 
 def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> None:
-    page = open_page("/?speed=8")
+    page = open_page("/?speed=8", motion=True)
     prefill(page)
     rests(page, 1)
     page.evaluate(

@@ -35,6 +35,8 @@ def drop(page: Page, file: Path) -> None:
         base64.b64encode(file.read_bytes()).decode(),
     )
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    with TraceReader(file) as trace:  # the page's word of how many there are comes with the next frame
+        expect(page.locator("html")).to_have_attribute("data-num-records", str(len(trace)))
 
 
 def num_records(page: Page) -> int:
@@ -51,7 +53,7 @@ def search(page: Page) -> str:
 
 
 def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: OpenPage) -> None:
-    page = open_page("/?speed=16")
+    page = open_page("/?speed=16", motion=True)
     prefill(page)
     step(page, 4)
     page.keyboard.press("Home")
@@ -73,7 +75,7 @@ def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: 
 
 
 def test_space_stops_playing_where_it_is(open_page: OpenPage) -> None:
-    page = open_page("/?speed=4")
+    page = open_page("/?speed=4", motion=True)
     prefill(page)
     step(page, 4)
     page.keyboard.press("Home")
@@ -105,7 +107,7 @@ def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: O
 
 def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
     """With a sub-step open, playing goes through sub-steps."""
-    page = open_page("/?speed=2")
+    page = open_page("/?speed=2", motion=True)
     prefill(page)
     step(page, 2)
     page.keyboard.press("ArrowLeft")
@@ -199,7 +201,7 @@ def test_digits_are_tenths_and_remotes_go_on_and_back(open_page: OpenPage) -> No
 
 
 def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: OpenPage) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     prefill(page)
     step(page)
     count = len(tokens(page)) - 1  # tokens whose keys the step read, its own included
@@ -316,7 +318,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, long_trace: Path) -> None:
-    page = open_page()
+    page = open_page(motion=True)
     drop(page, long_trace)
     assert num_records(page) == 5000
     box = page.locator("#scrubber").bounding_box()

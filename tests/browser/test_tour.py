@@ -34,7 +34,7 @@ def covers(page: Page, selector: str) -> bool:
 
 
 def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage) -> None:
-    page = open_page(tour=True)
+    page = open_page(tour=True, motion=True)
     at(page, "prompt", False)
     assert not covers(page, "#prompt") and not covers(page, "#btn-prefill")
     page.click("#btn-prefill")
