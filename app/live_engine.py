@@ -91,7 +91,7 @@ def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
     """Builds engines on `model`, refusing pools that would exhaust the server."""
 
     def build(config: EngineConfig, path: Path | None) -> LiveEngine:
-        resolved = config.resolved(model.facts.max_position)
+        resolved = config.resolved(model.facts.max_position, model.facts.sliding_windows)
         for name, limit in (
             ("num_blocks", MAX_BLOCKS),
             ("swap_space", MAX_BLOCKS),

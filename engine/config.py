@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from engine.cache.reach import Reach
+from engine.cache.block_groups import Demands, GroupPlan, plan_groups
+from engine.cache.reach import WindowPolicy, reaches_of
 from engine.trace.events import PreemptionMode, Setting
 
 Strategy = Literal["paged", "contiguous", "none"]
@@ -36,6 +38,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     `attention_window` and `attention_sinks` are a policy over any model, after StreamingLLM (Xiao et al. 2023, arXiv
     2309.17453): every layer's query sees the first `attention_sinks` tokens and the last `attention_window` ones,
     itself among them, and the blocks between are released. A layer whose own sliding window is no wider keeps that.
+    With `sliding_window_pattern` n the policy leaves every n-th layer alone, which makes a hybrid of any model, built
+    as Gemma 3 (n = 6) and GPT-OSS (n = 2) are: layers that see alike then have a pool and block tables of their own.
     Unlike the paper's, positions stay absolute: keys keep the rotation that they were cached with, and the distance
     between a query and the sinks grows with the text, where the paper numbers positions within the cache. So nothing is
     rotated again, a sequence ends at the model's last position, and queries stand further from the sinks than there.
@@ -55,16 +59,20 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
     attention_window: int | None = None  # tokens; every layer's query sees no more than the last so many; None = all
     attention_sinks: int | None = None  # tokens; the first so many stay in sight beside that window
+    sliding_window_pattern: int | None = None  # every n-th layer is left without that window; None = no layer is
     enforce_eager: bool = False  # never the compiled forward pass: equal inputs then give equal logs bit by bit
     fault: FaultName | None = None  # a mistake put in on purpose (`faults.make_engine`); None = a healthy engine
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
 
-    def resolved(self, max_position: int) -> Self:
+    def resolved(self, max_position: int, sliding_windows: Sequence[int | None] = ()) -> Self:
         """Check the settings against a model of `max_position` positions and fill in what follows. Idempotent.
 
+        `sliding_windows`: of the model's layers; not given, the model is taken for one whose layers see all keys.
+
         swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
-        max_model_len None becomes what model and pool can both hold. Contiguous keeps the pool's size in slots and cuts
+        max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that
+        fits). Contiguous keeps the pool's size in slots and cuts
         it into blocks of max_model_len, so that a race against paged is fair; it and `none` share no prefixes.
 
         Raises:
@@ -81,12 +89,22 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             raise ConfigError(f"attention_window must be between 1 and {MAX_POOL_SLOTS}, not {self.attention_window}")
         if not 0 <= (self.attention_sinks or 0) <= MAX_POOL_SLOTS:
             raise ConfigError(f"attention_sinks must be between 0 and {MAX_POOL_SLOTS}, not {self.attention_sinks}")
+        if self.sliding_window_pattern is not None:
+            if self.attention_window is None:
+                raise ConfigError("sliding_window_pattern says which layers have no window: set attention_window too")
+            if not 1 <= self.sliding_window_pattern <= 1024:
+                raise ConfigError(
+                    f"sliding_window_pattern must be between 1 and 1024, not {self.sliding_window_pattern}"
+                )
         num_slots = self.num_blocks * self.block_size
         if num_slots > MAX_POOL_SLOTS:
             raise ConfigError(
                 f"a pool of {self.num_blocks} blocks x {self.block_size} slots is over {MAX_POOL_SLOTS} slots"
             )
-        max_model_len = min(max_position, num_slots) if self.max_model_len is None else self.max_model_len
+        max_model_len = self.max_model_len
+        if max_model_len is None:
+            fits = self._holds_any_length(sliding_windows)
+            max_model_len = max_position if fits else min(max_position, num_slots)
         if not 1 <= max_model_len <= max_position:
             raise ConfigError(f"max_model_len must be between 1 and the model's {max_position}, not {max_model_len}")
         if self.block_size > max_model_len:
@@ -113,9 +131,31 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return replace(config, swap_space=swap_space)
 
     @property
-    def policy(self) -> Reach | None:
-        """What `attention_window` and `attention_sinks` let a query see; None: everything."""
-        return None if self.attention_window is None else Reach(self.attention_window, self.attention_sinks or 0)
+    def policy(self) -> WindowPolicy | None:
+        """What `attention_window` and its companions let a query see; None: everything."""
+        if self.attention_window is None:
+            return None
+        return WindowPolicy(self.attention_window, self.attention_sinks or 0, self.sliding_window_pattern)
+
+    @property
+    def tokens_a_step(self) -> int | None:
+        """How many of a sequence's tokens one step takes at most; None: all that are missing, however many."""
+        return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
+
+    def block_groups(self, sliding_windows: Sequence[int | None]) -> list[GroupPlan]:
+        """The groups of a model's layers and their pools, given each layer's own window."""
+        reaches = reaches_of(sliding_windows, self.policy)
+        demands = Demands(self.max_num_seqs, self.max_num_batched_tokens)
+        split = self.strategy == "paged"
+        return plan_groups(reaches, self.policy, self.num_blocks, self.block_size, demands, split)
+
+    def _holds_any_length(self, sliding_windows: Sequence[int | None]) -> bool:
+        """Whether the pool has room for what any sequence holds at once, however long it is."""
+        step, size = self.tokens_a_step, self.block_size
+        return step is not None and all(
+            group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
+            for group in self.block_groups(sliding_windows or [None])
+        )
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
         """Every field by name, for the trace's header."""

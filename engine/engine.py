@@ -7,6 +7,7 @@ not thread-safe: one thread owns an engine (the log may be read from any).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +18,10 @@ from msgspec.structs import replace
 
 from engine import __version__
 from engine.accounting.work import step_work
+from engine.cache.block_groups import GroupPlan
+from engine.cache.hybrid_cache import HybridCache
 from engine.cache.kv_cache_manager import KVCacheManager
-from engine.cache.reach import reach_of, retention_of
+from engine.cache.reach import reaches_of
 from engine.config import EngineConfig, SamplingParams
 from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
@@ -34,6 +37,7 @@ from engine.trace.events import Adjust, Choose, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
+    BlockGroup,
     Capture,
     Header,
     Output,
@@ -75,13 +79,14 @@ class Engine:
         keep_log: bool = True,
     ) -> None:
         self.model = model
-        self.config = config.resolved(model.facts.max_position)
+        self.config = config.resolved(model.facts.max_position, model.facts.sliding_windows)
         self.capture = capture
         self.as_eager = False  # the next idle engine serves eagerly: a re-run does where its log did
         self._intake = Intake(model, self.config)
-        reaches = [reach_of(window, self.config.policy) for window in model.facts.sliding_windows]
+        reaches = reaches_of(model.facts.sliding_windows, self.config.policy)
         # for the work of a step it only counts how many keys a query sees, not which
         self._seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in reaches])
+        self._groups = self.config.block_groups(model.facts.sliding_windows)
         self._ops: list[Op] = []
         self._runner = ModelRunner(
             model,
@@ -91,17 +96,11 @@ class Engine:
             self.config.kv_cache_dtype,
             swap_space=self.config.swap_space or 0,
             policy=self.config.policy,
+            groups=self._groups,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
-        self._cache = KVCacheManager(
-            self.config.num_blocks,
-            self.config.block_size,
-            self.config.enable_prefix_caching,
-            self._ops.append,
-            swap_space=self.config.swap_space or 0,
-            kv_bytes_per_token=self._kv_bytes_per_token,
-            retention=retention_of(model.facts.sliding_windows, self.config.policy),
-        )
+        self.block_groups = self._block_groups()
+        self._cache = self._make_cache()
         self._scheduler = Scheduler(
             self._cache,
             max_num_seqs=self.config.max_num_seqs,
@@ -332,17 +331,17 @@ class Engine:
         )
 
     def snapshot(self) -> Snapshot:
-        """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now(), …)` at every step."""
+        """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
             num_computed_tokens={i: c.sequence.num_computed_tokens for i, (_, c) in self._stage.live.items()},
             ref_counts=pool.ref_counts,
             block_hashes=pool.block_hashes,
-            free_queue=pool.free_queue,
+            free_queues=pool.free_queues,
             waiting=[s.seq_id for s in self._scheduler.waiting],
             running=[s.seq_id for s in self._scheduler.running],
-            memory=self._cache.memory(self._kv_bytes_per_token),
+            memory=self._cache.memory(),
             cpu_block_tables=pool.cpu_block_tables,
         )
 
@@ -356,7 +355,7 @@ class Engine:
             seq_id=sequence.seq_id,
             token_ids=sequence.token_ids[start : start + num_tokens],
             start=start,
-            block_table=self._cache.block_table(sequence.seq_id),
+            block_tables=self._cache.block_tables(sequence.seq_id),
             samples=start + num_tokens == len(sequence.token_ids),
             all_logits=sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(sequence.seq_id, start),
         )
@@ -390,7 +389,7 @@ class Engine:
             outputs=outputs or [],
             prompt_logprobs=prompt_logprobs or [],
             timing=timing or Timing(at=time.perf_counter() - self._began),
-            memory=self._cache.memory(self._kv_bytes_per_token),
+            memory=self._cache.memory(),
             work=work,
             has_capture=capture is not None,
             integrity=integrity,
@@ -412,7 +411,43 @@ class Engine:
             engine=self.config.as_map(),
             kv_bytes_per_token=self._kv_bytes_per_token,
             machine=machine_facts(self.model.device, self.model.dtype),
+            block_groups=self.block_groups,
         )
+
+    def _make_cache(self) -> KVCacheManager | HybridCache:
+        """The block tables; several groups of layers have several."""
+
+        def maker(group: GroupPlan) -> Callable[[Callable[[Op], None]], KVCacheManager]:
+            return lambda emit: KVCacheManager(
+                group.num_blocks,
+                self.config.block_size,
+                self.config.enable_prefix_caching,
+                emit,
+                swap_space=self.config.swap_space or 0,
+                kv_bytes_per_token=self._runner.kv_store.bytes_per_token_of(group.layers),
+                retention=group.retention,
+            )
+
+        makers = [maker(group) for group in self._groups]
+        emit = self._ops.append
+        return makers[0](emit) if len(makers) == 1 else HybridCache(emit, makers)
+
+    def _block_groups(self) -> list[BlockGroup]:
+        """The groups in the trace's terms; block ids follow each other."""
+        groups, first = [], 0
+        for plan in self._groups:
+            groups.append(
+                BlockGroup(
+                    layers=plan.layers,
+                    first_block=first,
+                    num_blocks=plan.num_blocks,
+                    window=plan.retention.window if plan.retention else None,
+                    sinks=plan.retention.sinks if plan.retention else 0,
+                    kv_bytes_per_token=self._runner.kv_store.bytes_per_token_of(plan.layers),
+                )
+            )
+            first += plan.num_blocks
+        return groups
 
 
 def _batch_entry(scheduled: ScheduledSequence, piece: SequenceSlice) -> BatchEntry:

@@ -63,17 +63,21 @@ class FaultyEngine(Engine):
 def slot_off_by_one(engine: Engine, report: Report) -> None:
     """Keys and values are written one slot after the one that is read."""
     store = engine._runner.kv_store
-    write, num_slots = store.write, store.num_blocks * store.block_size
+    write = store.write
 
     def shifted(layer: int, slot_mapping: Any, k: Any, v: Any) -> None:
-        write(layer, (slot_mapping + 1) % num_slots, k, v)
+        write(layer, (slot_mapping + 1) % store.num_slots(layer), k, v)
 
     _override(store, "write", shifted)
 
 
 def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
     """A sequence writes into a block that another one holds too, where copy-on-write should have parted them."""
-    cache = engine._cache
+    for cache in engine._cache.groups:
+        _no_copy_in(cache, report)
+
+
+def _no_copy_in(cache: KVCacheManager, report: Report) -> None:
     write, cache_blocks = cache.write, cache.cache_blocks
 
     def write_in_place(seq_id: int, start: int, num_tokens: int) -> None:
@@ -97,7 +101,11 @@ def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
 
 def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
     """A block that is allocated anew stays in the index under its old hash, so old prompts find new content."""
-    cache = engine._cache
+    for cache in engine._cache.groups:
+        _stale_in(cache, report)
+
+
+def _stale_in(cache: KVCacheManager, report: Report) -> None:
     allocate, check_hits = cache.pool.allocate, cache._check_hits
 
     def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
@@ -173,9 +181,10 @@ class _Unmasked(AttentionBackend):
         self, call: AttentionCall, q: Any, store: Any, batch: StepBatch, needs_weights: bool
     ) -> AttentionOutput:
         for span in batch.prefills:
-            keys = batch.prefill_keys(span, call.sliding_window)
+            reach = batch.reach(call.layer, call.sliding_window)
+            keys = batch.prefill_keys(span, reach)
             seen = keys._replace(mask=keys.mask.new_zeros(keys.mask.shape))
-            batch._prefill_keys[span.slice_index, call.sliding_window] = seen
+            batch._prefill_keys[span.slice_index, reach] = seen
         return self._healthy.forward(call, q, store, batch, needs_weights)
 
 

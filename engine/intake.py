@@ -34,6 +34,7 @@ class Intake:
         self.max_model_len = config.max_model_len
         self._model = model
         self._config = config
+        self._groups = config.block_groups(model.facts.sliding_windows)
 
     def accept(
         self, specs: Iterable[RequestSpec], first_seq_id: int, num_before: int, ids_in_use: set[str]
@@ -131,7 +132,7 @@ class Intake:
             raise RequestError(
                 f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
             )
-        fit = max_tokens_that_fit(num_prompt_tokens, blocks, size)
+        fit = self._max_tokens_in_pool(num_prompt_tokens, sampling.beam_width if sampling.use_beam_search else 1)
         if fit < 1:
             raise RequestError(
                 f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
@@ -144,6 +145,15 @@ class Intake:
                 f"(max_model_len {length}, {self._room(blocks, sampling)} of {size})"
             )
         return room if asked is None else asked
+
+    def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
+        """The largest max_tokens that every group of layers has room for, with `places` such sequences at once."""
+        step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
+        for group in self._groups:
+            blocks = group.num_blocks // places
+            if step is None or group.retention is None or group.retention.most_blocks(step, size) > blocks:
+                fit = min(fit, max_tokens_that_fit(num_prompt_tokens, blocks, size))
+        return fit
 
     def _room(self, blocks: int, sampling: SamplingParams) -> str:
         if sampling.use_beam_search:

@@ -36,7 +36,7 @@ def logits_of(model: LoadedModel, kind: str, ids: Tokens) -> Tensor:
     """Logits [n - 1, V] of every token that has a next one."""
     num_blocks = -(-len(ids) // BLOCK_SIZE)
     runner = ModelRunner(model, num_blocks, BLOCK_SIZE, num_blocks * BLOCK_SIZE, kv_cache_dtype=kind)
-    whole = SequenceSlice(0, ids[:-1], 0, list(range(num_blocks)), samples=True, all_logits=True)
+    whole = SequenceSlice(0, ids[:-1], 0, [list(range(num_blocks))], samples=True, all_logits=True)
     return runner.execute([whole]).logits
 
 

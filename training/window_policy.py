@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from torch.nn import functional
 
 from engine.accounting.work import attended_keys
-from engine.cache.reach import Reach
+from engine.cache.reach import WindowPolicy
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel, load_model
 from engine.model.runner import ModelRunner
@@ -35,22 +35,27 @@ SINKS = 4  # the paper's choice, arXiv 2309.17453, section 3.1
 BLOCK_SIZE = 16
 
 
-def policies(sizes: tuple[int, ...] = SIZES, sinks: int = SINKS) -> list[Reach | None]:
+def policies(sizes: tuple[int, ...] = SIZES, sinks: int = SINKS) -> list[WindowPolicy | None]:
     """Full attention; then for each size a window of that many keys, and the same number with `sinks` of them first."""
-    both = [(Reach(size), Reach(size - sinks, sinks)) for size in sizes]
+    both = [(WindowPolicy(size), WindowPolicy(size - sinks, sinks)) for size in sizes]
     return [None, *(reach for pair in both for reach in pair)]
 
 
-def bits_of(model: LoadedModel, policy: Reach | None, ids: Tokens) -> float:
+def bits_of(model: LoadedModel, policy: WindowPolicy | None, ids: Tokens) -> float:
     """Bits that the model needs for every token but the first, under the policy (None: full attention)."""
     num_blocks = -(-len(ids) // BLOCK_SIZE)
     runner = ModelRunner(model, num_blocks, BLOCK_SIZE, num_blocks * BLOCK_SIZE, policy=policy)
-    whole = SequenceSlice(0, ids[:-1], 0, list(range(num_blocks)), samples=True, all_logits=True)
+    whole = SequenceSlice(0, ids[:-1], 0, [list(range(num_blocks))], samples=True, all_logits=True)
     logits = runner.execute([whole]).logits
     return float(functional.cross_entropy(logits, torch.tensor(ids[1:]), reduction="sum")) / math.log(2)
 
 
-def measure(model: LoadedModel, documents: list[Tokens], characters: int, reaches: list[Reach | None]) -> Any:
+def num_keys(policy: WindowPolicy | None) -> int | None:
+    """Keys that a query sees at most; None: all."""
+    return policy.window + policy.sinks if policy else None
+
+
+def measure(model: LoadedModel, documents: list[Tokens], characters: int, reaches: list[WindowPolicy | None]) -> Any:
     """Per policy: bits per character, and the share of the keys seen by full attention that it hid."""
     counts = [len(ids) - 1 for ids in documents]
     everything = sum(attended_keys(0, count, None) for count in counts)
@@ -59,8 +64,7 @@ def measure(model: LoadedModel, documents: list[Tokens], characters: int, reache
             "window": reach.window if reach else None,
             "sinks": reach.sinks if reach else 0,
             "bits_per_character": sum(bits_of(model, reach, ids) for ids in documents) / characters,
-            "hidden_share": 1
-            - sum(attended_keys(0, count, reach.num_keys if reach else None) for count in counts) / everything,
+            "hidden_share": 1 - sum(attended_keys(0, count, num_keys(reach)) for count in counts) / everything,
         }
         for reach in reaches
     ]

@@ -96,6 +96,13 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         help="first tokens that stay in sight beside the window (default: none)",
     )
     group.add_argument(
+        "--sliding-window-pattern",
+        type=int,
+        default=defaults.sliding_window_pattern,
+        metavar="N",
+        help="leave every N-th layer without that window, as hybrid models do (default: no layer)",
+    )
+    group.add_argument(
         "--kv-cache-dtype",
         choices=get_args(KVCacheDtype),
         default=defaults.kv_cache_dtype,

@@ -1,5 +1,7 @@
 """Block tables of sequences over one block pool; every change is reported as a trace operation, in order.
 
+One manager serves one group of layers; `hybrid_cache` puts several together.
+
     positions   [0 ............ num_computed) [num_computed ......... num_tokens)
                  K and V exist                 covered by the table, written by this step
                  (or were released: no query will see them any more)
@@ -14,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from engine.cache.block_moves import BlockMoves, PendingMoves
 from engine.cache.block_pool import Block, BlockPool, Eviction, ensure
 from engine.cache.block_table import BlockTable, check_tables
+from engine.cache.cache_figures import BlockDemand, Snapshot
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.prefix_index import PrefixIndex
 from engine.cache.prefix_memory import Explanation, LostBlock
@@ -44,29 +46,6 @@ from engine.trace.events import (
 from engine.trace.records import Memory
 
 
-class BlockDemand(NamedTuple):
-    """Blocks that an allocation would take from the free queue, and how many it may take."""
-
-    needed: int
-    available: int  # free blocks, less the free ones that the same allocation would revive
-
-    @property
-    def fits(self) -> bool:
-        """Whether the allocation would succeed."""
-        return self.needed <= self.available
-
-
-class Snapshot(NamedTuple):
-    """The manager's state in the terms of `trace.state.State`, blocks by id."""
-
-    ref_counts: list[int]
-    block_hashes: list[bytes | None]
-    num_filled: list[int]
-    free_queue: list[int]
-    block_tables: dict[int, list[int]]  # sequences that hold blocks
-    cpu_block_tables: dict[int, list[int]]  # sequences that are swapped out
-
-
 class KVCacheManager:
     """Gives sequences their blocks. Methods raise ValueError on misuse and then have changed nothing."""
 
@@ -80,15 +59,17 @@ class KVCacheManager:
         kv_bytes_per_token: int = 0,
         retention: Retention | None = None,
     ) -> None:
-        """`swap_space`: blocks of the CPU store; `kv_bytes_per_token`: all layers, for what swaps report; `retention`:
-        which blocks of a running sequence must be kept, None = all.
+        """`swap_space`: blocks of the CPU store; `kv_bytes_per_token`: all layers that it serves; `retention`: which
+        blocks of a running sequence must be kept, None = all.
         """
+        self.groups = [self]
         self.num_blocks = num_blocks
         self.block_size = block_size
         self.pool = BlockPool(num_blocks)
-        self.prefixes = PrefixIndex(self.pool, block_size, enable_prefix_caching)
+        self.prefixes = PrefixIndex(self.pool, block_size, enable_prefix_caching, retention)
         self.swap_space = SwapSpace(swap_space)
         self.retention = retention
+        self.kv_bytes_per_token = kv_bytes_per_token
         self.kv_bytes_per_block = kv_bytes_per_token * block_size
         self._record_index = 0
         self._emit = emit
@@ -104,10 +85,15 @@ class KVCacheManager:
     # 1) before the forward pass
 
     def lookup(
-        self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None, skip: bool = False
+        self,
+        seq_id: int,
+        token_ids: Sequence[int],
+        cache_salt: str | None = None,
+        skip: bool = False,
+        at_most: int | None = None,
     ) -> PrefixMatch:
         """Find the longest cached prefix; see `PrefixIndex.lookup`. Changes no block."""
-        return self.prefixes.lookup(seq_id, token_ids, cache_salt, skip)
+        return self.prefixes.lookup(seq_id, token_ids, cache_salt, skip, at_most)
 
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
@@ -115,42 +101,37 @@ class KVCacheManager:
         """Why the lookup that was made just before found no more. Changes nothing."""
         return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
 
-    def demand(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int] = ()) -> BlockDemand:
+    def at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+        """Blocks that a sequence of `num_slots` tokens holds at most, of those there are; a step computes so many."""
+        needed = self._num_blocks_of(num_slots)
+        if self.retention is not None:
+            needed = min(needed, self.retention.most_blocks(tokens_a_step, self.block_size))
+        return BlockDemand(needed, self.num_blocks)
+
+    def demand(self, seq_id: int, num_tokens: int, hits: Sequence[int] = ()) -> BlockDemand:
         """What `allocate` with the same arguments would need. Changes nothing."""
         table = self._tables.get(seq_id, BlockTable())
-        num_new = self._num_blocks_of(num_tokens) - len(table.block_ids) - len(hit_block_ids)
+        num_new = self._num_blocks_of(num_tokens) - len(table.block_ids) - len(hits)
         num_new -= len(self.swap_space.released(seq_id))
-        unseen = self._unseen(BlockTable(num_computed=len(hit_block_ids) * self.block_size))
-        num_revived = sum(
-            self.pool.blocks[i].ref_count == 0 for logical, i in enumerate(hit_block_ids) if logical not in unseen
-        )
+        num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)
         num_copies = len(self._shared_before_write(table, seq_id, num_tokens))
         return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
 
-    def allocate(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int] = ()) -> bool:
+    def allocate(self, seq_id: int, num_tokens: int, hits: Sequence[int] = ()) -> bool:
         """Make the sequence's table cover positions [0, num_tokens), writable from num_computed on.
 
-        Hit blocks (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that
-        would be written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
+        Hits (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that would be
+        written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
         False when there are not enough free blocks; then nothing has changed and nothing was emitted.
-
-        Hits that no query of the sequence will see are released at once: what they cost is a place in the table.
         """
-        self._check_hits(seq_id, num_tokens, hit_block_ids)
-        if not hit_block_ids and self._has_room(seq_id, num_tokens):
+        self._check_hits(seq_id, num_tokens, hits)
+        if not hits and self._has_room(seq_id, num_tokens):
             return True
-        if not self.demand(seq_id, num_tokens, hit_block_ids).fits:
+        if not self.demand(seq_id, num_tokens, hits).fits:
             return False
         table = self._tables.setdefault(seq_id, BlockTable())
-        for logical, block_id in enumerate(hit_block_ids):
-            revived = self.pool.hit(self.pool.blocks[block_id])
-            table.block_ids.append(block_id)
-            self._emit(Share(seq_id=seq_id, block_id=block_id, logical=logical, revived=revived))
-        table.num_hashed += len(hit_block_ids)
-        table.num_computed += len(hit_block_ids) * self.block_size
-        self._tokens_logical += len(hit_block_ids) * self.block_size
-        if hit_block_ids:
-            self.release(seq_id)
+        if hits:
+            self._take_hits(seq_id, table, hits)
         for logical in self._shared_before_write(table, seq_id, num_tokens):
             self._copy_on_write(seq_id, table, logical)
         released = self.swap_space.released(seq_id)
@@ -159,6 +140,19 @@ class KVCacheManager:
             table.block_ids.append(RELEASED if gone else self._allocate_block(seq_id, logical).block_id)
         table.num_released += len(released)
         return True
+
+    def _take_hits(self, seq_id: int, table: BlockTable, hits: Sequence[int]) -> None:
+        """They become the table's beginning; what no query will look at has its place there and no block."""
+        for logical, block_id in enumerate(hits):
+            table.block_ids.append(block_id)
+            if block_id == RELEASED:
+                table.num_released += 1
+                continue
+            revived = self.pool.hit(self.pool.blocks[block_id])
+            self._emit(Share(seq_id=seq_id, block_id=block_id, logical=logical, revived=revived))
+        table.num_hashed += len(hits)
+        table.num_computed += len(hits) * self.block_size
+        self._tokens_logical += table.num_logical(self.block_size)
 
     def _has_room(self, seq_id: int, num_tokens: int) -> bool:
         """Whether the sequence has every block it needs, and to itself: so it is at most steps that decode."""
@@ -172,9 +166,13 @@ class KVCacheManager:
         if self.prefixes.enabled:
             self.prefixes.memory.admitted(seq_id, token_ids, cache_salt)
 
-    def take_moves(self) -> BlockMoves:
-        """What the KV store has to do before this step's forward pass; hands it over once."""
-        return self._moves.take()
+    def take_moves(self) -> list[BlockMoves]:
+        """What the KV store has to do before this step's forward pass, for each group of layers; handed over once."""
+        return [self._moves.take()]
+
+    def can_swap_out(self, seq_id: int) -> bool:
+        """Whether the CPU store has room for what is computed of the sequence."""
+        return len(self._computed(self._table(seq_id))) <= self.swap_space.num_free
 
     def swap_out(self, seq_id: int) -> int | None:
         """Preempt by swap: what is computed goes to the CPU store, the blocks are freed. Returns the bytes moved.
@@ -183,7 +181,7 @@ class KVCacheManager:
         nothing is shared.
         """
         table = self._table(seq_id)
-        computed = [held for held in table.held() if held[0] < self._num_blocks_of(table.num_computed)]
+        computed = self._computed(table)
         cpu_block_ids = self.swap_space.put(seq_id, [logical for logical, _ in computed], table.num_computed)
         if cpu_block_ids is None:
             return None
@@ -274,6 +272,15 @@ class KVCacheManager:
     def block_table(self, seq_id: int) -> list[int]:
         """Physical block ids in logical order, RELEASED among them; empty for a sequence without blocks. A copy."""
         return list(self._tables[seq_id].block_ids) if seq_id in self._tables else []
+
+    def block_tables(self, seq_id: int) -> list[list[int]]:
+        """The table of each group of layers; here there is one."""
+        return [self.block_table(seq_id)]
+
+    def num_held(self, seq_id: int) -> int:
+        """Blocks in the sequence's table."""
+        table = self._tables.get(seq_id)
+        return len(table.block_ids) - table.num_released if table else 0
 
     def slot_mapping(self, seq_id: int, start: int, num_tokens: int) -> list[int]:
         """Slots of positions [start, start + num_tokens): block_id * block_size + position mod block_size."""
@@ -390,7 +397,7 @@ class KVCacheManager:
 
     # 3) looking at it
 
-    def memory(self, kv_bytes_per_token: int) -> Memory:
+    def memory(self) -> Memory:
         """The pool in numbers, from counters: O(1)."""
         return Memory.counted(
             num_blocks=self.num_blocks,
@@ -399,7 +406,7 @@ class KVCacheManager:
             blocks_cached=self.pool.num_cached_free,
             tokens_held=self.pool.num_filled_held,
             tokens_logical=self._tokens_logical,
-            kv_bytes_per_token=kv_bytes_per_token,
+            kv_bytes_per_token=self.kv_bytes_per_token,
             swap_blocks=self.swap_space.num_blocks,
             swap_blocks_held=self.swap_space.num_held,
         )
@@ -411,8 +418,8 @@ class KVCacheManager:
             ref_counts=[b.ref_count for b in blocks],
             block_hashes=[b.block_hash for b in blocks],
             num_filled=[b.num_filled for b in blocks],
-            free_queue=list(self.pool.free_queue),
-            block_tables={i: list(t.block_ids) for i, t in self._tables.items()},
+            free_queues=[list(self.pool.free_queue)],
+            block_tables={i: [list(t.block_ids)] for i, t in self._tables.items()},
             cpu_block_tables={i: list(t.cpu_block_ids) for i, t in self.swap_space.tables.items()},
         )
 
@@ -423,6 +430,11 @@ class KVCacheManager:
         self.swap_space.check_integrity()
         both = self._tables.keys() & self.swap_space.tables.keys()
         ensure(not both, f"sequences {sorted(both)} hold blocks and are swapped out")
+
+    def _computed(self, table: BlockTable) -> list[tuple[int, int]]:
+        """(logical, block id) of the blocks with something in them."""
+        end = self._num_blocks_of(table.num_computed)
+        return [held for held in table.held() if held[0] < end]
 
     def _num_blocks_of(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
@@ -439,14 +451,16 @@ class KVCacheManager:
             raise ValueError(f"sequence {seq_id} holds no blocks")
         return self._tables[seq_id]
 
-    def _check_hits(self, seq_id: int, num_tokens: int, hit_block_ids: Sequence[int]) -> None:
-        if not hit_block_ids:
+    def _check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[int]) -> None:
+        if not hits:
             return
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id} holds blocks already: hits can only be its first ones")
-        if len(hit_block_ids) * self.block_size > num_tokens:
-            raise ValueError(f"{len(hit_block_ids)} hit blocks reach beyond {num_tokens} tokens")
-        for logical, block_id in enumerate(hit_block_ids):
+        if len(hits) * self.block_size > num_tokens:
+            raise ValueError(f"{len(hits)} hit blocks reach beyond {num_tokens} tokens")
+        for logical, block_id in enumerate(hits):
+            if block_id == RELEASED:
+                continue
             chain = self.prefixes.chains.get(seq_id)
             expected = chain.parent_of(logical + 1) if chain else None
             if expected is None or self.pool.blocks[block_id].block_hash != expected:

@@ -36,17 +36,17 @@ class KVStore:
     def __init__(
         self,
         shapes: Sequence[LayerShape],
-        num_blocks: int,
+        num_blocks: int | Sequence[int],
         block_size: int,
         kind: str | torch.dtype,
         device: torch.device,
         compute_dtype: torch.dtype | None = None,
     ) -> None:
-        """`kind`: a floating-point dtype, or one of `kv_plane.QUANTIZED`. What is read has `compute_dtype`: by default
-        the kind's own, float32 for a quantized one.
+        """`num_blocks`: of every layer, or of each. `kind`: a floating-point dtype, or one of `kv_plane.QUANTIZED`.
+        What is read has `compute_dtype`: by default the kind's own, float32 for a quantized one.
         """
         self.shapes = list(shapes)
-        self.num_blocks = num_blocks
+        self.num_blocks = [num_blocks] * len(self.shapes) if isinstance(num_blocks, int) else list(num_blocks)
         self.block_size = block_size
         self.kind = kind
         self.device = device
@@ -54,14 +54,26 @@ class KVStore:
         self.compute_dtype = compute_dtype or own
         # Whether what is read may differ from what was written.
         self.is_lossy = kind != self.compute_dtype
-        self.keys = [self._plane(shape.num_kv_heads, shape.head_dim) for shape in self.shapes]
-        self.values = [self._plane(shape.num_kv_heads, shape.v_head_dim) for shape in self.shapes]
-        # Every tensor, block first: what copying whole blocks goes over.
-        self.pools: list[Tensor] = [pool for plane in (*self.keys, *self.values) for pool in plane.pools]
+        sizes = list(zip(self.shapes, self.num_blocks, strict=True))
+        self.keys = [self._plane(blocks, shape.num_kv_heads, shape.head_dim) for shape, blocks in sizes]
+        self.values = [self._plane(blocks, shape.num_kv_heads, shape.v_head_dim) for shape, blocks in sizes]
 
-    def _plane(self, num_kv_heads: int, width: int) -> KVPlane:
-        shape = (self.num_blocks, self.block_size, num_kv_heads, width)
+    def _plane(self, num_blocks: int, num_kv_heads: int, width: int) -> KVPlane:
+        shape = (num_blocks, self.block_size, num_kv_heads, width)
         return make_plane(self.kind, shape, self.compute_dtype, self.device)
+
+    def pools(self, layers: Sequence[int]) -> list[Tensor]:
+        """Every tensor of these layers, block first: what moving whole blocks goes over."""
+        planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
+        return [pool for plane in planes for pool in plane.pools]
+
+    def num_slots(self, layer: int) -> int:
+        """Slots of one layer's pool."""
+        return self.num_blocks[layer] * self.block_size
+
+    def bytes_per_token_of(self, layers: Sequence[int]) -> int:
+        """Bytes one token takes in these layers together."""
+        return sum(self.keys[layer].bytes_per_slot + self.values[layer].bytes_per_slot for layer in layers)
 
     @property
     def num_layers(self) -> int:
@@ -70,12 +82,12 @@ class KVStore:
     @property
     def bytes_per_token(self) -> int:
         """Bytes one token takes in all layers together."""
-        return sum(plane.bytes_per_slot for plane in (*self.keys, *self.values))
+        return self.bytes_per_token_of(range(self.num_layers))
 
     @property
     def bytes(self) -> int:
-        """Bytes of the whole pool."""
-        return self.bytes_per_token * self.num_blocks * self.block_size
+        """Bytes of all pools."""
+        return sum(self.bytes_per_token_of([layer]) * self.num_slots(layer) for layer in range(self.num_layers))
 
     def write(self, layer: int, slot_mapping: Tensor, k: Tensor, v: Tensor) -> None:
         """Put k [T, Hkv, D] and v [T, Hkv, Dv] into the slots `slot_mapping` [T]; no slot may occur twice."""
@@ -94,37 +106,39 @@ class KVStore:
         """The same for slots that follow each other; without a copy where the numbers lie as they are."""
         return self.keys[layer].view(first_slot, num_slots), self.values[layer].view(first_slot, num_slots)
 
-    def copy_blocks(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks, `(src, dst)` each, in all layers. Sources are read before any destination is written."""
+    def copy_blocks(self, pairs: Sequence[tuple[int, int]], layers: Sequence[int]) -> None:
+        """Copy whole blocks, `(src, dst)` each, in these layers. Sources are read before any destination is written."""
         if not pairs:
             return
         src = torch.tensor([pair[0] for pair in pairs], device=self.device)
         dst = torch.tensor([pair[1] for pair in pairs], device=self.device)
-        for pool in self.pools:
+        for pool in self.pools(layers):
             pool.index_copy_(0, dst, pool.index_select(0, src))
 
 
 class HostStore:
-    """Blocks in CPU memory, of the same shape as a store's, for the content of swapped-out sequences."""
+    """Blocks in CPU memory for the content of swapped-out sequences, of the shape that some layers of a store have."""
 
-    def __init__(self, store: KVStore, num_blocks: int) -> None:
-        self._store = store
+    def __init__(self, store: KVStore, num_blocks: int, layers: Sequence[int]) -> None:
+        self._device = store.device
+        self._device_pools = store.pools(layers)
         # Page-locked where there is a device, so that a copy is one transfer.
         pinned = store.device.type == "cuda"
         self._pools = [
-            torch.empty((num_blocks, *pool.shape[1:]), dtype=pool.dtype, pin_memory=pinned) for pool in store.pools
+            torch.empty((num_blocks, *pool.shape[1:]), dtype=pool.dtype, pin_memory=pinned)
+            for pool in self._device_pools
         ]
 
     def swap_out(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks, `(block, CPU block)` each, out of the store, all layers."""
-        src, dst = self._indices(pairs, self._store.device, torch.device("cpu"))
-        for host, pool in zip(self._pools, self._store.pools, strict=True):
+        """Copy whole blocks, `(block, CPU block)` each, out of the store."""
+        src, dst = self._indices(pairs, self._device, torch.device("cpu"))
+        for host, pool in zip(self._pools, self._device_pools, strict=True):
             host.index_copy_(0, dst, pool.index_select(0, src).cpu())
 
     def swap_in(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks, `(CPU block, block)` each, back into the store, all layers."""
-        src, dst = self._indices(pairs, torch.device("cpu"), self._store.device)
-        for host, pool in zip(self._pools, self._store.pools, strict=True):
+        """Copy whole blocks, `(CPU block, block)` each, back into the store."""
+        src, dst = self._indices(pairs, torch.device("cpu"), self._device)
+        for host, pool in zip(self._pools, self._device_pools, strict=True):
             pool.index_copy_(0, dst, host.index_select(0, src).to(pool.device))
 
     @staticmethod

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from engine.trace.events import LookupVerdict
+from engine.trace.events import RELEASED, LookupVerdict
 
 HASH_BYTES = 16
 
@@ -21,9 +21,14 @@ HASH_BYTES = 16
 class PrefixMatch(NamedTuple):
     """What the prefix cache has of a sequence. Valid until the next allocation or release."""
 
-    block_ids: list[int]  # in logical order
-    num_tokens: int  # len(block_ids) * block_size, at most the sequence's tokens - 1
+    hits: list[int]  # block ids in logical order, RELEASED for those that no query of the sequence will look at
+    num_tokens: int  # len(hits) * block_size, at most the sequence's tokens - 1
     verdict: LookupVerdict
+
+    @property
+    def block_ids(self) -> list[int]:
+        """The blocks that are taken."""
+        return [block_id for block_id in self.hits if block_id != RELEASED]
 
 
 def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None) -> bytes:

@@ -3,14 +3,13 @@
     position   0 ... sinks           p - window + 1 ... p
                [ seen ]  [ hidden ]  [      seen        ]   query at p
 
-A model may have a window in its layers; a policy may put one over any model. One block table serves all layers of a
-sequence, so a block goes when no layer can see it any more. A hybrid model has layers without a window: there every
-block stays in sight and nothing is ever released (that would take block tables per kind of layer).
+A model may have a window in its layers; a policy may put one over any model. Layers that see alike share their block
+tables (`block_groups`), and a block goes when no layer of its group can see it any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from engine.trace.events import ReleaseReason
@@ -36,16 +35,26 @@ class Reach(NamedTuple):
         return None if self.window is None else self.window + self.sinks
 
 
-def reach_of(sliding_window: int | None, policy: Reach | None) -> Reach:
-    """What a layer's queries see: the policy's keys, or the layer's own window where that is no wider than the policy.
+class WindowPolicy(NamedTuple):
+    """A window put over a model that may have none (StreamingLLM, https://arxiv.org/abs/2309.17453)."""
 
-    `policy` has a window; None: there is none.
-    """
-    if policy is None or policy.window is None:
-        return Reach(sliding_window)
-    if sliding_window is not None and sliding_window <= policy.window:
-        return Reach(sliding_window)
-    return policy
+    window: int
+    sinks: int = 0
+    pattern: int | None = None  # every pattern-th layer is left as it is, as Gemma 3 builds its own; None: no layer is
+
+    def reach(self, layer: int, sliding_window: int | None) -> Reach:
+        """What a layer's queries see: the policy's keys, or the layer's own window where that is no wider."""
+        left_alone = self.pattern is not None and (layer + 1) % self.pattern == 0
+        if left_alone or (sliding_window is not None and sliding_window <= self.window):
+            return Reach(sliding_window)
+        return Reach(self.window, self.sinks)
+
+
+def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | None = None) -> list[Reach]:
+    """What the queries of each layer see, given the layers' own windows."""
+    if policy is None:
+        return [Reach(window) for window in sliding_windows]
+    return [policy.reach(layer, window) for layer, window in enumerate(sliding_windows)]
 
 
 class Retention(NamedTuple):
@@ -67,12 +76,18 @@ class Retention(NamedTuple):
         """
         return max(0, num_computed - max(self.window, 2) + 1) // block_size
 
+    def most_blocks(self, tokens_a_step: int, block_size: int) -> int:
+        """Blocks that a sequence holds at most, however long it is, when a step computes so many of its tokens.
 
-def retention_of(sliding_windows: Iterable[int | None], policy: Reach | None = None) -> Retention | None:
-    """What a model's cache must keep, given the window of each layer. None: everything, as some layer sees all keys."""
-    reaches = [reach_of(window, policy) for window in sliding_windows]
+        Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
+        """
+        return self.first(block_size) + 1 - (-(tokens_a_step + max(self.window, 2) - 2) // block_size)
+
+
+def retention_of(reaches: Sequence[Reach], policy: WindowPolicy | None = None) -> Retention | None:
+    """What must be kept for layers that see so far. None: everything, as some layer sees all keys."""
     windows = [reach.window for reach in reaches if reach.window is not None]
     if not reaches or len(windows) < len(reaches):
         return None
-    by_policy = policy is not None and policy in reaches
+    by_policy = policy is not None and Reach(policy.window, policy.sinks) in reaches
     return Retention(max(windows), max(reach.sinks for reach in reaches), "policy" if by_policy else "window")

@@ -26,6 +26,11 @@ class SwapSpace:
         self._free = deque(range(num_blocks))
 
     @property
+    def num_free(self) -> int:
+        """Blocks that nobody uses."""
+        return len(self._free)
+
+    @property
     def num_held(self) -> int:
         """Blocks with the content of swapped-out sequences."""
         return self.num_blocks - len(self._free)

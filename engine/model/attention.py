@@ -47,11 +47,12 @@ class StepContext:
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.layers_called += 1
-        self.store.write(call.layer, self.batch.slot_mapping, k, v)
+        slot_mapping = self.batch.slot_mapping(self.batch.reach(call.layer, call.sliding_window))
+        self.store.write(call.layer, slot_mapping, k, v)
         attended = self.backend.forward(call, q, self.store, self.batch, self.recorder is not None)
         if self.recorder is not None:
             if self.store.is_lossy:  # what is shown is what the cache holds
-                k, v = self.store.gather(call.layer, self.batch.slot_mapping)
+                k, v = self.store.gather(call.layer, slot_mapping)
             self.recorder.record(call.layer, q, k, v, attended)
         return attended.out
 

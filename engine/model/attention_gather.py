@@ -56,18 +56,19 @@ def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) ->
     """All sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
-    keys = batch.decode_keys(call.sliding_window)
+    reach = batch.reach(call.layer, call.sliding_window)
+    keys = batch.decode_keys(reach)
     length = keys.slots.shape[1]
     if keys.first_slot is not None:
         k, v = store.view(call.layer, keys.first_slot, length)
         k, v = k.transpose(0, 1), v.transpose(0, 1)  # [Hkv, L, D], [Hkv, L, Dv]
     else:
-        k, v = store.gather_heads(call.layer, batch.decode_head_rows(call.sliding_window, num_kv_heads))
+        k, v = store.gather_heads(call.layer, batch.decode_head_rows(reach, num_kv_heads))
         k, v = k.view(n * num_kv_heads, length, head_dim), v.view(n * num_kv_heads, length, v_head_dim)
     grouped = q.reshape(n * num_kv_heads, num_heads // num_kv_heads, head_dim)
     if call.softcap is None:
         # one operation for product, scaling and mask: on few tokens an operation costs more than its arithmetic
-        bias = batch.decode_bias(call.sliding_window, num_kv_heads, q.dtype)  # [n * Hkv or 1, 1, L or 1]
+        bias = batch.decode_bias(reach, num_kv_heads, q.dtype)  # [n * Hkv or 1, 1, L or 1]
         scores = torch.baddbmm(bias, grouped, k.transpose(1, 2), alpha=call.scaling)  # [n * Hkv, G, L]
         weights = _softmax(call, scores.view(n, num_heads, length), None, (1, num_heads, 1))
     else:
@@ -83,7 +84,7 @@ def _prefill(
     """One sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]."""
     num_tokens, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
-    keys = batch.prefill_keys(span, call.sliding_window)
+    keys = batch.prefill_keys(span, batch.reach(call.layer, call.sliding_window))
     length = keys.slots.shape[0]
     if keys.first_slot is not None:
         k, v = store.view(call.layer, keys.first_slot, length)

@@ -32,7 +32,7 @@ class NativeAttention(GatherAttention):
             return super().decode(call, q, store, batch)
         n, num_heads, width = q.shape
         num_kv_heads, _, v_width = store.shapes[call.layer]
-        keys = batch.decode_keys(call.sliding_window)
+        keys = batch.decode_keys(batch.reach(call.layer, call.sliding_window))
         length = keys.slots.shape[1]
         out = torch.empty((n, num_heads, v_width))
         weights = torch.empty((n, num_heads, length))

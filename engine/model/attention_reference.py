@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.kv_store import KVStore
-from engine.cache.reach import Reach
+from engine.cache.reach import WindowPolicy
 from engine.model.attention_backend import (
     AttentionBackend,
     AttentionCall,
@@ -29,13 +29,14 @@ class ReferenceAttention(AttentionBackend):
         rows: list[Tensor] = []  # per packed token: [Hq, context_len], 0 where not visible
         token = 0
         for piece in batch.slices:
+            table = piece.block_tables[batch.group(call.layer, call.sliding_window)]
             for position in range(piece.start, piece.start + len(piece.token_ids)):
                 visible = _visible(call, batch.policy, position)
                 row = q.new_zeros((num_heads, piece.start + len(piece.token_ids)))
                 for head in range(num_heads):
                     k, v = [], []
                     for key in visible:
-                        block_id, offset = piece.block_table[key // store.block_size], key % store.block_size
+                        block_id, offset = table[key // store.block_size], key % store.block_size
                         slot = torch.tensor([block_id * store.block_size + offset], device=q.device)
                         cached_k, cached_v = store.gather(call.layer, slot)
                         k.append(cached_k[0, head // group])
@@ -75,9 +76,10 @@ class ReferenceAttention(AttentionBackend):
         return weights
 
 
-def _visible(call: AttentionCall, policy: Reach | None, query: int) -> list[int]:
+def _visible(call: AttentionCall, policy: WindowPolicy | None, query: int) -> list[int]:
     """Positions of the keys that the query at position `query` sees, ascending."""
     window = call.sliding_window
-    if policy is not None and policy.window is not None and (window is None or window > policy.window):
+    left_alone = policy is not None and policy.pattern is not None and (call.layer + 1) % policy.pattern == 0
+    if policy is not None and not left_alone and (window is None or window > policy.window):
         return [key for key in range(query + 1) if key < policy.sinks or query - key < policy.window]
     return [key for key in range(query + 1) if window is None or query - key < window]

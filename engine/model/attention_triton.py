@@ -145,7 +145,7 @@ def _decode(
     """q [n, Hq, D] -> out [n, Hq, Dv], and the weights [n, Hq, L] they came from if they are wanted."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
-    tables = batch.decode_tables(call.sliding_window)
+    tables = batch.decode_tables(batch.reach(call.layer, call.sliding_window))
     longest = tables.longest
     num_splits = max(1, min(MAX_SPLITS, longest // KEYS_A_SPLIT))
     keys, values = store.keys[call.layer].pools[0], store.values[call.layer].pools[0]

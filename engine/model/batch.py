@@ -6,8 +6,9 @@
     slot_mapping  the slot of each of these tokens                  [T]
 
 Sequences with one new token are attended to together (`DecodeKeys`, padded); each longer slice on its own
-(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are made per window, at the
-first layer that asks. A policy (attention sinks and a window over any model) turns a layer's window into a `Reach`.
+(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are made per `Reach`, at the
+first layer that asks. Layers that see alike may have block tables of their own (`cache.block_groups`), and then their
+slots differ too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach, reach_of
+from engine.cache.reach import Reach, WindowPolicy
 from engine.trace.events import RELEASED
 
 IntArray = npt.NDArray[np.int64]
@@ -32,7 +33,8 @@ class SequenceSlice(NamedTuple):
     seq_id: int
     token_ids: list[int]  # the tokens to compute now, at least one
     start: int  # position of the first of them; all positions before are in the cache
-    block_table: list[int]  # covers at least start + len(token_ids) positions; RELEASED where no query looks any more
+    block_tables: list[list[int]]  # of each group of layers; cover start + len(token_ids) positions, RELEASED where
+    # no query looks any more
     samples: bool  # whether the logits of the last token are wanted
     all_logits: bool = False  # the logits of every token are, for prompt log probabilities
 
@@ -82,13 +84,18 @@ class SlotTable:
     A row is resolved again only when its block table changed, so a decode step costs one comparison a sequence.
     """
 
-    def __init__(self, block_size: int, max_model_len: int, num_rows: int = 16) -> None:
+    def __init__(
+        self, block_size: int, max_model_len: int, num_rows: int = 16, groups: Sequence[frozenset[Reach]] = ()
+    ) -> None:
+        """`groups`: how far the layers of each group see; not given, there is one group of all layers."""
         self._block_size = block_size
         self._width = -(-max_model_len // block_size) * block_size
         self._offsets = np.arange(block_size, dtype=np.int64)
-        self.slots: IntArray = np.zeros((num_rows, self._width), dtype=np.int64)
-        self.runs = [0] * num_rows  # leading slots of a row that follow each other
-        self._tables: list[list[int]] = [[] for _ in range(num_rows)]
+        self._group_of = {reach: index for index, reaches in enumerate(groups) for reach in reaches}
+        count = self.num_groups = max(len(groups), 1)
+        self.slots: IntArray = np.zeros((count, num_rows, self._width), dtype=np.int64)  # [groups, rows, positions]
+        self.runs = [[0] * num_rows for _ in range(count)]  # per group: leading slots of a row that follow each other
+        self._tables: list[list[list[int]]] = [[[] for _ in range(count)] for _ in range(num_rows)]
         self._rows: dict[int, int] = {}  # seq_id -> row
         self._free = list(range(num_rows - 1, -1, -1))
 
@@ -100,10 +107,14 @@ class SlotTable:
             row = known.get(piece.seq_id)
             if row is None:
                 row = self._claim(piece.seq_id, slices)
-            if tables[row] != piece.block_table:
-                self._resolve(row, piece.block_table)
+            if tables[row] != piece.block_tables:
+                self._resolve(row, piece.block_tables)
             rows.append(row)
         return rows
+
+    def group(self, reach: Reach) -> int:
+        """The group of the layers that see so far."""
+        return self._group_of[reach] if self._group_of else 0
 
     def _claim(self, seq_id: int, slices: Sequence[SequenceSlice]) -> int:
         """A row for a new sequence: a free one, or those of sequences that are not in this step, or more rows."""
@@ -113,35 +124,41 @@ class SlotTable:
                 self._free.append(self._rows.pop(gone))
         if not self._free:
             count = len(self._tables)
-            self.slots = np.concatenate([self.slots, np.zeros_like(self.slots)])
-            self.runs += [0] * count
-            self._tables += [[] for _ in range(count)]
+            self.slots = np.concatenate([self.slots, np.zeros_like(self.slots)], axis=1)
+            for runs in self.runs:
+                runs += [0] * count
+            self._tables += [[[] for _ in range(self.num_groups)] for _ in range(count)]
             self._free = list(range(2 * count - 1, count - 1, -1))
         row = self._rows[seq_id] = self._free.pop()
         return row
 
-    def _resolve(self, row: int, block_table: list[int]) -> None:
-        table = np.asarray(block_table, dtype=np.int64)
-        # Padding and released blocks must be readable and harmless: the first block that the sequence still has.
-        released = table == RELEASED
-        harmless = table[int(released.argmin())]
-        table[released] = harmless
-        slots = (table[:, None] * self._block_size + self._offsets).ravel()[: self._width]
-        self.slots[row, : slots.size] = slots
-        self.slots[row, slots.size :] = harmless * self._block_size
-        breaks = np.flatnonzero(np.diff(slots) != 1)
-        self.runs[row] = int(breaks[0]) + 1 if breaks.size else slots.size
-        self._tables[row] = list(block_table)
+    def _resolve(self, row: int, block_tables: list[list[int]]) -> None:
+        for group, block_table in enumerate(block_tables):
+            table = np.asarray(block_table, dtype=np.int64)
+            # Padding and released blocks must be readable and harmless: the first block that the sequence still has.
+            released = table == RELEASED
+            harmless = table[int(released.argmin())]
+            table[released] = harmless
+            slots = (table[:, None] * self._block_size + self._offsets).ravel()[: self._width]
+            self.slots[group, row, : slots.size] = slots
+            self.slots[group, row, slots.size :] = harmless * self._block_size
+            breaks = np.flatnonzero(np.diff(slots) != 1)
+            self.runs[group][row] = int(breaks[0]) + 1 if breaks.size else slots.size
+        self._tables[row] = [list(block_table) for block_table in block_tables]
 
 
 class StepBatch:
     """A packed step: the model's inputs, and the keys of each group of sequences.
 
-    Windows are those of the model's layers; what their queries see is `reach(window)`.
+    What the queries of a layer see is its `reach`; by that the keys are asked for.
     """
 
     def __init__(
-        self, slices: Sequence[SequenceSlice], table: SlotTable, device: torch.device, policy: Reach | None = None
+        self,
+        slices: Sequence[SequenceSlice],
+        table: SlotTable,
+        device: torch.device,
+        policy: WindowPolicy | None = None,
     ) -> None:
         self.slices = slices
         self.policy = policy
@@ -158,18 +175,18 @@ class StepBatch:
         if num_tokens == len(slices):
             token_ids = np.array([piece.token_ids[0] for piece in slices], dtype=np.int64)
             positions = np.array([piece.start for piece in slices], dtype=np.int64)
-            slot_mapping = table.slots[rows, positions]
+            slot_mapping = table.slots[:, rows, positions]
             self.decode_indices: list[int] = list(range(num_tokens))
         else:
             token_ids = np.concatenate([np.asarray(piece.token_ids, dtype=np.int64) for piece in slices])
             first = np.array([piece.start for piece in slices], dtype=np.int64)
             positions = np.arange(num_tokens, dtype=np.int64) + np.repeat(first - begins[:-1], lengths)
-            slot_mapping = table.slots[np.repeat(rows, lengths), positions]
+            slot_mapping = table.slots[:, np.repeat(rows, lengths), positions]
             self.decode_indices = [index for index, length in enumerate(lengths) if length == 1]
-        packed = torch.from_numpy(np.stack([token_ids, positions, slot_mapping])).to(device)  # [3, T]
+        packed = torch.from_numpy(np.vstack([token_ids, positions, slot_mapping])).to(device)  # [2 + groups, T]
         self.input_ids = packed[0:1]  # [1, T]
         self.position_ids = packed[1:2]  # [1, T]
-        self.slot_mapping = packed[2]  # [T]
+        self._slot_mappings = packed[2:]  # [groups, T]
 
         self.prefills = [
             PrefillSpan(
@@ -192,11 +209,12 @@ class StepBatch:
         if wanted.size != num_tokens:
             self.logit_indices = torch.from_numpy(wanted).to(device)
 
-        self._decode_keys: dict[int | None, DecodeKeys] = {}
-        self._decode_tables: dict[int | None, DecodeTables] = {}
-        self._prefill_keys: dict[tuple[int, int | None], PrefillKeys] = {}
-        self._head_rows: dict[tuple[int | None, int], Tensor] = {}
-        self._decode_bias: dict[tuple[int | None, int], Tensor] = {}
+        self._reaches: dict[tuple[int, int | None], Reach] = {}
+        self._decode_keys: dict[Reach, DecodeKeys] = {}
+        self._decode_tables: dict[Reach, DecodeTables] = {}
+        self._prefill_keys: dict[tuple[int, Reach], PrefillKeys] = {}
+        self._head_rows: dict[tuple[Reach, int], Tensor] = {}
+        self._decode_bias: dict[tuple[Reach, int], Tensor] = {}
 
     def _wanted_logits(self, begins: IntArray) -> IntArray:
         """Packed tokens whose logits are wanted, in order: all of some slices, the last one where a slice samples."""
@@ -212,31 +230,44 @@ class StepBatch:
     def num_decodes(self) -> int:
         return len(self.decode_indices)
 
-    def reach(self, window: int | None) -> Reach:
-        """What the queries of layers with this sliding window see in this step."""
-        return reach_of(window, self.policy)
+    def reach(self, layer: int, window: int | None) -> Reach:
+        """What the queries of a layer with this sliding window (tokens; None = full) see in this step."""
+        reach = self._reaches.get((layer, window))
+        if reach is None:
+            reach = Reach(window) if self.policy is None else self.policy.reach(layer, window)
+            self._reaches[layer, window] = reach
+        return reach
 
-    def decode_keys(self, window: int | None) -> DecodeKeys:
-        """Slots and padding of the decoding sequences for layers with this sliding window (tokens; None = full)."""
-        keys = self._decode_keys.get(window)
+    def group(self, layer: int, window: int | None) -> int:
+        """The group of layers whose block tables serve this layer."""
+        return self._table.group(self.reach(layer, window))
+
+    def slot_mapping(self, reach: Reach) -> Tensor:
+        """Where layers that see so far put the step's tokens; [T]."""
+        return self._slot_mappings[self._table.group(reach)]
+
+    def decode_keys(self, reach: Reach) -> DecodeKeys:
+        """Slots and padding of the decoding sequences for layers that see so far."""
+        keys = self._decode_keys.get(reach)
         if keys is None:
-            keys = self._decode_keys[window] = self._make_decode_keys(window)
+            keys = self._decode_keys[reach] = self._make_decode_keys(reach)
         return keys
 
-    def _make_decode_keys(self, window: int | None) -> DecodeKeys:
-        lens, reach = self._decode_lens, self.reach(window)
+    def _make_decode_keys(self, reach: Reach) -> DecodeKeys:
+        lens, group = self._decode_lens, self._table.group(reach)
+        slot_rows = self._table.slots[group]
         starts = [reach.first_key(length - 1) for length in lens]
         counts = [length - start for length, start in zip(lens, starts, strict=True)]
         longest = max(counts)
         first_slot = None
-        if len(lens) == 1 and self._table.runs[self._decode_rows[0]] >= lens[0]:
-            first_slot = int(self._table.slots[self._decode_rows[0], starts[0]])
+        if len(lens) == 1 and self._table.runs[group][self._decode_rows[0]] >= lens[0]:
+            first_slot = int(slot_rows[self._decode_rows[0], starts[0]])
         if any(starts):
             positions = np.asarray(starts)[:, None] + np.arange(longest)
-            np.minimum(positions, self._table.slots.shape[1] - 1, out=positions)
-            slots = self._table.slots[np.asarray(self._decode_rows)[:, None], positions]
+            np.minimum(positions, slot_rows.shape[1] - 1, out=positions)
+            slots = slot_rows[np.asarray(self._decode_rows)[:, None], positions]
         else:
-            slots = self._table.slots[self._decode_rows, :longest]
+            slots = slot_rows[self._decode_rows, :longest]
         mask = None
         if min(counts) < longest or any(reach.hides_between(length - 1) for length in lens):
             queries, keys = np.asarray(lens)[:, None] - 1, np.asarray(starts)[:, None] + np.arange(longest)
@@ -246,18 +277,19 @@ class StepBatch:
             mask = torch.from_numpy(hidden).to(self._device)[:, None, :]
         return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot)
 
-    def decode_tables(self, window: int | None) -> DecodeTables:
-        """Block tables and key ranges of the decoding sequences for layers with this sliding window."""
-        tables = self._decode_tables.get(window)
+    def decode_tables(self, reach: Reach) -> DecodeTables:
+        """Block tables and key ranges of the decoding sequences for layers that see so far."""
+        tables = self._decode_tables.get(reach)
         if tables is None:
-            tables = self._decode_tables[window] = self._make_decode_tables(window)
+            tables = self._decode_tables[reach] = self._make_decode_tables(reach)
         return tables
 
-    def _make_decode_tables(self, window: int | None) -> DecodeTables:
-        lens, reach = self._decode_lens, self.reach(window)
+    def _make_decode_tables(self, reach: Reach) -> DecodeTables:
+        lens = self._decode_lens
         assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
         starts = [reach.first_key(length - 1) for length in lens]
-        block_tables = [self.slices[index].block_table for index in self.decode_indices]
+        group = self._table.group(reach)
+        block_tables = [self.slices[index].block_tables[group] for index in self.decode_indices]
         padded = np.zeros((len(lens), max(map(len, block_tables))), dtype=np.int32)
         for row, block_table in enumerate(block_tables):
             padded[row, : len(block_table)] = block_table
@@ -266,41 +298,41 @@ class StepBatch:
         longest = max(length - start for length, start in zip(lens, starts, strict=True))
         return DecodeTables(torch.from_numpy(padded).to(self._device), ranges[0], ranges[1], starts, longest)
 
-    def decode_bias(self, window: int | None, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
+    def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""
-        bias = self._decode_bias.get((window, num_kv_heads))
+        bias = self._decode_bias.get((reach, num_kv_heads))
         if bias is None:
-            mask = self.decode_keys(window).mask
+            mask = self.decode_keys(reach).mask
             if mask is None:
                 bias = torch.zeros((1, 1, 1), dtype=dtype, device=self._device)
             else:
                 bias = torch.zeros(mask.shape, dtype=dtype, device=self._device).masked_fill_(mask, float("-inf"))
                 bias = bias.repeat_interleave(num_kv_heads, dim=0)
-            self._decode_bias[window, num_kv_heads] = bias
+            self._decode_bias[reach, num_kv_heads] = bias
         return bias
 
-    def decode_head_rows(self, window: int | None, num_kv_heads: int) -> Tensor:
+    def decode_head_rows(self, reach: Reach, num_kv_heads: int) -> Tensor:
         """Rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
-        rows = self._head_rows.get((window, num_kv_heads))
+        rows = self._head_rows.get((reach, num_kv_heads))
         if rows is None:
-            slots = self.decode_keys(window).slots
+            slots = self.decode_keys(reach).slots
             heads = torch.arange(num_kv_heads, device=self._device)
             rows = (slots[:, None, :] * num_kv_heads + heads[:, None]).flatten()
-            self._head_rows[window, num_kv_heads] = rows
+            self._head_rows[reach, num_kv_heads] = rows
         return rows
 
-    def prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:
-        """Slots and visibility of one prefilling sequence for layers with this sliding window."""
-        keys = self._prefill_keys.get((span.slice_index, window))
+    def prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
+        """Slots and visibility of one prefilling sequence for layers that see so far."""
+        keys = self._prefill_keys.get((span.slice_index, reach))
         if keys is None:
-            keys = self._prefill_keys[span.slice_index, window] = self._make_prefill_keys(span, window)
+            keys = self._prefill_keys[span.slice_index, reach] = self._make_prefill_keys(span, reach)
         return keys
 
-    def _make_prefill_keys(self, span: PrefillSpan, window: int | None) -> PrefillKeys:
-        reach = self.reach(window)
+    def _make_prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
         key_start = reach.first_key(span.start)
-        slots = self._table.slots[span.row, key_start : span.context_len]
-        contiguous = self._table.runs[span.row] >= span.context_len
+        group = self._table.group(reach)
+        slots = self._table.slots[group, span.row, key_start : span.context_len]
+        contiguous = self._table.runs[group][span.row] >= span.context_len
         queries = torch.arange(span.start, span.context_len, device=self._device)[:, None]  # [T, 1]
         keys = torch.arange(key_start, span.context_len, device=self._device)[None, :]  # [1, C]
         mask = keys > queries

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach
+from engine.cache.reach import WindowPolicy
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
@@ -44,7 +44,7 @@ def recompute_layer(
     layer: int,
     heads: Sequence[int] | None,
     kv_cache_dtype: str = "auto",
-    policy: Reach | None = None,
+    policy: WindowPolicy | None = None,
 ) -> Recomputed:
     """Run all tokens in one forward pass and keep what `layer` computed; rows of the query heads `heads` (None: all).
 
@@ -72,7 +72,7 @@ def recompute_layer(
     runner = ModelRunner(model, num_blocks=1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype)
     recorder = _OneLayer(layer, chosen, seq_id)
     with torch.inference_mode():
-        whole = [SequenceSlice(seq_id, list(token_ids), 0, block_table=[0], samples=True)]
+        whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
         batch = StepBatch(whole, SlotTable(count, count), model.device, policy)
         runner.forward(batch, StepContext(batch, runner.kv_store, runner.backend, recorder))
     assert recorder.arrays is not None, f"layer {layer} was not called"

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.cache.block_groups import GroupPlan
 from engine.cache.block_moves import BlockMoves
 from engine.cache.kv_plane import QUANTIZED
 from engine.cache.kv_store import HostStore, KVStore
-from engine.cache.reach import Reach
+from engine.cache.reach import WindowPolicy
 from engine.model.attention import CONTEXT_KEYWORD, StepContext
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
@@ -55,10 +56,12 @@ class ModelRunner:
         kv_cache_dtype: str = "auto",
         backend: AttentionBackend | None = None,
         swap_space: int = 0,
-        policy: Reach | None = None,
+        policy: WindowPolicy | None = None,
+        groups: Sequence[GroupPlan] = (),
     ) -> None:
         """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
-        in CPU memory; `policy` limits what every layer sees.
+        in CPU memory; `policy` limits what layers see. `groups`: layers with pools of their own, in place of
+        `num_blocks`, and `swap_space` blocks each.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -75,28 +78,34 @@ class ModelRunner:
         self.max_model_len = max_model_len
         self.policy = policy
         try:
-            self.kv_store = KVStore(model.layer_shapes, num_blocks, block_size, kind, model.device, model.dtype)
-            self.host_store = HostStore(self.kv_store, swap_space) if swap_space else None
+            self._layers = [group.layers for group in groups] or [list(range(len(model.layer_shapes)))]
+            blocks = [num_blocks] * len(model.layer_shapes)
+            for group in groups:
+                for layer in group.layers:
+                    blocks[layer] = group.num_blocks
+            self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype)
+            self.host_stores = [HostStore(self.kv_store, swap_space, layers) for layers in self._layers if swap_space]
         except (RuntimeError, MemoryError) as error:
             raise ModelError(
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
             ) from error
         self.backend: AttentionBackend = backend or default_backend(model.device)
-        self._slot_table = SlotTable(block_size, max_model_len)
+        self._slot_table = SlotTable(block_size, max_model_len, groups=[group.reaches for group in groups])
         self.compiled: CompiledForward | None = None  # None: eager. Not to be changed while a sequence runs
         self._keeps_logits = model.keeps_logits
 
-    def move_blocks(self, moves: BlockMoves) -> None:
-        """Copy whole blocks in every layer: out of the pool before anything is overwritten, back in, then on write."""
+    def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:
+        """Copy whole blocks in every layer of a group: out of its pool before anything is overwritten, back in, then on
+        write.
+        """
         with torch.inference_mode():
-            if moves.swap_out or moves.swap_in:
-                assert self.host_store is not None, "without swap space nothing is swapped"
+            for group, moves in enumerate(moves_of_groups):
                 if moves.swap_out:
-                    self.host_store.swap_out(moves.swap_out)
+                    self.host_stores[group].swap_out(moves.swap_out)
                 if moves.swap_in:
-                    self.host_store.swap_in(moves.swap_in)
-            if moves.copy:
-                self.kv_store.copy_blocks(moves.copy)
+                    self.host_stores[group].swap_in(moves.swap_in)
+                if moves.copy:
+                    self.kv_store.copy_blocks(moves.copy, self._layers[group])
 
     def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
         """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.

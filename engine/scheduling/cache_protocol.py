@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Items
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.trace.events import ForkReason, LookupReason, LookupVerdict
 
 
 class Match(Protocol):
     """Cached leading blocks of a sequence."""
+
+    @property
+    def hits(self) -> Any: ...  # for the same cache's `demand` and `allocate`; nobody else looks into it
 
     @property
     def block_ids(self) -> list[int]: ...
@@ -63,12 +66,6 @@ class Demand(Protocol):
 class Cache(Protocol):
     """Block tables by seq_id. Emits its own operations for everything that it changes; a lookup changes nothing."""
 
-    @property
-    def num_blocks(self) -> int: ...
-
-    @property
-    def block_size(self) -> int: ...
-
     def lookup(
         self, seq_id: int, token_ids: Items[int], cache_salt: str | None = None, skip: bool = False
     ) -> Match: ...
@@ -77,11 +74,13 @@ class Cache(Protocol):
 
     def remember(self, seq_id: int, token_ids: Items[int], cache_salt: str | None) -> None: ...
 
-    def block_table(self, seq_id: int) -> list[int]: ...
+    def num_held(self, seq_id: int) -> int: ...
 
-    def demand(self, seq_id: int, num_tokens: int, hit_block_ids: Items[int] = ()) -> Demand: ...
+    def at_most(self, num_slots: int, tokens_a_step: int) -> Demand: ...
 
-    def allocate(self, seq_id: int, num_tokens: int, hit_block_ids: Items[int] = ()) -> bool: ...
+    def demand(self, seq_id: int, num_tokens: int, hits: Any = ()) -> Demand: ...
+
+    def allocate(self, seq_id: int, num_tokens: int, hits: Any = ()) -> bool: ...
 
     def cache_blocks(
         self, seq_id: int, token_ids: Items[int], num_tokens: int, cache_salt: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.sequence import Sequence
 
 
@@ -10,22 +11,18 @@ def slots_required(num_prompt_tokens: int, max_tokens: int) -> int:
     return num_prompt_tokens + max_tokens - 1
 
 
-def blocks_required(num_prompt_tokens: int, max_tokens: int, block_size: int) -> int:
-    """Blocks of a sequence at its longest: slots_required, rounded up to whole blocks."""
-    return -(-slots_required(num_prompt_tokens, max_tokens) // block_size)
-
-
 def max_tokens_that_fit(num_prompt_tokens: int, num_blocks: int, block_size: int) -> int:
     """The largest max_tokens with which the sequence still fits a pool that it has to itself; under 1: none does."""
     return num_blocks * block_size - num_prompt_tokens + 1
 
 
 def check_feasible(
-    sequence: Sequence, num_blocks: int, block_size: int, max_num_seqs: int, tokens_a_step: int | None
+    sequence: Sequence, cache: Cache, max_num_seqs: int, splits_at: int | None, whole_step: int | None
 ) -> None:
     """Refuse a new sequence that could never run to its end, even alone.
 
-    `tokens_a_step`: how many tokens a step can take, where a sequence must be computed in one; None = it may be split.
+    `splits_at`: tokens that one step takes of a sequence at most; None = all at once. Then `whole_step` is how many
+    that may be; None = any number.
 
     Raises:
         ValueError: with the numbers.
@@ -33,16 +30,16 @@ def check_feasible(
     name, places = f"sequence {sequence.seq_id}", 1 + sequence.num_forks
     if not sequence.token_ids or sequence.max_tokens < 1:
         raise ValueError(f"{name} needs at least one token, and one to generate")
-    required = blocks_required(sequence.num_tokens, sequence.max_tokens, block_size)
-    if sequence.together:
-        required *= places  # after a preemption each may have to hold all of its blocks itself
-    if required > num_blocks:
-        raise ValueError(f"{name} may need {required} blocks; the pool has {num_blocks}")
+    longest = slots_required(sequence.num_tokens, sequence.max_tokens)
+    demand = cache.at_most(longest, splits_at or longest)
+    # after a preemption each beam may have to hold all of its blocks itself
+    required = demand.needed * (places if sequence.together else 1)
+    if required > demand.available:
+        raise ValueError(f"{name} may need {required} blocks; the pool has {demand.available}")
     if places > max_num_seqs:
         raise ValueError(f"{name} becomes {places} sequences; max_num_seqs is {max_num_seqs}")
-    longest = slots_required(sequence.num_tokens, sequence.max_tokens)
-    if tokens_a_step is not None and longest > tokens_a_step:
+    if whole_step is not None and longest > whole_step:
         raise ValueError(
             f"{name} may have to compute {longest} tokens in one step without chunked prefill; a step takes at most "
-            f"{tokens_a_step}"
+            f"{whole_step}"
         )

@@ -12,7 +12,7 @@ from engine.scheduling.cache_protocol import Cache
 from engine.scheduling.lookup import look_up
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
-from engine.trace.events import RELEASED, Op, Preempt, PreemptionMode, PreemptReason
+from engine.trace.events import Op, Preempt, PreemptionMode, PreemptReason
 
 
 class Preemption:
@@ -44,7 +44,7 @@ class Preemption:
         """Take everything from the victim for the sake of `needy`. `reason` None: the policy chose it."""
         self._running.remove(victim)
         seq_id, num_computed = victim.seq_id, victim.num_computed_tokens
-        num_blocks = sum(block_id != RELEASED for block_id in self._cache.block_table(seq_id))
+        num_blocks = self._cache.num_held(seq_id)
         wants_swap = self._mode == "swap" and num_computed > 0
         num_bytes = self._cache.swap_out(seq_id) if wants_swap else None
         num_kept = num_lost = 0

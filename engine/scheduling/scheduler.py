@@ -99,7 +99,8 @@ class Scheduler:
                 places than max_num_seqs, or (without chunked prefill) more tokens in a step than the budget.
         """
         whole_step = None if self._splits or self._recompute_all else self._max_num_batched_tokens
-        check_feasible(sequence, self._cache.num_blocks, self._cache.block_size, self._max_num_seqs, whole_step)
+        splits_at = self._max_num_batched_tokens if self._splits else None
+        check_feasible(sequence, self._cache, self._max_num_seqs, splits_at, whole_step)
         position = self._waiting.push(sequence)
         self._emit(
             Submit(
@@ -274,12 +275,12 @@ class Scheduler:
         if num_tokens == 0:
             return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
         end = match.num_tokens + num_tokens
-        demand = self._cache.demand(sequence.seq_id, end, match.block_ids)
+        demand = self._cache.demand(sequence.seq_id, end, match.hits)
         if demand.needed > demand.available:
             return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
         self._emit(verdict(self._cache, sequence, match))
         self._run(sequence, step, num_cached_tokens=match.num_tokens)
-        allocated = self._cache.allocate(sequence.seq_id, end, match.block_ids)
+        allocated = self._cache.allocate(sequence.seq_id, end, match.hits)
         assert allocated, "demand said that it fits"
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
@@ -337,11 +338,11 @@ class Scheduler:
 
     def _demand_of(self, sequence: Sequence) -> Demand:
         """Blocks for the largest piece of a waiting sequence that one step could take."""
-        num_swapped, hits = self._cache.num_swapped_tokens(sequence.seq_id), list[int]()
+        num_swapped, hits = self._cache.num_swapped_tokens(sequence.seq_id), ()
         start = num_swapped
         if not num_swapped:
             match = look_up(self._cache, sequence)
-            start, hits = match.num_tokens, match.block_ids
+            start, hits = match.num_tokens, match.hits
         num_tokens = sequence.num_tokens - start
         if self._splits:
             num_tokens = min(num_tokens, self._max_num_batched_tokens)

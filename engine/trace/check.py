@@ -18,7 +18,8 @@ from engine.trace.check_arrays import wrong_in_capture
 from engine.trace.check_record import wrong_in_header, wrong_in_record
 from engine.trace.check_state import wrong_in_state
 from engine.trace.codec import Frame, TraceFormatError
-from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
+from engine.trace.keyframe import read_keyframe
+from engine.trace.records import FORMAT, VERSION, BlockGroup, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, apply, initial_state, memory_figures
 
 EVERY_RECORD = 1024  # blocks; a larger pool is checked as a whole after every 64th record and at the end
@@ -75,6 +76,7 @@ class _Check:
         self._size = counts.num_bytes = os.fstat(self._fd).st_size
         self._header: Header | None = None
         self._state: State | None = None  # None: unknown from here on
+        self._groups: list[BlockGroup] = []
         self._record: StepRecord | None = None  # the last one; None when it is none
         self._record_offset = 0
         self._captured = False  # whether the last record's arrays came
@@ -130,6 +132,7 @@ class _Check:
             return
         try:
             self._state = initial_state(header)
+            self._groups = self._state.block_groups
         except TraceStateError as error:
             yield _at(offset, str(error))
             return
@@ -165,7 +168,7 @@ class _Check:
         for operation, message in wrong_in_record(record, before, self._state, self._header):
             yield _at(offset, message, expected, operation)
         if self._state is not None and record.integrity == "":
-            figures = memory_figures(self._state, self._header.kv_bytes_per_token)
+            figures = memory_figures(self._state)
             for name in figures.__struct_fields__:
                 said, counted = getattr(record.memory, name), getattr(figures, name)
                 if said != counted:
@@ -196,7 +199,7 @@ class _Check:
     def _read_keyframe(self, offset: int, payload: bytes) -> Iterator[Finding]:
         index = self._counts.num_records - 1
         self._counts.num_keyframes += 1
-        keyframe = codec.decode(payload, State)
+        keyframe = read_keyframe(payload, self._groups)
         if keyframe.index != index:
             yield _at(offset, f"a keyframe of the state after record {keyframe.index}", index)
         elif self._state is not None and keyframe != self._state:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from engine.trace.events import RELEASED
-from engine.trace.state import State
+from engine.trace.state import State, held_blocks
 
 
 def wrong_in_state(state: State) -> Iterator[str]:
@@ -18,8 +17,8 @@ def wrong_in_state(state: State) -> Iterator[str]:
 
 def _owners(state: State) -> Iterator[str]:
     """A block's ref_count is the number of table entries that name it; the free queue has the others, each once."""
-    entries = Counter(b for s in state.sequences.values() for b in s.block_table if b != RELEASED)
-    queued = Counter(state.free_queue)
+    entries = Counter(b for s in state.sequences.values() for b in held_blocks(s))
+    queued = Counter(b for queue in state.free_queues for b in queue)
     for block in state.blocks:
         owners = entries.pop(block.block_id, 0)
         if block.ref_count != owners:
@@ -66,7 +65,8 @@ def _contents(state: State) -> Iterator[str]:
         if not 0 <= computed <= len(tokens):
             yield f"sequence {sequence.seq_id} has {computed} computed tokens of {len(tokens)}"
             continue
-        for logical, block_id in enumerate(sequence.block_table):
+        entries = [entry for table in sequence.block_tables for entry in enumerate(table)]
+        for logical, block_id in entries:
             if not 0 <= block_id < len(state.blocks):
                 continue
             wanted = tokens[logical * size : min((logical + 1) * size, computed)]

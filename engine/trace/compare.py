@@ -11,7 +11,7 @@ Seconds are the engine's: the sum of its steps' times. A run that waits for some
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any, Literal
 
@@ -39,6 +39,7 @@ from engine.trace.events import (
 )
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord, Timing
+from engine.trace.state import group_of, initial_state
 
 TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6
 Status = Literal["waiting", "running", "preempted", "finished"]
@@ -215,17 +216,18 @@ def step_seconds(timing: Timing) -> float:
     return timing.schedule + timing.prepare + timing.forward + timing.sample
 
 
-def blocks_held_at_most(record: StepRecord) -> int:
-    """The most blocks that sequences held at once in a record: what it ends with, its operations taken back one by one.
+def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
+    """The most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
 
-    A sequence that ends gives its blocks back in the record of its last step, so the figures after it miss them.
+    Its operations are taken back one by one: a sequence that ends gives its blocks back in the record of its last step,
+    so the figures after it miss them.
     """
-    held = most = record.memory.blocks_held
+    most = held
     for op in reversed(record.ops):
         if isinstance(op, Free | Release) and op.to is not None:
-            held += 1
+            held += size(op.block_id)
         elif isinstance(op, Allocate) or (isinstance(op, Share) and op.revived):
-            held -= 1
+            held -= size(op.block_id)
         most = max(most, held)
     return most
 
@@ -278,7 +280,10 @@ class _Reading:
         self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
         self._totals = Totals()
         self._series: list[Point] = []
-        self._kv_bytes_per_token = log.header.kv_bytes_per_token
+        self._empty = initial_state(log.header)
+
+    def _block_bytes(self, block_id: int) -> int:
+        return self._empty.block_size * group_of(self._empty, block_id).kv_bytes_per_token
 
     def figures(self) -> RunFigures:
         """What the run took."""
@@ -314,8 +319,8 @@ class _Reading:
                 self._sampled(op.seq_id, token)
             elif not (isinstance(op, Allocate) and isinstance(after, Copy)):  # a copy replaces a block of the table
                 self._apply(op, record)
-        held = blocks_held_at_most(record)
-        bytes_held = held * memory.block_size * self._kv_bytes_per_token
+        held = held_at_most(record, memory.blocks_held, lambda _: 1)
+        bytes_held = held_at_most(record, memory.bytes_held, self._block_bytes)
         totals.blocks_peak = max(totals.blocks_peak, held)
         totals.bytes_peak = max(totals.bytes_peak, bytes_held)
         totals.wasted_peak = max(totals.wasted_peak, memory.bytes_held - memory.bytes_used)

@@ -16,6 +16,7 @@ from typing import IO, Self
 
 from engine.trace import codec
 from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.keyframe import read_keyframe
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, apply, copy_state, initial_state
 
@@ -99,7 +100,9 @@ class TraceReader:
         if not -1 <= index < len(self._records):
             raise IndexError(f"state {index} of {len(self._records)} records")
         key = max((k for k in self._keyframes if k <= index), default=None)
-        state = initial_state(self.header) if key is None else codec.decode(self._read(self._keyframes[key]), State)
+        state = initial_state(self.header)
+        if key is not None:
+            state = read_keyframe(self._read(self._keyframes[key]), state.block_groups)
         for i in range(state.index + 1, index + 1):
             apply(state, self.record(i))
         return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -89,6 +90,17 @@ class Machine(Struct, frozen=True, kw_only=True):
     roofs: Roofs | None = None  # None: nobody had asked for them when the log began
 
 
+class BlockGroup(Struct, frozen=True, kw_only=True):
+    """Layers that see alike, the pool of blocks that they share, and what a block of it keeps."""
+
+    layers: list[int]
+    first_block: int  # its blocks have the ids [first_block, first_block + num_blocks)
+    num_blocks: int
+    window: int | None = None  # the keys that its layers see; None = all
+    sinks: int = 0  # and so many at the beginning of the sequence
+    kv_bytes_per_token: int  # of its layers together
+
+
 class Header(Struct, frozen=True, kw_only=True):
     """The first frame of a trace."""
 
@@ -101,6 +113,7 @@ class Header(Struct, frozen=True, kw_only=True):
     engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
     kv_bytes_per_token: int  # accounting.kv_bytes_per_token(model), all layers
     machine: Machine
+    block_groups: list[BlockGroup] = []  # who sees most comes first; empty = one of all layers, engine.num_blocks long
 
 
 class BatchEntry(Struct, frozen=True, kw_only=True):
@@ -158,7 +171,9 @@ class Timing(Struct, frozen=True, kw_only=True):
 
 
 class Memory(Struct, frozen=True, kw_only=True):
-    """The pool after the record, by `state.memory_figures`. One block id stands for that block in every layer."""
+    """The pool after the record, by `state.memory_figures`. One block id stands for that block in every layer of its
+    group; where there are several groups of layers, all figures are sums over them.
+    """
 
     num_blocks: int
     block_size: int
@@ -167,7 +182,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     blocks_free: int  # ref_count 0 without a hash
     tokens_held: int  # slots of held blocks that hold computed K and V, each physical slot once
     tokens_logical: int  # the same counted once for each sequence whose table has it: larger when blocks are shared
-    bytes_held: int  # blocks_held * block_size * kv_bytes_per_token
+    bytes_held: int  # blocks_held * block_size * kv_bytes_per_token (of the group)
     bytes_used: int  # tokens_held * kv_bytes_per_token
     bytes_cached: int  # blocks_cached * block_size * kv_bytes_per_token
     swap_blocks: int = 0  # blocks of the CPU store
@@ -202,6 +217,14 @@ class Memory(Struct, frozen=True, kw_only=True):
             swap_blocks=swap_blocks,
             swap_blocks_held=swap_blocks_held,
         )
+
+    @classmethod
+    def total(cls, parts: Sequence[Memory]) -> Memory:
+        """The sums over several groups of layers; their blocks are of one size in tokens."""
+        if len(parts) == 1:
+            return parts[0]
+        sums = {name: sum(getattr(part, name) for part in parts) for name in cls.__struct_fields__}
+        return cls(**{**sums, "block_size": parts[0].block_size})
 
     @property
     def usage_held(self) -> float:

@@ -11,27 +11,27 @@ from engine.trace.state import State, memory_figures
 class Snapshot(Struct, frozen=True, kw_only=True):
     """Tables, counts and queues at one moment; lists by block id or in queue order."""
 
-    block_tables: dict[int, list[int]]  # seq_id -> block ids, of sequences that hold any
+    block_tables: dict[int, list[list[int]]]  # seq_id -> block ids for each group of layers, of sequences that hold any
     num_computed_tokens: dict[int, int]  # of unfinished sequences
     ref_counts: list[int]
     block_hashes: list[bytes | None]
-    free_queue: list[int]
+    free_queues: list[list[int]]
     waiting: list[int]
     running: list[int]
     memory: Memory
     cpu_block_tables: dict[int, list[int]] = {}  # seq_id -> blocks of the CPU store, of swapped-out sequences
 
 
-def snapshot_of(state: State, kv_bytes_per_token: int) -> Snapshot:
+def snapshot_of(state: State) -> Snapshot:
     """The snapshot that follows from a replayed state."""
     return Snapshot(
-        block_tables={i: list(s.block_table) for i, s in state.sequences.items() if s.block_table},
+        block_tables={i: [list(t) for t in s.block_tables] for i, s in state.sequences.items() if any(s.block_tables)},
         num_computed_tokens={i: s.num_computed_tokens for i, s in state.sequences.items() if s.status != "finished"},
         ref_counts=[b.ref_count for b in state.blocks],
         block_hashes=[b.block_hash for b in state.blocks],
-        free_queue=list(state.free_queue),
+        free_queues=[list(queue) for queue in state.free_queues],
         waiting=list(state.waiting),
         running=list(state.running),
-        memory=memory_figures(state, kv_bytes_per_token),
+        memory=memory_figures(state),
         cpu_block_tables={i: list(s.cpu_block_table) for i, s in state.sequences.items() if s.cpu_block_table},
     )

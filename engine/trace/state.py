@@ -38,7 +38,7 @@ from engine.trace.events import (
     SwapOut,
     Write,
 )
-from engine.trace.records import Header, Memory, Output, StepRecord
+from engine.trace.records import BlockGroup, Header, Memory, Output, StepRecord
 
 SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
 RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
@@ -79,7 +79,7 @@ class Sequence(Struct, kw_only=True):
     num_prompt_tokens: int = 0
     num_computed_tokens: int = 0
     num_cached_tokens: int = 0  # at its last admission
-    block_table: list[int] = []  # RELEASED where its block is gone
+    block_tables: list[list[int]] = []  # for each group of layers; RELEASED where a block is gone
     num_preemptions: int = 0
     max_tokens: int = 0
     priority: int = 0
@@ -99,8 +99,9 @@ class State(Struct, kw_only=True):
     index: int = -1
     step: int = 0
     block_size: int
-    blocks: list[Block]
-    free_queue: list[int]  # block ids, head (allocated next) first
+    block_groups: list[BlockGroup]
+    blocks: list[Block]  # of all groups, by id
+    free_queues: list[list[int]]  # for each group: block ids, head (allocated next) first
     waiting: list[int] = []  # seq ids, head (admitted next) first; preempted ones included
     running: list[int] = []  # seq ids in order of admission
     finished: list[int] = []  # seq ids in order of finishing
@@ -118,16 +119,37 @@ class TraceStateError(ValueError):
 
 
 def initial_state(header: Header) -> State:
-    """State before the first record: every block free, ids in ascending order in the free queue."""
+    """State before the first record: every block free, ids in ascending order in the free queues."""
     block_size = _setting(header, "block_size", 1, 1 << 62)
-    num_blocks = _setting(header, "num_blocks", 1, MAX_BLOCKS)
+    groups = _groups(header)
     swap_space = _setting(header, "swap_space", 0, MAX_BLOCKS) if header.engine.get("swap_space") else 0
+    return empty_state(block_size, groups, swap_space)
+
+
+def empty_state(block_size: int, groups: list[BlockGroup], swap_space: int = 0) -> State:
+    """Every block free; each group has `swap_space` blocks in the CPU store."""
     return State(
         block_size=block_size,
-        blocks=[Block(block_id=i) for i in range(num_blocks)],
-        free_queue=list(range(num_blocks)),
-        cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space)],
+        block_groups=groups,
+        blocks=[Block(block_id=i) for i in range(sum(group.num_blocks for group in groups))],
+        free_queues=[list(range(g.first_block, g.first_block + g.num_blocks)) for g in groups],
+        cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space * len(groups))],
     )
+
+
+def _groups(header: Header) -> list[BlockGroup]:
+    """The header's groups of layers; a log without any has one of all layers."""
+    num_blocks = _setting(header, "num_blocks", 1, MAX_BLOCKS)
+    if not header.block_groups:
+        layers = list(range(min(header.model.num_layers, MAX_BLOCKS)))
+        bytes_each = header.kv_bytes_per_token
+        return [BlockGroup(layers=layers, first_block=0, num_blocks=num_blocks, kv_bytes_per_token=bytes_each)]
+    first = 0
+    for group in header.block_groups:
+        if group.first_block != first or not 1 <= group.num_blocks <= MAX_BLOCKS - first:
+            raise TraceStateError(f"the header's block groups do not follow each other at block {first}")
+        first += group.num_blocks
+    return header.block_groups
 
 
 def _setting(header: Header, name: str, least: int, most: int) -> int:
@@ -145,8 +167,9 @@ def copy_state(state: State) -> State:
         index=state.index,
         step=state.step,
         block_size=state.block_size,
+        block_groups=state.block_groups,
         blocks=[replace(b, token_ids=list(b.token_ids)) for b in state.blocks],
-        free_queue=list(state.free_queue),
+        free_queues=[list(queue) for queue in state.free_queues],
         waiting=list(state.waiting),
         running=list(state.running),
         finished=list(state.finished),
@@ -178,26 +201,34 @@ def apply(state: State, record: StepRecord) -> State:
     return state
 
 
-def memory_figures(state: State, kv_bytes_per_token: int) -> Memory:
-    """The pool in numbers: blocks and slots are counted, bytes are slots times `kv_bytes_per_token`."""
-    held = [b for b in state.blocks if b.ref_count > 0]
-    cached = sum(1 for b in state.blocks if b.ref_count == 0 and b.block_hash is not None)
+def memory_figures(state: State) -> Memory:
+    """The pool in numbers: blocks and slots are counted, bytes are slots times the group's bytes per token."""
+    return Memory.total([_group_memory(state, index) for index in range(len(state.block_groups))])
+
+
+def _group_memory(state: State, index: int) -> Memory:
+    group, size, num_groups = state.block_groups[index], state.block_size, len(state.block_groups)
+    blocks = state.blocks[group.first_block : group.first_block + group.num_blocks]
+    held = [b for b in blocks if b.ref_count > 0]
+    swap_blocks = len(state.cpu_blocks) // num_groups
     return Memory.counted(
-        num_blocks=len(state.blocks),
-        block_size=state.block_size,
+        num_blocks=len(blocks),
+        block_size=size,
         blocks_held=len(held),
-        blocks_cached=cached,
+        blocks_cached=sum(1 for b in blocks if b.ref_count == 0 and b.block_hash is not None),
         tokens_held=sum(len(b.token_ids) for b in held),
-        tokens_logical=sum(_tokens_in_table(state.sequences[i], state.block_size) for i in state.running),
-        kv_bytes_per_token=kv_bytes_per_token,
-        swap_blocks=len(state.cpu_blocks),
-        swap_blocks_held=sum(1 for b in state.cpu_blocks if b.seq_id is not None),
+        tokens_logical=sum(_tokens_in_table(state.sequences[i], index, size) for i in state.running),
+        kv_bytes_per_token=group.kv_bytes_per_token,
+        swap_blocks=swap_blocks,
+        swap_blocks_held=sum(
+            1 for b in state.cpu_blocks[index * swap_blocks : (index + 1) * swap_blocks] if b.seq_id is not None
+        ),
     )
 
 
-def _tokens_in_table(sequence: Sequence, block_size: int) -> int:
-    """Computed tokens whose block the sequence still has; a released block was full."""
-    return sequence.num_computed_tokens - sequence.block_table.count(RELEASED) * block_size
+def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
+    """Computed tokens whose block the sequence still has in a group; a released block was full."""
+    return sequence.num_computed_tokens - sequence.block_tables[group].count(RELEASED) * block_size
 
 
 def recent_hit_rate(state: State) -> float | None:
@@ -224,6 +255,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
                 token_ids=list(op.prompt_token_ids),
                 token_bytes=list(op.prompt_token_bytes),
                 num_prompt_tokens=len(op.prompt_token_ids),
+                block_tables=[[] for _ in state.block_groups],
                 max_tokens=op.max_tokens,
                 priority=op.priority,
                 submitted_in=index,
@@ -242,26 +274,28 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
                 state.recent_lookups.append([op.num_tokens, op.num_hit_tokens])
                 del state.recent_lookups[:-RECENT_LOOKUPS]
         case Allocate():
-            _expect(state.free_queue[:1] == [op.block_id], f"block {op.block_id} is not the head of the free queue")
-            state.free_queue.pop(0)
-            block = _block(state, op.block_id)
+            block, group = _block(state, op.block_id), _group(state, op.block_id)
+            queue = state.free_queues[group]
+            _expect(queue[:1] == [op.block_id], f"block {op.block_id} is not the head of the free queue")
+            queue.pop(0)
             _expect(block.block_hash is None, f"block {op.block_id} was allocated with its hash")
             block.ref_count, block.token_ids, block.logical = 1, [], op.logical
             block.allocated_by, block.allocated_in = op.seq_id, index
             block.num_hits, block.last_hit_in = 0, None
-            _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
+            sequence = state.sequences[op.seq_id]
+            _set_table(sequence, group, op.logical, op.block_id, may_skip=bool(sequence.cpu_block_table))
         case Evict():
             block = _block(state, op.block_id)
             _expect(block.block_hash == op.block_hash, f"block {op.block_id} does not carry that hash")
             block.block_hash, block.token_ids = None, []
         case Share():
-            block = _block(state, op.block_id)
+            block, group = _block(state, op.block_id), _group(state, op.block_id)
             if op.revived:
-                state.free_queue.remove(op.block_id)
+                state.free_queues[group].remove(op.block_id)
             block.ref_count += 1
             block.num_hits += 1
             block.last_hit_in = index
-            _set_table(state.sequences[op.seq_id], op.logical, op.block_id)
+            _set_table(state.sequences[op.seq_id], group, op.logical, op.block_id, may_skip=True)
         case Fork():
             parent = state.sequences[op.parent_seq_id]
             _expect(op.seq_id not in state.sequences, f"sequence {op.seq_id} exists already")
@@ -271,9 +305,8 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             child.chosen = []
             state.sequences[op.seq_id] = child
             state.running.append(op.seq_id)
-            for block_id in child.block_table:
-                if block_id != RELEASED:
-                    _block(state, block_id).ref_count += 1
+            for block_id in held_blocks(child):
+                _block(state, block_id).ref_count += 1
         case Copy():
             _block(state, op.src).ref_count -= 1
             _block(state, op.dst).token_ids = list(_block(state, op.src).token_ids)
@@ -298,14 +331,14 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             sequence.token_bytes.append(outputs[op.seq_id, op.token_id].token_bytes)
             sequence.cumulative_logprob += outputs[op.seq_id, op.token_id].logprob
         case Free():
-            sequence = state.sequences[op.seq_id]
-            _expect(sequence.block_table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
-            sequence.block_table.pop()
-            while sequence.block_table[-1:] == [RELEASED]:
-                sequence.block_table.pop()
+            table = _table(state, op.seq_id, op.block_id)
+            _expect(table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
+            table.pop()
+            while table[-1:] == [RELEASED]:
+                table.pop()
             _let_go(state, op.block_id, op.to)
         case Release():
-            table = state.sequences[op.seq_id].block_table
+            table = _table(state, op.seq_id, op.block_id)
             _expect(0 <= op.logical < len(table) - 1, f"logical block {op.logical} is not before the table's last")
             _expect(table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
             table[op.logical] = RELEASED
@@ -320,14 +353,16 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
                 sequence.num_computed_tokens = 0
         case SwapOut():
             sequence, cpu_block = state.sequences[op.seq_id], _cpu_block(state, op.cpu_block_id)
-            _expect(sequence.block_table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
+            table = _table(state, op.seq_id, op.block_id)
+            _expect(table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
             _expect(cpu_block.seq_id is None, f"CPU block {op.cpu_block_id} is in use")
             cpu_block.seq_id, cpu_block.logical = op.seq_id, op.logical
             cpu_block.token_ids = list(_block(state, op.block_id).token_ids)
             sequence.cpu_block_table.append(op.cpu_block_id)
         case SwapIn():
             sequence = state.sequences[op.seq_id]
-            _expect(sequence.block_table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
+            table = _table(state, op.seq_id, op.block_id)
+            _expect(table[op.logical] == op.block_id, f"block {op.block_id} is not at {op.logical}")
             _block(state, op.block_id).token_ids = _cpu_block(state, op.cpu_block_id).token_ids
             _free_cpu_block(state, sequence, op.cpu_block_id)
         case Drop():
@@ -351,11 +386,12 @@ def _apply_write(state: State, op: Write) -> None:
     _expect(sequence.num_computed_tokens == op.start, f"sequence {op.seq_id} has computed another number of tokens")
     for position in range(op.start, op.start + op.num_tokens):
         logical, slot = divmod(position, state.block_size)
-        block_id = sequence.block_table[logical]
-        _expect(block_id != RELEASED, f"logical block {logical} is released")
-        block = _block(state, block_id)
-        _expect(slot <= len(block.token_ids), f"slot {slot} of block {block.block_id} would leave a hole")
-        block.token_ids[slot : slot + 1] = [sequence.token_ids[position]]
+        for table in sequence.block_tables:
+            block_id = table[logical]
+            _expect(block_id != RELEASED, f"logical block {logical} is released")
+            block = _block(state, block_id)
+            _expect(slot <= len(block.token_ids), f"slot {slot} of block {block.block_id} would leave a hole")
+            block.token_ids[slot : slot + 1] = [sequence.token_ids[position]]
     sequence.num_computed_tokens = op.start + max(0, op.num_tokens)
 
 
@@ -367,6 +403,26 @@ def _queue(state: State, position: int, seq_id: int) -> None:
 def _block(state: State, block_id: int) -> Block:
     _expect(0 <= block_id < len(state.blocks), f"there is no block {block_id}")
     return state.blocks[block_id]
+
+
+def _group(state: State, block_id: int) -> int:
+    return next(i for i, g in enumerate(state.block_groups) if block_id < g.first_block + g.num_blocks)
+
+
+def group_of(state: State, block_id: int) -> BlockGroup:
+    """The group of layers that the block belongs to."""
+    return state.block_groups[_group(state, _block(state, block_id).block_id)]
+
+
+def _table(state: State, seq_id: int, block_id: int) -> list[int]:
+    """The sequence's table in the block's group."""
+    _block(state, block_id)
+    return state.sequences[seq_id].block_tables[_group(state, block_id)]
+
+
+def held_blocks(sequence: Sequence) -> list[int]:
+    """The blocks in its tables, group after group, in logical order."""
+    return [block_id for table in sequence.block_tables for block_id in table if block_id != RELEASED]
 
 
 def _cpu_block(state: State, cpu_block_id: int) -> CpuBlock:
@@ -381,9 +437,9 @@ def _let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
     if block.block_hash is None and block.ref_count == 0:
         block.token_ids = []
     if to == "front":
-        state.free_queue.insert(0, block_id)
+        state.free_queues[_group(state, block_id)].insert(0, block_id)
     elif to == "back":
-        state.free_queue.append(block_id)
+        state.free_queues[_group(state, block_id)].append(block_id)
 
 
 def _free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None:
@@ -392,16 +448,18 @@ def _free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None
     state.cpu_blocks[cpu_block_id] = CpuBlock(cpu_block_id=cpu_block_id)
 
 
-def _set_table(sequence: Sequence, logical: int, block_id: int) -> None:
-    """Append at the end of the table, or replace in place (copy-on-write).
+def _set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool) -> None:
+    """Append at the end of a group's table, or replace in place (copy-on-write).
 
-    Who comes back from the CPU store gets blocks for what is kept there; what was released before stays released.
+    `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
+    who comes back from the CPU store gets blocks for what is kept there.
     """
     _expect(0 <= logical <= len(sequence.token_ids), f"there is no logical block {logical}")
-    if sequence.cpu_block_table:
-        sequence.block_table += [RELEASED] * (logical - len(sequence.block_table))
-    _expect(logical <= len(sequence.block_table), f"logical block {logical} would leave a hole in the table")
-    sequence.block_table[logical : logical + 1] = [block_id]
+    table = sequence.block_tables[group]
+    if may_skip:
+        table += [RELEASED] * (logical - len(table))
+    _expect(logical <= len(table), f"logical block {logical} would leave a hole in the table")
+    table[logical : logical + 1] = [block_id]
 
 
 def _copy_sequence(sequence: Sequence) -> Sequence:
@@ -409,7 +467,7 @@ def _copy_sequence(sequence: Sequence) -> Sequence:
         sequence,
         token_ids=list(sequence.token_ids),
         token_bytes=list(sequence.token_bytes),
-        block_table=list(sequence.block_table),
+        block_tables=[list(table) for table in sequence.block_tables],
         cpu_block_table=list(sequence.cpu_block_table),
         chosen=list(sequence.chosen),  # the pairs themselves never change
     )

@@ -98,7 +98,8 @@ def write_log(
         machine=machine_facts(model.device, model.dtype),
     )
     with TraceWriter(header, path) as log:
-        writer = _Writer(log, facts, tokenizer, KVCacheManager(num_slots, 1, False, lambda op: writer.ops.append(op)))
+        cache = KVCacheManager(num_slots, 1, False, lambda op: writer.ops.append(op), kv_bytes_per_token=per_token)
+        writer = _Writer(log, facts, tokenizer, cache)
         for run in runs:
             writer.write(run)
 
@@ -218,7 +219,7 @@ class _Writer:
             kind=kind,
             step=self._num_steps,
             ops=self.ops.copy(),
-            memory=self._cache.memory(self._log.header.kv_bytes_per_token),
+            memory=self._cache.memory(),
             has_capture=capture is not None,
             **fields,
         )

@@ -41,7 +41,7 @@ def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
     with TraceReader(path) as reader:
         assert reader.damage is None and len(reader) > 100
         for index in range(len(reader)):
-            figures = memory_figures(reader.state_at(index), reader.header.kv_bytes_per_token)
+            figures = memory_figures(reader.state_at(index))
             assert figures == reader.record(index).memory, f"record {index}"
 
 

@@ -308,7 +308,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
                         max_tokens=1,
                     )
                 ]
-            memory = memory_figures(state, HEADER.kv_bytes_per_token)
+            memory = memory_figures(state)
             record = StepRecord(
                 index=index, kind="step", step=index, ops=ops, timing=Timing(at=float(index)), memory=memory
             )

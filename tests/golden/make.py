@@ -63,7 +63,7 @@ class Recorder(CacheRun):
             for op in ops
             if isinstance(op, Sample)
         ]
-        memory = self.manager.memory(KV_BYTES_PER_TOKEN)
+        memory = self.manager.memory()
         self._log.append(
             StepRecord(
                 index=index, kind="step", step=index, ops=ops, outputs=outputs, timing=Timing(at=0), memory=memory

@@ -61,7 +61,7 @@ class Driver:
         start = self.done.get(seq_id, 0)
         self.done[seq_id] = start + count
         table = self.blocks.table(seq_id, start + count)
-        return SequenceSlice(seq_id, list(tokens[start : start + count]), start, table, samples)
+        return SequenceSlice(seq_id, list(tokens[start : start + count]), start, [table], samples)
 
     def step(self, slices: list[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
         result = self.runner.execute(slices, capture)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.cache.kv_store import KVStore, LayerShape
-from engine.cache.reach import Reach
+from engine.cache.reach import WindowPolicy
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_native import NativeAttention
@@ -49,7 +49,7 @@ def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> I
     for seq_id, (start, count) in enumerate(steps):
         needed = -(-(start + count) // block_size)
         table = list(range(seq_id * 24, seq_id * 24 + needed)) if contiguous else blocks.table(seq_id, start + count)
-        yield SequenceSlice(seq_id, list(range(count)), start, table, True)
+        yield SequenceSlice(seq_id, list(range(count)), start, [table], True)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -72,7 +72,7 @@ def test_agrees_with_the_reference(
 ) -> None:
     generator = torch.Generator().manual_seed(len(step) + block_size)
     store = KVStore([LayerShape(num_kv_heads, 8, 6)], 100, block_size, torch.float32, torch.device(device))
-    for pool in store.pools:
+    for pool in store.pools([0]):
         pool.copy_(torch.randn(pool.shape, generator=generator))
     slices = list(_steps(block_size, contiguous, STEPS[step]))
     batch = StepBatch(slices, SlotTable(block_size, 32), torch.device(device))
@@ -96,21 +96,21 @@ def test_agrees_with_the_reference(
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("step", sorted(STEPS))
 @pytest.mark.parametrize(("window", "softcap", "sinks"), [(None, None, False), (9, 2.0, True), (3, None, False)])
-@pytest.mark.parametrize("policy", [Reach(4, 3), Reach(4), Reach(1, 2)])
+@pytest.mark.parametrize("policy", [WindowPolicy(4, 3), WindowPolicy(4), WindowPolicy(1, 2)])
 def test_agrees_with_the_reference_under_a_policy(
-    backend: str, step: str, window: int | None, softcap: float | None, sinks: bool, policy: Reach
+    backend: str, step: str, window: int | None, softcap: float | None, sinks: bool, policy: WindowPolicy
 ) -> None:
     """Blocks between the sinks and the window are released; slots that nobody has hold NaN."""
     generator = torch.Generator().manual_seed(len(step))
     store = KVStore([LayerShape(2, 8, 6)], 100, 2, torch.float32, torch.device("cpu"))
     slices = []
     for piece in _steps(2, False, STEPS[step]):
-        table = list(piece.block_table)
+        table = list(piece.block_tables[0])
         for logical in range(-(-policy.sinks // 2), max(0, piece.start - (policy.window or 0) + 1) // 2):
             table[logical] = RELEASED
-        slices.append(piece._replace(block_table=table))
-    held = sorted({i for piece in slices for i in piece.block_table} - {RELEASED})
-    for pool in store.pools:
+        slices.append(piece._replace(block_tables=[table]))
+    held = sorted({i for piece in slices for i in piece.block_tables[0]} - {RELEASED})
+    for pool in store.pools([0]):
         pool.fill_(float("nan"))
         pool[held] = torch.randn(pool[held].shape, generator=generator)
     batch = StepBatch(slices, SlotTable(2, 32), torch.device("cpu"), policy)
@@ -136,11 +136,11 @@ def test_long_sequences_are_split_and_joined(device: str, needs_weights: bool, w
     """1,100 keys go to two programs for each KV head; of the 40 keys beside them the second has none to do."""
     generator = torch.Generator().manual_seed(0)
     store = KVStore([LayerShape(2, 8, 6)], 80, 16, torch.float32, torch.device(device))
-    for pool in store.pools:
+    for pool in store.pools([0]):
         pool.copy_(torch.randn(pool.shape, generator=generator))
     blocks = Blocks(80, 16)
     counts = {0: 1100, 1: 40}
-    slices = [SequenceSlice(seq, [1], count - 1, blocks.table(seq, count), True) for seq, count in counts.items()]
+    slices = [SequenceSlice(seq, [1], count - 1, [blocks.table(seq, count)], True) for seq, count in counts.items()]
     batch = StepBatch(slices, SlotTable(16, 1200), torch.device(device))
     q = torch.randn((2, NUM_HEADS, 8), generator=generator).to(device)
     extra = torch.randn(NUM_HEADS, generator=generator).to(device) if sinks else None

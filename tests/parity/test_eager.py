@@ -46,7 +46,7 @@ def test_mixed_steps_over_scattered_blocks(case: Case, block_size: int, num_bloc
 def test_padding_reads_nothing_of_other_sequences(case: Case) -> None:
     """A long and a short sequence decode together; slots that belong to nobody hold garbage."""
     driver = Driver(case.model, 4, 16)
-    for pool in driver.runner.kv_store.pools:
+    for pool in driver.runner.kv_store.pools(range(driver.runner.kv_store.num_layers)):
         pool.fill_(1e4)
     long, short = case.sequences[9], case.sequences[2]
     driver.step([driver.slice(9, long, 17), driver.slice(2, short, 2)])
@@ -62,9 +62,9 @@ def test_a_block_table_may_change_between_steps(case: Case) -> None:
     driver.step([driver.slice(9, tokens, 6)])
     old = driver.blocks.tables[9][1]
     new = driver.blocks.table(77, 1)[0]
-    driver.runner.move_blocks(BlockMoves(swap_out=[], swap_in=[], copy=[(old, new)]))
+    driver.runner.move_blocks([BlockMoves(swap_out=[], swap_in=[], copy=[(old, new)])])
     driver.blocks.tables[9][1] = new
-    for pool in driver.runner.kv_store.pools:
+    for pool in driver.runner.kv_store.pools(range(driver.runner.kv_store.num_layers)):
         pool[old].fill_(1e4)
     driver.step([driver.slice(9, tokens, 1)])
     assert (driver.logits[9, 6] - case.expected[9][6]).abs().max() <= TOLERANCE
@@ -78,7 +78,7 @@ def test_more_sequences_than_rows_of_the_slot_table() -> None:
     runner = ModelRunner(from_module(module), num_blocks=200, block_size=4, max_model_len=16)
     blocks = Blocks(200, 4)
     for group in (range(40), range(40, 80), range(0, 80, 7)):
-        pieces = [SequenceSlice(s, prompts[s], 0, blocks.table(s, len(prompts[s])), True) for s in group]
+        pieces = [SequenceSlice(s, prompts[s], 0, [blocks.table(s, len(prompts[s]))], True) for s in group]
         for seq, logits in zip(group, runner.execute(pieces).logits, strict=True):
             assert (logits - expected[seq]).abs().max() <= TOLERANCE
 

@@ -10,18 +10,22 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.reach import Reach
+from engine.cache.reach import Reach, WindowPolicy
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
+from engine.intake import RequestError
+from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from engine.model.runner import ForwardResult
-from engine.trace.events import RELEASED, Op, Preempt, Release, Share
+from engine.model.runner import ForwardResult, ModelRunner
+from engine.trace.events import RELEASED, Lookup, Op, Preempt, Release, Share
+from engine.trace.snapshot import snapshot_of
 from tests.parity.harness import TOLERANCE, eager_forward, random_prompt
 from tests.tiny_models import VOCAB_SIZE, WINDOW, tiny_model
 
@@ -46,11 +50,11 @@ def masked_forward(module: Any, token_ids: list[int], reach: Reach) -> Any:
 
 class Ran(NamedTuple):
     outputs: list[list[int]]
-    peak: int  # the most blocks that a sequence held in a forward pass, before anything was released
+    peak: int  # the most blocks of the last group that a sequence held in a forward pass
     ops: Counter[type[Op]]
 
 
-def ran(engine: Engine, prompts: list[list[int]]) -> Ran:
+def ran(engine: Engine, prompts: list[list[int]], poison: float = math.nan) -> Ran:
     """Run prompts greedily to their end; after each step what nobody holds and nobody could hit is poisoned."""
     sampling = SamplingParams(max_tokens=NEW_TOKENS, ignore_eos=True)
     requests = [engine.add_request(prompt, sampling) for prompt in prompts]
@@ -58,7 +62,7 @@ def ran(engine: Engine, prompts: list[list[int]]) -> Ran:
     execute = engine._runner.execute
 
     def watched(slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
-        peaks.extend(sum(i != RELEASED for i in piece.block_table) for piece in slices)
+        peaks.extend(sum(i != RELEASED for i in table) for piece in slices for table in piece.block_tables[-1:])
         return execute(slices, capture)
 
     engine._runner.execute = watched  # type: ignore[method-assign]
@@ -67,8 +71,10 @@ def ran(engine: Engine, prompts: list[list[int]]) -> Ran:
         engine.check_integrity()
         now = engine.snapshot()
         gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
-        for pool in engine._runner.kv_store.pools:
-            pool[gone] = float("nan")
+        for group in engine.block_groups:
+            ids = range(group.first_block, group.first_block + group.num_blocks)
+            for pool in engine._runner.kv_store.pools(group.layers):
+                pool[[i - group.first_block for i in gone if i in ids]] = poison
     return Ran([request.output_token_ids for request in requests], max(peaks), ops)
 
 
@@ -118,7 +124,8 @@ def test_greedy_output_is_the_same_with_and_without_releasing(mode: Any) -> None
         )
         with Engine(from_module(tiny_model("mistral")), config) as engine:
             if not releases:
-                engine._cache.retention = None
+                [cache] = engine._cache.groups
+                cache.retention = cache.prefixes._retention = None
             runs.append(ran(engine, prompts))
         assert (runs[-1].ops[Release] > 0) == releases
     assert runs[0].outputs == runs[1].outputs == runs[2].outputs
@@ -127,10 +134,98 @@ def test_greedy_output_is_the_same_with_and_without_releasing(mode: Any) -> None
     assert runs[2].ops[Preempt] > 0 and runs[2].ops[Share] > 0
 
 
-def test_a_hybrid_model_releases_nothing() -> None:
-    """Gemma 2: every other layer sees all keys, and one table serves all layers."""
-    with Engine(from_module(tiny_model("gemma2")), EngineConfig(block_size=2, num_blocks=64)) as engine:
-        assert ran(engine, [random_prompt(PROMPT_TOKENS, VOCAB_SIZE, 3)]).ops[Release] == 0
+@pytest.mark.parametrize("family", ["gemma2", "gemma3", "gpt_oss"])
+@pytest.mark.parametrize(("block_size", "budget"), [(1, 512), (2, 7), (3, 512)])
+def test_a_hybrid_model_releases_what_its_windowed_layers_left_behind(
+    family: str, block_size: int, budget: int
+) -> None:
+    """Layers with a window have a pool of their own, and hold no more of it than their window; the others keep all."""
+    prompt = random_prompt(PROMPT_TOKENS, VOCAB_SIZE, 3)
+    config = EngineConfig(
+        block_size=block_size, num_blocks=64, max_num_batched_tokens=budget, enable_prefix_caching=block_size > 1
+    )
+    with Engine(from_module(tiny_model(family)), config) as engine:
+        full, windowed = engine.block_groups
+        windows = engine.model.facts.sliding_windows
+        assert [windows[layer] for layer in full.layers] == [None] * len(full.layers) and full.window is None
+        assert {windows[layer] for layer in windowed.layers} == {windowed.window} and windowed.window is not None
+        [output], peak, _ = ran(engine, [prompt])
+        found = logprobs(engine)
+        assert engine.log is not None
+        released = [op for i in range(len(engine.log)) for op in engine.log.record(i).ops if isinstance(op, Release)]
+        assert released and all(op.block_id >= windowed.first_block for op in released)
+    whole = [*prompt, *output]
+    expected = expected_logprobs(eager_forward(tiny_model(family), whole).logits[0], whole)
+    assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) <= TOLERANCE
+    assert peak <= math.ceil((windowed.window + min(budget, PROMPT_TOKENS)) / block_size) + 1
+
+
+@pytest.mark.parametrize("mode", ["recompute", "swap"])
+@pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])
+def test_a_hybrid_model_under_pressure_says_what_it_says_alone(family: str, mode: Any) -> None:
+    """Shared prefixes, preemption both ways, chunks, room for few: greedy output is that of one by one.
+
+    The poison is a number here: layers with full attention pad the shorter sequences of a batch with slots that are not
+    written yet, whose weight is 0.
+    """
+    shared = random_prompt(12, VOCAB_SIZE, 2)
+    prompts = [[*shared, *random_prompt(n, VOCAB_SIZE, n)] for n in (3, 4, 5, 7, 8, 9)]
+    config = EngineConfig(
+        block_size=3, num_blocks=24, max_model_len=60, preemption_mode=mode, max_num_batched_tokens=9, max_num_seqs=6
+    )
+    model = from_module(tiny_model(family))
+    with Engine(model, config) as engine:
+        together = ran(engine, prompts, poison=1e9)
+        assert engine.log is not None
+        hits = [op for i in range(len(engine.log)) for op in engine.log.record(i).ops if isinstance(op, Lookup)]
+        assert snapshot_of(engine.log.state_now()) == engine.snapshot()
+    assert together.ops[Preempt] > 0 and together.ops[Release] > 0
+    assert any(op.verdict == "hit" for op in hits)
+    alone = []
+    for prompt in prompts:
+        with Engine(model, config) as engine:
+            alone += ran(engine, [prompt]).outputs
+    assert together.outputs == alone
+
+
+def test_the_policy_may_leave_every_nth_layer_alone() -> None:
+    """Logits are those of a dense mask that differs from layer to layer; keys are where their layer's table says."""
+    prompt = random_prompt(PROMPT_TOKENS, VOCAB_SIZE, 5)
+    config = EngineConfig(
+        block_size=2, num_blocks=64, attention_window=4, attention_sinks=2, sliding_window_pattern=2,
+        max_num_batched_tokens=8,
+    )  # fmt: skip
+    with Engine(from_module(tiny_model("llama")), config) as engine:
+        full, windowed = engine.block_groups
+        num_layers = engine.model.facts.num_layers
+        assert full.layers == list(range(1, num_layers, 2)) and windowed.layers == list(range(0, num_layers, 2))
+        assert (windowed.window, windowed.sinks) == (4, 2)
+        [output], _, ops = ran(engine, [prompt])
+        found = logprobs(engine)
+    assert ops[Release] > 0
+    whole = [*prompt, *output]
+    model = from_module(tiny_model("llama"))
+    runner = ModelRunner(model, 1, len(whole), len(whole), backend=ReferenceAttention(), policy=WindowPolicy(4, 2, 2))
+    piece = SequenceSlice(0, whole, 0, [[0]], samples=True, all_logits=True)
+    expected = expected_logprobs(runner.execute([piece]).logits, whole)
+    assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) <= TOLERANCE
+
+
+def test_a_request_longer_than_the_pool_fits_when_every_layer_has_a_window() -> None:
+    """Mistral, window 5, steps of 4 tokens: at most 1 + ceil(7 / 2) = 5 blocks of 2 at once, however long it gets."""
+    prompt = random_prompt(40, VOCAB_SIZE, 6)
+    config = EngineConfig(block_size=2, num_blocks=5, max_num_batched_tokens=4)
+    with Engine(from_module(tiny_model("mistral")), config) as engine:
+        [output], peak, _ = ran(engine, [prompt])
+    assert peak <= 5 and len(output) == NEW_TOKENS
+    whole = [*prompt, *output]
+    logits = eager_forward(tiny_model("mistral"), whole).logits[0]
+    assert [int(logits[p - 1].argmax()) for p in range(len(prompt), len(whole))] == output
+    with (
+        Engine(from_module(tiny_model("mistral")), msgspec.structs.replace(config, num_blocks=4)) as engine,
+        pytest.raises(RequestError, match="40 tokens"),
+    ):
+        engine.add_request(prompt)
 
 
 @pytest.mark.parametrize(

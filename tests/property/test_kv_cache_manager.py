@@ -80,7 +80,7 @@ class CacheMachine(RuleBasedStateMachine):
     def swap_in(self, data: st.DataObject) -> None:
         seq_id = data.draw(st.sampled_from(self.swapped))
         if self.run_.swap_in(seq_id):
-            moves = self.run_.manager.take_moves()
+            (moves,) = self.run_.manager.take_moves()
             table = self.run_.manager.block_table(seq_id)[
                 : -(-self.run_.computed[seq_id] // self.run_.manager.block_size)
             ]
@@ -165,7 +165,7 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def free_and_held_are_the_pool(self) -> None:
         if hasattr(self, "run_"):
-            memory = self.run_.manager.memory(1)
+            memory = self.run_.manager.memory()
             assert memory.blocks_held + memory.blocks_cached + memory.blocks_free == memory.num_blocks
             assert memory.tokens_held <= memory.blocks_held * memory.block_size
 
@@ -173,8 +173,8 @@ class CacheMachine(RuleBasedStateMachine):
         """When all are gone every block is free."""
         if hasattr(self, "run_"):
             self.run_.free(*self.running, *self.swapped)
-            assert sorted(self.run_.manager.snapshot().free_queue) == list(range(self.run_.manager.num_blocks))
-            memory = self.run_.manager.memory(1)
+            assert sorted(self.run_.manager.snapshot().free_queues[0]) == list(range(self.run_.manager.num_blocks))
+            memory = self.run_.manager.memory()
             assert memory.tokens_logical == memory.swap_blocks_held == 0
 
     def promise(self, seq_id: int, end: int) -> None:

@@ -33,11 +33,11 @@ class Crowd:
         self.recount()
 
     def recount(self) -> None:
-        snapshot, memory = self.manager.snapshot(), self.manager.memory(1)
-        holders = Counter(block_id for table in snapshot.block_tables.values() for block_id in table)
+        snapshot, memory = self.manager.snapshot(), self.manager.memory()
+        holders = Counter(block_id for tables in snapshot.block_tables.values() for block_id in tables[0])
         assert snapshot.ref_counts == [holders[i] for i in range(NUM_BLOCKS)]
-        assert len(snapshot.free_queue) + len(holders) == NUM_BLOCKS
-        assert set(snapshot.free_queue).isdisjoint(holders)
+        assert len(snapshot.free_queues[0]) + len(holders) == NUM_BLOCKS
+        assert set(snapshot.free_queues[0]).isdisjoint(holders)
         cpu = [i for table in snapshot.cpu_block_tables.values() for i in table]
         assert len(set(cpu)) == len(cpu) == memory.swap_blocks_held <= SWAP_SPACE
         assert memory.blocks_held == len(holders)
@@ -131,5 +131,5 @@ def test_ten_thousand_random_operations_lose_nothing(seed: int) -> None:
     for seq_id in list(crowd.tokens):
         crowd.end(seq_id)
     crowd.recount()
-    memory = crowd.manager.memory(1)
+    memory = crowd.manager.memory()
     assert (memory.blocks_held, memory.swap_blocks_held, memory.tokens_logical) == (0, 0, 0)

@@ -107,7 +107,7 @@ class FakeEngine:
             raise RuntimeError("the fake device caught\nfire")
         ops: list[Op] = []
         batch, outputs = [], []
-        free = self.log.state_now().free_queue
+        free = self.log.state_now().free_queues[0]
         size = self.config.block_size
         prefilled = False
         for request in list(self.requests.values()):
@@ -199,9 +199,9 @@ class FakeEngine:
         state = self.log.state_now()
         record = StepRecord(
             index=index, kind=kind, step=self.steps, batch=list(batch), ops=ops, outputs=list(outputs),
-            timing=Timing(at=0.0), memory=memory_figures(state, KV_BYTES), has_capture=bool(capture),
+            timing=Timing(at=0.0), memory=memory_figures(state), has_capture=bool(capture),
         )  # fmt: skip
-        record = msgspec.structs.replace(record, memory=memory_figures(apply(state, record), KV_BYTES))
+        record = msgspec.structs.replace(record, memory=memory_figures(apply(state, record)))
         self.log.append(record, capture)
         return record
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from engine.cache.hybrid_cache import HybridCache
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.reach import Retention
 from engine.trace.events import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
-from engine.trace.records import Output, StepRecord, Timing
-from engine.trace.state import Block, CpuBlock, State, apply, memory_figures
+from engine.trace.records import BlockGroup, Output, StepRecord, Timing
+from engine.trace.state import apply, empty_state, memory_figures
 
 KV_BYTES_PER_TOKEN = 64
 
@@ -17,18 +18,13 @@ class Replay:
 
     def __init__(self, num_blocks: int, block_size: int, swap_space: int = 0) -> None:
         self.pending: list[Op] = []
-        blocks = [Block(block_id=i) for i in range(num_blocks)]
-        self.state = State(
-            block_size=block_size,
-            blocks=blocks,
-            free_queue=list(range(num_blocks)),
-            cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space)],
-        )
+        group = BlockGroup(layers=[0], first_block=0, num_blocks=num_blocks, kv_bytes_per_token=KV_BYTES_PER_TOKEN)
+        self.state = empty_state(block_size, [group], swap_space)
 
-    def fold(self, manager: KVCacheManager) -> list[Op]:
+    def fold(self, manager: KVCacheManager | HybridCache) -> list[Op]:
         """Apply what is pending as one record, compare the replayed state with the manager, return the operations."""
         ops, self.pending[:] = list(self.pending), []
-        index, memory = self.state.index + 1, manager.memory(KV_BYTES_PER_TOKEN)
+        index, memory = self.state.index + 1, manager.memory()
         outputs = [
             Output(seq_id=op.seq_id, token_id=op.token_id, token_bytes=b"?", text="?", logprob=0.0, top=[])
             for op in ops
@@ -40,15 +36,15 @@ class Replay:
         apply(self.state, record)
         manager.check_integrity()
         live, blocks = manager.snapshot(), self.state.blocks
-        tables = {i: s.block_table for i, s in self.state.sequences.items() if s.block_table}
+        tables = {i: s.block_tables for i, s in self.state.sequences.items() if any(s.block_tables)}
         assert live.block_tables == tables
         assert live.ref_counts == [b.ref_count for b in blocks]
         assert live.block_hashes == [b.block_hash for b in blocks]
         assert live.num_filled == [len(b.token_ids) for b in blocks]
-        assert live.free_queue == self.state.free_queue
+        assert live.free_queues == self.state.free_queues
         cpu_tables = {i: s.cpu_block_table for i, s in self.state.sequences.items() if s.cpu_block_table}
         assert live.cpu_block_tables == cpu_tables
-        assert memory == memory_figures(self.state, KV_BYTES_PER_TOKEN)
+        assert memory == memory_figures(self.state)
         return ops
 
 
@@ -66,7 +62,7 @@ class CacheRun:
         self.replay = Replay(num_blocks, block_size, swap_space)
         emit = self.replay.pending.append
         self.manager = KVCacheManager(
-            num_blocks, block_size, enable_prefix_caching, emit, swap_space, retention=retention
+            num_blocks, block_size, enable_prefix_caching, emit, swap_space, KV_BYTES_PER_TOKEN, retention
         )
         self.tokens: dict[int, list[int]] = {}
         self.computed: dict[int, int] = {}
@@ -95,13 +91,13 @@ class CacheRun:
         tokens, salt = self.tokens[seq_id], self.salts[seq_id]
         match = self.manager.lookup(seq_id, tokens, salt)
         end = max(num_tokens or len(tokens), match.num_tokens + 1)
-        if not self.manager.demand(seq_id, end, match.block_ids).fits:
+        if not self.manager.demand(seq_id, end, match.hits).fits:
             before = self.manager.snapshot()
-            assert not self.manager.allocate(seq_id, end, match.block_ids)
+            assert not self.manager.allocate(seq_id, end, match.hits)
             assert self.manager.snapshot() == before and not self.replay.pending
             return None
         self.replay.pending.append(Admit(seq_id=seq_id, num_cached_tokens=match.num_tokens, resumed=False))
-        assert self.manager.allocate(seq_id, end, match.block_ids)
+        assert self.manager.allocate(seq_id, end, match.hits)
         self.computed[seq_id] = match.num_tokens
         return match
 

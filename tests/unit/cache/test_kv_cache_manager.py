@@ -93,7 +93,7 @@ def test_duplicates_are_kept_and_never_repointed() -> None:
     assert hashes[2] == hashes[3] is not None and run.manager.block_table(1) == [0, 1, 3]
     run.free(0)
     assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 2]
-    assert run.manager.snapshot().free_queue == [4, 2]
+    assert run.manager.snapshot().free_queues[0] == [4, 2]
     run.run(3, [5, 6, 7, 8, 9])  # takes 4, then 2
     assert run.manager.block_table(3) == [4, 2]
     assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 3]
@@ -109,8 +109,8 @@ def test_freeing_walks_the_tail_first_hashless_to_the_front_hashed_to_the_back()
         Free(seq_id=0, block_id=1, to="back"),
         Free(seq_id=0, block_id=0, to="back"),
     ]
-    assert run.manager.snapshot().free_queue == [2, 3, 4, 1, 0]
-    memory = run.manager.memory(KV_BYTES_PER_TOKEN)
+    assert run.manager.snapshot().free_queues[0] == [2, 3, 4, 1, 0]
+    memory = run.manager.memory()
     assert (memory.blocks_held, memory.blocks_cached, memory.blocks_free) == (0, 2, 3)
     assert memory.bytes_cached == 2 * 4 * KV_BYTES_PER_TOKEN
 
@@ -123,7 +123,7 @@ def test_a_hit_revives_free_blocks_in_place() -> None:
     run.admit(1)
     shares = [op for op in run.fold() if isinstance(op, Share)]
     assert [(s.block_id, s.logical, s.revived) for s in shares] == [(0, 0, True), (1, 1, True)]
-    assert run.manager.block_table(1) == [0, 1, 2] and run.manager.snapshot().free_queue == [3, 4]
+    assert run.manager.block_table(1) == [0, 1, 2] and run.manager.snapshot().free_queues[0] == [3, 4]
 
 
 def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
@@ -131,7 +131,7 @@ def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
     run = CacheRun(3, 4)
     run.run(0, PROMPT[:8])
     run.free(0)
-    assert run.manager.snapshot().free_queue == [2, 1, 0]
+    assert run.manager.snapshot().free_queues[0] == [2, 1, 0]
     run.submit(1, list(range(9)))
     run.admit(1)
     kinds = [(type(op).__name__, op.block_id) for op in run.fold() if isinstance(op, Evict | Allocate)]
@@ -152,7 +152,7 @@ def test_two_identical_prompts_in_one_step_share() -> None:
     run.write(1, 9)
     run.fold()
     assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
-    memory = run.manager.memory(KV_BYTES_PER_TOKEN)
+    memory = run.manager.memory()
     assert (memory.tokens_held, memory.tokens_logical, memory.slots_wasted) == (10, 18, 6)
 
 
@@ -177,7 +177,7 @@ def test_memory_counts_reserved_used_and_wasted() -> None:
     """10 tokens in 3 blocks of 4: 12 slots reserved, 10 used, 2 wasted."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:10])
-    memory = run.manager.memory(KV_BYTES_PER_TOKEN)
+    memory = run.manager.memory()
     assert (memory.blocks_held, memory.tokens_held, memory.slots_wasted) == (3, 10, 2)
     assert (memory.bytes_held, memory.bytes_used) == (12 * KV_BYTES_PER_TOKEN, 10 * KV_BYTES_PER_TOKEN)
 
@@ -194,11 +194,11 @@ def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_p
         Allocate(seq_id=0, block_id=2, logical=1),
         Copy(seq_id=0, logical=1, src=1, dst=2),
     ]
-    assert run.manager.take_moves().copy == [(1, 2)] and run.manager.take_moves().copy == []
+    assert run.manager.take_moves()[0].copy == [(1, 2)] and run.manager.take_moves()[0].copy == []
     ops = run.append(1, 60)
     assert ops is not None and not any(isinstance(op, Allocate | Copy) for op in ops)
     assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 2], [0, 1])
-    assert run.manager.memory(1).blocks_held == 3
+    assert run.manager.memory().blocks_held == 3
 
 
 def test_four_samples_of_one_prompt_take_three_copies_and_five_blocks() -> None:
@@ -209,7 +209,7 @@ def test_four_samples_of_one_prompt_take_three_copies_and_five_blocks() -> None:
         run.fork(0, child)
     for seq_id in range(4):
         assert run.append(seq_id, 50 + seq_id) is not None
-    assert run.manager.take_moves().copy == [(1, 2), (1, 3), (1, 4)]
+    assert run.manager.take_moves()[0].copy == [(1, 2), (1, 3), (1, 4)]
     assert [run.manager.block_table(i) for i in range(4)] == [[0, 2], [0, 3], [0, 4], [0, 1]]
     assert run.manager.snapshot().ref_counts[:5] == [4, 1, 1, 1, 1]
 
@@ -221,7 +221,7 @@ def test_a_fork_at_a_block_boundary_copies_nothing() -> None:
     run.fork(0, 1)
     run.append(0, 50)
     run.append(1, 60)
-    assert run.manager.take_moves().copy == []
+    assert run.manager.take_moves()[0].copy == []
     assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
 
 
@@ -241,7 +241,7 @@ def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
     run.fork(0, 1)
     assert run.manager.allocate(0, 8)
     run.free(0)
-    assert run.manager.take_moves().copy == []
+    assert run.manager.take_moves()[0].copy == []
 
 
 def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
@@ -252,7 +252,7 @@ def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
     assert run.manager.lookup(1, PROMPT).num_tokens == 8
     run.free(0)
     assert run.manager.lookup(1, PROMPT).num_tokens == 0
-    assert run.manager.snapshot().free_queue == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert run.manager.snapshot().free_queues[0] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() -> None:
@@ -264,7 +264,7 @@ def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() ->
     run.promise(0, 4)
     assert run.admit(1) == PrefixMatch([0], 4, "hit")
     assert run.manager.allocate(0, 12)
-    assert run.manager.block_table(0) == [0, 2, 3] and run.manager.take_moves().copy == []
+    assert run.manager.block_table(0) == [0, 2, 3] and run.manager.take_moves()[0].copy == []
     run.write(0, 12)
     run.write(1, 6)
     run.fold()
@@ -291,7 +291,7 @@ def test_a_pool_can_be_used_to_the_last_slot() -> None:
     run.run(0, PROMPT[:4])
     run.run(1, [1, 2, 3])
     assert run.append(1, 4) is not None
-    memory = run.manager.memory(1)
+    memory = run.manager.memory()
     assert (memory.blocks_held, memory.slots_wasted, memory.blocks_free) == (2, 0, 0)
     assert run.append(1, 5) is None
 
@@ -329,7 +329,7 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
     manager.cache_blocks(0, PROMPT, 8)
     with pytest.raises(ValueError, match="before it wrote what it promised"):
         manager.fork(0, 2, "too early")
-    assert before.block_tables[0] == [0, 1]
+    assert before.block_tables[0] == [[0, 1]]
 
 
 def test_a_match_that_is_no_longer_true_is_refused() -> None:

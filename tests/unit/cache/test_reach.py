@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from engine.cache.reach import Reach, Retention, reach_of, retention_of
+from engine.cache.block_pool import BlockPool
+from engine.cache.prefix_index import PrefixIndex
+from engine.cache.reach import Reach, Retention, WindowPolicy, reaches_of, retention_of
 from engine.trace.events import RELEASED, Evict, Free, Release, Share
 from tests.unit.cache.replay import CacheRun
 
 
 def test_the_widest_window_decides_and_a_full_layer_keeps_everything() -> None:
-    assert retention_of([4, 8, 6]) == Retention(8, 0, "window")
-    assert retention_of([4, None, 4]) is None
-    assert retention_of([None, None], Reach(6, 2)) == Retention(6, 2, "policy")
-    assert retention_of([4, None], Reach(6, 2)) == Retention(6, 2, "policy")
-    assert retention_of([4, 5], Reach(6, 2)) == Retention(5, 0, "window"), "no layer sees as far as the policy allows"
-    assert reach_of(8, Reach(6, 2)) == Reach(6, 2) and reach_of(6, Reach(6, 2)) == Reach(6)
+    def retained(windows: list[int | None], policy: WindowPolicy | None = None) -> Retention | None:
+        return retention_of(reaches_of(windows, policy), policy)
+
+    assert retained([4, 8, 6]) == Retention(8, 0, "window")
+    assert retained([4, None, 4]) is None
+    assert retained([None, None], WindowPolicy(6, 2)) == Retention(6, 2, "policy")
+    assert retained([4, None], WindowPolicy(6, 2)) == Retention(6, 2, "policy")
+    assert retained([4, 5], WindowPolicy(6, 2)) == Retention(5, 0, "window"), (
+        "no layer sees as far as the policy allows"
+    )
+    assert WindowPolicy(6, 2).reach(0, 8) == Reach(6, 2) and WindowPolicy(6, 2).reach(0, 6) == Reach(6)
+
+
+def test_every_nth_layer_may_be_left_without_the_policy() -> None:
+    assert reaches_of([None] * 4, WindowPolicy(6, 2, pattern=2)) == [Reach(6, 2), Reach(None)] * 2
+    assert reaches_of([4, 9, 9], WindowPolicy(6, pattern=3)) == [Reach(4), Reach(6), Reach(9)]
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 5])
@@ -41,7 +53,7 @@ def test_a_window_of_two_blocks() -> None:
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
     assert run.manager.block_table(0) == [RELEASED, RELEASED, 2, 3]
     assert list(run.manager.pool.free_queue) == [4, 5, 0, 1]
-    memory = run.manager.memory(1)
+    memory = run.manager.memory()
     assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (2, 3, 3), "positions 4, 5 and 6"
     with pytest.raises(ValueError, match="released"):
         run.manager.slot_mapping(0, 3, 2)
@@ -68,35 +80,91 @@ def test_sinks_keep_their_block() -> None:
     assert run.manager.block_table(0) == [0, 1, RELEASED, RELEASED, 4]
 
 
-def test_released_blocks_can_be_hit_and_hits_behind_the_window_are_given_back_at_once() -> None:
-    """The pool has 5 blocks of 2, the first sequence left 0 and 1 behind. The second begins alike: it hits 0, 1 and 2,
-    of which the query at 6 sees positions 3 to 5 with window 4: block 0 goes back, and nothing is evicted for it.
+def test_hits_behind_the_window_are_not_taken() -> None:
+    """The pool has 5 blocks of 2, the first sequence left 0 and 1 behind. The second begins alike: 0, 1 and 2 are still
+    cached, of which the query at 6 sees positions 3 to 5 with window 4: block 0 stays where it is.
     """
     run = CacheRun(5, 2, retention=Retention(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
     run.submit(1, [1, 2, 3, 4, 5, 6, 8])
     match = run.admit(1)
-    assert match is not None and match.block_ids == [0, 1, 2]
+    assert match is not None and match.hits == [RELEASED, 1, 2] and match.num_tokens == 6
     run.promise(1, 7)
     ops = run.fold()
-    assert [(op.block_id, op.revived) for op in ops if isinstance(op, Share)] == [(0, True), (1, True), (2, False)]
-    assert [(op.block_id, op.to) for op in ops if isinstance(op, Release)] == [(0, "back")]
-    assert not [op for op in ops if isinstance(op, Evict)]
+    assert [(op.block_id, op.revived) for op in ops if isinstance(op, Share)] == [(1, True), (2, False)]
+    assert not [op for op in ops if isinstance(op, Release | Evict)]
     assert run.manager.block_table(1) == [RELEASED, 1, 2, 4]
 
 
 def test_a_hit_behind_the_window_costs_no_block() -> None:
-    """A pool of 4: the first sequence still has 2 and 3; blocks 0 and 1 are free and cached. The second hits 0, 1 and
-    2 and needs one block more: 1 is revived, 0 is out of sight, so it is there for the taking.
+    """A pool of 4: the first sequence still has 2 and 3; blocks 0 and 1 are free and cached. The second has 1 and 2 for
+    the taking and needs one block more: 1 is revived, 0 is out of sight, so it is there to be used.
     """
     run = CacheRun(4, 2, retention=Retention(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
     run.submit(1, [1, 2, 3, 4, 5, 6, 9])
-    run.manager.lookup(1, run.tokens[1])
-    assert run.manager.demand(1, 7, [0, 1, 2]) == (1, 1)
+    match = run.manager.lookup(1, run.tokens[1])
+    assert run.manager.demand(1, 7, match.hits) == (1, 1)
     assert run.admit(1) is not None
     run.fold()
     assert run.manager.block_table(1) == [RELEASED, 1, 2, 0]
+
+
+def test_a_beginning_that_is_gone_does_not_spoil_a_hit_under_a_window() -> None:
+    """Three blocks of 2 were computed, the first is evicted: with window 4 the query at 6 does not look at it."""
+    run = CacheRun(5, 2, retention=Retention(4, 0, "window"))
+    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.run(1, [9, 9, 9])  # takes the block that is left and block 0
+    run.submit(2, [1, 2, 3, 4, 5, 6, 8])
+    match = run.manager.lookup(2, run.tokens[2])
+    assert (match.hits, match.verdict) == ([RELEASED, 1, 2], "hit")
+    run.submit(3, [1, 2, 3, 4, 5])
+    assert run.manager.lookup(3, run.tokens[3]).hits == [], "the query at 4 sees positions 1 to 3: block 0 is missed"
+    why = run.manager.explain(3, run.tokens[3], None, 0)
+    assert why.reason == "evicted" and why.lost is not None and why.lost.block_id == 0
+
+
+@pytest.mark.parametrize("window", [2, 3, 5])
+@pytest.mark.parametrize("sinks", [0, 3])
+def test_the_longest_beginning_is_found(window: int, sinks: int) -> None:
+    """By definition: the longest n of which everything that the next query sees is cached, whatever else is."""
+    size, tokens = 2, list(range(14))
+    retention = Retention(window, sinks, "policy")
+    for missing in range(1 << 6):
+        pool = BlockPool(6)
+        index = PrefixIndex(pool, size, True, retention)
+        chain = index.chain(0, None)
+        for logical in range(6):
+            block, _ = pool.allocate()
+            if not missing >> logical & 1:
+                pool.cache(block, chain.hash_at(logical, tokens))
+        hits = index.lookup(0, tokens, None, skip=False).hits
+
+        def works(n: int) -> bool:
+            gone = range(retention.first(size), retention.end(n * size, size))
+            return not any(missing >> logical & 1 for logical in range(n) if logical not in gone)  # noqa: B023
+
+        longest = max(n for n in range(7) if works(n))
+        assert len(hits) == longest, f"{missing:06b}"
+        gone = range(retention.first(size), retention.end(longest * size, size))
+        assert hits == [RELEASED if logical in gone else logical for logical in range(longest)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("step", [1, 2, 5, 8])
+def test_no_sequence_holds_more_than_most_blocks(size: int, step: int) -> None:
+    """Computed in steps of up to so many tokens, for ever; and the bound is reached where steps begin anywhere."""
+    for retention in (Retention(1, 0, "policy"), Retention(4, 0, "policy"), Retention(7, 3, "policy")):
+        most = 0
+        for first_step in range(1, step + 1):
+            computed, tokens = 0, first_step
+            while computed < 60:
+                covered = -(-(computed + tokens) // size)
+                gone = range(retention.first(size), retention.end(computed, size))
+                most = max(most, covered - len(gone))
+                computed, tokens = computed + tokens, step
+        bound = retention.most_blocks(step, size)
+        assert most <= bound <= most + 1, (retention, most, bound)
 
 
 def test_a_fork_shares_what_is_left_and_a_swap_brings_it_back_to_its_places() -> None:
@@ -112,4 +180,4 @@ def test_a_fork_shares_what_is_left_and_a_swap_brings_it_back_to_its_places() ->
     run.check_sight(1)
     run.manager.take_moves()
     run.free(0, 1)
-    assert sorted(run.manager.snapshot().free_queue) == list(range(12))
+    assert sorted(run.manager.snapshot().free_queues[0]) == list(range(12))

@@ -147,7 +147,7 @@ def test_a_failed_step_aborts_its_batch_and_leaves_the_engine_sound(
     assert first.finish_reason == second.finish_reason == "abort" and not engine.has_unfinished()
     engine.check_integrity()
     log = log_of(engine)
-    assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+    assert snapshot_of(log.state_now()) == engine.snapshot()
     again = engine.add_request(PROMPTS[0], GREEDY)
     record = engine.step()
     assert record.batch[0].start == 0, "blocks that were never written must not hit"

@@ -21,7 +21,7 @@ def logits(dtype: str, chunks: list[int]) -> torch.Tensor:
     runner = ModelRunner(tiny_llama(), num_blocks=8, block_size=4, max_model_len=32, kv_cache_dtype=dtype)
     start = 0
     for count in chunks:
-        found = runner.execute([SequenceSlice(0, TOKENS[start : start + count], start, list(range(8)), samples=True)])
+        found = runner.execute([SequenceSlice(0, TOKENS[start : start + count], start, [list(range(8))], samples=True)])
         start += count
     return found.logits[0]
 

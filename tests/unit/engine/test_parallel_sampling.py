@@ -29,7 +29,7 @@ def run(
         engine.step()
         engine.check_integrity()
         log = log_of(engine)
-        assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+        assert snapshot_of(log.state_now()) == engine.snapshot()
     return request, engine
 
 

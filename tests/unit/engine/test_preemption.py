@@ -27,7 +27,7 @@ def run(config: EngineConfig, check: bool = False) -> tuple[list[list[int]], lis
             engine.check_integrity()
             if check:
                 log = log_of(engine)
-                assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+                assert snapshot_of(log.state_now()) == engine.snapshot()
         assert engine.snapshot().memory.blocks_held == engine.snapshot().memory.swap_blocks_held == 0
         return [r.output_token_ids for r in requests], records
 
@@ -107,7 +107,7 @@ def test_aborting_a_swapped_out_request_frees_its_cpu_blocks() -> None:
         drops = ops_of(log.record(len(log) - 1), Drop)
         assert [op.cpu_block_id for op in drops] == [op.cpu_block_id for op in swapped if op.seq_id == drops[0].seq_id]
         engine.check_integrity()
-        assert snapshot_of(log.state_now(), log.header.kv_bytes_per_token) == engine.snapshot()
+        assert snapshot_of(log.state_now()) == engine.snapshot()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "int4"])

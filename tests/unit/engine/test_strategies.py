@@ -44,7 +44,7 @@ def run(model: LoadedModel, preset_id: str, **config: object) -> Ran:
             records.append(engine.step())
             now = engine.snapshot()
             held = [
-                len(now.block_tables[i]) * engine.config.block_size - now.num_computed_tokens[i] for i in now.running
+                len(now.block_tables[i][0]) * engine.config.block_size - now.num_computed_tokens[i] for i in now.running
             ]
             waste.append(max(held, default=0))
         return Ran(records, [r.output_token_ids for r in requests], waste)

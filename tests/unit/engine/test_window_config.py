@@ -10,7 +10,7 @@ import pytest
 from app.cli.options import add_engine_options, engine_config
 from app.messages import parse_config
 from engine.accounting.work import step_work
-from engine.cache.reach import Reach
+from engine.cache.reach import WindowPolicy
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.trace.events import Release
@@ -35,8 +35,8 @@ def test_flags_and_messages_reach_the_policy() -> None:
     add_engine_options(parser)
     assert engine_config(parser.parse_args([])).policy is None
     flags = ["--attention-window", "8", "--attention-sinks", "3"]
-    assert engine_config(parser.parse_args(flags)).policy == Reach(8, 3)
-    assert parse_config({"attention_window": 8}, EngineConfig()).policy == Reach(8)
+    assert engine_config(parser.parse_args(flags)).policy == WindowPolicy(8, 3)
+    assert parse_config({"attention_window": 8}, EngineConfig()).policy == WindowPolicy(8)
 
 
 def test_work_counts_the_keys_that_are_seen() -> None:

@@ -14,7 +14,7 @@ from engine.cache.kv_cache_manager import KVCacheManager
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import Admit, Op, Preempt
-from tests.unit.cache.replay import Replay
+from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, Replay
 
 VOCAB = 50
 BEGIN = 17
@@ -54,7 +54,7 @@ class FakeEngine:
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
         caching = enable_prefix_caching and not recompute_all
-        self.manager = KVCacheManager(num_blocks, block_size, caching, emit, swap_space or 0)
+        self.manager = KVCacheManager(num_blocks, block_size, caching, emit, swap_space or 0, KV_BYTES_PER_TOKEN)
         self.scheduler = Scheduler(
             self.manager,
             max_num_seqs=max_num_seqs,
@@ -97,7 +97,7 @@ class FakeEngine:
         batch = self.scheduler.schedule()
         assert batch, "a step makes progress while anything is unfinished"
         self._check_limits(batch)
-        moves = self.manager.take_moves()
+        (moves,) = self.manager.take_moves()
         assert len({dst for _, dst in moves.copy}) == len(moves.copy)
         self._move(self.store, self.cpu_store, moves.swap_out)
         self._move(self.cpu_store, self.store, moves.swap_in)
@@ -136,7 +136,7 @@ class FakeEngine:
         return reference(prompt, sequence.max_tokens, self.stops[seq_id], self.offsets[seq_id])
 
     def tables(self) -> dict[int, list[int]]:
-        return self.manager.snapshot().block_tables
+        return {seq_id: tables[0] for seq_id, tables in self.manager.snapshot().block_tables.items()}
 
     def fold(self) -> list[Op]:
         """Replay what was emitted; compare tables, pool, memory, queues and sequences with the live objects."""
@@ -151,7 +151,7 @@ class FakeEngine:
             assert replayed.num_preemptions == sequence.num_preemptions
             assert replayed.num_cached_tokens == sequence.num_cached_tokens
             assert replayed.num_computed_tokens == sequence.num_computed_tokens
-        memory = self.manager.memory(1)
+        memory = self.manager.memory()
         # paging wastes less than one block for each sequence
         assert memory.slots_wasted <= len(state.running) * (memory.block_size - 1)
         return ops

@@ -189,7 +189,7 @@ def test_abort_frees_what_runs_and_forgets_what_waits() -> None:
     engine.abort(0)
     assert engine.scheduler.abort("r0") == [] and not engine.scheduler.has_unfinished
     assert not engine.manager.prefixes.chains, "the remembered hashes go with the sequence"
-    assert engine.manager.memory(1).blocks_held == 0
+    assert engine.manager.memory().blocks_held == 0
     assert engine.replay.state.finished == [1, 0]
 
 
@@ -240,7 +240,7 @@ def test_contiguous_is_one_block_a_sequence() -> None:
     ops = engine.step()
     assert engine.tables() == {0: [0], 1: [1]}
     assert facts(ops, Defer, "reason", "needed", "available") == [("no_free_blocks", 1, 0)]
-    assert engine.manager.memory(1).slots_wasted == 2 * (32 - 5)
+    assert engine.manager.memory().slots_wasted == 2 * (32 - 5)
 
 
 def test_a_token_cannot_follow_a_position_that_is_not_computed() -> None:

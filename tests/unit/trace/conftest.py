@@ -95,7 +95,7 @@ def records(header: Header) -> list[StepRecord]:
             ops=record_ops,
             outputs=outputs,
             timing=Timing(at=float(index)),
-            memory=memory_figures(state, BYTES_PER_TOKEN),
+            memory=memory_figures(state),
         )
         apply(state, draft)
         made.append(
@@ -106,7 +106,7 @@ def records(header: Header) -> list[StepRecord]:
                 ops=record_ops,
                 outputs=outputs,
                 timing=draft.timing,
-                memory=memory_figures(state, BYTES_PER_TOKEN),
+                memory=memory_figures(state),
             )
         )
     return made

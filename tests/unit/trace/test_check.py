@@ -77,10 +77,10 @@ def test_a_sound_file_has_no_finding(frames: Frames, findings: Check, tmp_path: 
     with TraceReader(tmp_path / "a.kvtrace") as reader:
         keyframe = reader.state_at(2)
     assert findings([*frames, ("keyframe", keyframe)]) == []
-    wrong = replace(keyframe, free_queue=[1, 2, 0, 3], step=7)
+    wrong = replace(keyframe, free_queues=[[1, 2, 0, 3]], step=7)
     (finding,) = findings([*frames, ("keyframe", wrong)])
     assert finding.endswith(
-        "record 2: the keyframe is not the state that the operations make: it differs in step, free_queue"
+        "record 2: the keyframe is not the state that the operations make: it differs in step, free_queues"
     )
     (finding,) = findings([*frames, ("keyframe", replace(keyframe, index=1))])
     assert finding.endswith("a keyframe of the state after record 1")

@@ -14,7 +14,7 @@ from engine.engine import Engine
 from engine.intake import RequestSpec
 from engine.rerun import Rerun
 from engine.trace import codec
-from engine.trace.compare import Comparison, blocks_held_at_most, compare, step_seconds
+from engine.trace.compare import Comparison, compare, held_at_most, step_seconds
 from engine.trace.events import Allocate, Choose, Free, Lookup, Preempt, Release, Sample, Share
 from engine.trace.log import TraceReader
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
@@ -96,7 +96,8 @@ def test_taken_back_to_its_beginning_a_record_holds_what_the_one_before_ended_wi
             freed = sum(1 for op in record.ops if isinstance(op, Free | Release) and op.to is not None)
             taken = sum(1 for op in record.ops if isinstance(op, Allocate) or (isinstance(op, Share) and op.revived))
             assert before + taken - freed == record.memory.blocks_held
-            assert max(before, record.memory.blocks_held) <= blocks_held_at_most(record) <= before + taken
+            after = record.memory.blocks_held
+            assert max(before, after) <= held_at_most(record, after, lambda _: 1) <= before + taken
 
 
 def test_the_figures_of_a_sequence(original: Engine) -> None:
@@ -190,7 +191,9 @@ def test_preemption_hits_and_copies_are_counted_as_the_log_has_them() -> None:
             for sequence in pairs:
                 assert sequence is not None
                 at_peak = max(
-                    len(s.block_table) for i in range(len(log)) if (s := log.state_at(i).sequences.get(sequence.seq_id))
+                    len(s.block_tables[0])
+                    for i in range(len(log))
+                    if (s := log.state_at(i).sequences.get(sequence.seq_id))
                 )
                 assert sequence.blocks == 0
                 if sequence.num_steps:  # what comes and goes within one record is in no state between records

@@ -17,7 +17,7 @@ from engine.trace.state import TraceStateError, initial_state, memory_figures
 
 
 def submits(header: Header, count: int) -> list[StepRecord]:
-    memory = memory_figures(initial_state(header), 64)
+    memory = memory_figures(initial_state(header))
     return [
         StepRecord(
             index=i,

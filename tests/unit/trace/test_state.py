@@ -3,8 +3,8 @@
 import pytest
 
 from engine.trace.events import RELEASED, Allocate, Free, Release, Share, Write
-from engine.trace.records import Header, StepRecord, Timing
-from engine.trace.state import State, TraceStateError, apply, copy_state, initial_state, memory_figures
+from engine.trace.records import BlockGroup, Header, StepRecord, Timing
+from engine.trace.state import State, TraceStateError, apply, copy_state, empty_state, initial_state, memory_figures
 
 
 def replay(header: Header, records: list[StepRecord]) -> list[State]:
@@ -14,9 +14,9 @@ def replay(header: Header, records: list[StepRecord]) -> list[State]:
 
 def test_prompt_waits_then_fills_two_blocks(header: Header, records: list[StepRecord]) -> None:
     waiting, prefilled, _ = replay(header, records)
-    assert waiting.waiting == [0] and waiting.free_queue == [0, 1, 2, 3]
-    assert prefilled.running == [0] and prefilled.free_queue == [2, 3]
-    assert prefilled.sequences[0].block_table == [0, 1]
+    assert waiting.waiting == [0] and waiting.free_queues[0] == [0, 1, 2, 3]
+    assert prefilled.running == [0] and prefilled.free_queues[0] == [2, 3]
+    assert prefilled.sequences[0].block_tables == [[0, 1]]
     assert [b.token_ids for b in prefilled.blocks] == [[65, 66], [67], [], []]
     assert prefilled.blocks[0].block_hash == b"h0" and prefilled.blocks[1].block_hash is None
 
@@ -31,7 +31,7 @@ def test_sampled_token_has_no_slot_until_the_next_step(header: Header, records: 
 
 def test_freed_blocks_queue_by_their_hash(header: Header, records: list[StepRecord]) -> None:
     done = replay(header, records)[-1]
-    assert done.free_queue == [1, 2, 3, 0]
+    assert done.free_queues[0] == [1, 2, 3, 0]
     assert done.blocks[0].token_ids == [65, 66], "a cached block keeps its content"
     assert done.blocks[1].token_ids == [], "a block without a hash is empty once free"
     assert done.sequences[0].status == "finished" and done.finished == [0]
@@ -40,10 +40,10 @@ def test_freed_blocks_queue_by_their_hash(header: Header, records: list[StepReco
 def test_memory_counts_slots_and_bytes(header: Header, records: list[StepRecord]) -> None:
     """2 blocks held = 4 slots = 256 bytes reserved; 3 filled = 192 bytes used; 1 slot wasted."""
     _, prefilled, done = replay(header, records)
-    memory = memory_figures(prefilled, 64)
+    memory = memory_figures(prefilled)
     assert (memory.blocks_held, memory.blocks_cached, memory.blocks_free) == (2, 0, 2)
     assert (memory.tokens_held, memory.slots_wasted, memory.bytes_held, memory.bytes_used) == (3, 1, 256, 192)
-    after = memory_figures(done, 64)
+    after = memory_figures(done)
     assert (after.blocks_held, after.blocks_cached, after.blocks_free, after.bytes_cached) == (0, 1, 3, 128)
 
 
@@ -56,7 +56,8 @@ def test_copy_is_independent(header: Header, records: list[StepRecord]) -> None:
 
 
 def record_with(index: int, *ops: object) -> StepRecord:
-    memory = memory_figures(State(block_size=2, blocks=[], free_queue=[]), 1)
+    group = BlockGroup(layers=[0], first_block=0, num_blocks=0, kv_bytes_per_token=1)
+    memory = memory_figures(empty_state(2, [group]))
     return StepRecord(index=index, kind="step", step=1, ops=list(ops), timing=Timing(at=0), memory=memory)  # type: ignore[arg-type]
 
 
@@ -103,12 +104,14 @@ def test_a_released_entry_keeps_its_place_until_the_block_behind_it_is_freed(
     """Table [0, 1], three tokens computed, two of them in block 0: one is left. Freeing 1 takes the -1 along."""
     state = replay(header, records[:2])[-1]
     apply(state, record_with(2, Release(seq_id=0, block_id=0, logical=0, reason="window", to="back")))
-    assert state.sequences[0].block_table == [RELEASED, 1]
-    assert state.free_queue == [2, 3, 0] and state.blocks[0].token_ids == [65, 66], "it is cached: it keeps its content"
-    memory = memory_figures(state, 64)
+    assert state.sequences[0].block_tables == [[RELEASED, 1]]
+    assert state.free_queues[0] == [2, 3, 0] and state.blocks[0].token_ids == [65, 66], (
+        "it is cached: it keeps its content"
+    )
+    memory = memory_figures(state)
     assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (1, 1, 1)
     apply(state, record_with(3, Free(seq_id=0, block_id=1, to="front")))
-    assert state.sequences[0].block_table == []
+    assert state.sequences[0].block_tables == [[]]
 
 
 def test_a_gap_in_the_log_is_refused(header: Header, records: list[StepRecord]) -> None:

@@ -37,7 +37,7 @@ def test_it_makes_a_sound_trace(program: str) -> None:
     assert not {name for name in set(sys.modules) - before if name.startswith(("engine", "app"))}
     with TraceReader("mine.kvtrace") as reader:
         state = reader.state_at(2)
-        assert state.free_queue == [1, 2, 3, 0] and state.blocks[0].token_ids == [97, 98]
+        assert state.free_queues[0] == [1, 2, 3, 0] and state.blocks[0].token_ids == [97, 98]
         assert state.sequences[0].token_ids == [97, 98, 99, 100] and state.finished == [0]
 
 

@@ -116,8 +116,8 @@ def test_who_ends_early_holds_its_memory_until_the_batch_is_done(tmp_path: Path)
         assert ended.token_ids[3:].index(eos) == len(ended.token_ids) - 4 and ended.finish_reason == "stop"
         assert 1 not in {entry.seq_id for entry in last.batch}
         # its end token was computed with the others' next ones; then padding, which is no token of its own
-        assert len(log.state_at(len(log) - 2).sequences[1].block_table) == len(ended.token_ids)
-        assert ended.block_table == [] and {op.seq_id for op in last.ops if isinstance(op, Finish)} == {0, 1}
+        assert len(log.state_at(len(log) - 2).sequences[1].block_tables[0]) == len(ended.token_ids)
+        assert ended.block_tables == [[]] and {op.seq_id for op in last.ops if isinstance(op, Finish)} == {0, 1}
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 

@@ -1,0 +1,28 @@
+"""What a cache says of itself: what an allocation would take, and a copy of its books."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BlockDemand(NamedTuple):
+    """Blocks that an allocation would take from the free queue, and how many it may take."""
+
+    needed: int
+    available: int  # free blocks, less the free ones that the same allocation would revive
+
+    @property
+    def fits(self) -> bool:
+        """Whether the allocation would succeed."""
+        return self.needed <= self.available
+
+
+class Snapshot(NamedTuple):
+    """The manager's state in the terms of `trace.state.State`, blocks by id."""
+
+    ref_counts: list[int]
+    block_hashes: list[bytes | None]
+    num_filled: list[int]
+    free_queues: list[list[int]]  # of each group of layers
+    block_tables: dict[int, list[list[int]]]  # sequences that hold blocks: a table for each group
+    cpu_block_tables: dict[int, list[int]]  # sequences that are swapped out
