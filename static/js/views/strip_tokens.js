@@ -4,9 +4,9 @@ import { signal } from "../../vendor/signals/signals.js";
 import { langOf } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { hovered, pointed, select, selected } from "../model/store.js";
+import { RELEASED } from "../trace/groups.js";
 import { describe, fontSize, KINDS, placeOf, sampledAt, shownText } from "./strip_columns.js";
 import { columnTip, vectorSentence } from "./strip_tip.js";
-import { RELEASED } from "../trace/groups.js";
 import { html } from "./html.js";
 import { hideTip, showTip } from "./words.js";
 
