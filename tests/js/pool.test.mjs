@@ -6,7 +6,8 @@ import { runsOf } from "../../static/js/draw/queue.js";
 import { motionsOf, movingLook, movingQueues, progressOf, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
 import { phaseProgress } from "../../static/js/model/moment.js";
 import { ownersOf } from "../../static/js/trace/provenance.js";
-import { evicted, forked, preempted, reused, shared } from "./histories.mjs";
+import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";
+import { op } from "./log_builder.mjs";
 
 const RUNS = { evicted, forked, preempted, reused, shared };
 
@@ -47,6 +48,17 @@ test("the free queue moves from the one before to the one after", () => {
         assert.deepEqual(movingQueues(before, motions, phases), state.free_queues);
       }
     }
+  }
+});
+
+test("when a phase is over, every motion of it is, however many share its time", () => {
+  for (let count = 1; count <= 40; count++) {
+    const log = logOf([
+      { kind: "submit", ops: [op.submit(0, Array.from({ length: 2 * count }, () => 1))] },
+      { ops: [op.admit(0), ...Array.from({ length: count }, (_, id) => op.allocate(0, id, id)), op.write(0, 0, 2 * count)] },
+    ], { num_blocks: count });
+    const motions = [...motionsOf(log.stateAt(0), log.records[1]).values()].flat();
+    for (const motion of motions) assert.equal(progressOf(motion, phaseProgress(6)), 1, `${count} blocks`);
   }
 });
 

@@ -109,7 +109,9 @@ function spread(units, together) {
 
 /** Progress of one motion in [0, 1]. */
 export function progressOf(motion, phases) {
-  return Math.max(0, Math.min(1, (phases[motion.phase] - motion.from) / (motion.to - motion.from)));
+  const now = phases[motion.phase];
+  if (now >= 1) return 1; // shares of a phase's time need not add up to the last bit
+  return Math.max(0, Math.min(1, (now - motion.from) / (motion.to - motion.from)));
 }
 
 /**
