@@ -111,6 +111,23 @@ POLICIES: dict[str, EngineConfig] = {
     "window and swapping": EngineConfig(
         block_size=2, num_blocks=22, max_model_len=48, attention_window=13, preemption_mode="swap", swap_space=12
     ),
+    "hybrid": EngineConfig(
+        block_size=4,
+        num_blocks=14,
+        max_model_len=48,
+        attention_window=6,
+        attention_sinks=3,
+        sliding_window_pattern=2,
+    ),
+    "hybrid and swapping": EngineConfig(
+        block_size=2,
+        num_blocks=26,
+        max_model_len=48,
+        attention_window=13,
+        sliding_window_pattern=2,
+        preemption_mode="swap",
+        swap_space=14,
+    ),
 }
 
 
