@@ -247,6 +247,16 @@ def _missing(key: int | tuple[int, int]) -> str:
 
 def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], Output]) -> None:
     match op:
+        case Write():  # first what a log has most of
+            _apply_write(state, op)
+        case Sample():
+            sequence = state.sequences[op.seq_id]
+            if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
+                _, token_id = sequence.chosen.pop(0)
+                _expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
+            sequence.token_ids.append(op.token_id)
+            sequence.token_bytes.append(outputs[op.seq_id, op.token_id].token_bytes)
+            sequence.cumulative_logprob += outputs[op.seq_id, op.token_id].logprob
         case Submit():
             _expect(op.seq_id not in state.sequences, f"sequence {op.seq_id} exists already")
             state.sequences[op.seq_id] = Sequence(
@@ -312,8 +322,6 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             _block(state, op.dst).token_ids = list(_block(state, op.src).token_ids)
         case Cache():
             _block(state, op.block_id).block_hash = op.block_hash
-        case Write():
-            _apply_write(state, op)
         case Choose():
             sequence = state.sequences[op.seq_id]
             _expect(op.position >= len(sequence.token_ids), f"position {op.position} has its token already")
@@ -322,14 +330,6 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
         case Adjust():
             for seq_id in op.seq_ids:
                 state.sequences[seq_id].max_tokens = op.max_tokens
-        case Sample():
-            sequence = state.sequences[op.seq_id]
-            if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
-                _, token_id = sequence.chosen.pop(0)
-                _expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
-            sequence.token_ids.append(op.token_id)
-            sequence.token_bytes.append(outputs[op.seq_id, op.token_id].token_bytes)
-            sequence.cumulative_logprob += outputs[op.seq_id, op.token_id].logprob
         case Free():
             table = _table(state, op.seq_id, op.block_id)
             _expect(table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
@@ -382,16 +382,20 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
 
 
 def _apply_write(state: State, op: Write) -> None:
-    sequence = state.sequences[op.seq_id]
-    _expect(sequence.num_computed_tokens == op.start, f"sequence {op.seq_id} has computed another number of tokens")
+    sequence, size = state.sequences[op.seq_id], state.block_size
+    _expect(sequence.num_computed_tokens == op.start, "another number of tokens is computed")
     for position in range(op.start, op.start + op.num_tokens):
-        logical, slot = divmod(position, state.block_size)
+        logical, slot = divmod(position, size)
+        token_id = sequence.token_ids[position]
         for table in sequence.block_tables:
             block_id = table[logical]
-            _expect(block_id != RELEASED, f"logical block {logical} is released")
-            block = _block(state, block_id)
-            _expect(slot <= len(block.token_ids), f"slot {slot} of block {block.block_id} would leave a hole")
-            block.token_ids[slot : slot + 1] = [sequence.token_ids[position]]
+            filled = _block(state, block_id).token_ids  # RELEASED is no block
+            if slot == len(filled):
+                filled.append(token_id)
+            elif slot < len(filled):
+                filled[slot] = token_id
+            else:
+                raise ValueError(f"slot {slot} of block {block_id} would leave a hole")
     sequence.num_computed_tokens = op.start + max(0, op.num_tokens)
 
 
@@ -401,7 +405,8 @@ def _queue(state: State, position: int, seq_id: int) -> None:
 
 
 def _block(state: State, block_id: int) -> Block:
-    _expect(0 <= block_id < len(state.blocks), f"there is no block {block_id}")
+    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this is asked for every token
+        raise ValueError(f"there is no block {block_id}" if block_id != RELEASED else "that block is released")
     return state.blocks[block_id]
 
 

@@ -13,6 +13,12 @@ from tests.unit.cache.replay import CacheRun
 PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]
 
 
+RETENTIONS = st.one_of(
+    st.builds(Retention, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window")),
+    st.builds(Retention, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy")),
+)
+
+
 class CacheMachine(RuleBasedStateMachine):
     """Sequences wait, run, grow, fork, are preempted, come back and finish.
 
@@ -31,11 +37,8 @@ class CacheMachine(RuleBasedStateMachine):
         block_size=st.sampled_from([1, 2, 3, 4, 4]),
         enable_prefix_caching=st.sampled_from([True, True, False]),
         swap_space=st.sampled_from([0, 2, 10]),
-        retention=st.one_of(
-            st.none(),
-            st.builds(Retention, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window")),
-            st.builds(Retention, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy")),
-        ),
+        retention=st.one_of(st.none(), RETENTIONS),
+        beside=st.one_of(st.just([]), st.just([]), st.lists(RETENTIONS, min_size=1, max_size=2)),
     )
     def begin(
         self,
@@ -44,8 +47,9 @@ class CacheMachine(RuleBasedStateMachine):
         enable_prefix_caching: bool,
         swap_space: int,
         retention: Retention | None,
+        beside: list[Retention],
     ) -> None:
-        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space, retention)
+        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space, retention, beside)
 
     @property
     def running(self) -> list[int]:
@@ -80,11 +84,11 @@ class CacheMachine(RuleBasedStateMachine):
     def swap_in(self, data: st.DataObject) -> None:
         seq_id = data.draw(st.sampled_from(self.swapped))
         if self.run_.swap_in(seq_id):
-            (moves,) = self.run_.manager.take_moves()
-            table = self.run_.manager.block_table(seq_id)[
-                : -(-self.run_.computed[seq_id] // self.run_.manager.block_size)
-            ]
-            assert [block_id for _, block_id in moves.swap_in] == [i for i in table if i != RELEASED]
+            end = -(-self.run_.computed[seq_id] // self.run_.manager.block_size)
+            for moves, table in zip(
+                self.run_.manager.take_moves(), self.run_.manager.block_tables(seq_id), strict=True
+            ):
+                assert [block_id for _, block_id in moves.swap_in] == [i for i in table[:end] if i != RELEASED]
             self.run_.check_sight(seq_id)
             self.swapped.remove(seq_id)
 
@@ -173,7 +177,8 @@ class CacheMachine(RuleBasedStateMachine):
         """When all are gone every block is free."""
         if hasattr(self, "run_"):
             self.run_.free(*self.running, *self.swapped)
-            assert sorted(self.run_.manager.snapshot().free_queues[0]) == list(range(self.run_.manager.num_blocks))
+            queues = self.run_.manager.snapshot().free_queues
+            assert sorted(i for queue in queues for i in queue) == list(range(len(self.run_.replay.state.blocks)))
             memory = self.run_.manager.memory()
             assert memory.tokens_logical == memory.swap_blocks_held == 0
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from engine.cache.hybrid_cache import HybridCache
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
@@ -16,10 +19,15 @@ KV_BYTES_PER_TOKEN = 64
 class Replay:
     """A state fed with the operations that were emitted since the last `fold`."""
 
-    def __init__(self, num_blocks: int, block_size: int, swap_space: int = 0) -> None:
+    def __init__(self, num_blocks: int, block_size: int, swap_space: int = 0, num_groups: int = 1) -> None:
         self.pending: list[Op] = []
-        group = BlockGroup(layers=[0], first_block=0, num_blocks=num_blocks, kv_bytes_per_token=KV_BYTES_PER_TOKEN)
-        self.state = empty_state(block_size, [group], swap_space)
+        groups = [
+            BlockGroup(
+                layers=[i], first_block=i * num_blocks, num_blocks=num_blocks, kv_bytes_per_token=KV_BYTES_PER_TOKEN
+            )
+            for i in range(num_groups)
+        ]
+        self.state = empty_state(block_size, groups, swap_space)
 
     def fold(self, manager: KVCacheManager | HybridCache) -> list[Op]:
         """Apply what is pending as one record, compare the replayed state with the manager, return the operations."""
@@ -58,12 +66,20 @@ class CacheRun:
         enable_prefix_caching: bool = True,
         swap_space: int = 0,
         retention: Retention | None = None,
+        beside: Sequence[Retention] = (),
     ) -> None:
-        self.replay = Replay(num_blocks, block_size, swap_space)
+        """`beside`: what further groups of layers keep, each with a pool of the same size."""
+        self.replay = Replay(num_blocks, block_size, swap_space, 1 + len(beside))
+
+        def maker(kept: Retention | None) -> Callable[[Callable[[Op], None]], KVCacheManager]:
+            return lambda emit: KVCacheManager(
+                num_blocks, block_size, enable_prefix_caching, emit, swap_space, KV_BYTES_PER_TOKEN, kept
+            )
+
         emit = self.replay.pending.append
-        self.manager = KVCacheManager(
-            num_blocks, block_size, enable_prefix_caching, emit, swap_space, KV_BYTES_PER_TOKEN, retention
-        )
+        self.manager: Any = maker(retention)(emit)
+        if beside:
+            self.manager = HybridCache(emit, [maker(kept) for kept in (retention, *beside)])
         self.tokens: dict[int, list[int]] = {}
         self.computed: dict[int, int] = {}
         self.salts: dict[int, str | None] = {}
@@ -115,13 +131,15 @@ class CacheRun:
         self.check_sight(seq_id)
 
     def check_sight(self, seq_id: int) -> None:
-        """The table has exactly the blocks of the positions that the next queries can see."""
-        retention, size = self.manager.retention, self.manager.block_size
-        oldest = 0 if retention is None else self.computed[seq_id] - max(retention.window, 2) + 1
-        for logical, block_id in enumerate(self.manager.block_table(seq_id)):
-            in_window = (logical + 1) * size > oldest
-            seen = in_window or (retention is not None and logical * size < retention.sinks)
-            assert (block_id != RELEASED) == seen, (seq_id, logical)
+        """Every table has exactly the blocks of the positions that the next queries can see."""
+        size = self.manager.block_size
+        for group in self.manager.groups:
+            retention = group.retention
+            oldest = 0 if retention is None else self.computed[seq_id] - max(retention.window, 2) + 1
+            for logical, block_id in enumerate(group.block_table(seq_id)):
+                in_window = (logical + 1) * size > oldest
+                seen = in_window or (retention is not None and logical * size < retention.sinks)
+                assert (block_id != RELEASED) == seen, (seq_id, logical)
 
     def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
         """Submit, admit and compute a whole prompt."""
