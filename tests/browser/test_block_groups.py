@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.test_accessibility import complain, open_with_axe, violations
 from tests.browser.test_page import OpenPage, prefill, step, wait_until
 from tests.browser.test_provenance import select
 
@@ -122,3 +124,14 @@ def test_a_run_with_one_kind_of_layer_has_one_pool_without_a_title(open_page: Op
     expect(page.locator("#sliding-window-pattern")).to_have_count(0)
     page.select_option("#attention-window", "16")
     expect(page.locator("#sliding-window-pattern")).to_have_value("0")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_violation_in_a_hybrid_run(open_page: OpenPage, scheme: str) -> None:
+    page = open_with_axe(open_page, f"/?{HYBRID}&layer=0", color_scheme=scheme)
+    prefill(page)
+    step(page, 6)
+    found = {"steps": violations(page)}
+    select(page, '{"position": 1}')
+    expect(page.locator(PANEL)).to_be_visible()
+    complain({**found, "released": violations(page)})

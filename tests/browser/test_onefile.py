@@ -87,6 +87,7 @@ def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: Callable[..
     page = open_file(demo, "?step=20")
     painted(page, 20)
     page.click('[data-position="30"]')
+    expect(page.locator("#region-provenance")).to_be_visible()
     kinds = page.locator("#region-provenance li[data-kind]").evaluate_all("(all) => all.map((e) => e.dataset.kind)")
     assert kinds[:6] == ["query", "weight", "key", "slot", "block", "table"]
     page.locator('#region-provenance [data-kind="decision"] .way', has_text="record 3").first.click()

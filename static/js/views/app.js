@@ -1,30 +1,34 @@
 // The page: header, four regions, transport; on a phone one region at a time.
 
 import { t } from "../i18n/index.js";
+import { helpOpen } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
-import { dismiss, toasts } from "../model/store.js";
+import { dismiss, provenance, toasts } from "../model/store.js";
+import { stop } from "../model/tour.js";
 import { Detail } from "./detail.js";
 import { ExportSide } from "./export_button.js";
 import { Header } from "./header.js";
-import { Help } from "./help.js";
 import { html } from "./html.js";
+import { later } from "./later.js";
 import { Memory } from "./memory.js";
 import { Blackout, Notice } from "./notice.js";
-import { Provenance } from "./provenance.js";
 import { Score } from "./score.js";
 import { Stage } from "./stage.js";
-import { Tour } from "./tour.js";
 import { Transport } from "./transport.js";
 import { Icon, Tooltip } from "./words.js";
 
+const Help = later(() => import("./help.js").then((m) => m.Help));
+const Provenance = later(() => import("./provenance.js").then((m) => m.Provenance));
+const Tour = later(() => import("./tour.js").then((m) => m.Tour));
+
 export function App() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
-    <${Tour} />
+    ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />
     <${Tabs} />
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
       <${Score} />
-      <${Provenance} />
+      ${provenance.value ? html`<${Provenance} />` : null}
       <${Stage} />
       <${Detail} />
       <${Memory} />
@@ -32,7 +36,7 @@ export function App() {
     <${Transport} />
     <p class="print-link" id="print-link"></p>
     <${Toasts} />
-    <${Help} />
+    ${helpOpen.value ? html`<${Help} />` : null}
     <${ExportSide} />
     <${Tooltip} />
     <${Blackout} />`;

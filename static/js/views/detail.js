@@ -1,13 +1,12 @@
 // The detail region below the stage: one question at a time, chosen by tabs. A panel is a name and a component.
 
 import { useEffect } from "../../vendor/preact/hooks.js";
-import { signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
-import { toast } from "../model/store.js";
 import { isEmbedded } from "../net/embedded.js";
 import { Attention } from "./attention.js";
 import { html } from "./html.js";
+import { later } from "./later.js";
 import { Icon } from "./words.js";
 
 /** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
@@ -25,17 +24,6 @@ const PANELS = {
         library: later(() => import("./library.js").then((m) => m.Library)),
       }),
 };
-
-/** A panel whose code comes when it is first looked at: a first visit is as light as what it shows. */
-function later(load) {
-  const panel = signal(null);
-  return function Later() {
-    useEffect(() => {
-      if (!panel.value) load().then((found) => (panel.value = found), () => toast(t("error.no_answer"), "error"));
-    }, []);
-    return panel.value ? html`<${panel.value} />` : null;
-  };
-}
 
 export function Detail() {
   const name = settings.detail.value in PANELS ? settings.detail.value : "attention";

@@ -36,7 +36,7 @@ function TableRow({ seq, table, at }) {
     <button
       class="table-name num"
       aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
-      aria-label=${group ? t("group.table", { name, group: groupName(group) }) : t("tables.sequence", { name })}
+      aria-label=${group ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}` : t("tables.sequence", { name })}
       title=${group ? `${allLayers(group.layers)} · ${keysText(group)}` : undefined}
       onClick=${() => select({ seq: id })}
       onPointerEnter=${point}
@@ -44,7 +44,7 @@ function TableRow({ seq, table, at }) {
       onFocus=${point}
       onBlur=${leave}
     >
-      <${Swatch} id=${id} />${id}${group ? html`<small>${shortLayers(group.layers)}</small>` : null}
+      <${Swatch} id=${id} />${id}${group ? html` <small>${shortLayers(group.layers)}</small>` : null}
     </button>
     <span class="entries num" data-arrows>
       ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}

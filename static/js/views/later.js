@@ -1,0 +1,18 @@
+// Parts of the page whose code comes when they are first shown: a first visit is as light as what it shows.
+
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { signal } from "../../vendor/signals/signals.js";
+import { t } from "../i18n/index.js";
+import { toast } from "../model/store.js";
+import { html } from "./html.js";
+
+/** A component that `load` promises; nothing is drawn before it is here. */
+export function later(load) {
+  const part = signal(null);
+  return function Later() {
+    useEffect(() => {
+      if (!part.value) load().then((found) => (part.value = found), () => toast(t("error.no_answer"), "error"));
+    }, []);
+    return part.value ? html`<${part.value} />` : null;
+  };
+}
