@@ -8,7 +8,7 @@ import { blockHistory } from "../../static/js/trace/history.js";
 import { slotOf } from "../../static/js/trace/metrics.js";
 import { operationsOf } from "../../static/js/trace/operations.js";
 import { ownersOf, provenanceOf } from "../../static/js/trace/provenance.js";
-import { keysRead } from "../../static/js/trace/sentence.js";
+import { blocksRead, keysRead } from "../../static/js/trace/sentence.js";
 import { RELEASED } from "../../static/js/trace/groups.js";
 import { memoryFigures } from "../../static/js/trace/state.js";
 import { logOf, released } from "./histories.mjs";
@@ -82,4 +82,8 @@ test("a query reads the keys that its widest layer sees, under a policy the sink
   assert.equal(reads([8, 16], {}), 16);
   assert.equal(reads([null, 8], { attention_window: 12, attention_sinks: 4 }), 16);
   assert.equal(reads([8, 10], { attention_window: 12, attention_sinks: 4 }), 10);
+  const blocks = (engine) => blocksRead({ header: { model: { sliding_windows: [null] }, engine: { block_size: 4, ...engine } } }, 27);
+  assert.equal(blocks({}), 7);
+  assert.equal(blocks({ attention_window: 8 }), 3); // positions 19 to 26
+  assert.equal(blocks({ attention_window: 8, attention_sinks: 2 }), 4); // and 0, 1
 });

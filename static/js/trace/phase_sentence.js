@@ -113,17 +113,16 @@ function write(at) {
 
 function attend(at) {
   const { log, entry, end, model, attention } = at;
-  const size = sizeOf(log);
   const count = end - entry.start;
   const found = [];
   if (count === 1) {
     const keys = keysRead(log, entry.context_len);
     const [first, ...others] = log.groups;
-    const values = { token: labelText(labels(at)[end - 1]), keys, blocks: blocksRead(end, keys, size), layers: first.layers.length, heads: model.num_heads };
+    const values = { token: labelText(labels(at)[end - 1]), keys, blocks: blocksRead(log, entry.context_len), layers: first.layers.length, heads: model.num_heads };
     found.push(["sentence.phase.attend_one", values]);
     for (const { layers } of others) {
       const seen = keysRead(log, entry.context_len, layers);
-      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(end, seen, size) }]);
+      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(log, entry.context_len, layers) }]);
     }
   } else {
     let pairs = 0;

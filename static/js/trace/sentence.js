@@ -1,5 +1,6 @@
 // The sentence that says what a record did, with its numbers. Facts come from the log alone; words from i18n.
 
+import { visibleKeys } from "./attention.js";
 import { heldIn, policyOf } from "./groups.js";
 import { labelText, loneLabel, tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
@@ -69,14 +70,14 @@ function entrySentences(log, index, record, entry) {
         step: record.step,
         token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
         keys,
-        blocks: blocksRead(end, keys, size),
+        blocks: blocksRead(log, entry.context_len),
         block: place?.block ?? "–",
         slot: place?.offset ?? "–",
       },
     ]);
     for (const [group, place] of otherPlaces(log, tables, end - 1)) {
       const seen = keysRead(log, entry.context_len, group.layers);
-      sentences.push(["group.also_decode", { layers: group.layers, keys: seen, blocks: blocksRead(end, seen, size), block: place.block, slot: place.offset }]);
+      sentences.push(["group.also_decode", { layers: group.layers, keys: seen, blocks: blocksRead(log, entry.context_len, group.layers), block: place.block, slot: place.offset }]);
     }
   }
   if (lookup && lookup.verdict !== "hit" && log.header.engine.strategy === "paged") sentences.push(...lookedUp(lookup, log));
@@ -133,9 +134,6 @@ export const deferred = (op) => [`sentence.defer.${op.reason}`, { name: op.seq_i
 
 export const finished = (op) => [`sentence.finish.${op.reason}`, { name: op.seq_id }];
 
-/** Blocks in which the last `keys` of `end` positions lie. */
-export const blocksRead = (end, keys, size) => Math.floor((end - 1) / size) - Math.floor((end - keys) / size) + 1;
-
 /** Keys that a query with `context` tokens up to and with itself reads, in that of `layers` (null: of all) that sees farthest. */
 export function keysRead(log, context, layers = null) {
   const { model, engine } = log.header;
@@ -145,6 +143,13 @@ export function keysRead(log, context, layers = null) {
     return own <= window ? own : window + sinks;
   });
   return Math.min(context, Math.max(...seen));
+}
+
+/** Logical blocks in which those keys lie: the window's, and the sinks' where they are others. */
+export function blocksRead(log, context, layers = null) {
+  const all = layers ?? [...log.header.model.sliding_windows.keys()];
+  const farthest = all.reduce((best, layer) => (keysRead(log, context, [layer]) > keysRead(log, context, [best]) ? layer : best));
+  return new Set(visibleKeys(log.header, farthest, context - 1).map((position) => Math.floor(position / log.header.engine.block_size))).size;
 }
 
 /** A probability in words: two decimals, four where that would be 0.00. */

@@ -3,7 +3,7 @@
 import { bytesText, grouped, t } from "../i18n/index.js";
 import { layer, state } from "../model/store.js";
 import { figuresByGroup, groupOfLayer } from "../trace/groups.js";
-import { allLayers, groupName } from "./group_words.js";
+import { allLayers, groupName, keysText } from "./group_words.js";
 import { html } from "./html.js";
 import { Fidelity, tips } from "./words.js";
 
@@ -14,7 +14,7 @@ export function GroupTitles({ tops }) {
   const shown = groupOfLayer(groups, layer.value);
   return tops.map(
     (top, i) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }} onPointerMove=${stop} onClick=${stop}>
-      <span class="group-name" title=${allLayers(groups[i].layers)}>${groupName(groups[i])}</span>
+      <span class="group-name" title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${groupName(groups[i])}</span>
       <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held} ...${tips(() => lines(groups[i], figures[i], size))}>
         ${t("group.held", { held: grouped(figures[i].blocks_held), n: grouped(groups[i].num_blocks), bytes: bytesText(figures[i].bytes_held) })} <${Fidelity} kind="derived" formula="blocks_held · block_size · bytes per token" />
       </span>
