@@ -160,6 +160,27 @@ PRESETS = [
         config={"block_size": 4, "num_blocks": 20},
     ),
     Preset(
+        id="hybrid",
+        title=Words("Two kinds of layers", "两种层"),
+        watch=Words(
+            "Layers 1 and 3 keep every key. Layers 0 and 2 see only the last 8 and have a pool of their own: while the "
+            "poem grows they never hold more than 3 blocks. Gemma 3 and GPT-OSS are built so; this model was not "
+            "trained for it, so its text may suffer.",
+            "第 1、3 层保留所有的键；第 0、2 层只看最近 8 个，有自己的块池：诗越写越长，它们始终最多占 3 块。"
+            "Gemma 3 和 GPT-OSS 就是这样构成的；这个模型没有为此训练过，文本可能变差。",
+        ),
+        prompts=[_MOON],
+        sampling={"max_tokens": 40, "ignore_eos": True},
+        config={
+            "block_size": 4,
+            "num_blocks": 24,
+            "max_num_seqs": 1,
+            "max_num_batched_tokens": 16,
+            "attention_window": 8,
+            "sliding_window_pattern": 2,
+        },
+    ),
+    Preset(
         id="long",
         title=Words("A long poem", "一首长诗"),
         watch=Words(

@@ -12,7 +12,7 @@ from app.presets import PRESETS
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import LoadedModel, load_model
-from engine.trace.events import Admit, Allocate, Copy, Finish, Fork, Lookup, Preempt
+from engine.trace.events import RELEASED, Admit, Allocate, Copy, Finish, Fork, Lookup, Preempt
 from engine.trace.records import StepRecord
 
 
@@ -22,6 +22,7 @@ class Ran(NamedTuple):
     records: list[StepRecord]
     texts: list[list[int]]
     waste: list[int]  # after each record: the most slots that one sequence holds empty
+    held: list[list[int]]  # after each record: blocks in tables, for each group of layers
 
     def ops(self, kind: type) -> list[tuple[int, object]]:
         return [(r.index, op) for r in self.records for op in r.ops if isinstance(op, kind)]
@@ -39,7 +40,7 @@ def run(model: LoadedModel, preset_id: str, **config: object) -> Ran:
     sampling = msgspec.convert(preset.sampling, SamplingParams)
     with Engine(model, settings, keep_log=False) as engine:
         requests = [engine.add_request(prompt, sampling) for prompt in preset.prompts]
-        records, waste = [], []
+        records, waste, in_tables = [], [], []
         while engine.has_unfinished():
             records.append(engine.step())
             now = engine.snapshot()
@@ -47,12 +48,16 @@ def run(model: LoadedModel, preset_id: str, **config: object) -> Ran:
                 len(now.block_tables[i][0]) * engine.config.block_size - now.num_computed_tokens[i] for i in now.running
             ]
             waste.append(max(held, default=0))
-        return Ran(records, [r.output_token_ids for r in requests], waste)
+            groups = range(len(engine.block_groups))
+            in_tables.append(
+                [sum(b != RELEASED for tables in now.block_tables.values() for b in tables[g]) for g in groups]
+            )
+        return Ran(records, [r.output_token_ids for r in requests], waste, in_tables)
 
 
 def test_every_preset_has_a_test_here() -> None:
     assert {p.id for p in PRESETS} == {
-        *("moon", "story", "shared-prefix", "samples", "batch", "chunks", "preemption", "long")
+        *("moon", "story", "shared-prefix", "samples", "batch", "chunks", "preemption", "hybrid", "long")
     }
 
 
@@ -76,6 +81,14 @@ def test_shared_prefix_hits_four_blocks(model: LoadedModel) -> None:
     computed = {e.seq_id: len(e.token_ids) for e in ran.records[0].batch}
     assert computed == {0: 24, 1: 8}
     assert run(model, "shared-prefix", enable_prefix_caching=False).texts == ran.texts
+
+
+def test_the_windowed_layers_of_a_hybrid_hold_three_blocks_however_long_the_poem(model: LoadedModel) -> None:
+    """Window 8 in blocks of 4; 16 + 40 - 1 = 55 tokens are 14 blocks where everything is kept."""
+    held = run(model, "hybrid").held[:-1]  # at the end of the last step it lets go of everything
+    assert max(windowed for _, windowed in held) == 3
+    full = [full for full, _ in held]
+    assert full == sorted(full) and full[-1] == 14
 
 
 def test_samples_share_the_prompt_and_copy_on_write(model: LoadedModel) -> None:
