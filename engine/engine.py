@@ -7,7 +7,6 @@ not thread-safe: one thread owns an engine (the log may be read from any).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from collections.abc import Sequence as Items
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +17,8 @@ from msgspec.structs import replace
 
 from engine import __version__
 from engine.accounting.work import step_work
-from engine.cache.block_groups import GroupPlan
-from engine.cache.hybrid_cache import HybridCache
-from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.block_groups import trace_groups
+from engine.cache.hybrid_cache import make_cache
 from engine.cache.reach import reaches_of
 from engine.config import EngineConfig, SamplingParams
 from engine.intake import Intake, RequestError, RequestSpec
@@ -37,7 +35,6 @@ from engine.trace.events import Adjust, Choose, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
-    BlockGroup,
     Capture,
     Header,
     Output,
@@ -99,8 +96,15 @@ class Engine:
             groups=self._groups,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
-        self.block_groups = self._block_groups()
-        self._cache = self._make_cache()
+        self.block_groups = trace_groups(self._groups, self._runner.kv_store.bytes_per_token_of)
+        self._cache = make_cache(
+            self._groups,
+            self._ops.append,
+            self.config.block_size,
+            self.config.enable_prefix_caching,
+            self.config.swap_space or 0,
+            self._runner.kv_store.bytes_per_token_of,
+        )
         self._scheduler = Scheduler(
             self._cache,
             max_num_seqs=self.config.max_num_seqs,
@@ -413,41 +417,6 @@ class Engine:
             machine=machine_facts(self.model.device, self.model.dtype),
             block_groups=self.block_groups,
         )
-
-    def _make_cache(self) -> KVCacheManager | HybridCache:
-        """The block tables; several groups of layers have several."""
-
-        def maker(group: GroupPlan) -> Callable[[Callable[[Op], None]], KVCacheManager]:
-            return lambda emit: KVCacheManager(
-                group.num_blocks,
-                self.config.block_size,
-                self.config.enable_prefix_caching,
-                emit,
-                swap_space=self.config.swap_space or 0,
-                kv_bytes_per_token=self._runner.kv_store.bytes_per_token_of(group.layers),
-                retention=group.retention,
-            )
-
-        makers = [maker(group) for group in self._groups]
-        emit = self._ops.append
-        return makers[0](emit) if len(makers) == 1 else HybridCache(emit, makers)
-
-    def _block_groups(self) -> list[BlockGroup]:
-        """The groups in the trace's terms; block ids follow each other."""
-        groups, first = [], 0
-        for plan in self._groups:
-            groups.append(
-                BlockGroup(
-                    layers=plan.layers,
-                    first_block=first,
-                    num_blocks=plan.num_blocks,
-                    window=plan.retention.window if plan.retention else None,
-                    sinks=plan.retention.sinks if plan.retention else 0,
-                    kv_bytes_per_token=self._runner.kv_store.bytes_per_token_of(plan.layers),
-                )
-            )
-            first += plan.num_blocks
-        return groups
 
 
 def _batch_entry(scheduled: ScheduledSequence, piece: SequenceSlice) -> BatchEntry:

@@ -10,10 +10,11 @@ sequence and a pool of its own, whose blocks hold the keys and values of that gr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from engine.cache.reach import Reach, Retention, WindowPolicy, retention_of
+from engine.trace.records import BlockGroup
 
 
 class GroupPlan(NamedTuple):
@@ -56,6 +57,24 @@ def plan_groups(
         layers = [layer for layer, reach in enumerate(reaches) if reach == kind]
         plans.append(GroupPlan(layers, frozenset([kind]), retention, blocks))
     return plans
+
+
+def trace_groups(plans: Sequence[GroupPlan], bytes_per_token: Callable[[Sequence[int]], int]) -> list[BlockGroup]:
+    """The groups in the trace's terms: block ids follow each other. `bytes_per_token`: of some layers together."""
+    groups, first = list[BlockGroup](), 0
+    for plan in plans:
+        groups.append(
+            BlockGroup(
+                layers=plan.layers,
+                first_block=first,
+                num_blocks=plan.num_blocks,
+                window=plan.retention.window if plan.retention else None,
+                sinks=plan.retention.sinks if plan.retention else 0,
+                kv_bytes_per_token=bytes_per_token(plan.layers),
+            )
+        )
+        first += plan.num_blocks
+    return groups
 
 
 def _at_most(retention: Retention, block_size: int, demands: Demands) -> int:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from engine.cache.block_groups import GroupPlan
 from engine.cache.block_moves import BlockMoves
 from engine.cache.cache_figures import BlockDemand, Snapshot
 from engine.cache.kv_cache_manager import KVCacheManager
@@ -215,6 +216,31 @@ class HybridCache:
         """Recount everything. Raises IntegrityError with the first contradiction."""
         for group in self.groups:
             group.check_integrity()
+
+
+def make_cache(
+    plans: Sequence[GroupPlan],
+    emit: Emit,
+    block_size: int,
+    enable_prefix_caching: bool,
+    swap_space: int,
+    bytes_per_token: Callable[[Sequence[int]], int],
+) -> KVCacheManager | HybridCache:
+    """The manager of one group, or a hybrid of several. `swap_space`: blocks of the CPU store for each group."""
+
+    def maker(plan: GroupPlan) -> Callable[[Emit], KVCacheManager]:
+        return lambda emit: KVCacheManager(
+            plan.num_blocks,
+            block_size,
+            enable_prefix_caching,
+            emit,
+            swap_space,
+            bytes_per_token(plan.layers),
+            plan.retention,
+        )
+
+    makers = [maker(plan) for plan in plans]
+    return makers[0](emit) if len(makers) == 1 else HybridCache(emit, makers)
 
 
 def _translating(emit: Emit, first: int, first_cpu: int) -> Emit:

@@ -183,7 +183,9 @@ class StepBatch:
             positions = np.arange(num_tokens, dtype=np.int64) + np.repeat(first - begins[:-1], lengths)
             slot_mapping = table.slots[:, np.repeat(rows, lengths), positions]
             self.decode_indices = [index for index, length in enumerate(lengths) if length == 1]
-        packed = torch.from_numpy(np.vstack([token_ids, positions, slot_mapping])).to(device)  # [2 + groups, T]
+        # vstack may lay rows of different origin out by columns, which a compiled graph does not take
+        rows_of_ints = np.ascontiguousarray(np.vstack([token_ids, positions, slot_mapping]))
+        packed = torch.from_numpy(rows_of_ints).to(device)  # [2 + groups, T]
         self.input_ids = packed[0:1]  # [1, T]
         self.position_ids = packed[1:2]  # [1, T]
         self._slot_mappings = packed[2:]  # [groups, T]

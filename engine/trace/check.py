@@ -1,6 +1,6 @@
 """Does a file keep what FORMAT.md promises? Every frame, every record, every array; each contradiction named exactly.
 
-The state is folded with `state.apply`, the reference, and held against what the file says beside its operations: batch,
+The state is folded with `apply.apply`, the reference, and held against what the file says beside its operations: batch,
 outputs, memory, keyframes, arrays.
 """
 
@@ -14,13 +14,14 @@ from typing import IO, TypeVar
 from msgspec import Struct
 
 from engine.trace import codec
+from engine.trace.apply import apply
 from engine.trace.check_arrays import wrong_in_capture
 from engine.trace.check_record import wrong_in_header, wrong_in_record
 from engine.trace.check_state import wrong_in_state
 from engine.trace.codec import Frame, TraceFormatError
 from engine.trace.keyframe import read_keyframe
 from engine.trace.records import FORMAT, VERSION, BlockGroup, Capture, Header, StepRecord
-from engine.trace.state import State, TraceStateError, apply, initial_state, memory_figures
+from engine.trace.state import State, TraceStateError, initial_state, memory_figures
 
 EVERY_RECORD = 1024  # blocks; a larger pool is checked as a whole after every 64th record and at the end
 SOMETIMES = 64

@@ -1,6 +1,6 @@
 """The ordered operations of one record: everything that changes the state, in the order in which it happened.
 
-`state.apply` needs nothing but these to rebuild block tables, ref counts, the free queue and every sequence; whatever
+`apply.apply` needs nothing but these to rebuild block tables, ref counts, the free queue and every sequence; whatever
 else a record holds (batch, outputs, timing, work, arrays) explains an operation and changes no state.
 
 Where vLLM has an event for the same thing, the projection is: `cache` -> BlockStored, `evict` -> BlockRemoved.

@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import IO, Self
 
 from engine.trace import codec
+from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
 from engine.trace.keyframe import read_keyframe
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
-from engine.trace.state import State, TraceStateError, apply, copy_state, initial_state
+from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
 KEYFRAME_INTERVAL = 64  # records; seeking decodes and folds at most this many
 

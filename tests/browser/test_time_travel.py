@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine.trace.apply import apply
 from engine.trace.events import Admit, Op, Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord, Timing
-from engine.trace.state import apply, initial_state, memory_figures
+from engine.trace.state import initial_state, memory_figures
 from tests.browser.test_page import SHOWN, prefill, shows, step, tokens, wait_until
 from tests.golden.make import HEADER
 

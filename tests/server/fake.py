@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.trace.apply import apply
 from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -27,7 +28,7 @@ from engine.trace.records import (
     Timing,
     TokenizerFacts,
 )
-from engine.trace.state import apply, memory_figures
+from engine.trace.state import memory_figures
 
 FACTS = ModelFacts(
     name="fake", architecture="Fake", num_params=1, num_layers=2, hidden_size=8, intermediate_size=16, num_heads=2,

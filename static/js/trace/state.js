@@ -1,4 +1,4 @@
-// The state of a run as a pure function of its log. Mirrors engine/trace/state.py: same fields, same rules, same errors.
+// The state of a run as a pure function of its log. Mirrors engine/trace/state.py and apply.py: same fields, same rules, same errors.
 //
 // States share what they have in common: a copy owns none of its blocks and sequences until an operation changes one
 // (`blockOf` and `sequenceOf` hand out one that may be changed). So a copy costs little, however large the pool.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.cache.hybrid_cache import HybridCache
+from engine.cache.hybrid_cache import HybridCache, HybridMatch
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.reach import Retention
+from engine.trace.apply import apply
 from engine.trace.events import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import BlockGroup, Output, StepRecord, Timing
-from engine.trace.state import apply, empty_state, memory_figures
+from engine.trace.state import empty_state, memory_figures
 
 KV_BYTES_PER_TOKEN = 64
 
@@ -102,10 +103,10 @@ class CacheRun:
         )
         self.fold()
 
-    def admit(self, seq_id: int, num_tokens: int | None = None) -> PrefixMatch | None:
+    def admit(self, seq_id: int, num_tokens: int | None = None) -> PrefixMatch | HybridMatch | None:
         """Look up and allocate for the first `num_tokens` tokens (None: all). None when there is no room."""
         tokens, salt = self.tokens[seq_id], self.salts[seq_id]
-        match = self.manager.lookup(seq_id, tokens, salt)
+        match: PrefixMatch | HybridMatch = self.manager.lookup(seq_id, tokens, salt)
         end = max(num_tokens or len(tokens), match.num_tokens + 1)
         if not self.manager.demand(seq_id, end, match.hits).fits:
             before = self.manager.snapshot()
@@ -141,7 +142,7 @@ class CacheRun:
                 seen = in_window or (retention is not None and logical * size < retention.sinks)
                 assert (block_id != RELEASED) == seen, (seq_id, logical)
 
-    def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
+    def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch | HybridMatch:
         """Submit, admit and compute a whole prompt."""
         self.submit(seq_id, tokens, salt)
         match = self.admit(seq_id)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from engine.trace.apply import apply
 from engine.trace.events import RELEASED, Allocate, Free, Release, Share, Write
 from engine.trace.records import BlockGroup, Header, StepRecord, Timing
-from engine.trace.state import State, TraceStateError, apply, copy_state, empty_state, initial_state, memory_figures
+from engine.trace.state import State, TraceStateError, copy_state, empty_state, initial_state, memory_figures
 
 
 def replay(header: Header, records: list[StepRecord]) -> list[State]:
