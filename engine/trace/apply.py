@@ -41,6 +41,7 @@ from engine.trace.state import (
     State,
     TraceStateError,
     copy_sequence,
+    group_index,
     held_blocks,
 )
 
@@ -232,7 +233,7 @@ def _queue(state: State, position: int, seq_id: int) -> None:
 
 
 def _group(state: State, block_id: int) -> int:
-    return next(i for i, g in enumerate(state.block_groups) if block_id < g.first_block + g.num_blocks)
+    return group_index(state.block_groups, block_id)
 
 
 def _block(state: State, block_id: int) -> Block:

@@ -39,7 +39,7 @@ from engine.trace.events import (
 )
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord, Timing
-from engine.trace.state import group_of, initial_state
+from engine.trace.state import group_index, initial_state
 
 TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6
 Status = Literal["waiting", "running", "preempted", "finished"]
@@ -283,7 +283,8 @@ class _Reading:
         self._empty = initial_state(log.header)
 
     def _block_bytes(self, block_id: int) -> int:
-        return self._empty.block_size * group_of(self._empty, block_id).kv_bytes_per_token
+        groups = self._empty.block_groups
+        return self._empty.block_size * groups[group_index(groups, block_id)].kv_bytes_per_token
 
     def figures(self) -> RunFigures:
         """What the run took."""

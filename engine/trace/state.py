@@ -188,9 +188,9 @@ def recent_hit_rate(state: State) -> float | None:
     return sum(num_hit for _, num_hit in state.recent_lookups) / asked if asked else None
 
 
-def group_of(state: State, block_id: int) -> BlockGroup:
-    """The group of layers that the block belongs to."""
-    return next(g for g in state.block_groups if block_id < g.first_block + g.num_blocks)
+def group_index(groups: list[BlockGroup], block_id: int) -> int:
+    """Which group of layers the block belongs to."""
+    return next(i for i, g in enumerate(groups) if block_id < g.first_block + g.num_blocks)
 
 
 def held_blocks(sequence: Sequence) -> list[int]:

@@ -15,7 +15,8 @@ import msgspec
 
 from engine.trace.events import Cache, Evict, Submit
 from engine.trace.log import TraceReader
-from engine.trace.records import StepRecord
+from engine.trace.records import BlockGroup, StepRecord
+from engine.trace.state import group_index, initial_state
 
 MEDIUM = "GPU"  # vLLM's word for the device that the model runs on
 Batch = list[Any]  # [ts, events, dp_rank]
@@ -24,12 +25,12 @@ Batch = list[Any]  # [ts, events, dp_rank]
 def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
     """A batch for each record that stored or removed anything; `ts` is seconds since 1970."""
     began = datetime.fromisoformat(reader.header.created).timestamp()
-    block_size = reader.header.engine["block_size"]
+    block_size, groups = reader.header.engine["block_size"], initial_state(reader.header).block_groups
     salts: dict[int, str] = {}
     for index in range(len(reader)):
         record = reader.record(index)
         salts.update((op.seq_id, op.cache_salt) for op in record.ops if isinstance(op, Submit) and op.cache_salt)
-        if events := list(_events(record, block_size, salts)):
+        if events := list(_events(record, block_size, groups, salts)):
             yield [began + record.timing.at, events, 0]
 
 
@@ -45,13 +46,16 @@ def write_kv_events_json(reader: TraceReader, file: IO[bytes]) -> None:
         file.write(msgspec.json.encode(_readable(batch)) + b"\n")
 
 
-def _events(record: StepRecord, block_size: Any, salts: dict[int, str]) -> Iterator[dict[str, Any]]:
+def _events(
+    record: StepRecord, block_size: Any, groups: list[BlockGroup], salts: dict[int, str]
+) -> Iterator[dict[str, Any]]:
     stored: dict[str, Any] | None = None
-    stored_by: int | None = None
+    stored_by: tuple[int, int] | None = None  # sequence and group of layers
     for op in record.ops:
         if isinstance(op, Cache):
             salt = salts.get(op.seq_id) if op.parent_hash is None else None
-            if stored and stored_by == op.seq_id and stored["block_hashes"][-1] == op.parent_hash:
+            group = group_index(groups, op.block_id)
+            if stored and stored_by == (op.seq_id, group) and stored["block_hashes"][-1] == op.parent_hash:
                 stored["block_hashes"].append(op.block_hash)
                 stored["token_ids"] += op.token_ids
                 if stored["extra_keys"]:
@@ -59,7 +63,7 @@ def _events(record: StepRecord, block_size: Any, salts: dict[int, str]) -> Itera
                 continue
             if stored:
                 yield stored
-            stored_by = op.seq_id
+            stored_by = op.seq_id, group
             stored = {
                 "type": "BlockStored",
                 "block_hashes": [op.block_hash],
@@ -70,13 +74,14 @@ def _events(record: StepRecord, block_size: Any, salts: dict[int, str]) -> Itera
                 "medium": MEDIUM,
                 "lora_name": None,
                 "extra_keys": [[salt]] if salt else None,
-                "group_idx": 0,
+                "group_idx": group,
             }
         elif isinstance(op, Evict):
             if stored:
                 yield stored
                 stored = None
-            yield {"type": "BlockRemoved", "block_hashes": [op.block_hash], "medium": MEDIUM, "group_idx": 0}
+            group = group_index(groups, op.block_id)
+            yield {"type": "BlockRemoved", "block_hashes": [op.block_hash], "medium": MEDIUM, "group_idx": group}
     if stored:
         yield stored
 

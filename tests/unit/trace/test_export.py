@@ -21,6 +21,7 @@ from engine.trace.export.perfetto import write_perfetto
 from engine.trace.export.tables import EVENTS, STEPS, write_csv, write_parquet
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
+from tests.unit.engine.runs import run
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "cache.kvtrace"  # forks, copies, evictions, both kinds of preemption
 
@@ -155,3 +156,22 @@ def test_kv_events_of_one_chain_are_one_event(reader, golden):
                 lengths.append(len(hashes))
                 assert [parents[h] for h in hashes] == [event["parent_block_hash"], *hashes[:-1]]
     assert max(lengths) > 1
+
+
+def test_kv_events_name_the_group_of_layers(tmp_path):
+    """A hybrid run stores each full block once for every group; what a group removes it had stored."""
+    run("hybrid", tmp_path / "run.kvtrace").close()
+    file = io.BytesIO()
+    with TraceReader(tmp_path / "run.kvtrace") as reader:
+        write_kv_events(reader, file)
+        state = reader.state_at(len(reader) - 1)
+    file.seek(0)
+    live: list[Counter[bytes]] = [Counter(), Counter()]
+    for _, events, _ in msgpack.Unpacker(file):
+        for event in events:
+            change = live[event["group_idx"]]
+            (change.update if event["type"] == "BlockStored" else change.subtract)(event["block_hashes"])
+            assert min(change.values()) >= 0
+    for group, hashes in zip(state.block_groups, live, strict=True):
+        blocks = state.blocks[group.first_block : group.first_block + group.num_blocks]
+        assert +hashes == Counter(block.block_hash for block in blocks if block.block_hash is not None) != Counter()
