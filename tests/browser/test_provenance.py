@@ -114,6 +114,7 @@ def test_every_link_has_its_fidelity_and_chinese_words(open_page: OpenPage) -> N
     step(page)
     page.click('[data-position="9"]')
     links = page.locator(f"{PANEL} li[data-kind]")
+    expect(links.first).to_be_visible()  # the panel comes when it is first shown
     assert links.count() == page.locator(f"{PANEL} li[data-kind] .fidelity").count() >= 8
     text = page.locator(PANEL).inner_text()
     assert "预填充" in text or "准入" in text
