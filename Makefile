@@ -27,11 +27,12 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
 run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
+# two workers, one of them for all that needs Chromium (tests/conftest.py); ARGS="-n 0" runs in one process
 test: $(VENV)/.test browser
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 browser: $(VENV)/.test
 	@sh tools/get_chromium.sh $(BIN)

@@ -10,15 +10,33 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Without a GPU, Triton's interpreter runs the kernels. It must know before anything, torch included, imports triton.
 if shutil.which("nvidia-smi") is None:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# Chromium, the servers and the tests share the cores. Where threads wait for each other by turning in circles, a core
+# that somebody else needs makes a pass of the model twenty times slower; libgomp is told before torch loads it.
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 180.0  # importing torch and loading the model, on a busy machine
+
+
+class FilesAndBrowser(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
+    """Files stay whole, and one worker has all tests that need Chromium, which fills more than a core."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "browser" if nodeid.startswith("tests/browser/") else nodeid.split("::", 1)[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Who does what where there are several workers (`-n 2`)."""
+    return FilesAndBrowser(config, log)
 
 
 @pytest.fixture(scope="session")
