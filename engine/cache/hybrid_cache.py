@@ -102,9 +102,9 @@ class HybridCache:
         for group in self.groups:
             group.remember(seq_id, token_ids, cache_salt)
 
-    def at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
         """Of the group with the least room to spare."""
-        demands = [group.at_most(num_slots, tokens_a_step) for group in self.groups]
+        demands = [group.demand_at_most(num_slots, tokens_a_step) for group in self.groups]
         return min(demands, key=lambda demand: demand.available - demand.needed)
 
     def demand(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]] = ()) -> BlockDemand:

@@ -101,7 +101,7 @@ class KVCacheManager:
         """Why the lookup that was made just before found no more. Changes nothing."""
         return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
 
-    def at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
         """Blocks that a sequence of `num_slots` tokens holds at most, of those there are; a step computes so many."""
         needed = self._num_blocks_of(num_slots)
         if self.retention is not None:

@@ -25,6 +25,9 @@ def wrong_in_header(header: Header) -> Iterator[str]:
     for layer, sinks in enumerate(model.sinks):
         if sinks is not None and len(sinks) != model.num_heads:
             yield f"model.sinks of layer {layer} has {len(sinks)} entries for {model.num_heads} query heads"
+    layers = sorted(layer for group in header.block_groups for layer in group.layers)
+    if header.block_groups and layers != list(range(model.num_layers)):
+        yield f"block_groups have the layers {layers}, not each of the model's {model.num_layers} once"
     if header.kv_bytes_per_token < 1:
         yield f"kv_bytes_per_token is {header.kv_bytes_per_token}"
 

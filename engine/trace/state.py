@@ -92,7 +92,8 @@ def initial_state(header: Header) -> State:
     """State before the first record: every block free, ids in ascending order in the free queues."""
     block_size = _setting(header, "block_size", 1, 1 << 62)
     groups = _groups(header)
-    swap_space = _setting(header, "swap_space", 0, MAX_BLOCKS) if header.engine.get("swap_space") else 0
+    most = MAX_BLOCKS // len(groups)  # each group has so many
+    swap_space = _setting(header, "swap_space", 0, most) if header.engine.get("swap_space") else 0
     return empty_state(block_size, groups, swap_space)
 
 

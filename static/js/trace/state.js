@@ -40,7 +40,7 @@ export function initialState(header) {
   const blockSize = setting(header, "block_size", 1, Number.MAX_SAFE_INTEGER);
   const groups = groupsIn(header);
   const numBlocks = groups.reduce((sum, group) => sum + group.num_blocks, 0);
-  const swapSpace = header.engine.swap_space ? setting(header, "swap_space", 0, MAX_BLOCKS) * groups.length : 0; // blocks of each group
+  const swapSpace = header.engine.swap_space ? setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length)) * groups.length : 0; // each group has so many
   return {
     index: -1,
     step: 0,
