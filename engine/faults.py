@@ -22,6 +22,7 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall, Atte
 from engine.model.batch import StepBatch
 from engine.model.capture import CaptureRequest
 from engine.model.loader import LoadedModel
+from engine.objections import objection
 from engine.scheduling.sequence import Sequence
 from engine.trace.records import StepRecord
 
@@ -55,9 +56,9 @@ class FaultyEngine(Engine):
             self.check_integrity()
         except IntegrityError as error:
             self._found.append(str(error))
-        integrity = "; ".join(dict.fromkeys(self._found))
+        fields["integrity"] = [objection(text) for text in dict.fromkeys(self._found)]
         self._found.clear()
-        return super()._append_record(*args, integrity=integrity, **fields)
+        return super()._append_record(*args, **fields)
 
 
 def slot_off_by_one(engine: Engine, report: Report) -> None:

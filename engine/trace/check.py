@@ -168,7 +168,7 @@ class _Check:
                 yield _at(offset, message, expected, error.operation)
         for operation, message in wrong_in_record(record, before, self._state, self._header):
             yield _at(offset, message, expected, operation)
-        if self._state is not None and record.integrity == "":
+        if self._state is not None and not record.integrity:
             figures = memory_figures(self._state)
             for name in figures.__struct_fields__:
                 said, counted = getattr(record.memory, name), getattr(figures, name)

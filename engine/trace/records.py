@@ -252,6 +252,16 @@ class Work(Struct, frozen=True, kw_only=True):
     kv_write_bytes: int
 
 
+class Objection(Struct, frozen=True, kw_only=True):
+    """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
+
+    rule: str = ""  # see FORMAT.md; "" = one without a name there
+    text: str  # the sentence, in the guard's own words
+    block_id: int | None = None
+    said: int | None = None  # what the books say
+    counted: int | None = None  # what a recount finds
+
+
 class StepRecord(Struct, frozen=True, kw_only=True):
     """One entry of the log. `submit`, `abort` and `adjust` came in from outside; `step` is one pass of the engine."""
 
@@ -266,7 +276,15 @@ class StepRecord(Struct, frozen=True, kw_only=True):
     memory: Memory
     work: Work | None = None
     has_capture: bool = False
-    integrity: str = ""  # what guards and checks found wrong, in a run with a fault put in on purpose; "" = nothing
+    # What guards and checks found wrong in a run with a fault put in on purpose; empty = nothing. Old logs: only text.
+    integrity: list[Objection] | str = ""
+
+    @property
+    def objections(self) -> list[Objection]:
+        """What is in `integrity`, whichever form the log has it in."""
+        if isinstance(self.integrity, str):
+            return [Objection(text=text) for text in self.integrity.split("; ") if text]
+        return self.integrity
 
 
 class AttentionRows(Struct, frozen=True, kw_only=True):

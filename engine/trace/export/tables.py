@@ -95,7 +95,8 @@ def _step_row(record: StepRecord) -> Row:
     return [
         record.index, record.kind, record.step, *(getattr(record.timing, name) for name, _ in _TIMES),
         len(record.batch), tokens["prefill"], tokens["decode"], len(record.outputs), text,
-        *(getattr(record.memory, name) for name, _ in _MEMORY), *work, record.has_capture, record.integrity,
+        *(getattr(record.memory, name) for name, _ in _MEMORY), *work, record.has_capture,
+        "; ".join(found.text for found in record.objections),
     ]  # fmt: skip
 
 

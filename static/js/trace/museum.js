@@ -65,13 +65,17 @@ export function firstTokenDifference(logs, step) {
   return { seq_id, ...difference, chosen: lanes.map((lane) => lane[difference.place]) };
 }
 
-/** What guards and checks wrote into the log, as far as its `step`-th step: [{step, text}], a text once. */
+/** What guards and checks wrote into a record: [{rule, text, block_id, said, counted}]. Older logs have sentences alone. */
+export function objectionsIn({ integrity = "" }) {
+  if (typeof integrity !== "string") return integrity;
+  return integrity.split("; ").filter(Boolean).map((text) => ({ rule: "", text }));
+}
+
+/** The same of the log as far as its `step`-th step, each with its `step`, a sentence once. */
 export function objections(log, step) {
   const found = new Map();
-  for (const index of stepRecords(log).slice(0, step)) {
-    const { integrity, step: at } = log.records[index];
-    for (const text of (integrity ?? "").split("; ").filter(Boolean)) if (!found.has(text)) found.set(text, { step: at, text });
-  }
+  for (const record of stepRecords(log).slice(0, step).map((index) => log.records[index]))
+    for (const one of objectionsIn(record)) if (!found.has(one.text)) found.set(one.text, { step: record.step, ...one });
   return [...found.values()];
 }
 

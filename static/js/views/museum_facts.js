@@ -3,11 +3,11 @@
 import { t } from "../i18n/index.js";
 import { LANES } from "../model/museum.js";
 import { settings } from "../model/settings.js";
-import { contradictions, differingDecisions, lastWrites, recordAt, sharedDecisions, tookStep } from "../trace/museum.js";
+import { contradictions, differingDecisions, lastWrites, sharedDecisions, tookStep } from "../trace/museum.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "../trace/museum_arrays.js";
 import { inWords } from "./decisions.js";
 import { html } from "./html.js";
-import { figure, seqName, tokensWord } from "./museum_words.js";
+import { figure, objectedAt, seqName, tokensWord } from "./museum_words.js";
 import { Fidelity } from "./words.js";
 
 export function Facts({ now }) {
@@ -31,7 +31,7 @@ function factsOf({ logs, step, seq }) {
   const [, faulty] = logs;
   if (step === 0) return [];
   const found = [];
-  const books = tookStep(faulty, step) ? faulty.records[recordAt(faulty, step)].integrity : "";
+  const books = objectedAt(faulty, step);
   if (books) found.push({ lane: "faulty", kind: "books", text: t("museum.fact.books", { text: books }), fault: true });
   for (const one of contradictions(faulty, step))
     found.push({ lane: "faulty", kind: one.kind, text: contradictionWords(one), fault: true, derived: t("museum.notices.log.formula") });

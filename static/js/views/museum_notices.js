@@ -5,7 +5,7 @@ import { LANES, lanes } from "../model/museum.js";
 import { differingDecisions, firstDecisionDifference, objections } from "../trace/museum.js";
 import { html } from "./html.js";
 import { contradictionWords, entryWords } from "./museum_facts.js";
-import { figure, seqName, tokenWord } from "./museum_words.js";
+import { figure, objectionWords, seqName, tokenWord } from "./museum_words.js";
 import { Fidelity } from "./words.js";
 
 export function Notices({ now }) {
@@ -16,7 +16,7 @@ export function Notices({ now }) {
   return html`<section class="museum-notices">
     <h3 class="panel-title">${t("museum.notices")}</h3>
     <dl>
-      <${Notice} name="books" kind="captured" formula=${t("museum.notices.books.kind")} step=${objected?.step} text=${objected ? `“${objected.text}”` : t(keys || tokens ? "museum.notices.books.right" : "museum.notices.right")} />
+      <${Notice} name="books" kind="captured" formula=${t("museum.notices.books.kind")} step=${objected?.step} text=${objected ? objectionWords(objected) : t(keys || tokens ? "museum.notices.books.right" : "museum.notices.right")} />
       <${Notice} name="log" kind="derived" step=${first.log?.step} text=${first.log ? contradictionWords(first.log) : t("museum.notices.right")} />
       <${Notice} name="decisions" kind="derived" step=${decided?.step} text=${decided ? decisionText(logs, decided.step) : t("museum.notices.same")} />
       <${Notice}

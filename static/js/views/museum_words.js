@@ -2,7 +2,7 @@
 
 import { t } from "../i18n/index.js";
 import { labelText, loneLabel } from "../trace/labels.js";
-import { recordAt, tookStep } from "../trace/museum.js";
+import { objectionsIn, recordAt, tookStep } from "../trace/museum.js";
 
 export const seqName = (id) => t("sequence.name", { id });
 
@@ -15,7 +15,16 @@ export const tokensWord = (tokens) => t("museum.say.token", { token: tokens.map(
 /** A distance or share for a sentence: two or three digits, whatever its size. */
 export const figure = (value) => (value === 0 ? "0" : value >= 0.001 ? Number(value.toPrecision(3)).toString() : value.toExponential(0));
 
-const integrityAt = (log, step) => (tookStep(log, step) ? (log.records[recordAt(log, step)].integrity ?? "") : "");
+const RULES = new Set(["shared_write", "shared_promise", "stale_hit", "stale_index", "unknown_hash", "ref_count"]);
+
+/** An objection of trace/museum.js as a clause; one without a rule that is known here is quoted. */
+export const objectionWords = (one) => t(`museum.objection.${RULES.has(one.rule) ? one.rule : "other"}`, one);
+
+/** All that was objected to in the log's `step`-th step, or "". */
+export function objectedAt(log, step) {
+  if (!tookStep(log, step)) return "";
+  return objectionsIn(log.records[recordAt(log, step)]).map(objectionWords).join(t("museum.objection.and"));
+}
 
 /** One sentence or two on the step that is shown. `now`: the scene or null. */
 export function museumSentence(now, lanes) {
@@ -24,11 +33,11 @@ export function museumSentence(now, lanes) {
   if (!now) return t(lanes.phase.value === "opening" ? "museum.say.opening" : "museum.say.start");
   if (now.step === 0) return t("museum.say.ready", { n: lanes.asked.value.prompts.length });
   const said = [whatWasChosen(now)];
-  const found = integrityAt(now.logs[1], now.step);
-  const before = now.step > 1 ? integrityAt(now.logs[1], now.step - 1) : "";
+  const found = objectedAt(now.logs[1], now.step);
+  const before = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";
   if (found) said.push(found === before ? `${t("museum.say.objection", { text: found })} ${t("museum.say.still")}` : t("museum.say.objection", { text: found }));
   const over = lanes.phase.value === "done" && now.step === now.last;
-  if (over && !now.logs[1].records.some((record) => record.integrity)) said.push(t("museum.say.silent"));
+  if (over && !now.logs[1].records.some((record) => objectionsIn(record).length)) said.push(t("museum.say.silent"));
   return said.join(" ");
 }
 

@@ -13,7 +13,7 @@ from engine.engine import Engine
 from engine.faults import FAULTS, make_engine
 from engine.model.capture import CaptureRequest
 from engine.trace.events import Copy, Finish, Preempt
-from engine.trace.records import StepRecord
+from engine.trace.records import Objection, StepRecord
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
 LONG = PROMPTS[0]
@@ -55,8 +55,8 @@ def twins(
 ROOMY = EngineConfig(block_size=4, num_blocks=64, max_model_len=64)
 
 
-def first_finding(run: Outcome) -> tuple[int, str]:
-    return next((record.index, record.integrity) for record in run.records if record.integrity)
+def first_finding(run: Outcome) -> tuple[int, list[Objection]]:
+    return next((record.index, record.objections) for record in run.records if record.integrity)
 
 
 def test_the_museum_shows_every_fault_there_is() -> None:
@@ -82,8 +82,8 @@ def test_no_copy_at_shared_write() -> None:
     """
     sampling = SamplingParams(max_tokens=6, ignore_eos=True, n=2, temperature=1.5, seed=3)
     healthy, faulty = twins("no_copy_at_shared_write", ROOMY, [[LONG]], sampling)
-    index, message = first_finding(faulty)
-    assert "is shared" in message
+    index, found = first_finding(faulty)
+    assert {(one.rule, one.block_id) for one in found} == {("shared_write", 4)}
     assert [entry.start for entry in faulty.records[index].batch] == [17, 17]
     assert any(isinstance(op, Copy) for record in healthy.records for op in record.ops)
     assert not any(isinstance(op, Copy) for record in faulty.records for op in record.ops)
@@ -98,8 +98,9 @@ def test_stale_hash_after_reallocation() -> None:
     config = EngineConfig(block_size=4, num_blocks=8, max_model_len=32)
     other = [token + 30 for token in LONG]
     healthy, faulty = twins("stale_hash_after_reallocation", config, [[LONG], [other], [LONG]])
-    _, message = first_finding(faulty)
-    assert "hash" in message
+    _, (found, *_) = first_finding(faulty)
+    assert found.rule == "stale_index"
+    assert str(found.block_id) in found.text
     assert healthy.outputs[0] == healthy.outputs[2]
     assert faulty.outputs[0] == healthy.outputs[0]
     assert faulty.outputs[2] != healthy.outputs[2]

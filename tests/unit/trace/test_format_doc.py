@@ -17,6 +17,7 @@ STRUCTS = [
     records.Machine,
     records.Roofs,
     records.StepRecord,
+    records.Objection,
     records.BatchEntry,
     records.Output,
     records.Candidate,

@@ -7,7 +7,7 @@ import pytest
 
 from engine.trace import codec
 from engine.trace.events import Op
-from engine.trace.records import Header, Memory, StepRecord, Timing
+from engine.trace.records import Header, Memory, Objection, StepRecord, Timing
 from engine.trace.state import State, initial_state
 
 FIRST_FIELDS: list[dict[str, Any]] = [
@@ -44,3 +44,19 @@ def test_records_and_states(header: Header) -> None:
     for block in state["blocks"]:
         del block["num_hits"], block["last_hit_in"]
     assert codec.decode(msgspec.msgpack.encode(state), State) == initial_state(header)
+
+
+def test_objections_without_rules() -> None:
+    memory = Memory.counted(
+        num_blocks=1,
+        block_size=2,
+        blocks_held=0,
+        blocks_cached=0,
+        tokens_held=0,
+        tokens_logical=0,
+        kv_bytes_per_token=1,
+    )
+    plain = msgspec.to_builtins(StepRecord(index=0, kind="step", step=1, timing=Timing(at=0), memory=memory))
+    old = codec.decode(msgspec.msgpack.encode({**plain, "integrity": "one; another"}), StepRecord)
+    assert old.objections == [Objection(text="one"), Objection(text="another")]
+    assert codec.decode(msgspec.msgpack.encode({**plain, "integrity": ""}), StepRecord).objections == []

@@ -45,6 +45,15 @@ export const en = {
   "museum.say.still": "It still does.",
   "museum.say.silent": "The books are right to the end: only the comparison notices.",
 
+  "museum.objection.shared_write": "block {block_id} is written although another sequence holds it too; it should have been copied first",
+  "museum.objection.shared_promise": "block {block_id} is to be filled and cached although another sequence holds it too; it should have been copied first",
+  "museum.objection.stale_hit": "block {block_id} no longer holds what the lookup found there",
+  "museum.objection.stale_index": "the index lists block {block_id} under a hash that the block does not carry",
+  "museum.objection.unknown_hash": "block {block_id} carries a hash that the index does not know",
+  "museum.objection.ref_count": "block {block_id} has ref_count {said}, but {counted} {counted|block table names|block tables name} it",
+  "museum.objection.other": "“{text}”",
+  "museum.objection.and": "; ",
+
   "museum.notices": "Who notices",
   "museum.notices.books": "Check of the books",
   "museum.notices.books.kind": "what the engine’s own guards and its integrity check wrote into the faulty run’s log",
@@ -74,7 +83,7 @@ export const en = {
 
   "museum.facts": "What the logs say at this step",
   "museum.facts.none": "Nothing that differs, nothing that cannot be right.",
-  "museum.fact.books": "Check of the books: “{text}”",
+  "museum.fact.books": "Check of the books: {text}.",
   "museum.fact.write": "K and V of {name}, position {position}, belong in block {block}, slot {offset}.",
   "museum.fact.shared_write": "{names} write into the same slot: block {block}, slot {offset}. What came first is gone.",
   "museum.fact.foreign": "{name} reads {n} {n|block|blocks} ({blocks}) that another sequence wrote: there is {there} where it has {own}.",
@@ -145,6 +154,15 @@ export const zh = {
   "museum.say.still": "异议仍在。",
   "museum.say.silent": "账目从头到尾都对：只有对照才能发现。",
 
+  "museum.objection.shared_write": "写入了还有别的序列在用的块 {block_id}，写之前本应先复制",
+  "museum.objection.shared_promise": "要填满并缓存还有别的序列在用的块 {block_id}，此前本应先复制",
+  "museum.objection.stale_hit": "块 {block_id} 里已经不是查找时认定的内容",
+  "museum.objection.stale_index": "索引把块 {block_id} 记在一个它并不带的哈希下",
+  "museum.objection.unknown_hash": "块 {block_id} 带着一个索引里没有的哈希",
+  "museum.objection.ref_count": "块 {block_id} 的 ref_count 是 {said}，引用它的块表却有 {counted} 张",
+  "museum.objection.other": "“{text}”",
+  "museum.objection.and": "；",
+
   "museum.notices": "谁发现了",
   "museum.notices.books": "查账",
   "museum.notices.books.kind": "引擎自己的检查和完整性校验写进带错运行日志里的话",
@@ -174,7 +192,7 @@ export const zh = {
 
   "museum.facts": "这一步日志怎么说",
   "museum.facts.none": "没有不同，也没有不可能的事。",
-  "museum.fact.books": "查账：“{text}”",
+  "museum.fact.books": "查账：{text}。",
   "museum.fact.write": "{name} 位置 {position} 的 K 和 V 该在块 {block} 的槽位 {offset}。",
   "museum.fact.shared_write": "{names} 写进同一个槽位：块 {block} 的槽位 {offset}。先写的没了。",
   "museum.fact.foreign": "{name} 读 {n} 个别的序列写的块（{blocks}）：自己该是{own}，那里却是{there}。",
