@@ -16,7 +16,7 @@ from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loader import LoadedModel
 from engine.rerun import Rerun
 from engine.trace.log import TraceReader, TraceWriter
-from engine.trace.records import StepRecord
+from engine.trace.records import ModelFacts, StepRecord
 
 MAX_BLOCKS = 1 << 16  # each is an object in the log's state and a square on somebody's page
 MAX_BATCHED_TOKENS = 1 << 14
@@ -87,28 +87,37 @@ class LiveEngine:
         return CaptureRequest(layers=layers, heads=heads, dtype="float32", budget_bytes=2 * DEFAULT_BUDGET)
 
 
+def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:
+    """Whether the server builds an engine of such settings.
+
+    Raises:
+        ConfigError: they cannot work with the model, or would exhaust the server.
+    """
+    resolved = config.resolved(facts.max_position, facts.sliding_windows)
+    for name, limit in (
+        ("num_blocks", MAX_BLOCKS),
+        ("swap_space", MAX_BLOCKS),
+        ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
+        ("max_num_seqs", MAX_SEQS),
+        ("seed", MAX_SEED),
+    ):
+        if getattr(resolved, name) > limit:
+            raise ConfigError(f"{name} {getattr(resolved, name)} is over this server's limit of {limit}")
+    per_token = stored_bytes_per_token(facts, resolved.kv_cache_dtype)
+    size = (resolved.num_blocks + (resolved.swap_space or 0)) * resolved.block_size * per_token
+    if size > max_pool_bytes:
+        swap = f" and {resolved.swap_space} more to swap to" if resolved.swap_space else ""
+        raise ConfigError(
+            f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
+            f"this server gives a theater {max_pool_bytes // MIB} MiB"
+        )
+
+
 def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
-    """Builds engines on `model`, refusing pools that would exhaust the server."""
+    """Builds engines on `model`, within the limits."""
 
     def build(config: EngineConfig, path: Path | None) -> LiveEngine:
-        resolved = config.resolved(model.facts.max_position, model.facts.sliding_windows)
-        for name, limit in (
-            ("num_blocks", MAX_BLOCKS),
-            ("swap_space", MAX_BLOCKS),
-            ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
-            ("max_num_seqs", MAX_SEQS),
-            ("seed", MAX_SEED),
-        ):
-            if getattr(resolved, name) > limit:
-                raise ConfigError(f"{name} {getattr(resolved, name)} is over this server's limit of {limit}")
-        per_token = stored_bytes_per_token(model.facts, resolved.kv_cache_dtype)
-        size = (resolved.num_blocks + (resolved.swap_space or 0)) * resolved.block_size * per_token
-        if size > max_pool_bytes:
-            swap = f" and {resolved.swap_space} more to swap to" if resolved.swap_space else ""
-            raise ConfigError(
-                f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
-                f"this server gives a theater {max_pool_bytes // MIB} MiB"
-            )
+        check_limits(model.facts, config, max_pool_bytes)
         return LiveEngine(model, config, path)
 
     return build

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from app.engine_face import BuildEngine
-from app.live_engine import engine_builder
+from app.live_engine import check_limits, engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
+from engine.config import EngineConfig
 from engine.machine import machine_facts, measure_roofs
 from engine.model.compiled import compile_in_background
 from engine.model.loader import LoadedModel, load_model
@@ -26,6 +27,11 @@ class LiveModel:
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
+        self._max_pool_bytes = settings.max_pool_bytes
+
+    def check(self, config: EngineConfig) -> None:
+        """Raises ConfigError, one sentence, when `build` would refuse such settings."""
+        check_limits(self.facts, config, self._max_pool_bytes)
 
     def compile_in_background(self) -> None:
         """On the CPU: engines take the compiled forward pass when it is there, and nobody waits for it."""

@@ -11,6 +11,7 @@ from msgspec.structs import asdict, replace
 from engine.cache.block_groups import Demands, GroupPlan, plan_groups
 from engine.cache.reach import WindowPolicy, reaches_of
 from engine.trace.events import PreemptionMode, Setting
+from engine.trace.state import MAX_BLOCKS
 
 Strategy = Literal["paged", "contiguous", "none"]
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
@@ -123,11 +124,19 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             config = replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
         if self.strategy != "paged":
             config = replace(config, enable_prefix_caching=False)
+        groups = config.block_groups(sliding_windows or [None])
+        num_blocks = sum(group.num_blocks for group in groups)
+        if num_blocks > MAX_BLOCKS:
+            raise ConfigError(
+                f"num_blocks {self.num_blocks} makes {num_blocks} blocks{_of_groups(len(groups))}, and a log holds "
+                f"{MAX_BLOCKS} at most: choose fewer blocks, and larger ones for as many slots"
+            )
         if self.preemption_mode == "recompute" or self.strategy == "none":
             return replace(config, swap_space=0)
         swap_space = config.num_blocks if self.swap_space is None else self.swap_space
-        if not 0 <= swap_space * config.block_size <= MAX_POOL_SLOTS:
-            raise ConfigError(f"swap_space must be between 0 and {MAX_POOL_SLOTS // config.block_size} blocks")
+        most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
+        if not 0 <= swap_space <= most:
+            raise ConfigError(f"swap_space must be between 0 and {most} blocks{_of_groups(len(groups))}")
         return replace(config, swap_space=swap_space)
 
     @property
@@ -160,6 +169,10 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     def as_map(self) -> dict[str, str | int | float | bool | None]:
         """Every field by name, for the trace's header."""
         return asdict(self)
+
+
+def _of_groups(number: int) -> str:
+    return f" in {number} groups of layers" if number > 1 else ""
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):

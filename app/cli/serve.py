@@ -38,7 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     settings = server_settings(arguments, config=engine_config(arguments), max_theaters=arguments.max_theaters)
     with bound_socket(arguments) as bound:
         model = load(arguments.model, arguments.dtype, arguments.device, settings)
-        _check(settings, model.facts.max_position)
+        try:
+            model.check(settings.config)  # now, not when the first page asks for a theater
+        except ValueError as error:  # ConfigError
+            raise UserError(str(error)) from error
         from app.server import create_app
 
         app, _ = create_app(model, settings)
@@ -47,11 +50,3 @@ def run(arguments: argparse.Namespace) -> int:
         what = f"{model.facts.name} on {model.machine.device}"
         serve_until_stopped(app, bound, settings, what, arguments.open)
     return 0
-
-
-def _check(settings: ServerSettings, max_position: int) -> None:
-    """Say now what would otherwise refuse every theater."""
-    try:
-        settings.config.resolved(max_position)
-    except ValueError as error:  # ConfigError
-        raise UserError(str(error)) from error

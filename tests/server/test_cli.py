@@ -86,6 +86,7 @@ def test_options_have_vllms_names(capsys):
         ["serve", "--block-size", "four"],
         ["serve", "--port", "70000"],
         ["serve", "--max-theaters", "0"],
+        ["serve", "--num-blocks", "100000"],
         ["generate"],
         ["generate", "x", "--temperature", "-1"],
         ["generate", "x", "--record", "pyproject.toml"],

@@ -1,0 +1,44 @@
+"""Settings that cannot work are refused by their name, before anything is allocated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.config import ConfigError, EngineConfig
+
+HYBRID = [8, None]  # windows of two layers: two groups, with a pool each
+MOST = 1 << 20  # blocks that a log's state has at most, of all groups together
+
+
+@pytest.mark.parametrize(
+    ("settings", "windows", "message"),
+    [
+        ({"num_blocks": MOST + 1, "block_size": 1}, [None], f"makes {MOST + 1} blocks, and a log holds {MOST} at most"),
+        # the window's pool: 100000 sequences of 8 tokens and one block more each, 512 tokens of a step
+        (
+            {"num_blocks": MOST - 1000, "block_size": 1, "max_num_seqs": 100_000},
+            HYBRID,
+            rf"makes {MOST - 1000 + 100_000 * 9 + 512} blocks in 2 groups of layers",
+        ),
+        (
+            {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MOST + 1},
+            [None],
+            f"swap_space must be between 0 and {MOST} blocks$",
+        ),
+        (
+            {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MOST // 2 + 1},
+            HYBRID,
+            f"swap_space must be between 0 and {MOST // 2} blocks in 2 groups of layers",
+        ),
+    ],
+)
+def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list[int | None], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineConfig(**settings).resolved(256, windows)
+
+
+def test_as_many_as_a_log_holds() -> None:
+    config = EngineConfig(num_blocks=MOST, block_size=1, preemption_mode="swap").resolved(256, [None])
+    assert (config.num_blocks, config.swap_space) == (MOST, MOST)
