@@ -396,10 +396,12 @@ def test_on_a_phone_every_target_of_the_bar_is_a_thumb_wide_and_in_sight(open_pa
           .filter((e) => e.checkVisibility({ visibilityProperty: true }))
           .map((e) => [e.id, e.getBoundingClientRect().toJSON()])"""
     )
-    assert {"btn-prefill", "btn-step", "btn-play", "btn-live", "btn-back", "phase-sample"} <= {
-        name for name, _ in boxes
-    }
+    shown = {name for name, _ in boxes}
+    assert {"btn-step", "btn-play", "btn-live", "btn-back", "phase-sample"} <= shown
+    assert "btn-prefill" not in shown  # looking back, the way back to live stands in its place
+    top = page.evaluate("document.querySelector('.transport').getBoundingClientRect().top")
     for name, box in boxes:
+        assert box["top"] >= top, (name, box)  # nothing of the bar lies over what is looked at
         assert box["height"] >= 44 and box["width"] >= 43.5, (name, box)
         assert box["left"] >= 0 and box["right"] <= 390 and box["bottom"] <= 844, (name, box)
     assert page.evaluate("document.documentElement.scrollWidth") == 390

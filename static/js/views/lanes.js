@@ -174,7 +174,7 @@ function Cursor({ lanes, layout }) {
 }
 
 const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
-const MARKS = ["submit", "hit", "preempt", "finish", "abort"];
+const MARKS = ["submit", "fork", "hit", "defer", "preempt", "finish", "abort"];
 
 /** The kinds and marks that this run has, drawn as on the lanes. */
 function Legend() {

@@ -126,8 +126,8 @@ function Position() {
 
 function BackToLive() {
   const behind = !following.value && connection.value === "live";
-  return html`<button class="command live" id="btn-live" data-shown=${behind} disabled=${!behind} onClick=${playback.backToLive}>
-    <i aria-hidden="true">●</i><span>${t("transport.live")}</span>
+  return html`<button class="command live" id="btn-live" data-shown=${behind} disabled=${!behind} onClick=${playback.backToLive} aria-label=${t("transport.live")}>
+    <i aria-hidden="true">●</i><span class="live-long">${t("transport.live")}</span><span class="live-short">${t("transport.live_short")}</span>
   </button>`;
 }
 
