@@ -94,8 +94,10 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
 
 def test_on_a_phone_the_legend_names_all_marks_in_sight(open_page: OpenPage) -> None:
     """Four samples of one prompt: three lanes begin with a fork. Nothing tells that more could be scrolled to."""
-    page = open_page("/?detail=scheduler&region=detail&n=4&temperature=1", width=390, height=844, has_touch=True)
-    prefill(page)
+    page = open_page("/?detail=scheduler&n=4&temperature=1", width=390, height=844, has_touch=True)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    page.click("#tab-detail")
     legend = page.locator(".lanes-legend")
     expect(legend).to_contain_text("forked")
     for entry in legend.locator("li").all():
