@@ -222,6 +222,26 @@ def test_tokens_are_reached_with_the_arrow_keys(open_page: OpenPage) -> None:
     assert settings_of(page)["theater"] == settings_of(page)["run_b"]
 
 
+def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) -> None:
+    """Whoever presses something that goes away goes on at what came of it."""
+    page = open_page("/?max_tokens=8&ignore_eos=1", width=1280, height=800)
+    perform(page, 2)
+    focused = "document.activeElement.id || document.activeElement.className"
+    page.locator("#btn-fork").press("Enter")
+    expect(page.locator("#fork-token")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#fork-form")).to_have_count(0)
+    assert page.evaluate(focused) == "compare-fork"
+    page.keyboard.press("Enter")
+    page.locator("#fork-make").press("Enter")
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
+    expect(page.locator(".compare-tokens")).to_be_focused()
+    rows = page.evaluate(
+        "[...document.querySelectorAll('.compare-head > *')].map((e) => e.getBoundingClientRect().top)"
+    )
+    assert len(rows) == 6 and max(rows) - min(rows) < 10, rows  # one line of tools
+
+
 @pytest.mark.parametrize(
     ("scheme", "locale", "width"), [("light", "en-US", 1280), ("dark", "zh-CN", 1280), ("light", "zh-CN", 390)]
 )

@@ -12,6 +12,9 @@ export const KINDS = ["token", "request", "abort", "sampling", "config"];
 export const formOpen = signal(false);
 export const kind = signal("token");
 
+/** Where the keyboard is to go on as soon as that is there: "form" when it was opened from elsewhere, "futures" when a fork was made; null. */
+export const goOnAt = signal(null);
+
 /** Whether there is a run that can be made again here. */
 export const canFork = computed(() => connection.value === "live" && Boolean(log.value) && Boolean(settings.theater.value));
 
@@ -26,6 +29,7 @@ export function openForm(asked = null) {
   batch(() => {
     if (asked) kind.value = asked;
     formOpen.value = true;
+    goOnAt.value = "form";
     settings.detail.value = "compare";
     settings.region.value = "detail"; // on a phone
   });
@@ -49,6 +53,7 @@ export async function fork({ record, ...change }) {
     if (!answer) return false;
     batch(() => {
       formOpen.value = false;
+      goOnAt.value = "futures";
       settings.run_a.value = source;
       settings.run_b.value = answer.theater;
       settings.detail.value = "compare";

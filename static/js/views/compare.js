@@ -4,7 +4,7 @@ import { useEffect } from "../../vendor/preact/hooks.js";
 import { batch } from "../../vendor/signals/signals.js";
 import { grouped, t } from "../i18n/index.js";
 import { canContinue, chosen, comparison, continueBoth, followComparison, look, problem, runs } from "../model/compare.js";
-import { canFork, formOpen } from "../model/fork.js";
+import { canFork, formOpen, goOnAt } from "../model/fork.js";
 import { settings } from "../model/settings.js";
 import { busy, connection } from "../model/store.js";
 import { labelsOf } from "../trace/compare.js";
@@ -17,8 +17,14 @@ import { Fidelity, Icon } from "./words.js";
 
 export function Compare() {
   useEffect(followComparison, []);
-  if (connection.value === "replay") return html`<p class="hint" id="compare-nothing">${t("compare.replay")}</p>`;
   const now = comparison.value;
+  useRoom(Boolean(now));
+  useEffect(() => {
+    if (!now || goOnAt.peek() !== "futures") return;
+    goOnAt.value = null;
+    if (document.activeElement === document.body) document.querySelector(".compare-tokens")?.focus({ preventScroll: true }); // what was pressed is gone
+  }, [now]);
+  if (connection.value === "replay") return html`<p class="hint" id="compare-nothing">${t("compare.replay")}</p>`;
   return html`<div class="compare" id="compare" data-ready=${Boolean(now)}>
     <${Head} />
     ${formOpen.value ? html`<${ForkForm} />` : null}
@@ -26,13 +32,23 @@ export function Compare() {
   </div>`;
 }
 
+/** While two runs are compared, the panel takes the room that lanes and tables need. */
+function useRoom(wanted) {
+  useEffect(() => {
+    if (!wanted) return undefined;
+    const before = settings.detail_large.peek();
+    settings.detail_large.value = true;
+    return () => (settings.detail_large.value = before);
+  }, [wanted]);
+}
+
 function Head() {
   return html`<div class="compare-head">
     <${Pick} side="a" /> <${Pick} side="b" />
     <button class="tool small" id="compare-swap" disabled=${!chosen.value.b} aria-label=${t("compare.swap")} title=${t("compare.swap")} onClick=${swap}>⇄</button>
     ${canContinue.value
-      ? html`<button class="command" id="compare-step" disabled=${busy.value} onClick=${() => continueBoth(1)}><${Icon} name="step" /><span>${t("compare.step_both")}</span></button>
-          <button class="command" id="compare-finish" disabled=${busy.value} onClick=${() => continueBoth(ALL)}><${Icon} name="last" /><span>${t("compare.finish_both")}</span></button>`
+      ? html`<button class="command" id="compare-step" disabled=${busy.value} title=${t("compare.step_both")} onClick=${() => continueBoth(1)}><${Icon} name="step" /><span>${t("compare.step_both")}</span></button>
+          <button class="command" id="compare-finish" disabled=${busy.value} title=${t("compare.finish_both")} onClick=${() => continueBoth(ALL)}><${Icon} name="finish" /><span>${t("compare.finish_both")}</span></button>`
       : null}
     <button class="command" id="compare-fork" aria-expanded=${formOpen.value} disabled=${!canFork.value} title=${t("fork.hint")} onClick=${() => (formOpen.value = !formOpen.value)}>
       <${Icon} name="fork" /><span>${t("fork.open")}</span>

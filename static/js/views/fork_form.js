@@ -1,8 +1,8 @@
 // The form of a fork: what to change at the record that one looks at.
 
-import { useState } from "../../vendor/preact/hooks.js";
+import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { grouped, t } from "../i18n/index.js";
-import { canFork, fork, kind, KINDS, problem, progress } from "../model/fork.js";
+import { canFork, fork, formOpen, goOnAt, kind, KINDS, problem, progress } from "../model/fork.js";
 import { wantedSampling } from "../model/run_settings.js";
 import { log, record, state, viewIndex } from "../model/store.js";
 import { labelText, loneLabel } from "../trace/labels.js";
@@ -14,7 +14,13 @@ const FIELDS = { token: TokenFields, request: RequestFields, abort: AbortFields,
 export function ForkForm() {
   const now = kind.value;
   const Fields = FIELDS[now];
-  return html`<section class="fork-form" id="fork-form" aria-label=${t("fork.title")}>
+  const form = useRef(null);
+  useEffect(() => {
+    if (goOnAt.value !== "form") return;
+    goOnAt.value = null;
+    form.current.querySelector('[aria-pressed="true"]').focus();
+  }, [goOnAt.value]);
+  return html`<section class="fork-form" id="fork-form" aria-label=${t("fork.title")} ref=${form} onKeyDown=${leave}>
     <div class="segmented-small" role="group" aria-label=${t("fork.what")}>
       ${KINDS.map((name) => html`<button key=${name} id=${`fork-${name}`} aria-pressed=${now === name} onClick=${() => choose(name)}>${t(`fork.kind.${name}`)}</button>`)}
     </div>
@@ -22,6 +28,14 @@ export function ForkForm() {
     ${problem.value ? html`<p class="compare-problem" id="fork-problem">${problem.value}</p>` : null}
     <p class="hint fork-note" id="fork-note" aria-live="polite">${note(now)}</p>
   </section>`;
+}
+
+/** Escape closes the form; the button of the panel that opens it has the focus then. */
+function leave(event) {
+  if (event.key !== "Escape") return;
+  event.stopPropagation();
+  formOpen.value = false;
+  document.querySelector("#compare-fork").focus();
 }
 
 function choose(name) {

@@ -114,6 +114,7 @@ const PATHS = {
   back: "M11.5 3 5 8l6.5 5z",
   forward: "M4.5 3 11 8l-6.5 5z",
   last: "M12 3v10 M3 3l6.5 5L3 13z",
+  finish: "M1.5 3 6 8l-4.5 5z M7 3l4.5 5L7 13z M13.5 3v10",
   run: "M4.5 2.5 13 8l-8.5 5.5z",
   play: "M4.5 2.5 13 8l-8.5 5.5z",
   pause: "M5 3v10 M11 3v10",
@@ -133,7 +134,7 @@ const PATHS = {
   smaller: "M4 6.5l4 4 4-4",
   close: "M4 4l8 8 M12 4l-8 8",
 };
-const SOLID = new Set(["first", "back", "forward", "last", "run", "step"]);
+const SOLID = new Set(["first", "back", "forward", "last", "finish", "run", "step"]);
 
 export function Icon({ name }) {
   return html`<svg class=${SOLID.has(name) ? "icon solid" : "icon"} viewBox="0 0 16 16" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
