@@ -15,6 +15,9 @@ export function tIn(lang, key, values = {}) {
   return fill(LANGUAGES[lang][key] ?? key, values);
 }
 
+/** Whole sentences, one after the other: English puts a space between them. */
+export const sentences = (list) => list.join(settings.lang.value === "zh" ? "" : " ");
+
 export function fill(text, values) {
   return text
     .replace(/\{(\w+)\|([^|}]*)\|([^}]*)\}/g, (_, name, one, many) => (Number(values[name]) === 1 ? one : many))

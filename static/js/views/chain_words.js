@@ -1,6 +1,6 @@
 // The links of a provenance chain in words. Values come from trace/provenance.js; here they only get their names.
 
-import { bytesText, grouped, probabilityText, t } from "../i18n/index.js";
+import { bytesText, grouped, probabilityText, sentences, t } from "../i18n/index.js";
 import { labelText } from "../trace/labels.js";
 import { inWords } from "./decisions.js";
 import { inLayers, keysText, layersText } from "./group_words.js";
@@ -116,7 +116,7 @@ const WORDS = {
     term: null,
     value: t(`chain.op.${l.op.type}`),
     second: t("chain.record", { record: l.go + 1 }),
-    lines: [l.told.map(inWords).join(" "), factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
+    lines: [sentences(l.told.map(inWords)), factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({ name: t("chain.given"), term: null, lines: [t("chain.given.text", { name: name(l.seq), why: t(`chain.free.${l.why}`) })] }),
   request: (l) => ({

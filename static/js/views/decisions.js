@@ -1,6 +1,6 @@
 // The decisions of the record shown, in words with their numbers; each can be followed to where it leads.
 
-import { bytesText, grouped, t } from "../i18n/index.js";
+import { bytesText, grouped, sentences, t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { log, record, select, selected } from "../model/store.js";
 import { operationsOf } from "../trace/operations.js";
@@ -43,7 +43,7 @@ function Decision({ entry, index }) {
   return html`<li>
     <button class=${`decision ${ROUTINE.has(entry.type) ? "routine" : (TONES[entry.type] ?? "")}`} aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
       <span class="decision-seq">${entry.seq === null ? null : html`<${Swatch} id=${entry.seq} />`}</span>
-      <span>${entry.lines.map(inWords).join(settings.lang.value === "zh" ? "" : " ")}</span>
+      <span>${sentences(entry.lines.map(inWords))}</span>
     </button>
   </li>`;
 }

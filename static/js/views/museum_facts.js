@@ -1,8 +1,7 @@
 // What the two logs say at the step shown that tells the cause: the check of the books, slots, lookups, preemptions, rows, keys.
 
-import { t } from "../i18n/index.js";
+import { sentences, t } from "../i18n/index.js";
 import { LANES } from "../model/museum.js";
-import { settings } from "../model/settings.js";
 import { contradictions, differingDecisions, lastWrites, sharedDecisions, tookStep } from "../trace/museum.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "../trace/museum_arrays.js";
 import { inWords } from "./decisions.js";
@@ -56,7 +55,7 @@ function sharedFacts(logs, step) {
 const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryWords(entry) });
 
 /** An entry of `operationsOf` as its sentences. */
-export const entryWords = (entry) => entry.lines.map(inWords).join(settings.lang.value === "zh" ? "" : " ");
+export const entryWords = (entry) => sentences(entry.lines.map(inWords));
 
 function arrayFacts(logs, step, seq) {
   if (seq === null) return [];

@@ -1,6 +1,6 @@
 // Who notices the fault, and in which step: the check of the books, the log by itself, decisions, keys, tokens.
 
-import { t } from "../i18n/index.js";
+import { sentences, t } from "../i18n/index.js";
 import { LANES, lanes } from "../model/museum.js";
 import { differingDecisions, firstDecisionDifference, objections } from "../trace/museum.js";
 import { html } from "./html.js";
@@ -39,7 +39,7 @@ function decisionText(logs, step) {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
     return first && t("museum.notices.decisions.lane", { lane: t(`museum.${LANES[i]}`), text: entryWords(first) });
   });
-  return told.filter(Boolean).join(" ");
+  return sentences(told.filter(Boolean));
 }
 
 function tokenText({ seq_id, place, chosen: [healthy, faulty] }) {

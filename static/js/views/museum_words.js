@@ -1,6 +1,6 @@
 // The museum in words: what a step did in both runs, and what is wrong with it.
 
-import { t } from "../i18n/index.js";
+import { sentences, t } from "../i18n/index.js";
 import { labelText, loneLabel } from "../trace/labels.js";
 import { objectionsIn, recordAt, tookStep } from "../trace/museum.js";
 
@@ -35,10 +35,10 @@ export function museumSentence(now, lanes) {
   const said = [whatWasChosen(now)];
   const found = objectedAt(now.logs[1], now.step);
   const before = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";
-  if (found) said.push(found === before ? `${t("museum.say.objection", { text: found })} ${t("museum.say.still")}` : t("museum.say.objection", { text: found }));
+  if (found) said.push(found === before ? sentences([t("museum.say.objection", { text: found }), t("museum.say.still")]) : t("museum.say.objection", { text: found }));
   const over = lanes.phase.value === "done" && now.step === now.last;
   if (over && !now.logs[1].records.some((record) => objectionsIn(record).length)) said.push(t("museum.say.silent"));
-  return said.join(" ");
+  return sentences(said);
 }
 
 function whatWasChosen({ logs, step, seqs }) {

@@ -1,6 +1,6 @@
 // What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black page.
 
-import { t } from "../i18n/index.js";
+import { sentences, t } from "../i18n/index.js";
 import { startAgain } from "../model/actions.js";
 import { blackout } from "../model/keyboard.js";
 import { connection, modelFacts, numRecords } from "../model/store.js";
@@ -12,7 +12,7 @@ export function Notice() {
   if (now === "lost") return html`<p class="toast quiet" id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
   if (now !== "gone") return null;
   return modelFacts.value?.live === false ? Unmodelled() : html`<p class="toast" id="notice">
-        <span>${[trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean).join(" ")}</span>
+        <span>${sentences([trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean))}</span>
         <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
       </p>`;
 }

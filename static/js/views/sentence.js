@@ -1,7 +1,7 @@
 // The sentence of the moment shown: the record's, or that of one of its sub-steps.
 
 import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
-import { t } from "../i18n/index.js";
+import { sentences, t } from "../i18n/index.js";
 import { announcer } from "../model/announcer.js";
 import { PHASES, viewSub } from "../model/moment.js";
 import { settings } from "../model/settings.js";
@@ -32,7 +32,7 @@ function named(values) {
 export function Sentence() {
   const index = viewIndex.value;
   const sub = viewSub.value;
-  const text = spoken(index, sub, attentionShown(index, sub)).join(settings.lang.value === "zh" ? "" : " ");
+  const text = sentences(spoken(index, sub, attentionShown(index, sub)));
   const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(null);
   useLayoutEffect(() => fit(box.current), [text, phase]);

@@ -129,7 +129,7 @@ export const zh = {
   "sentence.phase.attend_one": "“{token}”的查询读取了 {blocks} 个块中的 {keys} 个键，{layers} 层、每层 {heads} 个头都是如此。",
   "sentence.phase.attend": "{name} 的 {n} 个查询各自读取到自己的位置为止（最远 {to}）：每头 {pairs} 个分数，{layers} 层、每层 {heads} 个头。",
   "sentence.phase.attend_most": "第 {layer} 层第 {head} 个头里，最大的权重（{p}）给了位置 {position} 的“{token}”。",
-  "sentence.phase.sample_none": "没有选词：{name} 的 {total} 个提示词元算了 {n} 个。",
+  "sentence.phase.sample_none": "没有选词：{name}的 {total} 个提示词元算了 {n} 个。",
   "sentence.phase.runner_up": "其次是“{token}”（p {p}）。",
   "sentence.phase.sample_others": "其他序列另选了 {n} 个词元。",
 };
