@@ -15,6 +15,7 @@ from app.stage import Stage
 from app.theater import Theater
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
+from engine.trace.state import TraceStateError
 
 KEPT = 8  # comparisons
 MAX_RECORDS = 20_000  # of a log
@@ -53,6 +54,8 @@ class Comparisons:
                         found = plain(compare(*logs))
                     except TraceFormatError as error:
                         raise AppError("refused", f"a record cannot be read: {error}") from error
+                    except TraceStateError as error:
+                        raise AppError("refused", f"a log contradicts itself: {error}") from error
                     self._kept[key] = found
                 self._kept.move_to_end(key)
                 while len(self._kept) > KEPT:

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from app.cli import trace_check, trace_compare, trace_export
+from app.cli import trace_check, trace_compare, trace_explain, trace_export
 from app.cli.options import UserError, add_command
 from app.plain import to_json
 from engine.trace.codec import TraceFormatError
@@ -32,6 +32,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="records as JSON, one a line (the header first)")
     parser.set_defaults(run=run)
     trace_compare.add_parser(what)
+    trace_explain.add_parser(what)
     trace_check.add_parser(what)
     trace_export.add_parser(what)
 

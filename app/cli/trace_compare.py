@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
+from app.cli.reading import open_trace
 from app.plain import to_json
 from engine.trace.codec import TraceFormatError
-from engine.trace.compare import Comparison, OpDifference, SequencePair, Token, Totals, compare
+from engine.trace.compare import Comparison, OpDifference, SequencePair, compare
 from engine.trace.events import Op
-from engine.trace.log import TraceReader
+from engine.trace.figures import Token, Totals
+from engine.trace.state import TraceStateError
 
 TOTALS = [  # name, unit
     ("num_steps", ""), ("requests", ""), ("output_tokens", ""), ("computed_tokens", ""), ("hit_tokens", ""),
@@ -41,11 +43,11 @@ def add_parser(what: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Compare and print."""
     with contextlib.ExitStack() as files:
-        readers = [files.enter_context(_open(path)) for path in (arguments.a, arguments.b)]
+        readers = [files.enter_context(open_trace(path)) for path in (arguments.a, arguments.b)]
         try:
             found = compare(*readers)
-        except TraceFormatError as error:
-            raise UserError(f"a record cannot be read: {error}") from error
+        except (TraceFormatError, TraceStateError) as error:
+            raise UserError(f"they cannot be compared: {error}; `kvtheater trace check` says which is wrong") from error
         if arguments.json:
             sys.stdout.write(to_json(found).decode() + "\n")
         else:
@@ -54,15 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
         for reader in damaged:
             print(f"kvtheater: {reader.path} is damaged: {reader.damage}", file=sys.stderr)
         return 1 if damaged or found.first_op else 0
-
-
-def _open(path: Path) -> TraceReader:
-    try:
-        return TraceReader(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except TraceFormatError as error:
-        raise UserError(f"{path}: {error}") from error
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:

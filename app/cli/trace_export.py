@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from engine.trace.codec import TraceFormatError
+from app.cli.reading import open_trace
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
 
@@ -38,20 +38,12 @@ def add_parser(what: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is exported)."""
     path, output, to = arguments.file, arguments.output, arguments.to
-    try:
-        reader = TraceReader(path)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except TraceFormatError as error:
-        raise UserError(f"{path}: {error}") from error
-    with reader:
+    with open_trace(path) as reader:
         try:
             written = _tables(reader, output, to, arguments.force) if to in ("csv", "parquet") else None
             written = written or [_file(reader, output, to, arguments.force)]
         except ExportError as error:
             raise UserError(str(error)) from error
-        except TraceFormatError as error:  # sound by its checksum, yet not a record
-            raise UserError(f"{path}: {error}") from error
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror or error}") from error
         for done in written:

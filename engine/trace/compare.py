@@ -1,121 +1,28 @@
-"""Two runs side by side: where they part, and what each of them took. Pure: two logs in, numbers out.
+"""Two runs side by side: where they part, and what each of them took (`figures`). Pure: two logs in, numbers out.
 
 The records of both are walked in order until an operation differs: the first difference. Tokens are aligned by request
 and place: a sequence of one run belongs to that of the other with the same request id (the first of that name to the
 first, the second to the second), as the same of its request's sequences (the one that was submitted, its first fork …).
 Position p of one stands beside position p of the other.
-
-Seconds are the engine's: the sum of its steps' times. A run that waits for somebody to press a button takes no time.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Iterator
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from engine.trace.events import (
-    Admit,
-    Allocate,
-    Copy,
-    Evict,
-    Finish,
-    FinishReason,
-    Fork,
-    Free,
-    Lookup,
-    Op,
-    Preempt,
-    Release,
-    Sample,
-    Share,
-    Submit,
-    SwapIn,
-    SwapOut,
-)
+from engine.trace.events import Op
+from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token
 from engine.trace.log import TraceReader
-from engine.trace.records import StepRecord, Timing
-from engine.trace.state import group_index, initial_state
+from engine.trace.records import StepRecord
 
 TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6
-Status = Literal["waiting", "running", "preempted", "finished"]
 Setting = str | int | float | bool | None
-
-
-class Token(Struct, frozen=True, kw_only=True):
-    """A token that was chosen, and where."""
-
-    token_id: int
-    token_bytes: bytes
-    logprob: float
-    record: int
-    step: int
-    chosen: bool = False  # settled from outside, where the sampler took another
-
-
-class SequenceFigures(Struct, kw_only=True):
-    """What one sequence did and took in one run."""
-
-    seq_id: int
-    prompt_token_ids: list[int]
-    tokens: list[Token] = []  # chosen so far, in order; a fork's begin with those of its parent
-    status: Status = "waiting"
-    finish_reason: FinishReason | None = None
-    submitted_in: int  # record
-    num_cached_tokens: int = 0  # at its first admission
-    num_preemptions: int = 0
-    num_steps: int = 0  # that computed something of it
-    computed_tokens: int = 0  # in these: more than it has where something was computed again
-    blocks: int = 0  # held now
-    blocks_peak: int = 0
-    ttft: float | None = None  # engine seconds from the submission to the end of the step that chose the first token
-    ttft_steps: int | None = None
-    seconds: float | None = None  # to the end of the step that chose the last one so far
-
-
-class Totals(Struct, kw_only=True):
-    """What one run did and took."""
-
-    num_records: int = 0
-    num_steps: int = 0
-    seconds: float = 0.0  # all steps of the engine
-    requests: int = 0
-    unfinished: int = 0  # sequences
-    output_tokens: int = 0
-    computed_tokens: int = 0
-    asked_tokens: int = 0  # of which the prefix cache was asked at first admissions
-    hit_tokens: int = 0
-    preemptions: int = 0
-    evictions: int = 0
-    copies: int = 0
-    swapped_bytes: int = 0  # both ways
-    blocks_peak: int = 0  # held, within a step too
-    bytes_peak: int = 0
-    wasted_peak: int = 0  # bytes held without content after a record
-    flops: int = 0
-    bytes_moved: int = 0  # weights and KV, read and written; derived, as flops are
-    operations: dict[str, int] = {}  # by type
-
-
-class Point(Struct, frozen=True, kw_only=True):
-    """The pool in a step, and the step's time."""
-
-    record: int
-    step: int
-    blocks_held: int  # at most, within the step
-    bytes_held: int
-    seconds: float
-
-
-class RunFigures(Struct, kw_only=True):
-    """One run."""
-
-    totals: Totals
-    series: list[Point]
 
 
 class OpDifference(Struct, frozen=True, kw_only=True):
@@ -181,8 +88,9 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
 
     Raises:
         TraceFormatError: a damaged record.
+        TraceStateError: a record that contradicts the log before it.
     """
-    one, two = _Reading(a), _Reading(b)
+    one, two = RunReading(a.header), RunReading(b.header)
     ends = len(a), len(b)
     first_op = None
     for index in range(max(ends)):
@@ -209,27 +117,6 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
         a=one.figures(),
         b=two.figures(),
     )
-
-
-def step_seconds(timing: Timing) -> float:
-    """The engine's time for a record: what its parts took."""
-    return timing.schedule + timing.prepare + timing.forward + timing.sample
-
-
-def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
-    """The most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
-
-    Its operations are taken back one by one: a sequence that ends gives its blocks back in the record of its last step,
-    so the figures after it miss them.
-    """
-    most = held
-    for op in reversed(record.ops):
-        if isinstance(op, Free | Release) and op.to is not None:
-            held += size(op.block_id)
-        elif isinstance(op, Allocate) or (isinstance(op, Share) and op.revived):
-            held -= size(op.block_id)
-        most = max(most, held)
-    return most
 
 
 def same(a: Any, b: Any) -> bool:
@@ -266,148 +153,6 @@ def _op_difference(index: int, a: StepRecord | None, b: StepRecord | None) -> Op
         step_a=a.step if a else None,
         step_b=b.step if b else None,
     )
-
-
-class _Reading:
-    """One log, record by record."""
-
-    def __init__(self, log: TraceReader) -> None:
-        self.members: dict[tuple[str, int], list[SequenceFigures]] = {}  # by request id and number
-        self._by_id: dict[int, SequenceFigures] = {}
-        self._request_of: dict[int, tuple[str, int]] = {}
-        self._named: Counter[str] = Counter()
-        self._operations: Counter[str] = Counter()
-        self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
-        self._totals = Totals()
-        self._series: list[Point] = []
-        self._empty = initial_state(log.header)
-
-    def _block_bytes(self, block_id: int) -> int:
-        groups = self._empty.block_groups
-        return self._empty.block_size * groups[group_index(groups, block_id)].kv_bytes_per_token
-
-    def figures(self) -> RunFigures:
-        """What the run took."""
-        self._totals.operations = dict(sorted(self._operations.items()))
-        self._totals.unfinished = sum(1 for s in self._by_id.values() if s.status != "finished")
-        return RunFigures(totals=self._totals, series=self._series)
-
-    def read(self, record: StepRecord) -> None:
-        """The next record."""
-        totals, memory = self._totals, record.memory
-        seconds = step_seconds(record.timing)
-        totals.num_records += 1
-        totals.num_steps = record.step
-        totals.seconds += seconds
-        outputs = {(o.seq_id, o.token_id): o for o in record.outputs}
-        for entry in record.batch:
-            sequence = self._by_id[entry.seq_id]
-            sequence.num_steps += 1
-            sequence.computed_tokens += len(entry.token_ids)
-            totals.computed_tokens += len(entry.token_ids)
-        for op, after in zip_longest(record.ops, record.ops[1:]):
-            self._operations[str(op.__struct_config__.tag)] += 1
-            if isinstance(op, Sample):
-                output = outputs[op.seq_id, op.token_id]
-                token = Token(
-                    token_id=op.token_id,
-                    token_bytes=output.token_bytes,
-                    logprob=output.logprob,
-                    record=record.index,
-                    step=record.step,
-                    chosen=op.sampled_token_id is not None,
-                )
-                self._sampled(op.seq_id, token)
-            elif not (isinstance(op, Allocate) and isinstance(after, Copy)):  # a copy replaces a block of the table
-                self._apply(op, record)
-        held = held_at_most(record, memory.blocks_held, lambda _: 1)
-        bytes_held = held_at_most(record, memory.bytes_held, self._block_bytes)
-        totals.blocks_peak = max(totals.blocks_peak, held)
-        totals.bytes_peak = max(totals.bytes_peak, bytes_held)
-        totals.wasted_peak = max(totals.wasted_peak, memory.bytes_held - memory.bytes_used)
-        if record.work is not None:
-            work = record.work
-            totals.flops += work.flops
-            totals.bytes_moved += work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes
-        if record.kind == "step":
-            self._series.append(
-                Point(
-                    record=record.index,
-                    step=record.step,
-                    bytes_held=bytes_held,
-                    blocks_held=held,
-                    seconds=seconds,
-                )
-            )
-
-    def _sampled(self, seq_id: int, token: Token) -> None:
-        sequence = self._by_id[seq_id]
-        sequence.tokens.append(token)
-        self._totals.output_tokens += 1
-        seconds, steps = self._began[seq_id]
-        sequence.seconds = self._totals.seconds - seconds
-        if sequence.ttft is None:
-            sequence.ttft, sequence.ttft_steps = sequence.seconds, token.step - steps
-
-    def _apply(self, op: Op, record: StepRecord) -> None:
-        totals = self._totals
-        match op:
-            case Submit():
-                request = (op.request_id, self._named[op.request_id])
-                self._named[op.request_id] += 1
-                totals.requests += 1
-                self._enter(
-                    request,
-                    SequenceFigures(seq_id=op.seq_id, prompt_token_ids=op.prompt_token_ids, submitted_in=record.index),
-                    (totals.seconds, record.step),
-                )
-            case Fork():
-                parent = self._by_id[op.parent_seq_id]
-                child = msgspec.structs.replace(
-                    parent, seq_id=op.seq_id, tokens=list(parent.tokens), submitted_in=record.index
-                )
-                child.num_steps = child.computed_tokens = child.num_preemptions = 0
-                child.blocks_peak = child.blocks
-                self._enter(self._request_of[op.parent_seq_id], child, self._began[op.parent_seq_id])
-            case Lookup() if op.verdict in ("hit", "miss", "too_short"):
-                if self._by_id[op.seq_id].status == "waiting":
-                    totals.asked_tokens += op.num_tokens
-                    totals.hit_tokens += op.num_hit_tokens
-            case Admit():
-                sequence = self._by_id[op.seq_id]
-                if not op.resumed:
-                    sequence.num_cached_tokens = op.num_cached_tokens
-                sequence.status = "running"
-            case Allocate() | Share():
-                self._hold(op.seq_id, 1)
-            case Copy():
-                totals.copies += 1
-            case Free() | Release():
-                self._hold(op.seq_id, -1)
-            case Evict():
-                totals.evictions += 1
-            case Preempt():
-                self._by_id[op.seq_id].status = "preempted"
-                self._by_id[op.seq_id].num_preemptions += 1
-                totals.preemptions += 1
-            case SwapOut() | SwapIn():
-                totals.swapped_bytes += op.num_bytes
-            case Finish():
-                self._by_id[op.seq_id].status = "finished"
-                self._by_id[op.seq_id].finish_reason = op.reason
-            case _:
-                pass
-
-    def _enter(self, request: tuple[str, int], sequence: SequenceFigures, began: tuple[float, int]) -> None:
-        self.members.setdefault(request, []).append(sequence)
-        self._by_id[sequence.seq_id] = sequence
-        self._request_of[sequence.seq_id] = request
-        self._began[sequence.seq_id] = began
-
-    def _hold(self, seq_id: int, blocks: int) -> None:
-        sequence = self._by_id[seq_id]
-        sequence.blocks += blocks
-        sequence.blocks_peak = max(sequence.blocks_peak, sequence.blocks)
 
 
 def _pairs(

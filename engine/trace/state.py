@@ -190,8 +190,11 @@ def recent_hit_rate(state: State) -> float | None:
 
 
 def group_index(groups: list[BlockGroup], block_id: int) -> int:
-    """Which group of layers the block belongs to."""
-    return next(i for i, g in enumerate(groups) if block_id < g.first_block + g.num_blocks)
+    """Which group of layers the block belongs to. TraceStateError: the pools have no such block."""
+    for index, group in enumerate(groups):
+        if block_id < group.first_block + group.num_blocks:
+            return index
+    raise TraceStateError(f"there is no block {block_id} in the pool")
 
 
 def held_blocks(sequence: Sequence) -> list[int]:

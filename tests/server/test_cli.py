@@ -7,13 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.cli import main
 from app.messages import SubmittedPrompt
 from app.serving import bind
 from engine.config import EngineConfig, SamplingParams
+from engine.trace import codec
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import StepRecord
 from tests.server.fake import FakeModel
 
 
@@ -51,6 +54,7 @@ def trace(tmp_path: Path) -> Path:
         ["trace", "show"],
         ["trace", "check"],
         ["trace", "export"],
+        ["trace", "explain"],
     ],
 )
 def test_help_has_examples(capsys, command):
@@ -95,6 +99,8 @@ def test_options_have_vllms_names(capsys):
         ["replay", "pyproject.toml"],
         ["trace", "show", "nothing.kvtrace"],
         ["trace", "show", "tests"],
+        ["trace", "explain", "nothing.kvtrace"],
+        ["trace", "explain", "pyproject.toml"],
         ["trace", "check", "nothing.kvtrace"],
         ["trace", "check", "pyproject.toml", "--limit", "0"],
         ["trace", "export", "pyproject.toml", "--to", "csv", "-o", "x"],
@@ -236,3 +242,36 @@ def test_trace_compare_of_what_is_none_or_damaged(capsys, trace, tmp_path):
     other.write_bytes(trace.read_bytes()[:-3])
     status, out, err = run(capsys, "trace", "compare", str(trace), str(other))
     assert status == 1 and "the file ends inside" in err and "first operation" in out
+
+
+def test_trace_explain(capsys, trace):
+    """3 prompt tokens and 5 new ones in blocks of 4: the last needs no K and V, so 7 tokens, two blocks at most."""
+    status, out, _ = run(capsys, "trace", "explain", str(trace))
+    assert status == 0 and "1 requests, 5 steps" in out and "slowest steps" in out and "fullest after record" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("request-0") and "length" in line]
+    assert row[1:8] == ["0", "3", "0", "5", "0", "0", "2"]
+    status, out, _ = run(capsys, "trace", "explain", str(trace), "--request", "request-0")
+    assert status == 0 and "submitted with 3 prompt tokens" in out and "finished: length" in out
+    status, out, _ = run(capsys, "trace", "explain", str(trace), "--json")
+    assert json.loads(out)["totals"]["requests"] == 1
+    status, out, err = run(capsys, "trace", "explain", str(trace), "--request", "17")
+    assert status == 2 and not out
+    assert err == "kvtheater: no request is called '17'; the trace has 1: request-0\n"
+
+
+def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):
+    """Sound checksums around records of a sequence that was never submitted: one sentence from every command."""
+    other = tmp_path / "nonsense.kvtrace"
+    with TraceReader(trace) as reader:
+        frames = [codec.frame("header", reader.header_bytes)]
+        frames += [codec.frame("record", reader.record_bytes(i)) for i in range(1, len(reader))]
+    records = [msgspec.structs.replace(codec.decode(f[codec.FRAME_OVERHEAD :], StepRecord), index=i, has_capture=False)
+               for i, f in enumerate(frames[1:])]  # fmt: skip
+    other.write_bytes(codec.MAGIC + frames[0] + b"".join(codec.frame("record", codec.encode(r)) for r in records))
+    for command in (["compare", str(trace)], ["explain"], ["explain", "--request", "request-0"]):
+        status, out, err = run(capsys, "trace", command[0], str(other), *command[1:])
+        assert status == 2 and not out and len(err.splitlines()) == 1, (command, err)
+    for to in ("perfetto", "kv-events"):
+        status, _, err = run(capsys, "trace", "export", str(other), "--to", to, "-o", str(tmp_path / to))
+        assert status in (0, 2) and len(err.splitlines()) <= 1
+    assert run(capsys, "trace", "check", str(other))[0] == 1

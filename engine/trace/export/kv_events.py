@@ -13,6 +13,7 @@ from typing import IO, Any
 
 import msgspec
 
+from engine.trace.codec import TraceFormatError
 from engine.trace.events import Cache, Evict, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import BlockGroup, StepRecord
@@ -23,9 +24,18 @@ Batch = list[Any]  # [ts, events, dp_rank]
 
 
 def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
-    """A batch for each record that stored or removed anything; `ts` is seconds since 1970."""
-    began = datetime.fromisoformat(reader.header.created).timestamp()
-    block_size, groups = reader.header.engine["block_size"], initial_state(reader.header).block_groups
+    """A batch for each record that stored or removed anything; `ts` is seconds since 1970.
+
+    Raises:
+        TraceFormatError: a damaged record, or a header that does not say when the trace began.
+        TraceStateError: an operation on a block that no pool has.
+    """
+    try:
+        began = datetime.fromisoformat(reader.header.created).timestamp()
+    except (ValueError, OverflowError) as error:
+        raise TraceFormatError(f"the header's created is no time: {reader.header.created[:40]!r}") from error
+    empty = initial_state(reader.header)
+    block_size, groups = empty.block_size, empty.block_groups
     salts: dict[int, str] = {}
     for index in range(len(reader)):
         record = reader.record(index)
@@ -47,7 +57,7 @@ def write_kv_events_json(reader: TraceReader, file: IO[bytes]) -> None:
 
 
 def _events(
-    record: StepRecord, block_size: Any, groups: list[BlockGroup], salts: dict[int, str]
+    record: StepRecord, block_size: int, groups: list[BlockGroup], salts: dict[int, str]
 ) -> Iterator[dict[str, Any]]:
     stored: dict[str, Any] | None = None
     stored_by: tuple[int, int] | None = None  # sequence and group of layers

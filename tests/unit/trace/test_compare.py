@@ -14,8 +14,9 @@ from engine.engine import Engine
 from engine.intake import RequestSpec
 from engine.rerun import Rerun
 from engine.trace import codec
-from engine.trace.compare import Comparison, compare, held_at_most, step_seconds
+from engine.trace.compare import Comparison, compare
 from engine.trace.events import Allocate, Choose, Free, Lookup, Preempt, Release, Sample, Share
+from engine.trace.figures import held_at_most, step_seconds
 from engine.trace.log import TraceReader
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
 

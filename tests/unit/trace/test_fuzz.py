@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import struct
@@ -21,6 +22,10 @@ from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
 from engine.trace.check import check
 from engine.trace.codec import FRAME_OVERHEAD, MAGIC, TraceFormatError
+from engine.trace.compare import compare
+from engine.trace.explain import overview, stories
+from engine.trace.export.kv_events import write_kv_events_json
+from engine.trace.export.perfetto import write_perfetto
 from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError
 from tests.server.fake import FakeModel
@@ -98,6 +103,13 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
     return joined(frames)
 
 
+def use_compare(reader: TraceReader) -> None:
+    compare(reader, reader)
+
+
+USES = [lambda reader, write=write: write(reader, io.BytesIO()) for write in (write_perfetto, write_kv_events_json)]
+
+
 def read_everything(path: Path) -> None:
     """What the program does with a file that somebody sends: index it, list it, read it, fold it, check it."""
     for _ in check(path):
@@ -106,6 +118,12 @@ def read_everything(path: Path) -> None:
         summarize(path)
     except TraceFormatError:
         return
+    for use in (use_compare, overview, stories, *USES):
+        with TraceReader(path) as reader:
+            try:
+                use(reader)
+            except (TraceFormatError, TraceStateError):
+                continue
     for verify in (True, False):
         try:
             with TraceReader(path, verify) as reader:

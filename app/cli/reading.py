@@ -1,0 +1,34 @@
+"""Opening a trace for a command: whatever is wrong with the file is one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.cli.options import UserError
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+from engine.trace.state import TraceStateError
+
+
+@contextmanager
+def open_trace(path: Path) -> Iterator[TraceReader]:
+    """The trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
+
+    Raises:
+        UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
+    """
+    try:
+        reader = TraceReader(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except TraceFormatError as error:
+        raise UserError(f"{path}: {error}") from error
+    with reader:
+        try:
+            yield reader
+        except TraceFormatError as error:  # sound by its checksum, yet not a record
+            raise UserError(f"{path}: {error}") from error
+        except TraceStateError as error:
+            raise UserError(f"{path} contradicts itself: {error}; `kvtheater trace check` lists all of it") from error

@@ -1,0 +1,241 @@
+"""What an engineer asks of a run: where the memory went, which steps were slow, what happened to a request and why.
+
+Pure: a log in, findings out. The log already has every reason (`lookup`, `defer`, `preempt` and their companions say
+theirs); this puts together what stands in several records: how long somebody waited, what coming back did cost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+
+from msgspec import Struct
+
+from engine.trace.events import Adjust, Admit, Defer, DeferReason, Finish, Fork, Lookup, Preempt, Submit
+from engine.trace.figures import RunReading, SequenceFigures, Totals, step_seconds
+from engine.trace.log import TraceReader
+from engine.trace.records import Memory, StepRecord, Timing
+from engine.trace.state import State, held_blocks
+
+NUM_SLOW = 5  # steps that an overview shows
+
+
+class Holder(Struct, frozen=True, kw_only=True):
+    """What one sequence holds of the pool."""
+
+    seq_id: int
+    request_id: str
+    blocks: int
+    shared: int  # of these, in another sequence's table too
+
+
+class Fullest(Struct, frozen=True, kw_only=True):
+    """The pool after the record that left the most blocks held, the first of several."""
+
+    record: int
+    step: int
+    memory: Memory
+    holders: list[Holder]  # most blocks first
+
+
+class SlowStep(Struct, frozen=True, kw_only=True):
+    """One of the steps that took longest."""
+
+    record: int
+    step: int
+    seconds: float
+    timing: Timing
+    prefill_tokens: int
+    decode_tokens: int
+
+
+class Named(Struct, frozen=True, kw_only=True):
+    """A sequence, and the request that it belongs to."""
+
+    request_id: str
+    figures: SequenceFigures
+    recomputed_tokens: int  # computed again after preemptions
+
+
+class Overview(Struct, frozen=True, kw_only=True):
+    """A run."""
+
+    totals: Totals
+    sequences: list[Named]
+    fullest: Fullest | None  # None: a log without records
+    slowest: list[SlowStep]  # longest first
+    median_seconds: float  # of all steps
+
+
+class Wait(Struct, kw_only=True):
+    """Steps that a sequence spent in the waiting queue, until it was admitted (or the log ends, or it is aborted)."""
+
+    since: int  # record
+    steps: int = 0
+    behind: int = 0  # of these, steps in which the engine did not get as far as asking for it
+    deferred: dict[DeferReason, int] = {}  # steps in which it was the one that could not be admitted, and why
+    last: Defer | None = None
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """Something that happened to a sequence. `wait`: of an admission or an end, the wait before it."""
+
+    record: int
+    step: int
+    op: Submit | Fork | Lookup | Admit | Preempt | Adjust | Finish
+    wait: Wait | None = None
+    computed_again: int = 0  # of an admission after a preemption: computed tokens that it has to compute once more
+
+
+class Story(Struct, kw_only=True):
+    """One sequence from its submission to its end."""
+
+    seq_id: int
+    request_id: str
+    moments: list[Moment]
+    waiting: Wait | None = None  # it waits when the log ends
+
+
+def overview(log: TraceReader) -> Overview:
+    """Read the whole log.
+
+    Raises:
+        TraceFormatError: a damaged record.
+        TraceStateError: a record that contradicts the log before it.
+    """
+    reading = RunReading(log.header)
+    stories = _Stories()
+    steps: list[SlowStep] = []
+    fullest, most = -1, -1
+    for index in range(len(log)):
+        record = log.record(index)
+        reading.read(record)
+        stories.read(record)
+        if record.memory.blocks_held > most:
+            fullest, most = index, record.memory.blocks_held
+        if record.kind == "step":
+            steps.append(_timed(record))
+    again = {story.seq_id: sum(moment.computed_again for moment in story.moments) for story in stories.all()}
+    return Overview(
+        totals=reading.figures().totals,
+        sequences=[
+            Named(request_id=request_id, figures=member, recomputed_tokens=again.get(member.seq_id, 0))
+            for (request_id, _), members in reading.members.items()
+            for member in members
+        ],
+        fullest=_fullest(log.record(fullest), log.state_at(fullest)) if fullest >= 0 else None,
+        slowest=sorted(steps, key=lambda step: -step.seconds)[:NUM_SLOW],
+        median_seconds=median(step.seconds for step in steps) if steps else 0.0,
+    )
+
+
+def stories(log: TraceReader) -> list[Story]:
+    """Every sequence's story, in the order in which they came.
+
+    Raises:
+        TraceFormatError: a damaged record.
+    """
+    found = _Stories()
+    for index in range(len(log)):
+        found.read(log.record(index))
+    return found.all()
+
+
+def _timed(record: StepRecord) -> SlowStep:
+    tokens: Counter[str] = Counter()
+    for entry in record.batch:
+        tokens[entry.phase] += len(entry.token_ids)
+    return SlowStep(
+        record=record.index,
+        step=record.step,
+        seconds=step_seconds(record.timing),
+        timing=record.timing,
+        prefill_tokens=tokens["prefill"],
+        decode_tokens=tokens["decode"],
+    )
+
+
+def _fullest(record: StepRecord, state: State) -> Fullest:
+    tables = {seq_id: held_blocks(sequence) for seq_id, sequence in state.sequences.items()}
+    owners = Counter(block for blocks in tables.values() for block in set(blocks))
+    holders = [
+        Holder(
+            seq_id=seq_id,
+            request_id=state.sequences[seq_id].request_id,
+            blocks=len(blocks),
+            shared=sum(1 for block in blocks if owners[block] > 1),
+        )
+        for seq_id, blocks in tables.items()
+        if blocks
+    ]
+    holders.sort(key=lambda holder: (-holder.blocks, holder.seq_id))
+    return Fullest(record=record.index, step=record.step, memory=record.memory, holders=holders)
+
+
+class _Stories:
+    """Puts the sequences' stories together, record by record."""
+
+    def __init__(self) -> None:
+        self._stories: dict[int, Story] = {}
+        self._lost: dict[int, int] = {}  # by sequence: tokens that were computed when it was preempted
+
+    def all(self) -> list[Story]:
+        return list(self._stories.values())
+
+    def read(self, record: StepRecord) -> None:
+        """The next record."""
+        for op in record.ops:
+            match op:
+                case Submit():
+                    waiting = Wait(since=record.index)
+                    new = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[], waiting=waiting)
+                    self._stories[op.seq_id] = new
+                    self._tell(op.seq_id, record, op)
+                case Fork():
+                    self._stories[op.seq_id] = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
+                    self._tell(op.seq_id, record, op)
+                case Lookup() | Finish():
+                    self._tell(op.seq_id, record, op)
+                case Adjust():
+                    for seq_id in op.seq_ids:
+                        self._tell(seq_id, record, op)
+                case Defer():
+                    self._defer(op, record)
+                case Admit():
+                    lost = self._lost.pop(op.seq_id, 0)
+                    there = op.num_cached_tokens + op.num_swapped_tokens
+                    self._tell(op.seq_id, record, op, max(0, lost - there))
+                case Preempt():
+                    self._tell(op.seq_id, record, op)
+                    self._lost[op.seq_id] = op.num_computed_tokens
+                    if story := self._stories.get(op.seq_id):
+                        story.waiting = Wait(since=record.index)
+                case _:
+                    pass
+        if record.kind == "step":
+            deferred = {op.seq_id for op in record.ops if isinstance(op, Defer)}
+            for story in self._stories.values():
+                if story.waiting and story.waiting.since < record.index:
+                    story.waiting.steps += 1
+                    story.waiting.behind += story.seq_id not in deferred
+
+    def _tell(
+        self, seq_id: int, record: StepRecord, op: Submit | Fork | Lookup | Admit | Preempt | Adjust | Finish,
+        computed_again: int = 0,
+    ) -> None:  # fmt: skip
+        story = self._stories.get(seq_id)
+        if story is None:
+            return
+        wait = None
+        if isinstance(op, Admit | Finish):
+            wait, story.waiting = story.waiting, None
+        story.moments.append(
+            Moment(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
+        )
+
+    def _defer(self, op: Defer, record: StepRecord) -> None:
+        story = self._stories.get(op.seq_id)
+        if story and story.waiting and story.waiting.since < record.index:  # not the step that preempted it
+            wait = story.waiting
+            wait.deferred[op.reason] = wait.deferred.get(op.reason, 0) + 1
+            wait.last = op

@@ -1,0 +1,122 @@
+"""Why a run went as it did: waits, lookups, preemptions and holders, with their arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.intake import RequestSpec
+from engine.trace.events import Admit, Finish, Lookup, Preempt, Submit
+from engine.trace.explain import Story, overview, stories
+from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tiny_llama
+
+
+def run(config: EngineConfig, prompts: list[list[int]], priorities: list[int] | None = None) -> Engine:
+    """All at once, to the end; the caller closes it."""
+    engine = Engine(tiny_llama(), config)
+    ranks = priorities or [0] * len(prompts)
+    engine.add_requests(
+        [RequestSpec(p, GREEDY, f"r{i}", rank) for i, (p, rank) in enumerate(zip(prompts, ranks, strict=True))]
+    )
+    while engine.has_unfinished():
+        engine.step()
+    return engine
+
+
+def kinds(story: Story) -> list[str]:
+    return [type(moment.op).__name__ for moment in story.moments]
+
+
+def test_who_waits_and_for_what() -> None:
+    """One at a time, 12 tokens each: a prefill step with the first token, then 11 steps. The first ends in step 12; the
+    second is asked for in each and comes in step 13; the third is behind it for 12 steps, then asked for in 12.
+    """
+    with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
+        first, second, third = stories(log_of(engine))
+    assert kinds(first) == ["Submit", "Lookup", "Admit", "Finish"]
+    admitted = [next(m for m in s.moments if isinstance(m.op, Admit)) for s in (first, second, third)]
+    assert [m.step for m in admitted] == [1, 13, 25]
+    waits = [m.wait for m in admitted if m.wait]
+    assert [(w.steps, w.behind, w.deferred) for w in waits] == [
+        (0, 0, {}),
+        (12, 0, {"max_num_seqs": 12}),
+        (24, 12, {"max_num_seqs": 12}),
+    ]
+    assert waits[2].last is not None and (waits[2].last.needed, waits[2].last.available) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["roomy", "preempting", "swapping", "no prefix caching"])
+def test_what_was_computed_twice(name: str) -> None:
+    """The last token's K and V are never needed: a sequence computes its prompt and output but one, less what it found
+    in the cache when it was first admitted, and once more what a preemption lost.
+    """
+    with run(CONFIGS[name], PROMPTS) as engine:
+        found = overview(log_of(engine))
+    for named in found.sequences:
+        s = named.figures
+        once = len(s.prompt_token_ids) + len(s.tokens) - 1 - s.num_cached_tokens
+        assert s.computed_tokens == once + named.recomputed_tokens
+    again = sum(named.recomputed_tokens for named in found.sequences)
+    assert (again > 0) == (name != "roomy")  # "swapping" has not room in CPU memory for all
+
+
+def test_the_pool_at_its_fullest() -> None:
+    """Each holder's blocks, shared ones counted once, are the blocks that are held; no other record holds more."""
+    with run(CONFIGS["preempting"], PROMPTS) as engine:
+        log = log_of(engine)
+        found = overview(log).fullest
+        assert found is not None
+        held = [log.record(i).memory.blocks_held for i in range(len(log))]
+        assert found.memory.blocks_held == max(held) and found.record == held.index(max(held))
+        state = log.state_at(found.record)
+    tables = {h.seq_id: set(state.sequences[h.seq_id].block_tables[0]) for h in found.holders}
+    assert len(set().union(*tables.values())) == max(held)
+    for holder in found.holders:
+        others = set().union(*(table for seq_id, table in tables.items() if seq_id != holder.seq_id))
+        mine = tables[holder.seq_id]
+        assert (holder.blocks, holder.shared) == (len(mine), len(mine & others))
+    assert any(holder.shared for holder in found.holders)  # PROMPTS begin alike
+
+
+def test_why_it_was_preempted_and_what_coming_back_cost() -> None:
+    """Under the priority policy the worst goes, although it did not come last."""
+    config = EngineConfig(
+        block_size=4, num_blocks=9, max_model_len=32, scheduling_policy="priority", enable_prefix_caching=False
+    )
+    with run(config, [PROMPTS[2], PROMPTS[5], [7, 8]], [0, 2, 1]) as engine:
+        log = log_of(engine)
+        worst = stories(log)[1]
+        preempted = [op for i in range(len(log)) for op in ops_of(log.record(i), Preempt)]
+    assert preempted and {op.seq_id for op in preempted} == {1}
+    gone = next(m for m in worst.moments if isinstance(m.op, Preempt))
+    back = next(m for m in worst.moments if isinstance(m.op, Admit) and m.op.resumed)
+    assert isinstance(gone.op, Preempt) and gone.op.reason == "worst_priority"
+    assert back.computed_again == gone.op.num_computed_tokens  # without a prefix cache nothing is found
+    assert back.wait is not None and back.wait.steps == back.step - gone.step - 1
+    assert isinstance(worst.moments[0].op, Submit) and isinstance(worst.moments[-1].op, Finish)
+
+
+def test_slow_steps_are_the_longest() -> None:
+    with run(CONFIGS["roomy"], PROMPTS) as engine:
+        log = log_of(engine)
+        found = overview(log)
+        records = [log.record(i) for i in range(len(log))]
+    seconds = [found_step.seconds for found_step in found.slowest]
+    assert seconds == sorted(seconds, reverse=True) and len(seconds) == 5
+    for step in found.slowest:
+        timing = records[step.record].timing
+        assert step.seconds == pytest.approx(timing.schedule + timing.prepare + timing.forward + timing.sample)
+        tokens = sum(len(entry.token_ids) for entry in records[step.record].batch)
+        assert step.prefill_tokens + step.decode_tokens == tokens
+
+
+def test_a_request_that_still_waits_when_the_log_ends() -> None:
+    with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1)) as engine:
+        engine.add_requests([RequestSpec(PROMPTS[2], GREEDY, "a"), RequestSpec([50], GREEDY, "b")])
+        engine.step()
+        engine.step()
+        a, b = stories(log_of(engine))
+    assert a.waiting is None and b.waiting is not None
+    assert (b.waiting.steps, b.waiting.deferred) == (2, {"max_num_seqs": 2})
+    assert not any(isinstance(m.op, Lookup) for m in b.moments)
