@@ -141,6 +141,25 @@ def test_a_lower_number_goes_first_under_the_priority_policy(open_page: OpenPage
     expect(page.locator(".sequence").nth(0).locator(".status")).to_have_text("waiting")
 
 
+def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
+    """In the list, which has room for eight, and among the lanes."""
+    page = open_page("/?max_tokens=12&seq=30&detail=scheduler")
+    page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
+    shows(page, 0)
+    step(page)
+    item, window = page.locator(".sequence.shown"), page.locator(".sequence-list")
+    expect(item.locator(".sequence-main")).to_have_attribute("title", "request request-30")
+    inner, outer = item.bounding_box(), window.bounding_box()
+    assert (
+        inner
+        and outer
+        and outer["y"] <= inner["y"]
+        and inner["y"] + inner["height"] <= outer["y"] + outer["height"] + 1
+    )
+    page.wait_for_selector(".lanes-cursor")
+    assert page.locator(".lanes-scroll").evaluate("(it) => it.scrollTop > 0")
+
+
 def test_forty_sequences_are_listed_in_their_own_room(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=12")
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])

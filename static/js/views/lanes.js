@@ -54,6 +54,8 @@ function Plane({ lanes }) {
   }, []);
   const shown = viewIndex.value;
   useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
+  const chosen = lanes.lanes.findIndex((lane) => lane.seq_id === settings.seq.value); // -1: nobody chose one
+  useLayoutEffect(() => laneIntoView(outer.current, layout, chosen), [chosen, size.height]);
   return html`<div class="lanes-scroll" ref=${outer} onScroll=${() => ((scrolled.value += 1), hideTip())}>
     <div
       class="lanes-plane"
@@ -88,6 +90,15 @@ function keepInView(scroll, layout, record) {
   const room = scroll.clientWidth - GUTTER;
   if (left < scroll.scrollLeft) scroll.scrollLeft = Math.max(0, left - room / 3);
   else if (left + layout.cell > scroll.scrollLeft + room) scroll.scrollLeft = left + layout.cell - room + layout.cell;
+}
+
+/** Scroll up or down when the lane of the chosen sequence is hidden: the budgets stay at the top, the axis at the bottom. */
+function laneIntoView(scroll, layout, lane) {
+  if (!scroll || lane < 0) return;
+  const room = scroll.clientHeight - layout.top - AXIS;
+  const above = layout.y(lane) - layout.top;
+  if (above < scroll.scrollTop) scroll.scrollTop = above;
+  else if (above + layout.row > scroll.scrollTop + room) scroll.scrollTop = above + layout.row - room;
 }
 
 /** What a pointer is at: the canvas stays put, so names and budgets are where the window has them. */

@@ -1,5 +1,6 @@
 // Every sequence of the run at the record shown: how far it is, its text, its latencies. Many fit: the list scrolls.
 
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { langOf, secondsText, t } from "../i18n/index.js";
 import { abort } from "../model/actions.js";
@@ -49,8 +50,11 @@ function SequenceItem({ seq, brief }) {
   const shown = shownSeq.value === seq.seq_id;
   const alive = seq.status !== "finished" && connection.value === "live";
   const output = seq.token_ids.length - seq.num_prompt_tokens;
-  return html`<li class=${shown ? "sequence shown" : "sequence"}>
-    <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })} onClick=${() => (settings.seq.value = seq.seq_id)}>
+  const item = useRef(null);
+  const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
+  useEffect(() => void (chosen && showIn(item.current)), [chosen]);
+  return html`<li class=${shown ? "sequence shown" : "sequence"} ref=${item}>
+    <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })} title=${t("sequence.request", { request: seq.request_id })} onClick=${() => (settings.seq.value = seq.seq_id)}>
       <span class="sequence-head">
         <${Swatch} id=${seq.seq_id} /> <b>${name}</b>
         <span class=${`status ${seq.status}`}>${t(`status.${seq.status}`)}</span>
@@ -59,6 +63,7 @@ function SequenceItem({ seq, brief }) {
       <${Progress} seq=${seq} output=${output} />
       ${brief ? null : html`<${Text} seq=${seq} />`}
     </button>
+    ${brief || /^request-\d+$/.test(seq.request_id) ? null : html`<p class="sequence-times">${t("sequence.request", { request: seq.request_id })}</p>`}
     ${brief ? null : html`<${Times} seq=${seq} />`}
     ${alive
       ? html`<button class="tool small" aria-label=${t("score.abort", { name })} title=${t("score.abort", { name })} onClick=${() => abort(seq.request_id)}>
@@ -66,6 +71,14 @@ function SequenceItem({ seq, brief }) {
         </button>`
       : null}
   </li>`;
+}
+
+/** Scroll the list alone, no region around it, until the item is in its window. */
+function showIn(item) {
+  const list = item.parentElement;
+  const top = item.offsetTop - list.offsetTop;
+  if (top < list.scrollTop) list.scrollTop = top;
+  else if (top + item.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = top + item.offsetHeight - list.clientHeight;
 }
 
 /** The prompt as far as it is computed, and the output, of all that the sequence may become. */

@@ -42,6 +42,7 @@ export const en = {
 
   "sequence.name": "seq {id}",
   "sequence.show": "Show {name} on the stage",
+  "sequence.request": "request {request}",
   "sequence.tokens": "{prompt} + {output} tokens",
 
   "score.scenes": "Scenes",
@@ -126,6 +127,7 @@ export const zh = {
 
   "sequence.name": "序列 {id}",
   "sequence.show": "在舞台上显示{name}",
+  "sequence.request": "请求 {request}",
   "sequence.tokens": "{prompt} + {output} 个词元",
 
   "score.scenes": "场景",
