@@ -24,7 +24,10 @@ def data_dir() -> Path:
     if given := os.environ.get("XDG_DATA_HOME"):
         return Path(given) / "kvtheater"
     place = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
-    return Path.home() / place / "kvtheater"
+    try:
+        return Path.home() / place / "kvtheater"
+    except RuntimeError:  # a user without a home, as in many containers
+        return Path("kvtheater-data").absolute()
 
 
 def _find(name: str) -> Path:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from app.errors import HTTP_STATUS, AppError
 from app.settings import ServerSettings, is_loopback
@@ -63,6 +63,7 @@ class Guard:
 
         try:
             self._check_site(environ)
+            _check_handshake(environ)
             redirect = self._check_token(environ)
         except AppError as error:
             return _answer_error(error, start)
@@ -79,7 +80,7 @@ class Guard:
         if self._token is None and not (is_loopback(name) or name == self._host):
             raise AppError("forbidden", f"this server does not answer to the name {name[:80]!r}")
         origin = environ.get("HTTP_ORIGIN")
-        if origin and urlsplit(origin).netloc.lower() != host.lower():
+        if origin and _netloc(origin) != host.lower():
             raise AppError("forbidden", "requests from another site's page are refused")
 
     def _check_token(self, environ: Environ) -> str | None:
@@ -93,7 +94,9 @@ class Guard:
             if environ["REQUEST_METHOD"] != "GET" or path.startswith(("/api/", "/socket.io")):
                 return None
             rest = urlencode([(k, v) for k, v in query if k != "token"])
-            return "/" + path.lstrip("/") + (f"?{rest}" if rest else "")  # one slash: never another site's address
+            return (
+                "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else "")
+            )  # one slash: never another site's address
         if self._matches(_cookie(environ)) or self._matches(_bearer(environ)):
             return None
         raise AppError(
@@ -109,6 +112,25 @@ def _host_name(host: str) -> str:
     """The Host header without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _check_handshake(environ: Environ) -> None:
+    """What the libraries below take for granted of a request that is to become a web socket (RFC 6455, 4.2.1)."""
+    asked = dict(parse_qsl(str(environ.get("QUERY_STRING", "")))).get("transport") == "websocket"
+    if not asked or not str(environ.get("PATH_INFO", "")).startswith("/socket.io"):
+        return
+    upgrade, connection = (environ.get(name, "").lower() for name in ("HTTP_UPGRADE", "HTTP_CONNECTION"))
+    version, key = (environ.get(f"HTTP_SEC_WEBSOCKET_{name}") for name in ("VERSION", "KEY"))
+    if upgrade != "websocket" or "upgrade" not in connection or version != "13" or not key:
+        raise AppError("bad_request", "this request cannot become a web socket: its headers are not a handshake's")
+
+
+def _netloc(origin: str) -> str:
+    """The Origin header without its scheme."""
+    try:
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
 

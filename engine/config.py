@@ -106,8 +106,16 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         if max_model_len is None:
             fits = self._holds_any_length(sliding_windows)
             max_model_len = max_position if fits else min(max_position, num_slots)
-        if not 1 <= max_model_len <= max_position:
-            raise ConfigError(f"max_model_len must be between 1 and the model's {max_position}, not {max_model_len}")
+            if max_model_len < 2:
+                raise ConfigError(
+                    f"a pool of {self.num_blocks} blocks x {self.block_size} slots has no room for a prompt token and "
+                    "one to generate: choose more blocks, or larger ones"
+                )
+        if not 2 <= max_model_len <= max_position:
+            raise ConfigError(
+                f"max_model_len must be between 2 (a prompt token and one to generate) and the model's {max_position}, "
+                f"not {max_model_len}"
+            )
         if self.block_size > max_model_len:
             raise ConfigError(f"block_size {self.block_size} does not fit max_model_len {max_model_len}")
         if not self.enable_chunked_prefill and self.max_num_batched_tokens < max_model_len:

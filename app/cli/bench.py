@@ -122,6 +122,10 @@ def run_run(arguments: argparse.Namespace) -> int:
     from engine.bench.runner import Runner
 
     out: Path = arguments.out or _default_out(arguments)
+    try:
+        out.mkdir(parents=True, exist_ok=True)  # now, not after minutes of measuring
+    except OSError as error:
+        raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
     sound = True
     for scenario in scenarios:
         with BenchProgress() as bar:

@@ -66,7 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
         except ValueError as error:  # RequestError
             raise UserError(str(error)) from error
         max_tokens = sampling.max_tokens or _most(engine, request.num_prompt_tokens)
-        _generate(engine, max_tokens, sampling.num_sequences)
+        try:
+            _generate(engine, max_tokens, sampling.num_sequences)
+        except DiskFull as error:
+            kept = f"{record} holds the {len(engine.log)} records before" if record else "give the system's folder room"
+            raise UserError(f"the log cannot be written: {error}; {kept}") from error
     finally:
         engine.close()
     return 0
@@ -90,7 +94,11 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
     texts = Texts()
     with _Progress(max_tokens * num_sequences) as progress:
         while engine.num_unfinished():
-            record = engine.step()
+            try:
+                record = engine.step()
+            except OSError as error:  # of the log; what goes wrong on standard output is another matter
+                sys.stdout.write("\n")  # after the text so far
+                raise DiskFull(error.strerror or error) from error
             texts.read(record)
             tokens += len(record.outputs)
             if num_sequences == 1:
@@ -105,6 +113,10 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
     seconds = time.perf_counter() - started
     if sys.stderr.isatty():
         print(f"{tokens} tokens in {seconds:.1f} s, {tokens / max(seconds, 1e-9):.1f} a second", file=sys.stderr)
+
+
+class DiskFull(Exception):
+    """The log could not be written."""
 
 
 class Texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import secrets
 import signal
 import socket
@@ -29,9 +30,8 @@ def add_server_options(parser: argparse.ArgumentParser) -> Any:
     group.add_argument(
         "--data-dir",
         type=Path,
-        default=data_dir(),
         metavar="DIR",
-        help="recordings are kept in it (default: %(default)s)",
+        help=f"recordings are kept in it (default: {data_dir()})".replace("%", "%%"),
     )
     group.add_argument("--open", action="store_true", help="open the page in a browser")
     return group
@@ -40,7 +40,24 @@ def add_server_options(parser: argparse.ArgumentParser) -> Any:
 def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSettings:
     """What the options say."""
     token = None if is_loopback(arguments.host) else secrets.token_urlsafe(24)
-    return ServerSettings(host=arguments.host, token=token, data_dir=arguments.data_dir.expanduser(), **more)
+    return ServerSettings(host=arguments.host, token=token, data_dir=_data_dir(arguments.data_dir), **more)
+
+
+def _data_dir(given: Path | None) -> Path:
+    """The folder of the recordings, which is made when the first is kept.
+
+    Raises:
+        UserError: one was asked for that cannot be made or written to. The usual one may be so: only recording fails.
+    """
+    if given is None:
+        return data_dir()
+    folder = given.expanduser()
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise UserError(f"--data-dir {given}: {there} is not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UserError(f"--data-dir {given}: nothing can be written to {there}")
+    return folder
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from typing import IO, Annotated, Any
 from urllib.parse import quote
 
 import flask
+import msgspec
 from flask import Response, request
 from msgspec import Meta
 from werkzeug.exceptions import ClientDisconnected
@@ -78,7 +79,11 @@ def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
 
     @recordings.patch("/<recording_id>")
     def change(recording_id: str) -> Response:
-        wanted = parse(request.get_json(force=True, silent=True), Change)
+        try:
+            given = msgspec.json.decode(request.get_data())
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
+        wanted = parse(given, Change)
         return _json(library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
 
     @recordings.delete("/<recording_id>")

@@ -91,6 +91,9 @@ def test_options_have_vllms_names(capsys):
         ["serve", "--port", "70000"],
         ["serve", "--max-theaters", "0"],
         ["serve", "--num-blocks", "100000"],
+        ["serve", "--data-dir", "pyproject.toml"],
+        ["replay", "--data-dir", "pyproject.toml/in/it"],
+        ["bench", "run", "guard", "--out", "pyproject.toml/in/it"],
         ["generate"],
         ["generate", "x", "--temperature", "-1"],
         ["generate", "x", "--record", "pyproject.toml"],
@@ -275,3 +278,31 @@ def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):
         status, _, err = run(capsys, "trace", "export", str(other), "--to", to, "-o", str(tmp_path / to))
         assert status in (0, 2) and len(err.splitlines()) <= 1
     assert run(capsys, "trace", "check", str(other))[0] == 1
+
+
+def test_a_disk_that_is_full_while_a_run_is_recorded(tmp_path):
+    """The limit on a file's size stands for it: what was recorded before stays, and is sound."""
+    path = tmp_path / "run.kvtrace"
+    code = (
+        "import resource, sys; from app.cli import main; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = ["generate", "Once upon a time", "--max-tokens", "60", "--enforce-eager", "--record", str(path)]
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    with TraceReader(path) as reader:
+        assert reader.damage is None and len(reader) > 1
+        count = len(reader)
+    assert done.returncode == 2 and done.stdout.startswith(" ")
+    assert done.stderr == (
+        f"kvtheater: the log cannot be written: File too large; {path} holds the {count} records before\n"
+    )
+
+
+def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    status, out, _ = run(capsys, "serve", "--help")
+    assert status == 0 and "kvtheater-" in out

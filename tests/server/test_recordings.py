@@ -142,6 +142,9 @@ def test_change_and_delete(server, client, recorded):
     for bad in mistakes:
         answer = requests.patch(url, json=bad)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
+    for body in (b"{", b"", b"\xff\xfe", b'{"tags":' + b"[" * 5000 + b"]" * 5000 + b"}"):
+        answer = requests.patch(url, data=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
     viewer = server.client()
     viewer.do("join", theater=recorded["id"])
     assert requests.delete(url).json() == {"deleted": recorded["id"]}

@@ -23,7 +23,13 @@ def test_every_answer_carries_the_headers(server):
 
 def test_another_sites_page_is_refused(server):
     socket = server.url.replace("http", "ws") + "/socket.io/?EIO=4&transport=websocket"
-    for origin in ("http://evil.example", "null", f"http://127.0.0.1.evil.example:{server.listener.port}", "https://"):
+    for origin in (
+        "http://evil.example",
+        "null",
+        f"http://127.0.0.1.evil.example:{server.listener.port}",
+        "https://",
+        "http://[::",
+    ):
         for path in ("/api/health", "/socket.io/?EIO=4&transport=polling"):
             answer = requests.get(server.url + path, headers={"Origin": origin})
             assert answer.status_code == 403 and answer.json()["error"]["code"] == "forbidden"
@@ -31,6 +37,18 @@ def test_another_sites_page_is_refused(server):
             websocket.create_connection(socket, origin=origin)
     assert requests.get(server.url + "/api/health", headers={"Origin": server.url}).ok
     websocket.create_connection(socket, origin=server.url).close(timeout=1)
+
+
+def test_a_handshake_that_is_none_is_refused_in_one_sentence(server, caplog):
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Key": "x", "Sec-WebSocket-Version": "13"}
+    for missing in headers:
+        some = {name: value for name, value in headers.items() if name != missing}
+        answer = requests.get(server.url + "/socket.io/?EIO=4&transport=websocket", headers=some)
+        assert answer.status_code == 400, (missing, answer.text)
+    headers["Sec-WebSocket-Version"] = "99"
+    answer = requests.get(server.url + "/socket.io/?EIO=4&transport=websocket", headers=headers)
+    assert answer.status_code == 400 and "cannot become a web socket" in answer.json()["error"]["message"]
+    assert "Traceback" not in caplog.text
 
 
 def test_another_name_for_this_machine_is_refused(server):

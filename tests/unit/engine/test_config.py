@@ -39,6 +39,19 @@ def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list
         EngineConfig(**settings).resolved(256, windows)
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_blocks": 1, "block_size": 1}, "a pool of 1 blocks x 1 slots has no room for a prompt token and one to"),
+        ({"max_model_len": 1, "block_size": 1}, r"max_model_len must be between 2 \(a prompt token and one"),
+    ],
+)
+def test_a_pool_or_a_length_that_could_serve_nobody(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        EngineConfig(**settings).resolved(256)
+    assert EngineConfig(num_blocks=2, block_size=1).resolved(256).max_model_len == 2
+
+
 def test_as_many_as_a_log_holds() -> None:
     config = EngineConfig(num_blocks=MOST, block_size=1, preemption_mode="swap").resolved(256, [None])
     assert (config.num_blocks, config.swap_space) == (MOST, MOST)
