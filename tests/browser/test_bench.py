@@ -195,6 +195,25 @@ def test_charts_tables_and_records_are_saved(open_bench: OpenBench) -> None:
     assert json.loads(content) == guard()
 
 
+def test_on_paper_a_report_is_light_and_its_charts_are_as_wide_as_the_sheet(open_bench: OpenBench) -> None:
+    """A4 between margins of 14 mm has 688 px; what is wider is cut."""
+    page = open_bench("?scenario=block-size", color_scheme="dark")
+    drawn(page, 1)
+    state = """() => [
+      document.querySelector('.bench-chart .main-svg').getBoundingClientRect().width,
+      getComputedStyle(document.documentElement).colorScheme,
+      getComputedStyle(document.querySelector('.bench-chart .xtick text')).fill,
+    ]"""
+    screen = page.evaluate(state)
+    assert screen[0] > 688
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    paper = page.evaluate(state)  # at once: the browser does not wait
+    assert paper[0] <= 688 and paper[1] != screen[1] and paper[2] != screen[2]
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.wait_for_function(f"({state})()[0] > 688")
+    assert page.evaluate(state) == screen
+
+
 @pytest.mark.parametrize(
     ("width", "scheme", "locale"), [(1280, "light", "en-US"), (1280, "dark", "zh-CN"), (390, "light", "zh-CN")]
 )

@@ -12,6 +12,7 @@ import { stepOf, traceAddress } from "./store.js";
 import { atText, both, estimateText, measureOf, numberText, quantityText, t } from "./words.js";
 
 const HEIGHT = 320;
+const SHEET = 640; // px of a sheet's width: A4 between its margins
 const PICTURE = { width: 1200, height: 720 };
 
 /** `shown`: {id, entry, record}; `where`: the lines that a saved picture carries. */
@@ -21,7 +22,7 @@ export function Chart({ shown, metric, against = null, most, where }) {
   const plot = useRef(null);
   const [plotly, setPlotly] = useState(null);
   const [width, setWidth] = useState(0);
-  const now = { shown, record, metric, against, most };
+  const now = { shown, record, metric, against, most, width };
   const latest = useRef(now);
   latest.current = now;
   useEffect(() => {
@@ -36,11 +37,24 @@ export function Chart({ shown, metric, against = null, most, where }) {
     };
   }, []);
   const empty = !curves(record, metric, against).length;
+  const onPaper = useRef(false);
+  const draw = () => {
+    const { data, layout } = figure({ ...latest.current, width: onPaper.current ? SHEET : latest.current.width, height: HEIGHT });
+    plotly.loaded.react(plot.current, data, layout, CONFIG);
+  };
+  useEffect(() => {
+    if (!plotly?.loaded || empty) return undefined;
+    const prints = ({ type }) => {
+      onPaper.current = type === "beforeprint";
+      draw(); // at once: what is drawn later is not on paper
+    };
+    for (const type of ["beforeprint", "afterprint"]) addEventListener(type, prints);
+    return () => ["beforeprint", "afterprint"].forEach((type) => removeEventListener(type, prints));
+  }, [plotly, empty]);
   useEffect(() => {
     if (!plotly?.loaded || !width || empty) return;
-    const { data, layout } = figure({ ...now, width, height: HEIGHT });
     const fresh = !plot.current.data;
-    plotly.loaded.react(plot.current, data, layout, CONFIG);
+    draw();
     if (fresh) listen(plot.current, latest);
     box.current.dataset.drawn = `${shown.id}/${metric}/${against ?? ""}`; // tests: what is drawn
   }, [plotly, width, empty, record, metric, against, most, themeVersion.value, settings.lang.value]);

@@ -15,10 +15,9 @@ import { t } from "./words.js";
 connectSettings(location, history, localStorageOrNull(), globalThis, TABLE, link);
 
 const root = document.documentElement;
-effect(() => {
-  root.dataset.theme = settings.theme.value;
-  themeChanged();
-});
+effect(() => paint(settings.theme.value));
+addEventListener("beforeprint", () => paint("light")); // paper is light, whatever the screen shows
+addEventListener("afterprint", () => paint(settings.theme.value));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
 effect(() => {
   root.lang = settings.lang.value === "zh" ? "zh-CN" : "en";
@@ -30,6 +29,11 @@ acceptDrops();
 followChosen();
 followRuns();
 await fetchIndex();
+
+function paint(theme) {
+  root.dataset.theme = theme;
+  themeChanged();
+}
 
 function localStorageOrNull() {
   try {
