@@ -27,6 +27,7 @@ from app.run import Run
 from app.settings import ServerSettings
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
+from engine.trace.state import TraceStateError, initial_state
 
 INDEX_FILE = "index.sqlite"
 logger = logging.getLogger(__name__)
@@ -97,9 +98,11 @@ class Library:
         """The trace, for reading. A file that is known to be sound is not read through again."""
         sound = self.entry(recording_id).summary.damage is None
         try:
-            return TraceReader(self.path(recording_id), verify=not sound)
-        except (OSError, TraceFormatError) as error:
+            reader = TraceReader(self.path(recording_id), verify=not sound)
+            initial_state(reader.header)  # or no page could draw its pool
+        except (OSError, TraceFormatError, TraceStateError) as error:
             raise AppError("refused", f"the recording cannot be opened: {error}") from error
+        return reader
 
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
         """Begin to record a run: what it has already, and what comes."""

@@ -13,13 +13,20 @@ from pathlib import Path
 
 import pytest
 import requests
+from msgspec.structs import replace
 from playwright.sync_api import Browser, Page, expect
 
+from engine.trace import codec
+from engine.trace.events import Allocate
+from engine.trace.log import TraceReader
 from tests.browser.test_accessibility import open_with_axe, violations
 from tests.browser.test_page import OpenPage, prefill, shows, step
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/cache.kvtrace"
+UPLOAD = """(text) => fetch("/api/recordings?name=nonsense", {
+  method: "POST", body: Uint8Array.from(atob(text), (c) => c.charCodeAt(0)),
+}).then((answer) => answer.json()).then((entry) => entry.id)"""
 
 
 def drop(page: Page, content: bytes, name: str) -> None:
@@ -149,6 +156,24 @@ def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: 
     drop(page, b"hello", "hello.kvtrace")
     expect(page.locator("#toasts")).to_contain_text("not a .kvtrace file")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
+
+
+def test_a_recording_that_contradicts_itself_is_shown_as_far_as_it_goes(open_page: OpenPage) -> None:
+    """Sound checksums around a sixth record that takes a block which no pool has: it is said once, five are shown."""
+    with TraceReader(GOLDEN) as reader:
+        records = [replace(reader.record(i), has_capture=False) for i in range(12)]
+        head = codec.MAGIC + codec.frame("header", reader.header_bytes)
+    records[5] = replace(records[5], ops=[Allocate(seq_id=0, block_id=10**6, logical=0)])
+    frames = [codec.frame("record", codec.encode(record)) for record in records]
+    page = open_page()
+    kept = page.evaluate(UPLOAD, base64.b64encode(head + b"".join(frames)).decode())
+    page.goto(page.url.split("?")[0] + f"?recording={kept}")
+    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    expect(page.locator("#toasts")).to_contain_text("The recording contradicts itself (record 5,")
+    page.wait_for_function("document.documentElement.dataset.numRecords === '5'")
+    page.wait_for_timeout(700)  # a page that asked again and again would say so again and again
+    assert page.locator("#toasts").inner_text().count("contradicts itself") == 1
+    assert page.evaluate("document.documentElement.dataset.numRecords") == "5"
 
 
 def test_a_list_that_cannot_be_fetched_says_so_and_is_fetched_again(open_page: OpenPage) -> None:

@@ -83,6 +83,21 @@ test("a gap in the log is an error, and nothing is appended", () => {
   assert.equal(log.length, 0);
 });
 
+test("of a record that contradicts the state nothing stays, though its first operations fitted", () => {
+  const log = new TraceLog(header());
+  for (const [record, capture] of records().slice(0, 2)) log.append(record, capture);
+  const before = JSON.stringify(wholeLog().stateAt(1), plainMap);
+  const [record] = records()[2];
+  const bad = decode(record);
+  bad.ops.push({ type: "free", seq_id: 99, block_id: 0, to: "back" });
+  assert.throws(() => log.append(encode(bad)), TraceStateError);
+  assert.equal(log.length, 2);
+  assert.equal(JSON.stringify(log.stateAt(1), plainMap), before);
+  log.append(record); // and the one that belongs there still fits
+});
+
+const plainMap = (_, value) => (value instanceof Map ? [...value] : value);
+
 test("3 blocks of 2 slots hold 5 tokens: 1 slot of 16 bytes is wasted", () => {
   const log = wholeLog();
   const m = memoryFigures(log.stateAt(1));

@@ -17,7 +17,7 @@ from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.trace import codec
 from engine.trace.log import TraceReader
-from engine.trace.records import LayerCapture
+from engine.trace.records import Header, LayerCapture
 from tests.server.conftest import Client, Server, wait_for
 
 
@@ -202,6 +202,16 @@ def test_an_upload_that_was_cut_off_is_kept_as_far_as_it_goes(server, recorded):
     content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
     entry = requests.post(f"{server.url}/api/recordings", data=content[:-30]).json()
     assert "the file ends inside" in entry["summary"]["damage"] and entry["summary"]["num_records"] >= 10
+
+
+def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, recorded):
+    payload = requests.get(f"{server.url}/api/theaters/{recorded['id']}/header").content
+    header = codec.decode(payload, Header)
+    header.engine["num_blocks"] = 1 << 40
+    content = codec.MAGIC + codec.frame("header", codec.encode(header))
+    entry = requests.post(f"{server.url}/api/recordings", data=content).json()
+    error = client.refused("join", theater=entry["id"])
+    assert error["code"] == "refused" and "the header's engine.num_blocks must be" in error["message"]
 
 
 def test_uploads_that_are_refused(make_server, tmp_path):

@@ -26,6 +26,7 @@ let resetting = 0; // resets that this page asked for and that are not answered 
 let ownEpoch = null; // the epoch that the last of them began
 let layers = null; // who fetches the arrays of the log that is followed
 let entering = false;
+let contradicted = null; // the log of a recording that cannot be read on
 let early = []; // records that came in the same breath as the answer that announces them
 
 /** Connect and follow the theater of the address, or a new one. */
@@ -307,6 +308,7 @@ function receive(message) {
     if (entering) early.push(message);
     return;
   }
+  if (log === contradicted) return;
   try {
     message.records.forEach((bytes, i) => {
       const index = message.first + i;
@@ -316,6 +318,13 @@ function receive(message) {
     });
   } catch (error) {
     console.error(error);
+    if (isRecording(theater)) {
+      // the file says so, and would say so again: what came before is a run all the same
+      store.toast(t("error.recording", { reason: error.message }), "error");
+      store.numRecords.value = log.length;
+      contradicted = log;
+      return;
+    }
     store.toast(t("error.log", { reason: error.message }), "error");
     theater = null; // read the log again from its beginning
     epoch = null;

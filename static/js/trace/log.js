@@ -41,7 +41,13 @@ export class TraceLog {
   append(bytes, captureBytes = null) {
     const record = decode(bytes);
     const writes = [];
-    apply(this.tail, record, (op, state) => this.#observe(op, state, record.index, writes));
+    try {
+      apply(this.tail, record, (op, state) => this.#observe(op, state, record.index, writes));
+    } catch (error) {
+      this.tail = initialState(this.header); // half of the record is in it
+      for (const before of this.records) apply(this.tail, before);
+      throw error;
+    }
     this.records.push(record);
     this.writes.push(writes);
     if (captureBytes) this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);

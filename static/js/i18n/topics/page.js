@@ -72,6 +72,7 @@ export const en = {
 
   "error.recording_origin": "A recording must come from this server.",
   "error.recording": "The recording could not be opened ({reason}).",
+  "error.recording": "The recording contradicts itself ({reason}); it is shown as far as that.",
   "error.log": "The log did not fit together ({reason}); it is being read again.",
   "error.no_answer": "The server did not answer. The page keeps trying.",
   "error.internal": "The server could not do that.",
@@ -150,6 +151,7 @@ export const zh = {
 
   "error.recording_origin": "录制文件必须来自本服务器。",
   "error.recording": "无法打开录制文件（{reason}）。",
+  "error.recording": "录制前后矛盾（{reason}），只显示到此处。",
   "error.log": "日志前后不符（{reason}），正在重新读取。",
   "error.no_answer": "服务器没有应答，页面会继续尝试。",
   "error.internal": "服务器没能完成这个操作。",
