@@ -14,8 +14,6 @@ from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import FinishReason
 
-_NONE: frozenset[int] = frozenset()
-
 
 class Stop(NamedTuple):
     """Why a sequence ends."""
@@ -29,7 +27,6 @@ class Completion:
 
     def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
         self.sequence = sequence
-        self.sampling = sampling
         self.seed = seed
         self.generator = make_generator(seed)
         self.text = ""
@@ -40,7 +37,7 @@ class Completion:
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
         self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
-        self._end_ids = frozenset(sampling.stop_token_ids) | self._eos_ids()
+        self._adopt(sampling)
 
     @property
     def output_token_ids(self) -> list[int]:
@@ -58,17 +55,14 @@ class Completion:
 
     def row(self) -> SamplingRow:
         """What its next token is chosen with."""
-        sequence, sampling = self.sequence, self.sampling
-        banned = self._end_ids if self.num_output_tokens < sampling.min_tokens else _NONE
-        return SamplingRow(sampling, self.generator, sequence.token_ids, sequence.num_prompt_tokens, banned)
+        return self._row if self.num_output_tokens >= self.sampling.min_tokens else self._row_before_min_tokens
 
     def adjust(self, sampling: SamplingParams, max_tokens: int, seed: int | None) -> None:
         """Sample with other parameters from here on; with a seed, draw from a new generator."""
-        self.sampling = sampling
         self.sequence.max_tokens = max_tokens
-        self._end_ids = frozenset(sampling.stop_token_ids) | self._eos_ids()
         if seed is not None:
             self.seed, self.generator = seed, make_generator(seed)
+        self._adopt(sampling)
 
     def fork(self, sequence: Sequence, seed: int) -> Completion:
         """The same past under another sequence, with draws of its own from here on."""
@@ -86,35 +80,39 @@ class Completion:
             sequence ends, if it does.
         """
         self.cumulative_logprob += logprob
+        strings, pending = self.sampling.stop, self._held_back
         stop: Stop | None = None
         if token_id in self._end_ids:
             stop = Stop("stop", "end of sequence" if token_id in self._eos_ids() else f"token {token_id}")
-        pending = self._held_back
-        if stop is None:
-            pending += self._detokenizer.feed(self._text_bytes(token_id))
-            strings = self.sampling.stop
+        else:
+            if self._tokenizer is not None:
+                pending += self._detokenizer.feed(self._tokenizer.text_bytes(token_id))
             found = [(at, s) for s in strings if (at := pending.find(s)) >= 0] if strings else None
-            if found and self.num_output_tokens >= self.sampling.min_tokens:
+            num_output_tokens = self.num_output_tokens
+            if found and num_output_tokens >= self.sampling.min_tokens:
                 at, string = min(found)
                 pending, stop = pending[:at], Stop("stop", string)
-            elif self.num_output_tokens >= self.sequence.max_tokens:
+            elif num_output_tokens >= self.sequence.max_tokens:
                 stop = Stop("length", f"max_tokens {self.sequence.max_tokens}")
                 pending += self._detokenizer.finish()
-        keep = 0 if stop or not self.sampling.stop else self._beginning_of_stop(pending)
-        shown, self._held_back = pending[: len(pending) - keep], pending[len(pending) - keep :]
+        shown, self._held_back = pending, ""
+        if strings and not stop:
+            known = len(pending) - self._beginning_of_stop(pending)
+            shown, self._held_back = pending[:known], pending[known:]
         self.text += shown
         return shown, stop
+
+    def _adopt(self, sampling: SamplingParams) -> None:
+        """What follows from the parameters, made once and not for every token."""
+        self.sampling = sampling
+        self._end_ids = frozenset(sampling.stop_token_ids) | self._eos_ids()
+        self._row = SamplingRow(sampling, self.generator, self.sequence.token_ids)
+        self._row_before_min_tokens = SamplingRow(sampling, self.generator, self.sequence.token_ids, self._end_ids)
 
     def _eos_ids(self) -> frozenset[int]:
         if self._tokenizer is None or self.sampling.ignore_eos:
             return frozenset()
         return frozenset(self._tokenizer.eos_token_ids)
-
-    def _text_bytes(self, token_id: int) -> bytes:
-        """What the token adds to the text: nothing if it is a control token."""
-        if self._tokenizer is None or self._tokenizer.is_special(token_id):
-            return b""
-        return self._tokenizer.token_bytes(token_id)
 
     def _beginning_of_stop(self, text: str) -> int:
         """Length of the longest end of `text` that is the beginning of a stop string."""

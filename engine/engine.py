@@ -16,7 +16,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from engine import __version__
-from engine.accounting.work import step_work
+from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
 from engine.cache.hybrid_cache import make_cache
 from engine.cache.reach import reaches_of
@@ -81,8 +81,6 @@ class Engine:
         self.as_eager = False  # the next idle engine serves eagerly: a re-run does where its log did
         self._intake = Intake(model, self.config)
         reaches = reaches_of(model.facts.sliding_windows, self.config.policy)
-        # for the work of a step it only counts how many keys a query sees, not which
-        self._seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in reaches])
         self._groups = self.config.block_groups(model.facts.sliding_windows)
         self._ops: list[Op] = []
         self._runner = ModelRunner(
@@ -96,6 +94,9 @@ class Engine:
             groups=self._groups,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
+        # for the work of a step it only counts how many keys a query sees, not which
+        seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in reaches])
+        self._work = StepWork(seen_by_layers, kv_bytes_per_token=self._kv_bytes_per_token)
         self.block_groups = trace_groups(self._groups, self._runner.kv_store.bytes_per_token_of)
         self._cache = make_cache(
             self._groups,
@@ -265,8 +266,8 @@ class Engine:
         t0 = time.perf_counter()
         # 1) schedule: who computes which tokens, in which blocks
         scheduled = self._scheduler.schedule()
-        slices = [self._slice(s) for s in scheduled]
-        batch = [_batch_entry(s, piece) for s, piece in zip(scheduled, slices, strict=True)]
+        slices = list(map(self._slice, scheduled))
+        batch = list(map(_batch_entry, scheduled, slices))
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that shared blocks are apart and swapped ones are safe before anyone writes
         try:
@@ -298,7 +299,7 @@ class Engine:
                 sample=t4 - t3,
                 compiled=self._runner.compiled is not None,
             ),
-            work=step_work(self._seen_by_layers, batch, kv_bytes_per_token=self._kv_bytes_per_token),
+            work=self._work.of(batch),
             capture=Capture(
                 index=self._num_records,
                 dtype=self.capture.dtype,
@@ -355,14 +356,10 @@ class Engine:
 
     def _slice(self, scheduled: ScheduledSequence) -> SequenceSlice:
         sequence, start, num_tokens = scheduled
-        return SequenceSlice(
-            seq_id=sequence.seq_id,
-            token_ids=sequence.token_ids[start : start + num_tokens],
-            start=start,
-            block_tables=self._cache.block_tables(sequence.seq_id),
-            samples=start + num_tokens == len(sequence.token_ids),
-            all_logits=sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(sequence.seq_id, start),
-        )
+        seq_id, token_ids, end = sequence.seq_id, sequence.token_ids, start + num_tokens
+        all_logits = sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(seq_id, start)
+        tables = self._cache.block_tables(seq_id)
+        return SequenceSlice(seq_id, token_ids[start:end], start, tables, end == len(token_ids), all_logits)
 
     def _give_up(self, scheduled: list[ScheduledSequence], error: Exception) -> None:
         """A step that was scheduled will not be computed: nobody may go on with blocks that it promised to write."""

@@ -18,7 +18,7 @@ from engine.completion import Completion
 from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel
-from engine.model.sampling import Sampled, Sampler
+from engine.model.sampling import Ranked, Sampled, Sampler
 from engine.request import Request
 from engine.scheduling.scheduler import Scheduler
 from engine.trace.events import FinishReason, ForkReason, Op, Rank
@@ -34,7 +34,8 @@ class OutputStage:
         self.requests: dict[str, Request] = {}  # unfinished, by id, in order of submission
         self.live: dict[int, tuple[Request, Completion]] = {}  # by seq_id: what waits or runs
         self.next_seq_id = 0
-        self._model = model
+        tokenizer = model.tokenizer
+        self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
@@ -70,12 +71,12 @@ class OutputStage:
                 raw = self.sampler.score(logits[row : row + 1], [offers[0][0]], self._num_logprobs)
                 self._beam_tops[piece.seq_id] = raw[0].top
                 continue
-            members = [completion]
-            if completion.sequence.num_forks:
-                members += [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
-            chosen += members
-            rows += [row] * len(members)
-        if len(rows) != logits.shape[0] or len(set(rows)) != len(rows):
+            chosen.append(completion)
+            rows.append(row)
+            for _ in range(completion.sequence.num_forks):
+                chosen.append(self._fork(request, completion, "sample"))
+                rows.append(row)
+        if rows != list(range(logits.shape[0])):
             logits = logits[rows]
         sampled = self.sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
         outputs = [self._append_chosen(c, s, logits, i) for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))]
@@ -90,6 +91,8 @@ class OutputStage:
 
     def _append_chosen(self, completion: Completion, sampled: Sampled, logits: Tensor, row: int) -> Output:
         """Append what was sampled from that row of logits [S, V], or what had been chosen for this place."""
+        if not completion.chosen:
+            return self._append(completion, sampled)
         token_id = completion.chosen.pop(len(completion.sequence.token_ids), sampled.token_id)
         if token_id == sampled.token_id:
             return self._append(completion, sampled)
@@ -98,18 +101,18 @@ class OutputStage:
 
     def _append(self, completion: Completion, sampled: Sampled, overruled: int | None = None) -> Output:
         """Append a token to its sequence, and finish the sequence if it ends with it."""
-        sequence = completion.sequence
-        self._scheduler.append_token(sequence, sampled.token_id, overruled)
-        text, stop = completion.accept(sampled.token_id, sampled.logprob)
+        sequence, (token_id, logprob, top) = completion.sequence, sampled
+        self._scheduler.append_token(sequence, token_id, overruled)
+        text, stop = completion.accept(token_id, logprob)
         if stop:
             self._finish(self.live[sequence.seq_id][0], completion, stop.reason, stop.detail)
         return Output(
             seq_id=sequence.seq_id,
-            token_id=sampled.token_id,
-            token_bytes=self.token_bytes(sampled.token_id),
+            token_id=token_id,
+            token_bytes=self.token_bytes(token_id),
             text=text,
-            logprob=sampled.logprob,
-            top=self._candidates(sampled),
+            logprob=logprob,
+            top=self._candidates(top),
         )
 
     def _finish(self, request: Request, completion: Completion, reason: FinishReason, detail: str) -> None:
@@ -204,14 +207,11 @@ class OutputStage:
                 position=position,
                 token_id=item.token_id,
                 logprob=item.logprob,
-                top=self._candidates(item),
+                top=self._candidates(item.top),
             )
             for position, item in enumerate(scored, first)
         ]
 
-    def _candidates(self, sampled: Sampled) -> list[Candidate]:
-        return [Candidate(token_id=i, token_bytes=self.token_bytes(i), logprob=logprob) for i, logprob in sampled.top]
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """What a token stands for."""
-        return self._model.tokenizer.token_bytes(token_id) if self._model.tokenizer else b""
+    def _candidates(self, top: list[Ranked]) -> list[Candidate]:
+        token_bytes = self.token_bytes
+        return [Candidate(token_id=i, token_bytes=token_bytes(i), logprob=logprob) for i, logprob in top]

@@ -51,41 +51,47 @@ def layer_params_read(facts: ModelFacts, num_tokens: int) -> int:
     return max(0, min(everything, layer_params(facts) * max(1, num_tokens)))
 
 
-def step_work(
-    facts: ModelFacts,
-    batch: Sequence[BatchEntry],
-    weight_element_bytes: float | None = None,
-    kv_bytes_per_token: int | None = None,
-) -> Work:
-    """Work of one step; bytes of a weight and of a token's K and V in all layers, None = in the model's own dtype.
+class StepWork:
+    """Work of the steps of one model.
 
     flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers
     weights     every layer parameter and the output projection once, one embedding row a token
     KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer
     """
-    weight_size = bytes_per_element(facts.dtype) if weight_element_bytes is None else weight_element_bytes
-    kv_size = kv_bytes_per_token if kv_bytes_per_token is not None else stored_bytes_per_token(facts)
-    num_tokens = sum(len(entry.token_ids) for entry in batch)
-    sampled = sum(entry.samples for entry in batch)
 
-    attended = read = 0
-    for window, layers in Counter(facts.sliding_windows).items():
-        for entry in batch:
-            attended += layers * attended_keys(entry.start, len(entry.token_ids), window)
-            read += layers * read_keys(entry.start, len(entry.token_ids), window)
+    def __init__(
+        self, facts: ModelFacts, weight_element_bytes: float | None = None, kv_bytes_per_token: int | None = None
+    ) -> None:
+        """Bytes of a weight and of a token's K and V in all layers; None = in the model's own dtype."""
+        self._facts = facts
+        self._weight_size = bytes_per_element(facts.dtype) if weight_element_bytes is None else weight_element_bytes
+        self._kv_size = stored_bytes_per_token(facts) if kv_bytes_per_token is None else kv_bytes_per_token
+        self._layer_params = layer_params(facts)
+        self._projection = facts.vocab_size * facts.hidden_size
+        self._layers_by_window = list(Counter(facts.sliding_windows).items())
 
-    projection = facts.vocab_size * facts.hidden_size
-    flops = 2 * layer_params(facts) * num_tokens
-    flops += 2 * projection * sampled
-    flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
-    weights = 0
-    if num_tokens:
-        weights = layer_params_read(facts, num_tokens) + num_tokens * facts.hidden_size
-        weights += projection if sampled else 0
-    return Work(
-        num_tokens=num_tokens,
-        flops=flops,
-        weight_bytes=int(weights * weight_size),
-        kv_read_bytes=read * kv_size // facts.num_layers,
-        kv_write_bytes=num_tokens * kv_size,
-    )
+    def of(self, batch: Sequence[BatchEntry]) -> Work:
+        """Work of one step."""
+        facts = self._facts
+        spans = [(entry.start, len(entry.token_ids)) for entry in batch]
+        num_tokens = sum([count for _, count in spans])
+        sampled = sum([entry.samples for entry in batch])
+        attended = read = 0
+        for window, layers in self._layers_by_window:
+            attended += layers * sum([attended_keys(start, count, window) for start, count in spans])
+            read += layers * sum([read_keys(start, count, window) for start, count in spans])
+
+        flops = 2 * self._layer_params * num_tokens
+        flops += 2 * self._projection * sampled
+        flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
+        weights = 0
+        if num_tokens:
+            weights = layer_params_read(facts, num_tokens) + num_tokens * facts.hidden_size
+            weights += self._projection if sampled else 0
+        return Work(
+            num_tokens=num_tokens,
+            flops=flops,
+            weight_bytes=int(weights * self._weight_size),
+            kv_read_bytes=read * self._kv_size // facts.num_layers,
+            kv_write_bytes=num_tokens * self._kv_size,
+        )

@@ -51,7 +51,7 @@ class EngineWork:
     decode_steps: list[float] = field(default_factory=list)  # seconds each
     computed_tokens: int = 0
     flops: int = 0
-    bytes_moved: int = 0  # weights and KV, as `accounting.step_work` counts them
+    bytes_moved: int = 0  # weights and KV, as `accounting.work` counts them
     kv_read_bytes: int = 0
     slots_held: int = 0  # summed over steps
     slots_wasted: int = 0

@@ -184,8 +184,8 @@ class HybridCache:
     # 3) looking at it
 
     def block_tables(self, seq_id: int) -> list[list[int]]:
-        """The table of each group, by its own block ids."""
-        return [group.block_table(seq_id) for group in self.groups]
+        """The table of each group, by its own block ids; the lists themselves, not to be changed."""
+        return [table for group in self.groups for table in group.block_tables(seq_id)]
 
     def num_held(self, seq_id: int) -> int:
         """Blocks in the sequence's tables."""

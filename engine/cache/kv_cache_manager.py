@@ -124,8 +124,9 @@ class KVCacheManager:
         written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
         False when there are not enough free blocks; then nothing has changed and nothing was emitted.
         """
-        self._check_hits(seq_id, num_tokens, hits)
-        if not hits and self._has_room(seq_id, num_tokens):
+        if hits:
+            self._check_hits(seq_id, num_tokens, hits)
+        elif self._has_room(seq_id, num_tokens):
             return True
         if not self.demand(seq_id, num_tokens, hits).fits:
             return False
@@ -157,9 +158,8 @@ class KVCacheManager:
     def _has_room(self, seq_id: int, num_tokens: int) -> bool:
         """Whether the sequence has every block it needs, and to itself: so it is at most steps that decode."""
         table = self._tables.get(seq_id)
-        if table is None or num_tokens > len(table.block_ids) * self.block_size:
-            return False
-        return not self._shared_before_write(table, seq_id, num_tokens)
+        covered = len(table.block_ids) * self.block_size if table else 0
+        return table is not None and num_tokens <= covered and not self._shared_before_write(table, seq_id, num_tokens)
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """The sequence has blocks: from now on later lookups are explained by it. `token_ids`: its own growing list."""
@@ -241,8 +241,10 @@ class KVCacheManager:
         if not self.prefixes.enabled:
             return
         table = self._table(seq_id)
-        chain = self.prefixes.chain(seq_id, cache_salt)
         size, num_full = self.block_size, num_tokens // self.block_size
+        if num_full <= table.num_hashed:
+            return
+        chain = self.prefixes.chain(seq_id, cache_salt)
         if num_full > len(table.block_ids) or num_tokens > len(token_ids):
             raise ValueError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
         for logical in range(table.num_hashed, num_full):
@@ -267,15 +269,16 @@ class KVCacheManager:
                     token_ids=list(token_ids[logical * size : (logical + 1) * size]),
                 )
             )
-        table.num_hashed = max(table.num_hashed, num_full)
+        table.num_hashed = num_full
 
     def block_table(self, seq_id: int) -> list[int]:
         """Physical block ids in logical order, RELEASED among them; empty for a sequence without blocks. A copy."""
         return list(self._tables[seq_id].block_ids) if seq_id in self._tables else []
 
     def block_tables(self, seq_id: int) -> list[list[int]]:
-        """The table of each group of layers; here there is one."""
-        return [self.block_table(seq_id)]
+        """The table of each group of layers, as `block_table` has it but the lists themselves; here there is one."""
+        table = self._tables.get(seq_id)
+        return [table.block_ids if table else []]
 
     def num_held(self, seq_id: int) -> int:
         """Blocks in the sequence's table."""
@@ -301,15 +304,17 @@ class KVCacheManager:
                 f"sequence {seq_id} cannot write positions [{start}, {end}): {table.num_computed} are computed, "
                 f"{len(table.block_ids)} blocks of {size} are held"
             )
+        pool, promised, block_ids = self.pool, self._promised, table.block_ids
         logicals = range(start // size, self._num_blocks_of(end))
-        blocks = [self.pool.blocks[table.block_ids[i]] for i in logicals]
-        for block in blocks:
-            if block.ref_count > 1 and self._promised.get(block.block_id) != seq_id:
+        for logical in logicals:
+            block = pool.blocks[block_ids[logical]]
+            if block.ref_count > 1 and promised.get(block.block_id) != seq_id:
                 raise ValueError(f"block {block.block_id} is shared: allocate must copy it before the write")
-        for logical, block in zip(logicals, blocks, strict=True):
-            self.pool.fill(block, min(end - logical * size, size))
+        for logical in logicals:
+            block = pool.blocks[block_ids[logical]]
+            pool.fill(block, min(end - logical * size, size))
             if block.num_filled == size:
-                self._promised.pop(block.block_id, None)
+                promised.pop(block.block_id, None)
         table.num_computed = end
         self._tokens_logical += num_tokens
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
@@ -320,11 +325,13 @@ class KVCacheManager:
         A hashed block can still be found by others until it is reallocated, and by the sequence itself after a
         preemption. Nothing happens where some layer sees all keys (`Retention`).
         """
+        if self.retention is None:
+            return
         table = self._table(seq_id)
-        for logical in self._unseen(table):
+        begin = self.retention.first(self.block_size) + table.num_released
+        for logical in range(begin, self.retention.end(table.num_computed, self.block_size)):
             block = self.pool.blocks[table.block_ids[logical]]
             ensure(self._promised.get(block.block_id) != seq_id, f"block {block.block_id} is released, but not written")
-            assert self.retention is not None
             table.block_ids[logical] = RELEASED
             table.num_released += 1
             self._tokens_logical -= self.block_size
@@ -439,21 +446,13 @@ class KVCacheManager:
     def _num_blocks_of(self, num_tokens: int) -> int:
         return -(-num_tokens // self.block_size)
 
-    def _unseen(self, table: BlockTable) -> range:
-        """Logical blocks that no later query will see and that are not released yet."""
-        if self.retention is None:
-            return range(0)
-        begin = self.retention.first(self.block_size) + table.num_released
-        return range(begin, self.retention.end(table.num_computed, self.block_size))
-
     def _table(self, seq_id: int) -> BlockTable:
-        if seq_id not in self._tables:
+        table = self._tables.get(seq_id)
+        if table is None:
             raise ValueError(f"sequence {seq_id} holds no blocks")
-        return self._tables[seq_id]
+        return table
 
     def _check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[int]) -> None:
-        if not hits:
-            return
         if seq_id in self._tables:
             raise ValueError(f"sequence {seq_id} holds blocks already: hits can only be its first ones")
         if len(hits) * self.block_size > num_tokens:
@@ -468,13 +467,13 @@ class KVCacheManager:
 
     def _shared_before_write(self, table: BlockTable, seq_id: int, num_tokens: int) -> list[int]:
         """Logical blocks of positions [num_computed, num_tokens) that others hold too; own promises stay in place."""
-        last = min(self._num_blocks_of(num_tokens), len(table.block_ids))
-        return [
-            logical
-            for logical in range(table.num_computed // self.block_size, last)
-            if self.pool.blocks[table.block_ids[logical]].ref_count > 1
-            and self._promised.get(table.block_ids[logical]) != seq_id
-        ]
+        size, blocks, block_ids = self.block_size, self.pool.blocks, table.block_ids
+        shared = []
+        for logical in range(table.num_computed // size, min(-(-num_tokens // size), len(block_ids))):
+            block = blocks[block_ids[logical]]
+            if block.ref_count > 1 and self._promised.get(block.block_id) != seq_id:
+                shared.append(logical)
+        return shared
 
     def _allocate_block(self, seq_id: int, logical: int) -> Block:
         block, evicted = self.pool.allocate()

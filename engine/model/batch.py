@@ -14,6 +14,7 @@ slots differ too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -165,51 +166,45 @@ class StepBatch:
         self._table = table
         self._device = device
         rows = table.rows(slices)
+        starts = [piece.start for piece in slices]
         lengths = [len(piece.token_ids) for piece in slices]
-        begins = np.zeros(len(slices) + 1, dtype=np.int64)
-        np.cumsum(lengths, out=begins[1:])
-        num_tokens = int(begins[-1])
-        self.num_tokens = num_tokens
-        self.query_start_loc: list[int] = begins.tolist()  # [S + 1]
+        self.query_start_loc = begins = list(accumulate(lengths, initial=0))  # [S + 1]
+        self.num_tokens = num_tokens = begins[-1]
 
+        packed: IntArray = np.empty((2 + table.num_groups, num_tokens), dtype=np.int64)
+        packed[0] = [token_id for piece in slices for token_id in piece.token_ids]
+        self.prefills: list[PrefillSpan] = []
+        self.decode_tokens: Tensor | None = None  # which packed tokens decode: None = every one, in order
         if num_tokens == len(slices):
-            token_ids = np.array([piece.token_ids[0] for piece in slices], dtype=np.int64)
-            positions = np.array([piece.start for piece in slices], dtype=np.int64)
-            slot_mapping = table.slots[:, rows, positions]
-            self.decode_indices: list[int] = list(range(num_tokens))
+            packed[1] = starts
+            packed[2:] = table.slots[:, rows, starts]
+            self.decode_indices = list(range(num_tokens))
+            self._decode_rows = rows
         else:
-            token_ids = np.concatenate([np.asarray(piece.token_ids, dtype=np.int64) for piece in slices])
-            first = np.array([piece.start for piece in slices], dtype=np.int64)
-            positions = np.arange(num_tokens, dtype=np.int64) + np.repeat(first - begins[:-1], lengths)
-            slot_mapping = table.slots[:, np.repeat(rows, lengths), positions]
+            packed[1] = np.arange(num_tokens) + np.repeat(np.subtract(starts, begins[:-1]), lengths)
+            packed[2:] = table.slots[:, np.repeat(rows, lengths), packed[1]]
             self.decode_indices = [index for index, length in enumerate(lengths) if length == 1]
-        # vstack may lay rows of different origin out by columns, which a compiled graph does not take
-        rows_of_ints = np.ascontiguousarray(np.vstack([token_ids, positions, slot_mapping]))
-        packed = torch.from_numpy(rows_of_ints).to(device)  # [2 + groups, T]
-        self.input_ids = packed[0:1]  # [1, T]
-        self.position_ids = packed[1:2]  # [1, T]
-        self._slot_mappings = packed[2:]  # [groups, T]
-
-        self.prefills = [
-            PrefillSpan(
-                index, rows[index], self.query_start_loc[index], self.query_start_loc[index + 1], piece.start,
-                piece.start + lengths[index],
-            )
-            for index, piece in enumerate(slices)
-            if lengths[index] > 1
-        ]  # fmt: skip
-        self._decode_rows = [rows[index] for index in self.decode_indices]
-        self._decode_lens = [slices[index].start + 1 for index in self.decode_indices]
-        # Which packed tokens decode: None = every one, in order.
-        self.decode_tokens: Tensor | None = None
-        if self.prefills and self.decode_indices:
-            self.decode_tokens = torch.from_numpy(begins[self.decode_indices]).to(device)
+            self._decode_rows = [rows[index] for index in self.decode_indices]
+            self.prefills = [
+                PrefillSpan(
+                    index, rows[index], begins[index], begins[index + 1], starts[index], starts[index] + length
+                )
+                for index, length in enumerate(lengths)
+                if length > 1
+            ]  # fmt: skip
+            if self.decode_indices:
+                self.decode_tokens = torch.tensor([begins[index] for index in self.decode_indices], device=device)
+        self._decode_lens = [starts[index] + 1 for index in self.decode_indices]
+        inputs = torch.from_numpy(packed).to(device)
+        self.input_ids = inputs[0:1]  # [1, T]
+        self.position_ids = inputs[1:2]  # [1, T]
+        self._slot_mappings = inputs[2:]  # [groups, T]
 
         # Packed tokens whose logits are wanted; None = every one, in order.
         self.logit_indices: Tensor | None = None
-        wanted = self._wanted_logits(begins)
-        if wanted.size != num_tokens:
-            self.logit_indices = torch.from_numpy(wanted).to(device)
+        wanted = self._wanted_logits()
+        if len(wanted) != num_tokens:
+            self.logit_indices = torch.tensor(wanted, dtype=torch.int64, device=device)
 
         self._reaches: dict[tuple[int, int | None], Reach] = {}
         self._decode_keys: dict[Reach, DecodeKeys] = {}
@@ -218,15 +213,17 @@ class StepBatch:
         self._head_rows: dict[tuple[Reach, int], Tensor] = {}
         self._decode_bias: dict[tuple[Reach, int], Tensor] = {}
 
-    def _wanted_logits(self, begins: IntArray) -> IntArray:
+    def _wanted_logits(self) -> list[int]:
         """Packed tokens whose logits are wanted, in order: all of some slices, the last one where a slice samples."""
-        if any(piece.all_logits for piece in self.slices):
-            mask = np.zeros(self.num_tokens, dtype=bool)
-            for piece, begin, end in zip(self.slices, begins[:-1], begins[1:], strict=True):
-                mask[begin:end] = piece.all_logits
-                mask[end - 1] |= piece.samples
-            return np.flatnonzero(mask)
-        return begins[1:][[index for index, piece in enumerate(self.slices) if piece.samples]] - 1
+        wanted: list[int] = []
+        begin = 0
+        for piece, end in zip(self.slices, self.query_start_loc[1:], strict=True):
+            if piece.all_logits:
+                wanted += range(begin, end)
+            elif piece.samples:
+                wanted.append(end - 1)
+            begin = end
+        return wanted
 
     @property
     def num_decodes(self) -> int:

@@ -20,6 +20,8 @@ typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alia
 typedef float half __attribute__((vector_size(2 * LANES)));
 typedef float quarter __attribute__((vector_size(LANES)));
 typedef int32_t integers __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t half_integers __attribute__((vector_size(2 * LANES)));
+typedef int32_t quarter_integers __attribute__((vector_size(LANES)));
 
 /* e^x for x <= 0, relative error below 3e-7: 2^n * p(r), x = n ln 2 + r; 0 below -87 */
 static inline vector exp_of(vector x) {
@@ -38,10 +40,15 @@ static inline vector exp_of(vector x) {
     return (vector)((integers)(p * (vector)((n + 127) << 23)) & seen);
 }
 
-static inline vector larger(vector a, vector b) {
-    integers first = a > b;
-    return (vector)(((integers)a & first) | ((integers)b & ~first));
-}
+/* Number by number the larger one. */
+#define LARGER(name, kind, mask)                                               \
+    static inline kind name(kind a, kind b) {                                  \
+        mask first = a > b;                                                    \
+        return (kind)(((mask)a & first) | ((mask)b & ~first));                 \
+    }
+LARGER(larger, vector, integers)
+LARGER(larger_half, half, half_integers)
+LARGER(larger_quarter, quarter, quarter_integers)
 
 /* Of all lanes, by halves: added one by one, each would wait for the last. */
 static inline float sum_of(vector x) {
@@ -53,6 +60,18 @@ static inline float sum_of(vector x) {
     lanes.halves[0] += lanes.halves[1];
     quarter four = lanes.quarters[0] + lanes.quarters[1];
     return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+static inline float max_of(vector x) {
+    union {
+        vector all;
+        half halves[2];
+        quarter quarters[4];
+    } lanes = {x};
+    lanes.halves[0] = larger_half(lanes.halves[0], lanes.halves[1]);
+    quarter four = larger_quarter(lanes.quarters[0], lanes.quarters[1]);
+    float a = four[0] > four[2] ? four[0] : four[2], b = four[1] > four[3] ? four[1] : four[3];
+    return a > b ? a : b;
 }
 
 /* Ask for the vector of a key that comes later: blocks lie anywhere, so the processor cannot guess it. */
@@ -184,50 +203,63 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
     }
 }
 
-/* The `count` largest of x [width] in order, of equals the first one first. A group that gave its largest looks for the
- * next one that comes after it in this order, so only such groups are read again.
- */
-static void largest(const float *x, int64_t width, int64_t count, int64_t *ids, float *values) {
-    int64_t num_groups = (width + GROUP - 1) / GROUP;
-    float *maxima = malloc(num_groups * (2 * sizeof(float) + sizeof(int64_t)));
-    float *taken = maxima + num_groups;
-    int64_t *places = (int64_t *)(taken + num_groups);
+/* One of a row's most probable tokens. */
+typedef struct {
+    int64_t id;
+    double logprob; /* while they are sought: the logit */
+} candidate;
+
+/* Keep the `count` largest of what is offered, in order, of equals the first one first; `taken` so far. */
+static inline int64_t offer(candidate *top, int64_t taken, int64_t count, int64_t id, float value) {
+    if (taken == count && !(value > top[count - 1].logprob)) return taken;
+    int64_t place = taken < count ? taken++ : count - 1;
+    for (; place > 0 && value > top[place - 1].logprob; place--) top[place] = top[place - 1];
+    top[place] = (candidate){id, value};
+    return taken;
+}
+
+/* The `count` largest of x [width]. They lie in groups whose maximum is no smaller than the count-th largest maximum. */
+static void largest(const float *x, int64_t width, int64_t count, candidate *top) {
+    int64_t num_groups = (width + GROUP - 1) / GROUP, taken = 0;
+    float *maxima = malloc(sizeof(float) * num_groups);
     for (int64_t g = 0; g < num_groups; g++) {
-        int64_t begin = g * GROUP, end = begin + GROUP < width ? begin + GROUP : width;
-        float found = x[begin];
-        int64_t i = begin;
-        vector lanes = found - (vector){0};
-        for (; i + LANES <= end; i += LANES) lanes = larger(*(const vector *)(x + i), lanes);
-        for (int64_t lane = 0; lane < LANES; lane++) found = lanes[lane] > found ? lanes[lane] : found;
-        for (; i < end; i++) found = x[i] > found ? x[i] : found;
-        maxima[g] = found, taken[g] = FLT_MAX, places[g] = -1;
+        const float *own = x + g * GROUP;
+        int64_t size = width - g * GROUP < GROUP ? width - g * GROUP : GROUP, i = LANES;
+        float found = own[0];
+        if (size >= LANES) {
+            vector lanes = *(const vector *)own;
+            for (; i + LANES <= size; i += LANES) lanes = larger(*(const vector *)(own + i), lanes);
+            found = max_of(lanes);
+        } else {
+            i = 1;
+        }
+        for (; i < size; i++) found = own[i] > found ? own[i] : found;
+        maxima[g] = found;
+        taken = offer(top, taken, count, g, found);
     }
-    for (int64_t rank = 0; rank < count; rank++) {
-        int64_t best = 0;
-        for (int64_t g = 1; g < num_groups; g++)
-            if (maxima[g] > maxima[best]) best = g;
-        float value = maxima[best];
-        int64_t begin = best * GROUP, end = begin + GROUP < width ? begin + GROUP : width, place = begin;
-        while (x[place] != value || (value == taken[best] && place <= places[best])) place++;
-        ids[rank] = place, values[rank] = value;
-        taken[best] = value, places[best] = place, maxima[best] = -FLT_MAX;
-        for (int64_t i = begin; i < end; i++)
-            if ((x[i] < value || (x[i] == value && i > place)) && x[i] > maxima[best]) maxima[best] = x[i];
+    float bound = taken == count ? top[count - 1].logprob : -INFINITY;
+    taken = 0;
+    for (int64_t g = 0; g < num_groups; g++) {
+        if (maxima[g] < bound) continue;
+        int64_t end = (g + 1) * GROUP < width ? (g + 1) * GROUP : width;
+        for (int64_t i = g * GROUP; i < end; i++)
+            if (!(x[i] < bound)) taken = offer(top, taken, count, i, x[i]);
     }
     free(maxima);
 }
 
-/* Of each row of logits [rows, width]: total [rows] = log of the sum of e^x, and the `count` largest, ids and values
+/* Of each row of logits [rows, width]: total [rows] = log of the sum of e^x, and the `count` most probable tokens
  * [rows, count].
  */
-void summarize_logits(const float *logits, int64_t rows, int64_t width, int64_t count, float *total, int64_t *ids,
-                      float *values, int num_threads) {
+void summarize_logits(const float *logits, int64_t rows, int64_t width, int64_t count, float *total, candidate *top,
+                      int num_threads) {
     (void)num_threads;
 #pragma omp parallel for num_threads(num_threads) if (num_threads > 1)
     for (int64_t row = 0; row < rows; row++) {
         const float *x = logits + row * width;
-        largest(x, width, count, ids + row * count, values + row * count);
-        float peak = values[row * count];
+        candidate *best = top + row * count;
+        largest(x, width, count, best);
+        float peak = best[0].logprob;
         vector sums = {0}, part;
         int64_t i = 0;
         for (; i + LANES <= width; i += LANES) sums += exp_of(*(const vector *)(x + i) - peak);
@@ -235,6 +267,7 @@ void summarize_logits(const float *logits, int64_t rows, int64_t width, int64_t 
         memcpy(&part, x + i, 4 * (width - i));
         sums += exp_of(part - peak);
         total[row] = logf(sum_of(sums)) + peak;
+        for (int64_t rank = 0; rank < count; rank++) best[rank].logprob = (float)best[rank].logprob - total[row];
     }
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 from functools import cache
@@ -23,6 +24,7 @@ TUNINGS = (
     (),
 )
 SERIAL_BELOW = 1 << 17  # numbers to read; waking the other threads takes longer than so few
+_CANDIDATE = struct.Struct("=qd")  # in kernels.c: id, log probability
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
@@ -39,23 +41,21 @@ class NativeKernels:
             _P, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
         )  # fmt: skip
         self._summarize = library.summarize_logits
-        self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, _P, ctypes.c_int)
+        self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, ctypes.c_int)
         self.decode_attention.restype = self._summarize.restype = None
         self.multiplies = _give_torch(library)  # whether `packed_linears` gain by it
 
-    def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Of contiguous float32 logits [S, V]: log of the sum of e^x [S, 1]; values and ids [S, count] of the largest.
-
-        `count` from 1 to V. Of equals the first one comes first.
+    def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, list[list[tuple[int, float]]]]:
+        """Of contiguous float32 logits [S, V]: log of the sum of e^x [S]; of each row the `count` most probable tokens
+        (id, log probability), of equals the first one first. `count` from 1 to V.
         """
         rows, width = logits.shape
-        total, values = torch.empty((rows, 1)), torch.empty((rows, count))
-        ids = torch.empty((rows, count), dtype=torch.int64)
+        total, top = torch.empty(rows), ctypes.create_string_buffer(rows * count * _CANDIDATE.size)
         self._summarize(
-            logits.data_ptr(), rows, width, count, total.data_ptr(), ids.data_ptr(), values.data_ptr(),
-            threads_for(rows * width),
+            logits.data_ptr(), rows, width, count, total.data_ptr(), top, threads_for(rows * width)
         )  # fmt: skip
-        return total, values, ids
+        found = list(_CANDIDATE.iter_unpack(top))
+        return total, [found[begin : begin + count] for begin in range(0, rows * count, count)]
 
 
 def _give_torch(library: ctypes.CDLL) -> bool:

@@ -98,6 +98,8 @@ class ModelRunner:
         """Copy whole blocks in every layer of a group: out of its pool before anything is overwritten, back in, then on
         write.
         """
+        if not any(map(any, moves_of_groups)):
+            return
         with torch.inference_mode():
             for group, moves in enumerate(moves_of_groups):
                 if moves.swap_out:

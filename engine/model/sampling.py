@@ -10,6 +10,7 @@ in order), so what a request draws does not depend on who shares its batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -24,14 +25,23 @@ LIKELY = 1024  # tokens that top-p looks at first
 GROUP = 64  # logits that share a maximum in the search for the largest
 
 
-class SamplingRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SamplingRow:
     """What one row of logits is sampled with."""
 
     params: SamplingParams
     generator: torch.Generator | None  # on the CPU; None is enough for greedy
     token_ids: Sequence[int]  # prompt and output so far, read by the repetition penalty only
-    num_prompt_tokens: int
     banned: frozenset[int] = frozenset()  # tokens that cannot be chosen (min_tokens)
+    takes_the_best: bool = field(init=False)  # whether the most probable token is chosen as it stands
+
+    def __post_init__(self) -> None:
+        params = self.params
+        adjusts = params.repetition_penalty != 1 or params.logit_bias or self.banned
+        object.__setattr__(self, "takes_the_best", params.temperature == 0 and not adjusts)
+
+
+Ranked = tuple[int, float]  # token id, log probability
 
 
 class Sampled(NamedTuple):
@@ -39,7 +49,7 @@ class Sampled(NamedTuple):
 
     token_id: int
     logprob: float  # natural log, raw distribution
-    top: list[tuple[int, float]]  # (token id, log probability), most probable first
+    top: list[Ranked]  # most probable first
 
 
 def make_generator(seed: int) -> torch.Generator:
@@ -57,28 +67,28 @@ class Sampler:
         """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V)."""
         if not rows:
             return []
+        total, best, tops = self._figures(logits, min(num_logprobs, logits.shape[1]))
+        if all([row.takes_the_best for row in rows]):
+            return [Sampled(token, logprob, top) for (token, logprob), top in zip(best, tops, strict=True)]
         with torch.inference_mode():
-            # log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
-            total, best, top, places = self._figures(logits, min(num_logprobs, logits.shape[1]))
-            if all(row.params.temperature == 0 and not _adjusts(row) for row in rows):
-                chosen = best
-            else:
-                chosen = torch.tensor([self._choose(logits[i], row) for i, row in enumerate(rows)])
-                chosen = chosen.to(logits.device)
-            logprobs = (logits.gather(1, chosen[:, None]) - total)[:, 0].tolist()
-            token_ids = chosen.tolist()
-            ids, values = places.tolist(), (top - total).tolist()
-        return [
-            Sampled(token, logprob, list(zip(row_ids, row_values, strict=True)))
-            for token, logprob, row_ids, row_values in zip(token_ids, logprobs, ids, values, strict=True)
-        ]
+            chosen = [self._choose(logits[i], row) for i, row in enumerate(rows)]
+            values = logits.gather(1, torch.tensor(chosen, device=logits.device)[:, None])[:, 0]
+            return list(map(Sampled, chosen, (values - total).tolist(), tops))
 
-    def _figures(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Log of the sum of e^x [S, 1], id of the largest [S] (of equals the first), values and ids of the largest."""
+    def _figures(self, logits: Tensor, count: int) -> tuple[Tensor, list[Ranked], list[list[Ranked]]]:
+        """Log of the sum of e^x [S]; of each row the most probable token, of equals the first one, and the first
+        `count`.
+
+        log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
+        """
         if self.kernels is not None and logits.is_contiguous():
-            total, top, places = self.kernels.summarize(logits, max(count, 1))
-            return total, places[:, 0], top[:, :count], places[:, :count]
-        return _logsumexp(logits), _argmax(logits), *_topk(logits, count)
+            total, tops = self.kernels.summarize(logits, max(count, 1))
+            return total, [top[0] for top in tops], tops if count else [[] for _ in tops]
+        with torch.inference_mode():
+            total, best = _logsumexp(logits), _argmax(logits)[:, None]
+            values, ids = _topk(logits, count)
+            found = _ranked(torch.cat([best, ids], -1), torch.cat([logits.gather(1, best), values], -1) - total)
+        return total[:, 0], [row[0] for row in found], [row[1:] for row in found]
 
     @staticmethod
     def _choose(logits: Tensor, row: SamplingRow) -> int:
@@ -111,15 +121,11 @@ class Sampler:
             chosen = torch.tensor(token_ids, device=logits.device)[:, None]
             logprobs = (logits.gather(1, chosen) - total)[:, 0].tolist()
             top = torch.topk(logits, min(num_logprobs, logits.shape[1]), dim=-1)
-            ids, values = top.indices.tolist(), (top.values - total).tolist()
-        return [
-            Sampled(token, logprob, list(zip(row_ids, row_values, strict=True)))
-            for token, logprob, row_ids, row_values in zip(token_ids, logprobs, ids, values, strict=True)
-        ]
+            return list(map(Sampled, token_ids, logprobs, _ranked(top.indices, top.values - total)))
 
 
-def _adjusts(row: SamplingRow) -> bool:
-    return row.params.repetition_penalty != 1 or bool(row.params.logit_bias) or bool(row.banned)
+def _ranked(ids: Tensor, logprobs: Tensor) -> list[list[Ranked]]:
+    return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
 
 
 def adjust(logits: Tensor, row: SamplingRow) -> Tensor:

@@ -56,16 +56,16 @@ class Tokenizer:
         """Token ids of a text, with the special tokens that the tokenizer itself adds."""
         return list(self._wrapped(text)["input_ids"])
 
-    def is_special(self, token_id: int) -> bool:
-        """Whether the token is a control token: its bytes are its name and no part of the text."""
-        return token_id in self._special
-
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes the token stands for; of a special token its name; empty for an id without a token."""
         known = self._bytes.get(token_id)
         if known is None:
             known = self._bytes[token_id] = self._token_bytes(token_id)
         return known
+
+    def text_bytes(self, token_id: int) -> bytes:
+        """What the token adds to a text: nothing if it is a control token, whose bytes are its name."""
+        return b"" if token_id in self._special else self.token_bytes(token_id)
 
     def _token_bytes(self, token_id: int) -> bytes:
         if token_id in self._literal:

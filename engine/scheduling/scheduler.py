@@ -145,13 +145,13 @@ class Scheduler:
         Releasing waits until all have written: a promise is kept by whoever made it, even where others share it. Under
         strategy `none` everything goes at the end of the step anyway (`discard`).
         """
-        batch = list(scheduled)
+        batch, cache = list(scheduled), self._cache
         for sequence, start, num_tokens in batch:
-            self._cache.write(sequence.seq_id, start, num_tokens)
+            cache.write(sequence.seq_id, start, num_tokens)
             sequence.num_computed_tokens = start + num_tokens
         if not self._recompute_all:
             for sequence, _, _ in batch:
-                self._cache.release(sequence.seq_id)
+                cache.release(sequence.seq_id)
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """A token was sampled from the sequence's last position, which must be computed.
@@ -232,16 +232,18 @@ class Scheduler:
         for sequence in list(self._running):
             if sequence.status != "running":
                 continue  # preempted for one before it
-            num_tokens = self._num_schedulable(sequence.num_tokens - sequence.num_computed_tokens, step)
-            if num_tokens and self._make_room(sequence, sequence.num_computed_tokens + num_tokens, step):
+            num_computed = sequence.num_computed_tokens
+            num_tokens = self._num_schedulable(len(sequence.token_ids) - num_computed, step)
+            if num_tokens and self._make_room(sequence, num_computed + num_tokens, step):
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
         """How many of a sequence's missing tokens this step may take: all, some, or none (0)."""
+        if num_missing <= step.budget:
+            return num_missing
         if self._splits:
-            return max(min(num_missing, step.budget), 0)
-        first_of_all = self._recompute_all and not step.batch
-        return num_missing if num_missing <= step.budget or first_of_all else 0
+            return max(step.budget, 0)
+        return num_missing if self._recompute_all and not step.batch else 0
 
     def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
         """Allocate for positions [0, num_tokens), preempting others for it. False: the sequence itself had to go."""

@@ -54,10 +54,10 @@ def apply(state: State, record: StepRecord) -> State:
     """
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
-    outputs = {(o.seq_id, o.token_id): o for o in record.outputs}
+    index, outputs = record.index, {(o.seq_id, o.token_id): o for o in record.outputs}
     for position, op in enumerate(record.ops):
         try:
-            _apply_op(state, record.index, op, outputs)
+            _apply_op(state, index, op, outputs)
         except (LookupError, ValueError, ArithmeticError) as error:
             name = op.__struct_config__.tag
             why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
@@ -77,9 +77,10 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
                 _, token_id = sequence.chosen.pop(0)
                 _expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
+            output = outputs[op.seq_id, op.token_id]
             sequence.token_ids.append(op.token_id)
-            sequence.token_bytes.append(outputs[op.seq_id, op.token_id].token_bytes)
-            sequence.cumulative_logprob += outputs[op.seq_id, op.token_id].logprob
+            sequence.token_bytes.append(output.token_bytes)
+            sequence.cumulative_logprob += output.logprob
         case Submit():
             _expect(op.seq_id not in state.sequences, f"sequence {op.seq_id} exists already")
             state.sequences[op.seq_id] = Sequence(
@@ -205,21 +206,22 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
 
 
 def _apply_write(state: State, op: Write) -> None:
-    sequence, size = state.sequences[op.seq_id], state.block_size
-    _expect(sequence.num_computed_tokens == op.start, "another number of tokens is computed")
-    for position in range(op.start, op.start + op.num_tokens):
+    sequence, size, start = state.sequences[op.seq_id], state.block_size, op.start
+    if sequence.num_computed_tokens != start:
+        raise ValueError("another number of tokens is computed")
+    for position in range(start, start + op.num_tokens):
         logical, slot = divmod(position, size)
         token_id = sequence.token_ids[position]
         for table in sequence.block_tables:
-            block_id = table[logical]
-            filled = _block(state, block_id).token_ids  # RELEASED is no block
+            filled = _block(state, table[logical]).token_ids  # RELEASED is no block
             if slot == len(filled):
                 filled.append(token_id)
             elif slot < len(filled):
                 filled[slot] = token_id
             else:
-                raise ValueError(f"slot {slot} of block {block_id} would leave a hole")
-    sequence.num_computed_tokens = op.start + max(0, op.num_tokens)
+                raise ValueError(f"slot {slot} of block {table[logical]} would leave a hole")
+    if op.num_tokens > 0:
+        sequence.num_computed_tokens = start + op.num_tokens
 
 
 def _missing(key: int | tuple[int, int]) -> str:

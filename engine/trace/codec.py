@@ -85,9 +85,16 @@ def decode(payload: bytes, kind: type[T]) -> T:
 
 def frame(kind: FrameKind, payload: bytes) -> bytes:
     """The payload with its frame in front."""
-    if len(payload) > MAX_PAYLOAD:
-        raise TraceFormatError(f"a {kind} of {len(payload)} bytes is over the limit of {MAX_PAYLOAD} bytes")
-    return _FRAME.pack(_KIND_CODES[kind], len(payload), zlib.crc32(payload)) + payload
+    return frame_at(kind, payload, 0)[0] + payload
+
+
+def frame_at(kind: FrameKind, payload: bytes, offset: int) -> tuple[bytes, Frame]:
+    """The head of the frame that the payload gets at byte `offset` of a file, and where it lies then."""
+    length = len(payload)
+    if length > MAX_PAYLOAD:
+        raise TraceFormatError(f"a {kind} of {length} bytes is over the limit of {MAX_PAYLOAD} bytes")
+    checksum = zlib.crc32(payload)
+    return _FRAME.pack(_KIND_CODES[kind], length, checksum), Frame(kind, offset + FRAME_OVERHEAD, length, checksum)
 
 
 def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:

@@ -253,13 +253,12 @@ class TraceWriter(TraceReader):
         self._state = self.state_at(len(self._records) - 1)
 
     def _append(self, kind: codec.FrameKind, payload: bytes) -> Frame:
-        framed = codec.frame(kind, payload)
-        start = self._end
-        self._write(framed)
-        return codec.parse_frame_head(framed[: codec.FRAME_OVERHEAD], start, self._end)
+        head, found = codec.frame_at(kind, payload, self._end)
+        self._write(head + payload)
+        return found
 
     def _write(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            left = left[self._file.write(left) :]
+        written = self._file.write(data)
+        while written < len(data):  # a disk that is nearly full takes a part, and says why with the next
+            written += self._file.write(memoryview(data)[written:])
         self._end += len(data)

@@ -243,7 +243,7 @@ class Memory(Struct, frozen=True, kw_only=True):
 
 
 class Work(Struct, frozen=True, kw_only=True):
-    """Derived from the batch by `accounting.step_work`; no measurement."""
+    """Derived from the batch by `accounting.work`; no measurement."""
 
     num_tokens: int
     flops: int

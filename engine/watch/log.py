@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from engine import __version__
 from engine.accounting.memory import kv_bytes_per_token
-from engine.accounting.work import step_work
+from engine.accounting.work import StepWork
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.machine import machine_facts
 from engine.model.detokenizer import IncrementalDetokenizer
@@ -108,7 +108,8 @@ class _Writer:
     """Appends record after record; the cache manager's books are kept as the engine keeps them."""
 
     def __init__(self, log: TraceWriter, facts: ModelFacts, tokenizer: Tokenizer | None, cache: KVCacheManager) -> None:
-        self._log, self._facts, self._tokenizer, self._cache = log, facts, tokenizer, cache
+        self._log, self._tokenizer, self._cache = log, tokenizer, cache
+        self._work = StepWork(facts, kv_bytes_per_token=log.header.kv_bytes_per_token)
         self.ops: list[Op] = []
         self._num_steps = 0
         self._next_seq_id = 0
@@ -150,7 +151,7 @@ class _Writer:
                 batch=batch,
                 outputs=outputs,
                 timing=this.timing or Timing(at=run.at),
-                work=step_work(self._facts, batch, kv_bytes_per_token=self._log.header.kv_bytes_per_token),
+                work=self._work.of(batch),
                 capture=self._capture(this, first),
             )
         if run.failed:
@@ -203,12 +204,11 @@ class _Writer:
         return Capture(index=len(self._log), dtype=str(layers[0].q.dtype), layers=layers, omitted=omitted)
 
     def _output(self, seq_id: int, sampled: Sampled, text: IncrementalDetokenizer) -> Output:
-        special = self._tokenizer is None or self._tokenizer.is_special(sampled.token_id)
         return Output(
             seq_id=seq_id,
             token_id=sampled.token_id,
             token_bytes=self._bytes(sampled.token_id),
-            text="" if special else text.feed(self._bytes(sampled.token_id)),
+            text=text.feed(self._tokenizer.text_bytes(sampled.token_id)) if self._tokenizer else "",
             logprob=sampled.logprob,
             top=[Candidate(token_id=i, token_bytes=self._bytes(i), logprob=p) for i, p in sampled.top],
         )

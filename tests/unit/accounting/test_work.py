@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.accounting.work import attended_keys, layer_params_read, read_keys, step_work
+from engine.accounting.work import StepWork, attended_keys, layer_params_read, read_keys
 from engine.trace.records import BatchEntry
 from tests.unit.accounting.test_memory import facts
 
@@ -31,7 +31,7 @@ def test_keys_equal_a_count(start: int, count: int, window: int | None) -> None:
 
 def test_one_decode_step() -> None:
     """Position 9 sees 10 keys: 2*340 + 2*10*8 for the logits + 2 layers * 2 * 2 heads * (4+4) * 10 for attention."""
-    work = step_work(SMALL, [entry(9, 1)])
+    work = StepWork(SMALL).of([entry(9, 1)])
     assert work.num_tokens == 1
     assert work.flops == 680 + 160 + 2 * 2 * 2 * 8 * 10
     assert work.weight_bytes == (340 + 80 + 8) * 4  # layers, output projection, one embedding row
@@ -40,34 +40,34 @@ def test_one_decode_step() -> None:
 
 
 def test_a_chunk_that_does_not_sample_needs_no_logits() -> None:
-    with_logits, without = step_work(SMALL, [entry(0, 4)]), step_work(SMALL, [entry(0, 4, samples=False)])
+    with_logits, without = StepWork(SMALL).of([entry(0, 4)]), StepWork(SMALL).of([entry(0, 4, samples=False)])
     assert with_logits.flops - without.flops == 2 * 10 * 8
     assert with_logits.weight_bytes - without.weight_bytes == 80 * 4
 
 
 def test_a_batch_reads_its_weights_once() -> None:
     """The reason for batching: 16 sequences do 16 times the work of one over the same weights."""
-    one, sixteen = step_work(SMALL, [entry(9, 1)]), step_work(SMALL, [entry(9, 1)] * 16)
+    one, sixteen = StepWork(SMALL).of([entry(9, 1)]), StepWork(SMALL).of([entry(9, 1)] * 16)
     assert sixteen.flops == 16 * one.flops and sixteen.kv_read_bytes == 16 * one.kv_read_bytes
     assert sixteen.weight_bytes == one.weight_bytes + 15 * 8 * 4
 
 
 def test_windows_bound_attention_layer_by_layer() -> None:
     windowed = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=500, sliding_windows=[4, None])
-    assert step_work(windowed, [entry(99, 1)]).kv_read_bytes == (4 + 100) * 8 * 2
+    assert StepWork(windowed).of([entry(99, 1)]).kv_read_bytes == (4 + 100) * 8 * 2
 
 
 def test_experts_that_are_not_chosen_cost_no_flops() -> None:
     moe = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=1160, num_active_params=460)
-    assert step_work(moe, [entry(0, 1, samples=False)]).flops == 2 * 300 + 2 * 2 * 2 * 8
+    assert StepWork(moe).of([entry(0, 1, samples=False)]).flops == 2 * 300 + 2 * 2 * 2 * 8
     assert [layer_params_read(moe, tokens) for tokens in (1, 2, 4, 100)] == [300, 600, 1000, 1000]
 
 
 def test_an_empty_step_costs_nothing() -> None:
-    work = step_work(SMALL, [])
+    work = StepWork(SMALL).of([])
     assert (work.num_tokens, work.flops, work.weight_bytes, work.kv_read_bytes, work.kv_write_bytes) == (0, 0, 0, 0, 0)
 
 
 def test_quantized_sizes() -> None:
-    whole, half = step_work(SMALL, [entry(9, 1)]), step_work(SMALL, [entry(9, 1)], 2, 16)
+    whole, half = StepWork(SMALL).of([entry(9, 1)]), StepWork(SMALL, 2, 16).of([entry(9, 1)])
     assert half.weight_bytes * 2 == whole.weight_bytes and half.kv_read_bytes * 4 == whole.kv_read_bytes

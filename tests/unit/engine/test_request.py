@@ -12,10 +12,7 @@ class ByteTokenizer:
 
     eos_token_ids = frozenset({0})
 
-    def is_special(self, token_id: int) -> bool:
-        return False
-
-    def token_bytes(self, token_id: int) -> bytes:
+    def text_bytes(self, token_id: int) -> bytes:
         return bytes([token_id])
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli.options import add_engine_options, engine_config
 from app.messages import parse_config
-from engine.accounting.work import step_work
+from engine.accounting.work import StepWork
 from engine.cache.reach import WindowPolicy
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
@@ -49,7 +49,7 @@ def test_work_counts_the_keys_that_are_seen() -> None:
         log = log_of(engine)
         last = log.record(len(log) - 1)
         assert last.work is not None and last.batch[0].context_len == 17 + 12 - 1
-        facts, full = log.header.model, step_work(log.header.model, last.batch)
+        facts, full = log.header.model, StepWork(log.header.model).of(last.batch)
         per_key = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * facts.num_layers
         assert full.flops - last.work.flops == per_key * (28 - 9)
         assert last.work.kv_read_bytes == 9 * log.header.kv_bytes_per_token

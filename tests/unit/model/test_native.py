@@ -21,10 +21,12 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is
 def test_figures_of_logits(rows: int, width: int) -> None:
     logits = torch.randn((rows, width), generator=torch.Generator().manual_seed(width)) * 8
     count = min(20, width)
-    total, values, ids = build_native().summarize(logits, count)
-    torch.testing.assert_close(total, torch.logsumexp(logits, -1, keepdim=True), rtol=1e-6, atol=1e-6)
-    assert torch.equal(values, torch.topk(logits, count).values)
-    assert torch.equal(logits.gather(1, ids), values)
+    total, tops = build_native().summarize(logits, count)
+    torch.testing.assert_close(total, torch.logsumexp(logits, -1), rtol=1e-6, atol=1e-6)
+    ids = torch.tensor([[token for token, _ in top] for top in tops])
+    logprobs = torch.tensor([[logprob for _, logprob in top] for top in tops])
+    assert torch.equal(logits.gather(1, ids), torch.topk(logits, count).values)
+    assert torch.equal(logprobs, logits.gather(1, ids) - total[:, None])
 
 
 @needs_compiler
@@ -32,15 +34,27 @@ def test_of_equals_the_first_comes_first() -> None:
     """300 logits, 7 at 3, 64, 65 and 200, else 0: the zeros follow from the left."""
     logits = torch.zeros(1, 300)
     logits[0, [3, 64, 65, 200]] = 7
-    _, _, ids = build_native().summarize(logits, 9)
-    assert ids[0].tolist() == [3, 64, 65, 200, 0, 1, 2, 4, 5]
+    _, (top,) = build_native().summarize(logits, 9)
+    assert [token for token, _ in top] == [3, 64, 65, 200, 0, 1, 2, 4, 5]
+
+
+@needs_compiler
+@pytest.mark.parametrize("wrong", [float("nan"), float("-inf")])
+def test_logits_without_an_order_still_name_tokens(wrong: float) -> None:
+    """A model that overflowed: whatever is named, it is a token, each one once."""
+    logits = torch.full((2, 200), wrong)
+    logits[1, 77] = 1
+    _, tops = build_native().summarize(logits, 70)
+    for top in tops:
+        ids = [token for token, _ in top]
+        assert len(set(ids)) == 70 and all(0 <= token < 200 for token in ids)
 
 
 @needs_compiler
 @pytest.mark.parametrize("num_logprobs", [0, 5])
 def test_a_sampler_with_kernels_chooses_the_same(num_logprobs: int) -> None:
     logits = torch.randn((4, 8192), generator=torch.Generator().manual_seed(1))
-    rows = [SamplingRow(SamplingParams(), None, [], 0)] * 4
+    rows = [SamplingRow(SamplingParams(), None, [])] * 4
     plain, fast = Sampler(), Sampler()
     fast.kernels = build_native()
     for one, other in zip(

@@ -21,7 +21,7 @@ LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, 1.0])
 
 
 def row(seed: int = 0, token_ids: tuple[int, ...] = (), **params) -> SamplingRow:
-    return SamplingRow(SamplingParams(**params), make_generator(seed), token_ids, len(token_ids))
+    return SamplingRow(SamplingParams(**params), make_generator(seed), token_ids)
 
 
 def softmax(values: list[float]) -> list[float]:
@@ -114,7 +114,7 @@ def test_same_seed_same_tokens_whatever_the_batch() -> None:
     alone = []
     generator = make_generator(7)
     for _ in range(20):
-        single = SamplingRow(SamplingParams(temperature=1.0), generator, [], 0)
+        single = SamplingRow(SamplingParams(temperature=1.0), generator, [])
         alone.append(sampler.sample(logits[2:3], [single])[0].token_id)
     shared = []
     rows = [row(seed=1, temperature=0.7), row(), row(seed=7, temperature=1.0), row(seed=9, temperature=2.0, top_k=5)]
