@@ -106,6 +106,13 @@ def test_somebody_invited_by_a_link_is_not_taken_on_a_tour(open_page: OpenPage) 
     expect(page.locator("#tour")).to_have_count(0)
 
 
+def test_a_link_to_an_exhibit_is_not_covered_by_the_tour(open_page: OpenPage) -> None:
+    page = open_page("/?detail=museum&exhibit=missing_causal_mask", tour=True)
+    expect(page.locator("#exhibit-missing_causal_mask")).to_have_attribute("aria-pressed", "true")
+    page.wait_for_timeout(500)
+    expect(page.locator("#tour")).to_have_count(0)
+
+
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (820, 1180), (1280, 800), (1920, 1080)])
 def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(
     open_page: OpenPage, width: int, height: int

@@ -189,3 +189,9 @@ test("groups lie below each other, each under its title, on one grid; arrows wal
   assert.deepEqual(poolLayout([groups[0]], 4, 304, 300).titles, []);
   for (const height of [120, 200]) assert.ok(poolLayout([{ first_block: 0, num_blocks: 900 }, { first_block: 900, num_blocks: 100 }], 16, 304, height).height <= height);
 });
+
+test("two pools of 24 and 8 blocks show their slots beside a stage of 1280 × 800", () => {
+  const groups = [{ first_block: 0, num_blocks: 24 }, { first_block: 24, num_blocks: 8 }];
+  const layout = poolLayout(groups, 4, 303, 173); // 4 + 2 rows of 12 + 7 + 3, two titles of 20
+  assert.deepEqual([layout.level, layout.columns, layout.height], ["slots", 7, 172]);
+});

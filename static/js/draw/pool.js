@@ -8,7 +8,7 @@ import { groupOf } from "../trace/groups.js";
 const TITLE = 20; // a group's title, where there are several
 const HEAD = 12; // a block's own line: id, owners, hash
 const PAD = 5; // between blocks in a row
-const ROW_GAP = 5; // between rows
+const [ROW_GAP, CLOSE] = [5, 3]; // between rows; where groups have titles between them
 const EDGE = 3; // left and right, for the frame of a block that is pointed at
 const LABEL = 36; // room for a block's own line
 const [MAX_CELL, MIN_CELL] = [24, 7];
@@ -42,7 +42,7 @@ function slotLevel(groups, size, width, least, tall) {
   const block = { width: Math.max(perRow * cell, LABEL), height: HEAD + lines * tall };
   const columns = Math.max(1, Math.min(mostIn(groups), Math.floor((width + PAD) / (block.width + PAD))));
   const spread = columns > 1 ? Math.floor((width - columns * block.width) / (columns - 1)) : 0;
-  const grid = gridOf(groups, columns, block.width + Math.max(PAD, Math.min(spread, PAD * 3)), block.height + ROW_GAP, block);
+  const grid = gridOf(groups, columns, block.width + Math.max(PAD, Math.min(spread, PAD * 3)), block.height + (groups.length > 1 ? CLOSE : ROW_GAP), block);
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
     return { x: x + (slot % perRow) * cell, y: y + HEAD + Math.floor(slot / perRow) * tall, width: cell - 1, height: tall - 1 };

@@ -30,11 +30,13 @@ export const isDone = computed(() => stop.value !== null && finished.value.has(S
 let before = { decodes: 0 }; // how the run stood when the stop began
 let storage = null;
 
-/** Offer the tour on a first visit: not to somebody who follows a link to a run, a recording or a step. */
+const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b"];
+
+/** Offer the tour on a first visit: not to somebody who follows a link to a run, a recording, a step, an exhibit or two runs. */
 export function offerTour(memory) {
   storage = memory;
   const kept = read();
-  const invited = ["theater", "recording", "step"].some((name) => settings[name].value !== null);
+  const invited = PLACES.some((name) => settings[name].value !== null);
   if (kept === "done" || (kept === null && invited)) return;
   const from = Math.min(STOPS.length - 1, Number(kept) || 0);
   const wait = effect(() => {
