@@ -10,6 +10,7 @@ from typing import Any
 
 from app.cli import trace_check, trace_compare, trace_explain, trace_export
 from app.cli.options import UserError, add_command
+from app.cli.reading import shown
 from app.plain import to_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -92,13 +93,15 @@ def _print_json(reader: TraceReader) -> None:
 def _print_table(reader: TraceReader) -> None:
     header = reader.header
     engine, machine = header.engine, header.machine
-    print(f"{header.format} {header.version} by {header.generator}, {header.created}")
-    print(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})")
+    print(shown(f"{header.format} {header.version} by {header.generator}, {header.created}"))
+    print(shown(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})"))
     print(
-        f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "
-        f"{header.kv_bytes_per_token:,} KV bytes a token, seed {engine.get('seed')}"
+        shown(
+            f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "
+            f"{header.kv_bytes_per_token:,} KV bytes a token, seed {engine.get('seed')}"
+        )
     )
-    print(f"machine  {machine.device}, {machine.processor}")
+    print(shown(f"machine  {machine.device}, {machine.processor}"))
     print(f"records  {len(reader)}")
     if len(reader):
         print(f"\n{'record':>6}  {'step':>5}  {'blocks held':>11}  what happened")

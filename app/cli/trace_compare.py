@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import open_trace, shown
 from app.plain import to_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import Comparison, OpDifference, SequencePair, compare
@@ -72,7 +72,7 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
         print("first token that differs: none, as far as both runs have come")
     else:
         print(
-            f"first token that differs: request {first.request_id}, position {first.position}: "
+            f"first token that differs: request {shown(first.request_id)}, position {first.position}: "
             f"A {_token(first.a)}, B {_token(first.b)}"
         )
     print(f"\n{'request':<20} {'tokens equal':>14} {'A':>5} {'B':>5} {'cached A/B':>12} {'preempted A/B':>14}")
@@ -112,7 +112,7 @@ def _row(pair: SequencePair) -> str:
     tokens = [str(len(s.tokens)) if s else "-" for s in sides]
     cached = "/".join(str(s.num_cached_tokens) if s else "-" for s in sides)
     preempted = "/".join(str(s.num_preemptions) if s else "-" for s in sides)
-    return f"{name:<20} {equal:>14} {tokens[0]:>5} {tokens[1]:>5} {cached:>12} {preempted:>14}"
+    return f"{shown(name):<20} {equal:>14} {tokens[0]:>5} {tokens[1]:>5} {cached:>12} {preempted:>14}"
 
 
 def _figure(totals: Totals, name: str, unit: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import open_trace, shown
 from app.plain import to_json
 from engine.trace.events import (
     Adjust,
@@ -88,8 +88,8 @@ def _of_request(everyone: list[Story], request_id: str) -> list[Story]:
     found = [story for story in everyone if story.request_id == request_id]
     if not found:
         names = list(dict.fromkeys(story.request_id for story in everyone))
-        shown = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
-        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {shown or 'none'}")
+        some = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
+        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {shown(some) or 'none'}")
     return found
 
 
@@ -97,8 +97,8 @@ def _print_overview(found: Overview) -> None:
     totals = found.totals
     share = f"{totals.hit_tokens / totals.asked_tokens:.1%}" if totals.asked_tokens else "-"
     print(
-        f"{totals.requests} requests, {totals.num_steps} steps, {totals.seconds:.3f} s of the engine; "
-        f"{totals.computed_tokens:,} tokens computed, {totals.output_tokens:,} chosen"
+        f"{_count(totals.requests, 'request')}, {_count(totals.num_steps, 'step')}, "
+        f"{totals.seconds:.3f} s of the engine; {totals.computed_tokens:,} tokens computed, {totals.output_tokens:,} chosen"
     )
     print(
         f"prefix cache: {totals.hit_tokens:,} of {totals.asked_tokens:,} tokens found at first admissions ({share}); "
@@ -117,7 +117,7 @@ def _print_overview(found: Overview) -> None:
         s = named.figures
         first = f"{s.ttft * 1000:.1f}" if s.ttft is not None else "-"
         print(
-            f"{named.request_id:<16} {s.seq_id:>4} {len(s.prompt_token_ids):>6} {s.num_cached_tokens:>6} "
+            f"{shown(named.request_id):<16} {s.seq_id:>4} {len(s.prompt_token_ids):>6} {s.num_cached_tokens:>6} "
             f"{len(s.tokens):>5} {s.num_preemptions:>9} {named.recomputed_tokens:>6} {s.blocks_peak:>6} {first:>8}  "
             f"{s.finish_reason or s.status}"
         )
@@ -134,7 +134,7 @@ def _print_fullest(fullest: Fullest) -> None:
     )
     for holder in fullest.holders:
         shared = f", {holder.shared} of them others' too" if holder.shared else ""
-        print(f"  {holder.request_id:<16} sequence {holder.seq_id:<4} {holder.blocks:>4} blocks{shared}")
+        print(f"  {shown(holder.request_id):<16} sequence {holder.seq_id:<4} {holder.blocks:>4} blocks{shared}")
 
 
 def _slow_step(step: SlowStep) -> str:
@@ -149,11 +149,11 @@ class _Narrator:
 
     def __init__(self, everyone: list[Story]) -> None:
         self._priority: int = 0
-        self._requests = {story.seq_id: story.request_id for story in everyone}
+        self._requests = {story.seq_id: shown(story.request_id) for story in everyone}
 
     def tell(self, found: list[Story]) -> None:
         for story in found:
-            print(f"request {story.request_id}, sequence {story.seq_id}")
+            print(f"request {shown(story.request_id)}, sequence {story.seq_id}")
             for moment in story.moments:
                 waited = f"; it {_waited(moment.wait)}" if moment.wait and moment.wait.steps else ""
                 print(f"  record {moment.record:>5}, step {moment.step:>5}: {self._moment(moment)}{waited}")
@@ -183,7 +183,7 @@ class _Narrator:
             case Adjust():
                 return f"sampling changed from outside, at most {op.max_tokens} new tokens"
             case Finish():
-                return f"finished: {op.reason}" + (f" ({op.detail})" if op.detail else "")
+                return f"finished: {op.reason}" + (f" ({shown(op.detail)})" if op.detail else "")
 
     def _lookup(self, op: Lookup) -> str:
         if op.verdict == "disabled":

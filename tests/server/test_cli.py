@@ -250,7 +250,7 @@ def test_trace_compare_of_what_is_none_or_damaged(capsys, trace, tmp_path):
 def test_trace_explain(capsys, trace):
     """3 prompt tokens and 5 new ones in blocks of 4: the last needs no K and V, so 7 tokens, two blocks at most."""
     status, out, _ = run(capsys, "trace", "explain", str(trace))
-    assert status == 0 and "1 requests, 5 steps" in out and "slowest steps" in out and "fullest after record" in out
+    assert status == 0 and "1 request, 5 steps" in out and "slowest steps" in out and "fullest after record" in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("request-0") and "length" in line]
     assert row[1:8] == ["0", "3", "0", "5", "0", "0", "2"]
     status, out, _ = run(capsys, "trace", "explain", str(trace), "--request", "request-0")
@@ -306,3 +306,22 @@ def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
     monkeypatch.setattr(Path, "home", no_home)
     status, out, _ = run(capsys, "serve", "--help")
     assert status == 0 and "kvtheater-" in out
+
+
+def test_a_terminal_does_not_obey_a_trace(capsys, trace, tmp_path):
+    """A model's and a request's name that would set the window's title and the colour."""
+    hostile = tmp_path / "hostile.kvtrace"
+    with TraceReader(trace) as reader:
+        model = msgspec.structs.replace(reader.header.model, name="\x1b]0;owned\x07")
+        header = msgspec.structs.replace(reader.header, model=model)
+        first = reader.record(0)
+        ops = [msgspec.structs.replace(op, request_id="\x1b[31mred") for op in first.ops]
+        with TraceWriter(header, hostile) as writer:
+            writer.append(msgspec.structs.replace(first, ops=ops))
+    for command in (["show"], ["show", "--record", "0"], ["explain"], ["explain", "--request", "\x1b[31mred"]):
+        _, out, err = run(capsys, "trace", command[0], str(hostile), *command[1:])
+        assert "\x1b" not in out + err and "\x07" not in out + err and out
+    _, out, _ = run(capsys, "trace", "compare", str(hostile), str(hostile))
+    assert "\x1b" not in out and "\\x1b[31mred" in out
+    _, _, err = run(capsys, "trace", "explain", str(hostile), "--request", "other")
+    assert "\x1b" not in err
