@@ -98,7 +98,8 @@ def _print_overview(found: Overview) -> None:
     share = f"{totals.hit_tokens / totals.asked_tokens:.1%}" if totals.asked_tokens else "-"
     print(
         f"{_count(totals.requests, 'request')}, {_count(totals.num_steps, 'step')}, "
-        f"{totals.seconds:.3f} s of the engine; {totals.computed_tokens:,} tokens computed, {totals.output_tokens:,} chosen"
+        f"{totals.seconds:.3f} s of the engine; "
+        f"{totals.computed_tokens:,} tokens computed, {totals.output_tokens:,} chosen"
     )
     print(
         f"prefix cache: {totals.hit_tokens:,} of {totals.asked_tokens:,} tokens found at first admissions ({share}); "
