@@ -46,7 +46,13 @@ test("a sampled token has a key in no slot yet", () => {
   const chain = provenanceOf(captured(), 1, { position: 5 }, { seq: 0 });
   assert.equal(of(chain, "slot"), undefined);
   assert.equal(of(chain, "nowhere").waits, true);
+  assert.equal(of(chain, "nowhere").sampled, true);
   assert.equal(provenanceOf(captured(), 1, { position: 6 }, { seq: 0 }), null);
+});
+
+test("a prompt token of a sequence that only arrived was not sampled", () => {
+  const { waits, sampled } = of(provenanceOf(captured(), 0, { position: 3 }, { seq: 0 }), "nowhere");
+  assert.deepEqual([waits, sampled], [true, false]);
 });
 
 test("the blocks of a finished sequence are told as past", () => {

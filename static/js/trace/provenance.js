@@ -74,7 +74,10 @@ function ofPosition(at, seqId, position, query) {
   if (!place) {
     const kept = tables.findIndex((table) => placeIn(table));
     if (kept >= 0 && tables[group][Math.floor(position / at.state.block_size)] === RELEASED) links.push(releasedLink(at, group, kept, placeIn(tables[kept])));
-    else links.push({ kind: "nowhere", fidelity: "captured", seq: seqId, waits: position >= filled && seq.status !== "finished" });
+    else {
+      const sampled = position >= seq.num_prompt_tokens && position === seq.token_ids.length - 1;
+      links.push({ kind: "nowhere", fidelity: "captured", seq: seqId, waits: position >= filled && seq.status !== "finished", sampled });
+    }
     return { kind: query === undefined ? "key" : "weight", links };
   }
   links.push(slotLink(at, place.block, place.offset, position));

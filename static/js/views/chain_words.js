@@ -47,7 +47,7 @@ const WORDS = {
     second: `L${l.layer} · H${l.kv_head}`,
     lines: [t("chain.key.text", { token: labelText(l.label), position: l.position, name: name(l.seq), layer: l.layer, head: l.kv_head })],
   }),
-  nowhere: (l) => ({ name: t("chain.slot"), term: "slot", lines: [t(l.waits ? "chain.unwritten" : "chain.gone")] }),
+  nowhere: (l) => ({ name: t("chain.slot"), term: "slot", lines: [t(!l.waits ? "chain.gone" : l.sampled ? "chain.unwritten" : "chain.uncomputed")] }),
   released: (l) => ({
     name: t("chain.op.release"),
     term: "block_group",

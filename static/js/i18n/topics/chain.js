@@ -10,6 +10,7 @@ export const en = {
   "chain.close": "Close the provenance panel (Esc)",
   "chain.at": "{token} @{position}",
   "chain.unwritten": "This token was sampled last. Its key and value are computed in the next step; no slot holds them yet.",
+  "chain.uncomputed": "The key and value of this token are not computed at this record; no slot holds them.",
   "chain.gone": "The block of this position was given back; no slot holds this key.",
 
   "chain.of.weight": "Attention weight",
@@ -168,6 +169,7 @@ export const zh = {
   "chain.close": "关闭来龙去脉（Esc）",
   "chain.at": "{token} @{position}",
   "chain.unwritten": "这个词元刚被采样。它的键和值要到下一步才计算，还没有槽位。",
+  "chain.uncomputed": "到这条记录为止，这个词元的键和值还没有算，没有槽位保存。",
   "chain.gone": "这个位置的块已归还，没有槽位保存这个键。",
 
   "chain.of.weight": "注意力权重",
