@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 import requests
+from msgspec.structs import replace
 
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.trace import codec
 from engine.trace.log import TraceReader
-from engine.trace.records import Header, LayerCapture
+from engine.trace.records import Header, LayerCapture, StepRecord
 from tests.server.conftest import Client, Server, wait_for
 
 
@@ -212,6 +213,19 @@ def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, r
     entry = requests.post(f"{server.url}/api/recordings", data=content).json()
     error = client.refused("join", theater=entry["id"])
     assert error["code"] == "refused" and "the header's engine.num_blocks must be" in error["message"]
+
+
+def test_a_log_that_contradicts_itself_is_not_compared(server, recorded):
+    """Its first record, the submission, is left out: the next is about a sequence that nobody has heard of."""
+    base = f"{server.url}/api/theaters/{recorded['id']}"
+    frames = [codec.frame("header", requests.get(f"{base}/header").content)]
+    for i in range(1, 4):
+        record = codec.decode(requests.get(f"{base}/records/{i}").content, StepRecord)
+        frames.append(codec.frame("record", codec.encode(replace(record, index=i - 1, has_capture=False))))
+    content = codec.MAGIC + b"".join(frames)
+    entry = requests.post(f"{server.url}/api/recordings", data=content).json()
+    answer = requests.get(f"{server.url}/api/compare?a={recorded['id']}&b={entry['id']}")
+    assert answer.status_code == 422 and "a log contradicts itself: record 0" in answer.json()["error"]["message"]
 
 
 def test_uploads_that_are_refused(make_server, tmp_path):
