@@ -10,12 +10,8 @@ import { KINDS } from "../trace/marks.js";
 import { html } from "./html.js";
 import { Icon } from "./words.js";
 
-export function Jump() {
-  return jumpOpen.value ? html`<${Open} />` : null;
-}
-
 /** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
-function Open() {
+export function Jump() {
   const panel = useRef(null);
   useEffect(() => {
     const before = document.activeElement;

@@ -12,10 +12,12 @@ import { settings } from "../model/settings.js";
 import { busy, captureVersion, connection, following, layer, log, numRecords, status, viewIndex } from "../model/store.js";
 import { stepSeconds } from "../trace/metrics.js";
 import { html } from "./html.js";
-import { Jump } from "./jump.js";
+import { later } from "./later.js";
 import { Scrubber } from "./scrubber.js";
 import { Sentence } from "./sentence.js";
 import { Fidelity, Icon } from "./words.js";
+
+const Jump = later(() => import("./jump.js").then((m) => m.Jump));
 
 export function Transport() {
   const live = connection.value !== "replay" && connection.value !== "gone";
@@ -36,7 +38,7 @@ export function Transport() {
       <${Sentence} />
       <${BackToLive} />
     </div>
-    <${Jump} />
+    ${jumpOpen.value ? html`<${Jump} />` : null}
   </section>`;
 }
 
