@@ -33,7 +33,8 @@ class GatherAttention(AttentionBackend):
             out, decode = self.decode(call, q, store, batch)
             return AttentionOutput(out, decode, [])
         out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
-        prefills = [self.prefill(call, q, out, store, batch, span) for span in batch.prefills]
+        found = [self.prefill(call, q, out, store, batch, span, needs_weights) for span in batch.prefills]
+        prefills = [weights for weights in found if weights is not None]
         if batch.decode_tokens is None:
             return AttentionOutput(out, None, prefills)
         decoded, decode = self.decode(call, q[batch.decode_tokens], store, batch)
@@ -45,9 +46,16 @@ class GatherAttention(AttentionBackend):
         return _decode(call, q, store, batch)
 
     def prefill(
-        self, call: AttentionCall, q: Tensor, out: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan
-    ) -> PrefillWeights:
-        """One slice of several tokens: writes its rows of `out` [T, Hq, Dv] and returns its weights."""
+        self,
+        call: AttentionCall,
+        q: Tensor,
+        out: Tensor,
+        store: KVStore,
+        batch: StepBatch,
+        span: PrefillSpan,
+        needs_weights: bool,
+    ) -> PrefillWeights | None:
+        """One slice of several tokens: writes its rows of `out` [T, Hq, Dv] and returns its weights, if it has them."""
         out[span.begin : span.end], weights = _prefill(call, q[span.begin : span.end], store, batch, span)
         return weights
 

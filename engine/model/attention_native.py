@@ -1,8 +1,8 @@
-"""Attention of decoding sequences by a C function over the paged pool.
+"""Attention by C functions over the paged pool, one for decoding sequences and one for those that prefill.
 
-At a batch of 16 the gather, the product, the softmax and the other product of one layer are eight tensor operations and
-copy every key; the function reads keys and values where they lie. Prefills, and stores that hold something else than
-float32, go the way of `GatherAttention`.
+As tensor operations the gather, the product, the mask, the softmax and the other product of one layer are eight or more
+and write every score to memory several times; a prefill computes the half that no query may see, too. The functions read
+keys and values where they lie. Stores that hold something else than float32 go the way of `GatherAttention`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from torch import Tensor
 
 from engine.cache.kv_plane import PlainPlane
 from engine.cache.kv_store import KVStore
-from engine.model.attention_backend import AttentionCall, DecodeWeights
+from engine.model.attention_backend import AttentionCall, DecodeWeights, PrefillWeights
 from engine.model.attention_gather import GatherAttention
-from engine.model.batch import StepBatch
+from engine.model.batch import PrefillSpan, StepBatch
 from engine.model.native import NativeKernels, threads_for
 
 
 class NativeAttention(GatherAttention):
-    """`GatherAttention` with a decode of its own; the weights are there either way, so showing them changes nothing."""
+    """`GatherAttention` by other means. A decode has its weights anyway; a prefill hands them out where they are wanted,
+    and what it computes is the same.
+    """
 
     def __init__(self, kernels: NativeKernels) -> None:
         self._kernels = kernels
 
     def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
-        keys_plane, values_plane = store.keys[call.layer], store.values[call.layer]
-        if not (isinstance(keys_plane, PlainPlane) and isinstance(values_plane, PlainPlane)):
-            return super().decode(call, q, store, batch)
-        if q.dtype != torch.float32 or keys_plane.dtype != q.dtype or q.stride(2) != 1:
+        pools = _pools(call, q, store)
+        if pools is None:
             return super().decode(call, q, store, batch)
         n, num_heads, width = q.shape
         num_kv_heads, _, v_width = store.shapes[call.layer]
@@ -38,7 +38,7 @@ class NativeAttention(GatherAttention):
         weights = torch.empty((n, num_heads, length))
         self._kernels.decode_attention(
             q.data_ptr(), q.stride(0), q.stride(1),
-            keys_plane.pools[0].data_ptr(), values_plane.pools[0].data_ptr(),
+            *pools,
             keys.slots.data_ptr(), keys.slots.stride(0),
             None if keys.mask is None else keys.mask.data_ptr(),
             None if call.sinks is None else call.sinks.data_ptr(),
@@ -47,3 +47,44 @@ class NativeAttention(GatherAttention):
             call.scaling, call.softcap or 0.0, threads_for(n * num_heads * length * width),
         )  # fmt: skip
         return out, DecodeWeights(keys.key_starts, weights)
+
+    def prefill(
+        self,
+        call: AttentionCall,
+        q: Tensor,
+        out: Tensor,
+        store: KVStore,
+        batch: StepBatch,
+        span: PrefillSpan,
+        needs_weights: bool,
+    ) -> PrefillWeights | None:
+        pools = _pools(call, q, store)
+        if pools is None:
+            return super().prefill(call, q, out, store, batch, span, needs_weights)
+        queries, num_heads, width = q[span.begin : span.end], q.shape[1], q.shape[2]
+        num_kv_heads, _, v_width = store.shapes[call.layer]
+        reach = batch.reach(call.layer, call.sliding_window)
+        key_start, slots = batch.prefill_slots(span, reach)
+        num_tokens, length = queries.shape[0], slots.shape[0]
+        weights = torch.empty((num_heads, num_tokens, length)) if needs_weights else None
+        failed = self._kernels.prefill_attention(
+            queries.data_ptr(), q.stride(0), q.stride(1), *pools, slots.ctypes.data,
+            None if call.sinks is None else call.sinks.data_ptr(),
+            out[span.begin].data_ptr(), None if weights is None else weights.data_ptr(),
+            num_tokens, span.start - key_start, length, reach.window or 0, reach.sinks,
+            num_heads, num_kv_heads, width, v_width,
+            call.scaling, call.softcap or 0.0, threads_for(num_heads * num_tokens * length),
+        )  # fmt: skip
+        if failed:
+            raise MemoryError(f"no memory for the attention of {num_tokens} tokens to {length} keys")
+        return None if weights is None else PrefillWeights(span, key_start, weights)
+
+
+def _pools(call: AttentionCall, q: Tensor, store: KVStore) -> tuple[int, int] | None:
+    """Where a layer's keys and values begin; None: they or the queries are nothing that the functions read."""
+    planes = store.keys[call.layer], store.values[call.layer]
+    if q.dtype != torch.float32 or q.stride(2) != 1:
+        return None
+    if not all(isinstance(plane, PlainPlane) and plane.dtype == q.dtype for plane in planes):
+        return None
+    return planes[0].pools[0].data_ptr(), planes[1].pools[0].data_ptr()

@@ -133,7 +133,8 @@ class TritonAttention(AttentionBackend):
             return AttentionOutput(out, decode, [])
         assert batch.decode_tokens is not None
         out = q.new_empty((q.shape[0], q.shape[1], store.shapes[call.layer].v_head_dim))
-        prefills = [self._gather.prefill(call, q, out, store, batch, span) for span in batch.prefills]
+        found = [self._gather.prefill(call, q, out, store, batch, span, needs_weights) for span in batch.prefills]
+        prefills = [weights for weights in found if weights is not None]
         decoded, decode = _decode(call, q[batch.decode_tokens], store, batch, needs_weights)
         out[batch.decode_tokens] = decoded
         return AttentionOutput(out, decode, prefills)

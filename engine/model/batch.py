@@ -320,6 +320,11 @@ class StepBatch:
             self._head_rows[reach, num_kv_heads] = rows
         return rows
 
+    def prefill_slots(self, span: PrefillSpan, reach: Reach) -> tuple[int, IntArray]:
+        """The first key that one prefilling sequence can see in layers that see so far, and the slots [C] from it on."""
+        key_start = reach.first_key(span.start)
+        return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
+
     def prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
         """Slots and visibility of one prefilling sequence for layers that see so far."""
         keys = self._prefill_keys.get((span.slice_index, reach))
@@ -328,10 +333,8 @@ class StepBatch:
         return keys
 
     def _make_prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
-        key_start = reach.first_key(span.start)
-        group = self._table.group(reach)
-        slots = self._table.slots[group, span.row, key_start : span.context_len]
-        contiguous = self._table.runs[group][span.row] >= span.context_len
+        key_start, slots = self.prefill_slots(span, reach)
+        contiguous = self._table.runs[self._table.group(reach)][span.row] >= span.context_len
         queries = torch.arange(span.start, span.context_len, device=self._device)[:, None]  # [T, 1]
         keys = torch.arange(key_start, span.context_len, device=self._device)[None, :]  # [1, C]
         mask = keys > queries

@@ -12,6 +12,7 @@
 #define HIDDEN -1e30f
 #define GROUP 64
 #define AHEAD 12 /* keys */
+#define ROWS 8   /* queries that share what they read */
 #define MOST_ROWS 128
 #define FLOAT32 6 /* torch's numbers of a dtype and a device */
 #define CPU 0
@@ -123,12 +124,15 @@ static void softmax(float *scores, int64_t length, const float *sink) {
     for (; i + LANES <= length; i += LANES) lanes = larger(*(const vector *)(scores + i), lanes);
     for (int64_t lane = 0; lane < LANES; lane++) largest = lanes[lane] > largest ? lanes[lane] : largest;
     for (; i < length; i++) largest = scores[i] > largest ? scores[i] : largest;
-    for (int64_t j = 0; j < length; j += LANES) {
-        int64_t count = length - j < LANES ? length - j : LANES;
-        for (int64_t lane = 0; lane < LANES; lane++) part[lane] = HIDDEN;
-        memcpy(&part, scores + j, 4 * count);
+    for (i = 0; i + LANES <= length; i += LANES) {
+        part = exp_of(*(const vector *)(scores + i) - largest);
+        *(vector *)(scores + i) = part;
+        sums += part;
+    }
+    if (i < length) {
+        for (int64_t lane = 0; lane < LANES; lane++) part[lane] = i + lane < length ? scores[i + lane] : HIDDEN;
         part = exp_of(part - largest);
-        memcpy(scores + j, &part, 4 * count);
+        memcpy(scores + i, &part, 4 * (length - i));
         sums += part;
     }
     float sum = sum_of(sums) + (sink ? expf(*sink - largest) : 0);
@@ -201,6 +205,134 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
                 result[g * v_width + d] = sum;
             }
     }
+}
+
+/* scores [ROWS, 16 parts] = scaling times the products of ROWS queries with the keys of as many panels [D, 16]. `parts`,
+ * a constant where this is inlined, is at most 2; so many sums stay in registers.
+ */
+static inline __attribute__((always_inline)) void score_rows(int64_t parts, const float *const *queries,
+                                                             const float *panels, int64_t width, float scaling,
+                                                             float *scores, int64_t stride) {
+    vector sums[ROWS][2] = {0};
+    for (int64_t d = 0; d < width; d++)
+        for (int64_t p = 0; p < parts; p++) {
+            vector keys = *(const vector *)(panels + (p * width + d) * LANES);
+            for (int64_t r = 0; r < ROWS; r++) sums[r][p] += queries[r][d] * keys;
+        }
+    for (int64_t r = 0; r < ROWS; r++)
+        for (int64_t p = 0; p < parts; p++) *(vector *)(scores + r * stride + p * LANES) = sums[r][p] * scaling;
+}
+
+/* out of each row, 16 parts numbers = its weights [count] times as many columns of the values in these slots. `parts` is
+ * a constant where this is inlined, at most 2.
+ */
+static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const float *weights, int64_t stride,
+                                                           const float *values, int64_t values_stride,
+                                                           const int64_t *slots, int64_t count, float *const *out,
+                                                           int64_t rows) {
+    vector sums[ROWS][2] = {0};
+    for (int64_t j = 0; j < count; j++) {
+        const float *value = values + slots[j] * values_stride;
+        for (int64_t p = 0; p < parts; p++) {
+            vector numbers = *(const vector *)(value + p * LANES);
+            for (int64_t r = 0; r < ROWS; r++) sums[r][p] += weights[r * stride + j] * numbers;
+        }
+    }
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t p = 0; p < parts; p++) *(vector *)(out[r] + p * LANES) = sums[r][p];
+}
+
+/* Attention of one sequence's `tokens` queries, the first of which is key number `first` of `length`. A query sees the
+ * keys up to its own; under a window (0 = none) the last `window` of them and those before `kept`.
+ *
+ * Keys are turned once into panels [D, 16]; a task is ROWS queries of one head, which share every key that they read.
+ *
+ * q [tokens, Hq, D] with strides; pools as above; slots [length]; sinks [Hq] or NULL; out [tokens, Hq, Dv];
+ * weights [Hq, tokens, length], or NULL where nobody wants them. Returns 0, or 1 where memory was refused.
+ */
+int prefill_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
+                      const int64_t *slots, const float *sinks, float *out, float *weights, int64_t tokens,
+                      int64_t first, int64_t length, int64_t window, int64_t kept, int64_t num_heads,
+                      int64_t num_kv_heads, int64_t width, int64_t v_width, float scaling, float softcap,
+                      int num_threads) {
+    int64_t num_panels = (length + LANES - 1) / LANES, stride = num_panels * LANES, group = num_heads / num_kv_heads;
+    int64_t tiles = (tokens + ROWS - 1) / ROWS;
+    int failed = 0;
+    float *turned = malloc(sizeof(float) * num_kv_heads * stride * width);
+    if (!turned) return 1;
+    (void)num_threads;
+#pragma omp parallel num_threads(num_threads) if (num_threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < num_kv_heads * num_panels; task++) {
+            int64_t kv_head = task / num_panels, begin = task % num_panels * LANES;
+            float *panel = turned + task * width * LANES;
+            for (int64_t lane = 0; lane < LANES; lane++) {
+                int64_t j = begin + lane < length ? begin + lane : length - 1;
+                const float *key = k_pool + (slots[j] * num_kv_heads + kv_head) * width;
+                for (int64_t d = 0; d < width; d++) panel[d * LANES + lane] = key[d];
+            }
+        }
+        float *scores = malloc(sizeof(float) * ROWS * stride);
+        if (!scores) failed = 1;
+#pragma omp for schedule(dynamic)
+        for (int64_t task = 0; task < tiles * num_heads; task++) {
+            if (!scores) continue;
+            int64_t head = task % num_heads, begin = (tiles - 1 - task / num_heads) * ROWS; /* the longest come first */
+            int64_t rows = tokens - begin < ROWS ? tokens - begin : ROWS, end = first + begin + rows;
+            int64_t unseen = window && !kept && first + begin >= window ? first + begin - window + 1 : 0;
+            int64_t lo = unseen / LANES * LANES, panel = lo / LANES, last = (end + LANES - 1) / LANES;
+            const float *queries[ROWS], *panels = turned + head / group * num_panels * width * LANES;
+            float *results[ROWS];
+            for (int64_t r = 0; r < ROWS; r++) {
+                int64_t token = begin + (r < rows ? r : rows - 1);
+                queries[r] = q + token * q_token + head * q_head;
+                results[r] = out + (token * num_heads + head) * v_width;
+            }
+            for (; panel + 2 <= last; panel += 2)
+                score_rows(2, queries, panels + panel * width * LANES, width, scaling, scores + panel * LANES, stride);
+            if (panel < last)
+                score_rows(1, queries, panels + panel * width * LANES, width, scaling, scores + panel * LANES, stride);
+            for (int64_t r = 0; r < rows; r++) {
+                float *own = scores + r * stride;
+                int64_t count = first + begin + r + 1;
+                if (softcap != 0)
+                    for (int64_t j = lo; j < count; j++) own[j] = softcap * tanhf(own[j] / softcap);
+                if (window)
+                    for (int64_t j = lo > kept ? lo : kept; j < count - window; j++) own[j] = HIDDEN;
+                softmax(own + lo, count - lo, sinks ? sinks + head : 0);
+                memset(own + count, 0, 4 * (end - count));
+                if (weights) {
+                    float *row = weights + (head * tokens + begin + r) * length;
+                    memset(row, 0, 4 * lo);
+                    memcpy(row + lo, own + lo, 4 * (end - lo));
+                    memset(row + end, 0, 4 * (length - end));
+                }
+            }
+            for (int64_t r = rows; r < ROWS; r++) memset(scores + r * stride + lo, 0, 4 * (end - lo));
+            const float *values = v_pool + head / group * v_width;
+            int64_t values_stride = num_kv_heads * v_width, d = 0;
+            for (; d + 2 * LANES <= v_width; d += 2 * LANES) {
+                mix_rows(2, scores + lo, stride, values + d, values_stride, slots + lo, end - lo, results, rows);
+                for (int64_t r = 0; r < ROWS; r++) results[r] += 2 * LANES;
+            }
+            if (d + LANES <= v_width) {
+                mix_rows(1, scores + lo, stride, values + d, values_stride, slots + lo, end - lo, results, rows);
+                for (int64_t r = 0; r < ROWS; r++) results[r] += LANES;
+                d += LANES;
+            }
+            for (int64_t rest = 0; d + rest < v_width; rest++)
+                for (int64_t r = 0; r < rows; r++) {
+                    float sum = 0;
+                    for (int64_t j = lo; j < end; j++)
+                        sum += scores[r * stride + j] * values[slots[j] * values_stride + d + rest];
+                    results[r][rest] = sum;
+                }
+        }
+        free(scores);
+    }
+    free(turned);
+    return failed;
 }
 
 /* One of a row's most probable tokens. */

@@ -40,6 +40,9 @@ class NativeKernels:
         self.decode_attention.argtypes = (
             _P, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
         )  # fmt: skip
+        self.prefill_attention = library.prefill_attention
+        self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
+        self.prefill_attention.restype = ctypes.c_int
         self._summarize = library.summarize_logits
         self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, ctypes.c_int)
         self.decode_attention.restype = self._summarize.restype = None
