@@ -37,6 +37,7 @@ from engine.trace.records import (
     BatchEntry,
     Capture,
     Header,
+    Objection,
     Output,
     PromptLogprob,
     RecordKind,
@@ -379,7 +380,7 @@ class Engine:
         timing: Timing | None = None,
         work: Work | None = None,
         capture: Capture | None = None,
-        integrity: str = "",
+        integrity: list[Objection] | str = "",
     ) -> StepRecord:
         record = StepRecord(
             index=self._num_records,

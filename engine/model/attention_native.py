@@ -1,8 +1,9 @@
 """Attention by C functions over the paged pool, one for decoding sequences and one for those that prefill.
 
-As tensor operations the gather, the product, the mask, the softmax and the other product of one layer are eight or more
-and write every score to memory several times; a prefill computes the half that no query may see, too. The functions read
-keys and values where they lie. Stores that hold something else than float32 go the way of `GatherAttention`.
+As tensor operations the gather, the product, the mask, the softmax and the other product of one layer are eight or
+more, which write every score to memory several times; and of a prefill they also compute the half that no query may
+see. The functions read keys and values where they lie. Stores that hold something else than float32 go the way of
+`GatherAttention`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from engine.model.native import NativeKernels, threads_for
 
 
 class NativeAttention(GatherAttention):
-    """`GatherAttention` by other means. A decode has its weights anyway; a prefill hands them out where they are wanted,
-    and what it computes is the same.
+    """`GatherAttention` by other means. A decode has its weights anyway; a prefill writes them down where they are
+    wanted, and its outputs are the same either way.
     """
 
     def __init__(self, kernels: NativeKernels) -> None:

@@ -321,7 +321,7 @@ class StepBatch:
         return rows
 
     def prefill_slots(self, span: PrefillSpan, reach: Reach) -> tuple[int, IntArray]:
-        """The first key that one prefilling sequence can see in layers that see so far, and the slots [C] from it on."""
+        """The first key that a prefilling sequence can see in layers that see so far, and the slots [C] from it on."""
         key_start = reach.first_key(span.start)
         return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
 

@@ -16,6 +16,7 @@ is therefore chosen only where nothing is unfinished (`Engine.add_requests`), an
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import sys
@@ -164,14 +165,18 @@ def compile_model(model: LoadedModel) -> CompiledForward:
 
 
 def _export(model: LoadedModel) -> list[Any]:
+    """Both graphs. Tracing puts fake tensors in place of a module's parameters while it lasts: so it gets modules of
+    its own, around the same weights, and who serves from another thread meets none of them.
+    """
+    module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
     tokens, kept = size("tokens", min=2, max=LONGEST), size("kept", min=2, max=LONGEST)
     ids = torch.arange(6)
     with torch.no_grad():
         return [
-            torch.export.export(_OneToken(model.module), (ids[None, :1], ids[None, :1]), strict=False),
+            torch.export.export(_OneToken(module), (ids[None, :1], ids[None, :1]), strict=False),
             torch.export.export(
-                _ManyTokens(model.module, model.keeps_logits),
+                _ManyTokens(module, model.keeps_logits),
                 (ids[None], ids[None], ids[:3]),
                 dynamic_shapes=({1: tokens}, {1: tokens}, {0: kept}),
                 strict=False,

@@ -243,7 +243,8 @@ static inline __attribute__((always_inline)) void mix_rows(int64_t parts, const 
 }
 
 /* Attention of one sequence's `tokens` queries, the first of which is key number `first` of `length`. A query sees the
- * keys up to its own; under a window (0 = none) the last `window` of them and those before `kept`.
+ * keys up to its own; under a window (0 = none) the last `window` of them and those before `kept`. What it does not see
+ * may be read, and must be numbers.
  *
  * Keys are turned once into panels [D, 16]; a task is ROWS queries of one head, which share every key that they read.
  *

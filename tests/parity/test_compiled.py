@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
+from torch._subclasses.fake_tensor import FakeTensor
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -169,3 +170,21 @@ def test_a_failed_compilation_leaves_the_eager_path(
     assert said == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
     outputs, records = run(model, EngineConfig(block_size=4, num_blocks=16), [[5, 6, 7]])
     assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
+
+
+def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing puts fake tensors in place of the parameters of what it traces: another thread may be serving from ours.
+    Each layer of both graphs calls the attention once.
+    """
+    model = from_module(tiny_model("llama"))
+    calls: list[bool] = []
+
+    class Watched(compiled._GraphContext):
+        def attend(self, call: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            tensors = [*model.module.parameters(), *model.module.buffers()]
+            calls.append(any(isinstance(tensor, FakeTensor) for tensor in tensors))
+            return super().attend(call, q, k, v)
+
+    monkeypatch.setattr(compiled, "_GraphContext", Watched)
+    compiled._export(model)
+    assert len(calls) >= 2 * model.facts.num_layers and not any(calls)

@@ -204,7 +204,7 @@ def test_seeded_sampling_does_not_depend_on_company() -> None:
         (EngineConfig(block_size=0), "block_size must be at least 1"),
         (EngineConfig(num_blocks=-3), "num_blocks must be at least 1"),
         (EngineConfig(block_size=64, max_model_len=32), "block_size 64 does not fit max_model_len 32"),
-        (EngineConfig(max_model_len=10**6), "max_model_len must be between 1 and the model's"),
+        (EngineConfig(max_model_len=10**6), "max_model_len must be between 2 .* and the model's"),
         (EngineConfig(strategy="contiguous", block_size=4, num_blocks=4, max_model_len=32), "reserves 32 slots"),
         (EngineConfig(enable_chunked_prefill=False, max_num_batched_tokens=8, max_model_len=32), "chunked prefill"),
         (EngineConfig(num_blocks=1 << 20, block_size=32), "over"),

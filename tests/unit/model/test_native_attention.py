@@ -1,4 +1,4 @@
-"""The C function for decoding sequences, against attention in float64."""
+"""The C functions for sequences that decode and that prefill, against attention in float64."""
 
 from __future__ import annotations
 
@@ -64,3 +64,48 @@ def test_attention(num_heads: int, num_kv_heads: int, width: int, v_width: int, 
     torch.testing.assert_close(weights.double(), expected_weights, rtol=2e-6, atol=2e-6)
     torch.testing.assert_close(out.double(), expected, rtol=2e-6, atol=4e-6)
     assert (weights[mask[:, None].expand_as(weights)] == 0).all()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("special", ["plain", "window", "window and sinks kept", "sinks", "softcap"])
+@pytest.mark.parametrize(("num_tokens", "first"), [(2, 0), (8, 0), (77, 0), (5, 60), (32, 33), (1, 40)])
+@pytest.mark.parametrize(
+    ("num_heads", "num_kv_heads", "width", "v_width"), [(8, 2, 32, 32), (4, 4, 16, 16), (5, 1, 20, 24), (6, 2, 64, 83)]
+)
+def test_attention_of_a_prefill(
+    num_heads: int, num_kv_heads: int, width: int, v_width: int, num_tokens: int, first: int, special: str, threads: int
+) -> None:
+    """Tiles of eight queries and panels of sixteen keys, full and not; with and without earlier keys."""
+    random = torch.Generator().manual_seed(num_tokens)
+    length = first + num_tokens
+    qkv = torch.randn((num_tokens, num_heads + 3, width), generator=random)
+    q = qkv[:, :num_heads]  # rows further apart than they are long, as in a merged projection
+    k_pool = torch.randn((200, num_kv_heads, width), generator=random)
+    v_pool = torch.randn((200, num_kv_heads, v_width), generator=random)
+    slots = torch.randperm(200, generator=random)[:length]
+    window, kept = {"window": (11, 0), "window and sinks kept": (6, 3)}.get(special, (0, 0))
+    queries, keys = torch.arange(first, length)[:, None], torch.arange(length)[None]
+    mask = keys > queries
+    if window:
+        mask |= (keys <= queries - window) & (keys >= kept)
+    sinks = torch.randn(num_heads, generator=random) if special == "sinks" else None
+    softcap = 2.0 if special == "softcap" else 0.0
+    outs = []
+    for wanted in (torch.full((num_heads, num_tokens, length), 9.0), None):
+        out = torch.full((num_tokens, num_heads, v_width), 9.0)
+        failed = build_native().prefill_attention(
+            q.data_ptr(), q.stride(0), q.stride(1), k_pool.data_ptr(), v_pool.data_ptr(), slots.data_ptr(),
+            None if sinks is None else sinks.data_ptr(), out.data_ptr(), None if wanted is None else wanted.data_ptr(),
+            num_tokens, first, length, window, kept, num_heads, num_kv_heads, width, v_width, 0.3, softcap, threads,
+        )  # fmt: skip
+        assert not failed
+        outs.append(out)
+        if wanted is not None:
+            weights = wanted
+    batch = k_pool[slots].expand(num_tokens, -1, -1, -1), v_pool[slots].expand(num_tokens, -1, -1, -1)
+    expected, expected_weights = _expected(q, *batch, mask, sinks, 0.3, softcap)
+    torch.testing.assert_close(weights.transpose(0, 1).double(), expected_weights, rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(outs[0].double(), expected, rtol=2e-6, atol=4e-6)
+    assert torch.equal(outs[0], outs[1])
+    assert (weights.transpose(0, 1)[mask[:, None].expand(-1, num_heads, -1)] == 0).all()
