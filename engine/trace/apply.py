@@ -64,7 +64,10 @@ def apply(state: State, record: StepRecord) -> State:
             raise TraceStateError(
                 f"record {record.index}, operation {position} ({name}) contradicts the state: {why}", position
             ) from error
-    state.index, state.step = record.index, record.step
+    for entry in record.batch:
+        if entry.seq_id not in state.sequences:
+            raise TraceStateError(f"record {index} contradicts the state: its batch has a sequence {entry.seq_id}")
+    state.index, state.step = index, record.step
     return state
 
 

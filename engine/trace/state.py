@@ -12,6 +12,7 @@ from engine.trace.records import BlockGroup, Header, Memory
 
 SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
 RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
+MAX_LAYERS = 1 << 12  # a header that says more is damage
 MAX_BLOCKS = 1 << 20  # of a pool or a CPU store; a header that says more is taken for damage rather than allocated
 
 
@@ -111,8 +112,12 @@ def empty_state(block_size: int, groups: list[BlockGroup], swap_space: int = 0) 
 def _groups(header: Header) -> list[BlockGroup]:
     """The header's groups of layers; a log without any has one of all layers."""
     num_blocks = _setting(header, "num_blocks", 1, MAX_BLOCKS)
+    if not 1 <= header.model.num_layers <= MAX_LAYERS:
+        raise TraceStateError(
+            f"the header's model.num_layers must be from 1 to {MAX_LAYERS}, not {header.model.num_layers}"
+        )
     if not header.block_groups:
-        layers = list(range(min(header.model.num_layers, MAX_BLOCKS)))
+        layers = list(range(header.model.num_layers))
         bytes_each = header.kv_bytes_per_token
         return [BlockGroup(layers=layers, first_block=0, num_blocks=num_blocks, kv_bytes_per_token=bytes_each)]
     first = 0

@@ -178,3 +178,14 @@ test("what comes back from the CPU store is still known by who wrote it", () => 
   step(3, [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: true, num_swapped_tokens: 5 }, ...back]);
   assert.deepEqual(log.slotOrigin(2 * 2 + 1, 3), { at: 3, record: 1, seq_id: 0, position: 3 }); // block 2 now holds logical block 1
 });
+
+test("a header whose model cannot be, and a batch of a sequence that nobody submitted, are refused", () => {
+  const log = wholeLog();
+  for (const num_layers of [0, 2 ** 40, 1.5]) {
+    const header = { ...log.header, model: { ...log.header.model, num_layers } };
+    assert.throws(() => initialState(header), /model\.num_layers must be from 1 to 4096/);
+  }
+  const [first] = log.records;
+  apply(initialState(log.header), first);
+  assert.throws(() => apply(initialState(log.header), { ...first, batch: [{ seq_id: 99 }] }), /its batch has a sequence 99/);
+});

@@ -13,6 +13,7 @@ export const RECENT_LOOKUPS = 100;
 /** A record does not follow from the state before it. */
 export class TraceStateError extends Error {}
 
+const MAX_LAYERS = 1 << 12; // a header that says more is damage
 const MAX_BLOCKS = 1 << 20; // of a pool or a CPU store; a header that says more is damage, not to be allocated
 
 function setting(header, name, least, most) {
@@ -25,6 +26,9 @@ function setting(header, name, least, most) {
 /** The header's block groups, filled in; refused where their blocks do not follow each other from 0. */
 function groupsIn(header) {
   setting(header, "num_blocks", 1, MAX_BLOCKS);
+  const layers = header.model?.num_layers ?? 1;
+  if (!Number.isInteger(layers) || layers < 1 || layers > MAX_LAYERS)
+    throw new TraceStateError(`the header's model.num_layers must be from 1 to ${MAX_LAYERS}, not ${layers}`);
   const groups = blockGroups(header);
   let next = 0;
   for (const { first_block: first, num_blocks: count } of groups) {
@@ -103,6 +107,9 @@ export function apply(state, record, observe = null) {
       );
     }
   });
+  for (const { seq_id: seqId } of record.batch ?? [])
+    if (!state.sequences.has(seqId))
+      throw new TraceStateError(`record ${record.index} contradicts the state: its batch has a sequence ${seqId}`);
   state.index = record.index;
   state.step = record.step;
   return state;

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from engine.trace.apply import apply
 from engine.trace.check_record import wrong_in_header
 from engine.trace.events import RELEASED, Allocate, Free, Release, Share, Write
-from engine.trace.records import BlockGroup, Header, StepRecord, Timing
+from engine.trace.records import BatchEntry, BlockGroup, Header, StepRecord, Timing
 from engine.trace.state import State, TraceStateError, copy_state, empty_state, initial_state, memory_figures
 
 
@@ -134,3 +134,18 @@ def test_groups_have_each_layer_once(header: Header) -> None:
     twice = [BlockGroup(layers=[0], first_block=4 * i, num_blocks=4, kv_bytes_per_token=1) for i in range(2)]
     assert [message for message in wrong_in_header(replace(header, block_groups=twice)) if "block_groups" in message]
     assert not list(wrong_in_header(header))
+
+
+@pytest.mark.parametrize("num_layers", [-1, 0, 1 << 40])
+def test_a_model_without_layers_or_with_too_many_is_refused(header: Header, num_layers: int) -> None:
+    with pytest.raises(TraceStateError, match=r"model\.num_layers must be from 1 to 4096"):
+        initial_state(replace(header, model=replace(header.model, num_layers=num_layers)))
+
+
+def test_a_batch_of_a_sequence_that_nobody_submitted_is_refused(header: Header, records: list[StepRecord]) -> None:
+    """No operation names it, so only the batch tells."""
+    entry = BatchEntry(seq_id=99, phase="decode", start=0, token_ids=[1], context_len=1, samples=True)
+    strange = replace(records[1], batch=[entry])
+    state = apply(initial_state(header), records[0])
+    with pytest.raises(TraceStateError, match="its batch has a sequence 99"):
+        apply(state, strange)
