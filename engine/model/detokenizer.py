@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import codecs
+from codecs import utf_8_decode
 
 
 class IncrementalDetokenizer:
     """One sequence's decoder. Never yields U+FFFD for a character that later bytes can still complete."""
 
     def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._unfinished = b""  # the beginning of a character
 
     def feed(self, token_bytes: bytes) -> str:
         """The text that became complete with these bytes; "" while a character is unfinished."""
-        return self._decoder.decode(token_bytes)
+        data = self._unfinished + token_bytes
+        text, num_decoded = utf_8_decode(data, "replace", False)
+        self._unfinished = data[num_decoded:]
+        return text
 
     def finish(self) -> str:
         """What is left at the end: U+FFFD for a character that stayed unfinished, else ""."""
-        text = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
+        text, _ = utf_8_decode(self._unfinished, "replace", True)
+        self._unfinished = b""
         return text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -50,24 +51,20 @@ class Tokenizer:
         kinds, self._space = _decoder_of(wrapped)
         self._byte_level = _byte_level_table() if "ByteLevel" in kinds else None
         self._byte_fallback = "ByteFallback" in kinds
-        self._bytes: dict[int, bytes] = {}
+        # asked for with every token of a step and its alternatives
+        self.token_bytes = cache(self._token_bytes)
+        self.text_bytes = cache(self._text_bytes)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, with the special tokens that the tokenizer itself adds."""
         return list(self._wrapped(text)["input_ids"])
 
-    def token_bytes(self, token_id: int) -> bytes:
-        """The bytes the token stands for; of a special token its name; empty for an id without a token."""
-        known = self._bytes.get(token_id)
-        if known is None:
-            known = self._bytes[token_id] = self._token_bytes(token_id)
-        return known
-
-    def text_bytes(self, token_id: int) -> bytes:
+    def _text_bytes(self, token_id: int) -> bytes:
         """What the token adds to a text: nothing if it is a control token, whose bytes are its name."""
-        return b"" if token_id in self._special else self.token_bytes(token_id)
+        return b"" if token_id in self._special else self._token_bytes(token_id)
 
     def _token_bytes(self, token_id: int) -> bytes:
+        """The bytes the token stands for; of a special token its name; empty for an id without a token."""
         if token_id in self._literal:
             return self._literal[token_id].encode()
         # A model's vocabulary is often padded beyond its tokenizer's.

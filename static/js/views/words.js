@@ -69,7 +69,10 @@ export function Swatch({ id }) {
 
 const EDGE = 8; // px kept free at the window's edges
 
-/** The one tooltip: above what it explains, else below; never cut at an edge. Escape and scrolling put it away. */
+/**
+ * The one tooltip: above what it explains, else below; never cut at an edge. Escape and scrolling put it away, and so does
+ * the pointer when it leaves, but not from a word that has the focus: the tooltip may have moved there from under it.
+ */
 export function Tooltip() {
   const ref = useRef(null);
   const shown = tip.value;
@@ -103,7 +106,7 @@ export function Tooltip() {
     hidden=${!shown}
     ref=${ref}
     onPointerEnter=${() => clearTimeout(leaving)}
-    onPointerLeave=${hideTip}
+    onPointerLeave=${() => tip.peek()?.of !== document.activeElement && hideTip()}
   >
     ${shown?.lines.filter(Boolean).map((line) => html`<div>${line}</div>`)}
   </div>`;
