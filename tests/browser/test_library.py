@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 import requests
 from msgspec.structs import replace
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 from engine.trace import codec
 from engine.trace.events import Allocate
 from engine.trace.log import TraceReader
+from tests.browser.dropping import drop
 from tests.browser.test_accessibility import open_with_axe, violations
 from tests.browser.test_page import OpenPage, prefill, shows, step
 
@@ -27,17 +28,6 @@ GOLDEN = ROOT / "tests/golden/cache.kvtrace"
 UPLOAD = """(text) => fetch("/api/recordings?name=nonsense", {
   method: "POST", body: Uint8Array.from(atob(text), (c) => c.charCodeAt(0)),
 }).then((answer) => answer.json()).then((entry) => entry.id)"""
-
-
-def drop(page: Page, content: bytes, name: str) -> None:
-    page.evaluate(
-        """([text, name]) => {
-          const data = new DataTransfer();
-          data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name));
-          document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-        }""",
-        [base64.b64encode(content).decode(), name],
-    )
 
 
 def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: OpenPage) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import Mock
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from app.museum import EXHIBITS
-from engine.config import FaultName
+from engine.config import EngineConfig, FaultName, SamplingParams
+from engine.faults import make_engine
+from engine.model.capture import CaptureRequest
+from engine.model.loader import from_module
+from tests.browser.dropping import drop_recording
+from tests.tiny_models import tiny_model, tiny_tokenizer
 
 OpenPage = Callable[..., Page]
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
@@ -134,6 +141,34 @@ def test_the_stage_draws_the_later_keys_that_a_query_read(open_page: OpenPage) -
     page.click("#museum-open-healthy")
     expect(page.locator("#fault-badge")).to_have_count(0)
     page.click("#detail-attention")
+    expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
+
+
+@pytest.fixture(scope="module")
+def same_second(tmp_path_factory: pytest.TempPathFactory) -> dict[FaultName | None, Path]:
+    """A run without its causal mask and the same run as it should be, begun in the same second."""
+    folder = tmp_path_factory.mktemp("second")
+    model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
+    faults: tuple[FaultName | None, ...] = ("missing_causal_mask", None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.engine.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
+        for fault in faults:
+            config = EngineConfig(block_size=4, num_blocks=16, fault=fault)
+            with make_engine(
+                model, config, log_path=folder / f"{fault}.kvtrace", capture=CaptureRequest(layers=None, heads=None)
+            ) as engine:
+                engine.add_request(list(range(3, 15)), SamplingParams(max_tokens=2, ignore_eos=True))
+                engine.step()
+    return {fault: folder / f"{fault}.kvtrace" for fault in faults}
+
+
+def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
+    open_page: OpenPage, same_second: dict[FaultName | None, Path]
+) -> None:
+    page = open_page("/?detail=attention")
+    drop_recording(page, same_second["missing_causal_mask"])
+    expect(page.locator(".not-causal")).to_be_visible()
+    drop_recording(page, same_second[None])
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import subprocess
 import sys
@@ -12,6 +11,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.browser.dropping import drop_recording
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -330,16 +331,7 @@ def test_a_dropped_recording_of_the_command_line_is_replayed(open_page: OpenPage
     prefill(page)
     step(page, 3)
     live = page.evaluate(SEEN)
-    page.evaluate(
-        """(base64) => {
-          const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-          const data = new DataTransfer();
-          data.items.add(new File([bytes], "run.kvtrace"));
-          document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-        }""",
-        base64.b64encode(file.read_bytes()).decode(),
-    )
-    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
+    drop_recording(page, file)
     expect(page.locator("#position")).to_contain_text("5 of 5")
     page.wait_for_timeout(300)
     assert page.evaluate(SEEN)[:3] == live[:3]

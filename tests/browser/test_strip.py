@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
+from tests.browser.dropping import drop_recording
 from tests.browser.test_page import prefill, shows, step
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
@@ -64,23 +64,9 @@ def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def drop(page: Page, path: Path) -> None:
-    """Drop a recording on the page."""
-    page.evaluate(
-        """(base64) => {
-          const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-          const data = new DataTransfer();
-          data.items.add(new File([bytes], "long.kvtrace"));
-          document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-        }""",
-        base64.b64encode(path.read_bytes()).decode(),
-    )
-    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
-
-
 def test_2000_tokens_keep_the_document_small(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page(motion=True)
-    drop(page, long_recording)
+    drop_recording(page, long_recording)
     last = LONG_PROMPT + NUM_DECODED
     rests(page, 2 + NUM_DECODED)
     assert in_sight(page, last)
@@ -104,7 +90,7 @@ def test_2000_tokens_keep_the_document_small(open_page: OpenPage, long_recording
 
 def test_dragging_the_small_picture_moves_the_strip(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page()
-    drop(page, long_recording)
+    drop_recording(page, long_recording)
     rests(page, 2 + NUM_DECODED)
     box = page.locator(".minimap-track").bounding_box()
     assert box
@@ -121,7 +107,7 @@ def test_dragging_the_small_picture_moves_the_strip(open_page: OpenPage, long_re
 
 def test_the_keyboard_walks_along_the_columns(open_page: OpenPage, long_recording: Path) -> None:
     page = open_page()
-    drop(page, long_recording)
+    drop_recording(page, long_recording)
     rests(page, 2 + NUM_DECODED)
     page.locator(".token[tabindex='0']").focus()
     page.keyboard.press("Home")

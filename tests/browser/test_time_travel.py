@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 from collections.abc import Callable
@@ -16,28 +15,13 @@ from engine.trace.events import Admit, Op, Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
+from tests.browser.dropping import drop_recording
 from tests.browser.test_page import SHOWN, prefill, shows, step, tokens, wait_until
 from tests.golden.make import HEADER
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
 GOLDEN = ROOT / "tests/golden/cache.kvtrace"
-
-
-def drop(page: Page, file: Path) -> None:
-    """Drop a recording on the page."""
-    page.evaluate(
-        """(base64) => {
-          const bytes = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
-          const data = new DataTransfer();
-          data.items.add(new File([bytes], "run.kvtrace"));
-          document.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-        }""",
-        base64.b64encode(file.read_bytes()).decode(),
-    )
-    expect(page.locator("#connection")).to_have_class(re.compile("replay"))
-    with TraceReader(file) as trace:  # the page's word of how many there are comes with the next frame
-        expect(page.locator("html")).to_have_attribute("data-num-records", str(len(trace)))
 
 
 def num_records(page: Page) -> int:
@@ -94,7 +78,7 @@ def test_space_stops_playing_where_it_is(open_page: OpenPage) -> None:
 
 def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: OpenPage) -> None:
     page = open_page("/?speed=0")
-    drop(page, GOLDEN)
+    drop_recording(page, GOLDEN)
     for button in ("btn-prefill", "btn-step", "btn-reset"):
         expect(page.locator(f"#{button}")).to_have_count(0)
     expect(page.locator("#btn-run")).not_to_be_visible()
@@ -126,7 +110,7 @@ def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
 
 def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
     page = open_page()
-    drop(page, GOLDEN)
+    drop_recording(page, GOLDEN)
     page.keyboard.press("g")
     expect(page.locator("#jump-record")).to_be_focused()
     page.keyboard.type("17")
@@ -320,7 +304,7 @@ def long_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, long_trace: Path) -> None:
     page = open_page(motion=True)
-    drop(page, long_trace)
+    drop_recording(page, long_trace)
     assert num_records(page) == 5000
     box = page.locator("#scrubber").bounding_box()
     assert box

@@ -13,9 +13,12 @@ const DECODED_CAPTURES = 64 * MIB;
 /** Captures of a live run that are kept, in bytes: older ones can be fetched again. */
 export const LIVE_CAPTURES = 96 * MIB;
 
+let nextId = 0;
+
 export class TraceLog {
   /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
   constructor(headerBytes, captureLimit = Infinity) {
+    this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second, and a run be shown twice
     this.header = decode(headerBytes);
     this.groups = blockGroups(this.header);
     this.records = [];

@@ -88,7 +88,7 @@ const name = (source) => `${source.record}/${source.seq_id}/${source.position}`;
  * Whether every row that is here has been put in.
  */
 function fill(now) {
-  image.reset(`${now.log.header.created}/${now.seq.seq_id}/${now.layer}/${now.head}`, themeVersion.peek());
+  image.reset(`${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.head}`, themeVersion.peek());
   const until = performance.now() + FILL_MS;
   let asked = 0;
   const from = sources.peek();

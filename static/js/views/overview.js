@@ -138,7 +138,7 @@ let tile = null; // {canvas, lookup, theme}
 
 /** The row of a source, pooled and as shares of its largest weight; null when it is not here. */
 function lineOf(now, source, l, h, width, bins) {
-  const key = `${now.log.header.created}/${source.record}/${source.seq_id}/${source.position}/${l}/${h}/${width}`;
+  const key = `${now.log.id}/${source.record}/${source.seq_id}/${source.position}/${l}/${h}/${width}`;
   const known = lines.get(key);
   if (known && known.length >= bins) return known;
   const row = rowOf(now.log, source, l, h);

@@ -31,7 +31,7 @@ function keysOf(now, positions) {
   const found = [];
   for (const position of positions) {
     const origin = originOf(now, position);
-    const key = origin && `${now.log.header.created}/${origin.record}/${origin.seq_id}/${origin.position}/${now.layer}/${now.kvHead}`;
+    const key = origin && `${now.log.id}/${origin.record}/${origin.seq_id}/${origin.position}/${now.layer}/${now.kvHead}`;
     let vector = vectors.get(key);
     if (!vector) {
       if (performance.now() > until) {

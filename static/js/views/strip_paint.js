@@ -70,7 +70,7 @@ function paintBeams(scene, at) {
 function paintVectors(scene, box, kind) {
   const { c, palette, now, layout, first, last, phases } = scene;
   const image = images[kind];
-  image.reset(`${now.log.header.created}/${now.seq.seq_id}/${now.layer}/${kind === "q" ? now.head : now.kvHead}`, themeVersion.peek());
+  image.reset(`${now.log.id}/${now.seq.seq_id}/${now.layer}/${kind === "q" ? now.head : now.kvHead}`, themeVersion.peek());
   const sampled = sampledAt(now);
   for (let p = first; p < last; p++) {
     const cell = cellOf(now, kind, p);
