@@ -15,8 +15,9 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from app.serving import bind
+from tests.browser.dropping import drop_recording
 from tests.browser.test_page import prefill, shows, step, wait_until
-from tests.browser.test_time_travel import GOLDEN, drop, num_records
+from tests.browser.test_time_travel import GOLDEN, num_records
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -85,7 +86,7 @@ def test_a_recording_is_not_disturbed_by_the_run_that_was_left(open_page: OpenPa
     page = open_page()
     wait_until(page, "location.search.includes('theater=')")
     other = open_page("/" + page.url[page.url.index("?") :])
-    drop(other, GOLDEN)
+    drop_recording(other, GOLDEN)
     count = num_records(other)
     prefill(page)
     step(page)
