@@ -55,7 +55,8 @@ class Completion:
 
     def row(self) -> SamplingRow:
         """What its next token is chosen with."""
-        return self._row if self.num_output_tokens >= self.sampling.min_tokens else self._row_before_min_tokens
+        min_tokens = self.sampling.min_tokens
+        return self._row_before_min_tokens if min_tokens and self.num_output_tokens < min_tokens else self._row
 
     def adjust(self, sampling: SamplingParams, max_tokens: int, seed: int | None) -> None:
         """Sample with other parameters from here on; with a seed, draw from a new generator."""
@@ -80,25 +81,25 @@ class Completion:
             sequence ends, if it does.
         """
         self.cumulative_logprob += logprob
-        strings, pending = self.sampling.stop, self._held_back
+        sequence, strings = self.sequence, self.sampling.stop
+        shown, self._held_back = self._held_back, ""
         stop: Stop | None = None
         if token_id in self._end_ids:
             stop = Stop("stop", "end of sequence" if token_id in self._eos_ids() else f"token {token_id}")
         else:
             if self._tokenizer is not None:
-                pending += self._detokenizer.feed(self._tokenizer.text_bytes(token_id))
-            found = [(at, s) for s in strings if (at := pending.find(s)) >= 0] if strings else None
-            num_output_tokens = self.num_output_tokens
+                shown += self._detokenizer.feed(self._tokenizer.text_bytes(token_id))
+            num_output_tokens = len(sequence.token_ids) - sequence.num_prompt_tokens
+            found = [(at, s) for s in strings if (at := shown.find(s)) >= 0] if strings else None
             if found and num_output_tokens >= self.sampling.min_tokens:
                 at, string = min(found)
-                pending, stop = pending[:at], Stop("stop", string)
-            elif num_output_tokens >= self.sequence.max_tokens:
-                stop = Stop("length", f"max_tokens {self.sequence.max_tokens}")
-                pending += self._detokenizer.finish()
-        shown, self._held_back = pending, ""
-        if strings and not stop:
-            known = len(pending) - self._beginning_of_stop(pending)
-            shown, self._held_back = pending[:known], pending[known:]
+                shown, stop = shown[:at], Stop("stop", string)
+            elif num_output_tokens >= sequence.max_tokens:
+                stop = Stop("length", f"max_tokens {sequence.max_tokens}")
+                shown += self._detokenizer.finish()
+            elif strings:
+                known = len(shown) - self._beginning_of_stop(shown)
+                shown, self._held_back = shown[:known], shown[known:]
         self.text += shown
         return shown, stop
 

@@ -39,6 +39,7 @@ from engine.trace.records import (
     Header,
     Objection,
     Output,
+    Phase,
     PromptLogprob,
     RecordKind,
     StepRecord,
@@ -267,8 +268,7 @@ class Engine:
         t0 = time.perf_counter()
         # 1) schedule: who computes which tokens, in which blocks
         scheduled = self._scheduler.schedule()
-        slices = list(map(self._slice, scheduled))
-        batch = list(map(_batch_entry, scheduled, slices))
+        slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that shared blocks are apart and swapped ones are safe before anyone writes
         try:
@@ -355,12 +355,24 @@ class Engine:
         """Raise IntegrityError when the cache's books do not agree with each other."""
         self._cache.check_integrity()
 
-    def _slice(self, scheduled: ScheduledSequence) -> SequenceSlice:
-        sequence, start, num_tokens = scheduled
-        seq_id, token_ids, end = sequence.seq_id, sequence.token_ids, start + num_tokens
-        all_logits = sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(seq_id, start)
-        tables = self._cache.block_tables(seq_id)
-        return SequenceSlice(seq_id, token_ids[start:end], start, tables, end == len(token_ids), all_logits)
+    def _pack(self, scheduled: list[ScheduledSequence]) -> tuple[list[SequenceSlice], list[BatchEntry]]:
+        """A step's sequences as the runner takes them and as the log has them."""
+        slices: list[SequenceSlice] = []
+        batch: list[BatchEntry] = []
+        block_tables = self._cache.block_tables
+        for sequence, start, num_tokens in scheduled:
+            seq_id, end = sequence.seq_id, start + num_tokens
+            token_ids, samples = sequence.token_ids[start:end], end == len(sequence.token_ids)
+            all_logits = sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(seq_id, start)
+            slices.append(SequenceSlice(seq_id, token_ids, start, block_tables(seq_id), samples, all_logits))
+            # a decode step computes the one token that was sampled last; whatever else is catching up with known tokens
+            phase: Phase = "decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill"
+            batch.append(
+                BatchEntry(
+                    seq_id=seq_id, phase=phase, start=start, token_ids=token_ids, context_len=end, samples=samples
+                )
+            )
+        return slices, batch
 
     def _give_up(self, scheduled: list[ScheduledSequence], error: Exception) -> None:
         """A step that was scheduled will not be computed: nobody may go on with blocks that it promised to write."""
@@ -415,16 +427,3 @@ class Engine:
             machine=machine_facts(self.model.device, self.model.dtype),
             block_groups=self.block_groups,
         )
-
-
-def _batch_entry(scheduled: ScheduledSequence, piece: SequenceSlice) -> BatchEntry:
-    sequence, start, num_tokens = scheduled
-    return BatchEntry(
-        seq_id=piece.seq_id,
-        # a decode step computes the one token that was sampled last; whatever else is catching up with known tokens
-        phase="decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill",
-        start=start,
-        token_ids=piece.token_ids,
-        context_len=start + num_tokens,
-        samples=piece.samples,
-    )

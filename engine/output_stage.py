@@ -18,7 +18,7 @@ from engine.completion import Completion
 from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel
-from engine.model.sampling import Ranked, Sampled, Sampler
+from engine.model.sampling import Sampled, Sampler
 from engine.request import Request
 from engine.scheduling.scheduler import Scheduler
 from engine.trace.events import FinishReason, ForkReason, Op, Rank
@@ -41,7 +41,7 @@ class OutputStage:
         self._emit = emit
         self.sampler = Sampler()
         self._searches: dict[str, Request] = {}  # those with beams
-        self._beam_tops: dict[int, list[tuple[int, float]]] = {}  # by seq_id, of beams whose offers are made
+        self._beam_tops: dict[int, Sampled] = {}  # by seq_id, the alternatives of beams whose offers are made
 
     def add(self, request: Request) -> None:
         """A request was accepted and its sequence waits."""
@@ -59,7 +59,7 @@ class OutputStage:
     def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
         """What follows from a step's logits, as the runner returns them for these slices."""
         prompts: list[PromptLogprob] = []
-        if any(piece.all_logits for piece in slices):
+        if any([piece.all_logits for piece in slices]):
             logits, prompts = self._score_prompts(slices, logits)
         chosen: list[Completion] = []
         rows: list[int] = []  # of each chosen one: its row of logits
@@ -69,17 +69,21 @@ class OutputStage:
                 offers = self.sampler.offers(logits[row], completion.row(), request.beams.num_offers)
                 request.beams.offer(piece.seq_id, [Offer(*offer) for offer in offers])
                 raw = self.sampler.score(logits[row : row + 1], [offers[0][0]], self._num_logprobs)
-                self._beam_tops[piece.seq_id] = raw[0].top
+                self._beam_tops[piece.seq_id] = raw[0]
                 continue
             chosen.append(completion)
             rows.append(row)
-            for _ in range(completion.sequence.num_forks):
-                chosen.append(self._fork(request, completion, "sample"))
-                rows.append(row)
+            if completion.sequence.num_forks:
+                samples = [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
+                chosen += samples
+                rows += [row] * len(samples)
         if rows != list(range(logits.shape[0])):
             logits = logits[rows]
         sampled = self.sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
-        outputs = [self._append_chosen(c, s, logits, i) for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))]
+        outputs = [
+            self._append_chosen(c, s, logits, i) if c.chosen else self._append(c, s)
+            for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))
+        ]
         for request in list(self._searches.values()):
             outputs += self._search(request)
         return outputs, prompts
@@ -90,9 +94,7 @@ class OutputStage:
             self._finish(request, completion, reason, detail)
 
     def _append_chosen(self, completion: Completion, sampled: Sampled, logits: Tensor, row: int) -> Output:
-        """Append what was sampled from that row of logits [S, V], or what had been chosen for this place."""
-        if not completion.chosen:
-            return self._append(completion, sampled)
+        """Append what had been chosen for this place, else what was sampled from that row of logits [S, V]."""
         token_id = completion.chosen.pop(len(completion.sequence.token_ids), sampled.token_id)
         if token_id == sampled.token_id:
             return self._append(completion, sampled)
@@ -101,7 +103,7 @@ class OutputStage:
 
     def _append(self, completion: Completion, sampled: Sampled, overruled: int | None = None) -> Output:
         """Append a token to its sequence, and finish the sequence if it ends with it."""
-        sequence, (token_id, logprob, top) = completion.sequence, sampled
+        sequence, token_id, logprob = completion.sequence, sampled.token_id, sampled.logprob
         self._scheduler.append_token(sequence, token_id, overruled)
         text, stop = completion.accept(token_id, logprob)
         if stop:
@@ -112,7 +114,7 @@ class OutputStage:
             token_bytes=self.token_bytes(token_id),
             text=text,
             logprob=logprob,
-            top=self._candidates(top),
+            top=self._candidates(sampled),
         )
 
     def _finish(self, request: Request, completion: Completion, reason: FinishReason, detail: str) -> None:
@@ -166,7 +168,8 @@ class OutputStage:
         for choice, completion in zip(choices, taken, strict=True):
             completion.score = choice.score
             search.went_to(completion.sequence.seq_id, choice.cumulative)
-            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, tops[choice.seq_id])
+            top = tops[choice.seq_id]
+            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, top.top_ids, top.top_logprobs)
             outputs.append(self._append(completion, sampled))
         for completion in beams:
             if completion.sequence.seq_id not in claims:
@@ -207,11 +210,11 @@ class OutputStage:
                 position=position,
                 token_id=item.token_id,
                 logprob=item.logprob,
-                top=self._candidates(item.top),
+                top=self._candidates(item),
             )
             for position, item in enumerate(scored, first)
         ]
 
-    def _candidates(self, top: list[Ranked]) -> list[Candidate]:
-        token_bytes = self.token_bytes
-        return [Candidate(token_id=i, token_bytes=token_bytes(i), logprob=logprob) for i, logprob in top]
+    def _candidates(self, sampled: Sampled) -> list[Candidate]:
+        top_ids = sampled.top_ids
+        return list(map(Candidate, top_ids, map(self.token_bytes, top_ids), sampled.top_logprobs))

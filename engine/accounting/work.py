@@ -73,20 +73,26 @@ class StepWork:
     def of(self, batch: Sequence[BatchEntry]) -> Work:
         """Work of one step."""
         facts = self._facts
-        spans = [(entry.start, len(entry.token_ids)) for entry in batch]
-        num_tokens = sum([count for _, count in spans])
+        spans = [(entry.start, len(entry.token_ids)) for entry in batch if len(entry.token_ids) > 1]
+        alone = [
+            entry.context_len for entry in batch if len(entry.token_ids) == 1
+        ]  # one token attends to what it reads
+        num_tokens = len(alone) + sum([count for _, count in spans])
         sampled = sum([entry.samples for entry in batch])
         attended = read = 0
         for window, layers in self._layers_by_window:
-            attended += layers * sum([attended_keys(start, count, window) for start, count in spans])
-            read += layers * sum([read_keys(start, count, window) for start, count in spans])
+            seen = sum(alone if window is None else [min(length, window) for length in alone])
+            attended += layers * (seen + sum([attended_keys(start, count, window) for start, count in spans]))
+            read += layers * (seen + sum([read_keys(start, count, window) for start, count in spans]))
 
         flops = 2 * self._layer_params * num_tokens
         flops += 2 * self._projection * sampled
         flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
         weights = 0
         if num_tokens:
-            weights = layer_params_read(facts, num_tokens) + num_tokens * facts.hidden_size
+            dense = facts.num_active_params is None
+            weights = self._layer_params if dense else layer_params_read(facts, num_tokens)
+            weights += num_tokens * facts.hidden_size
             weights += self._projection if sampled else 0
         return Work(
             num_tokens=num_tokens,

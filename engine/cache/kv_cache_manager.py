@@ -157,9 +157,14 @@ class KVCacheManager:
 
     def _has_room(self, seq_id: int, num_tokens: int) -> bool:
         """Whether the sequence has every block it needs, and to itself: so it is at most steps that decode."""
-        table = self._tables.get(seq_id)
-        covered = len(table.block_ids) * self.block_size if table else 0
-        return table is not None and num_tokens <= covered and not self._shared_before_write(table, seq_id, num_tokens)
+        table, size = self._tables.get(seq_id), self.block_size
+        if table is None or num_tokens > len(table.block_ids) * size:
+            return False
+        logical = table.num_computed // size
+        in_one = table.num_computed < num_tokens <= logical * size + size  # in the block that is being filled
+        if in_one and self.pool.blocks[table.block_ids[logical]].ref_count == 1:
+            return True
+        return not self._shared_before_write(table, seq_id, num_tokens)
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """The sequence has blocks: from now on later lookups are explained by it. `token_ids`: its own growing list."""
@@ -305,14 +310,15 @@ class KVCacheManager:
                 f"{len(table.block_ids)} blocks of {size} are held"
             )
         pool, promised, block_ids = self.pool, self._promised, table.block_ids
-        logicals = range(start // size, self._num_blocks_of(end))
-        for logical in logicals:
-            block = pool.blocks[block_ids[logical]]
+        first, last = start // size, (end - 1) // size
+        blocks = [pool.blocks[block_ids[first]]]
+        if last > first:
+            blocks += [pool.blocks[block_id] for block_id in block_ids[first + 1 : last + 1]]
+        for block in blocks:
             if block.ref_count > 1 and promised.get(block.block_id) != seq_id:
                 raise ValueError(f"block {block.block_id} is shared: allocate must copy it before the write")
-        for logical in logicals:
-            block = pool.blocks[block_ids[logical]]
-            pool.fill(block, min(end - logical * size, size))
+        for logical, block in enumerate(blocks, first):
+            pool.fill(block, end - logical * size if logical == last else size)
             if block.num_filled == size:
                 promised.pop(block.block_id, None)
         table.num_computed = end

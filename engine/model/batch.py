@@ -79,6 +79,26 @@ class PrefillSpan(NamedTuple):
     context_len: int
 
 
+class StepInputs(NamedTuple):
+    """Token ids, positions and slots of T packed tokens: on the CPU `tensors` are views of `packed`."""
+
+    packed: IntArray  # [2 + groups, T]
+    tensors: tuple[Tensor, ...]  # input_ids [1, T], position_ids [1, T], then the slots [T] of each group
+
+    @staticmethod
+    def make(num_groups: int, num_tokens: int) -> StepInputs:
+        packed: IntArray = np.empty((2 + num_groups, num_tokens), dtype=np.int64)
+        return StepInputs(packed, _views(torch.from_numpy(packed)))
+
+    def on(self, device: torch.device) -> tuple[Tensor, ...]:
+        """The tensors there."""
+        return self.tensors if device.type == "cpu" else _views(torch.from_numpy(self.packed).to(device))
+
+
+def _views(inputs: Tensor) -> tuple[Tensor, ...]:
+    return inputs[0:1], inputs[1:2], *inputs[2:].unbind()
+
+
 class SlotTable:
     """Block tables resolved to slots, one row a sequence, kept between steps.
 
@@ -99,6 +119,13 @@ class SlotTable:
         self._tables: list[list[list[int]]] = [[[] for _ in range(count)] for _ in range(num_rows)]
         self._rows: dict[int, int] = {}  # seq_id -> row
         self._free = list(range(num_rows - 1, -1, -1))
+        self._inputs = StepInputs.make(count, 0)
+
+    def inputs(self, num_tokens: int) -> StepInputs:
+        """Where a step of so many tokens is packed: what the step before was packed in, if it had as many."""
+        if self._inputs.packed.shape[1] != num_tokens:
+            self._inputs = StepInputs.make(self.num_groups, num_tokens)
+        return self._inputs
 
     def rows(self, slices: Sequence[SequenceSlice]) -> list[int]:
         """The row of each slice, up to date with its block table."""
@@ -112,6 +139,14 @@ class SlotTable:
                 self._resolve(row, piece.block_tables)
             rows.append(row)
         return rows
+
+    def slots_at(self, slices: Sequence[SequenceSlice]) -> list[list[int]]:
+        """Of each group, the slot of every slice's first token."""
+        size = self._block_size
+        return [
+            [piece.block_tables[group][piece.start // size] * size + piece.start % size for piece in slices]
+            for group in range(self.num_groups)
+        ]
 
     def group(self, reach: Reach) -> int:
         """The group of the layers that see so far."""
@@ -149,7 +184,7 @@ class SlotTable:
 
 
 class StepBatch:
-    """A packed step: the model's inputs, and the keys of each group of sequences.
+    """A packed step: the model's inputs, and the keys of each group of sequences. Good until the slot table's next one.
 
     What the queries of a layer see is its `reach`; by that the keys are asked for.
     """
@@ -171,16 +206,16 @@ class StepBatch:
         self.query_start_loc = begins = list(accumulate(lengths, initial=0))  # [S + 1]
         self.num_tokens = num_tokens = begins[-1]
 
-        packed: IntArray = np.empty((2 + table.num_groups, num_tokens), dtype=np.int64)
-        packed[0] = [token_id for piece in slices for token_id in piece.token_ids]
+        inputs = table.inputs(num_tokens)
+        packed, token_ids = inputs.packed, [token_id for piece in slices for token_id in piece.token_ids]
         self.prefills: list[PrefillSpan] = []
         self.decode_tokens: Tensor | None = None  # which packed tokens decode: None = every one, in order
         if num_tokens == len(slices):
-            packed[1] = starts
-            packed[2:] = table.slots[:, rows, starts]
+            packed[:] = [token_ids, starts, *table.slots_at(slices)]
             self.decode_indices = list(range(num_tokens))
             self._decode_rows = rows
         else:
+            packed[0] = token_ids
             packed[1] = np.arange(num_tokens) + np.repeat(np.subtract(starts, begins[:-1]), lengths)
             packed[2:] = table.slots[:, np.repeat(rows, lengths), packed[1]]
             self.decode_indices = [index for index, length in enumerate(lengths) if length == 1]
@@ -195,16 +230,14 @@ class StepBatch:
             if self.decode_indices:
                 self.decode_tokens = torch.tensor([begins[index] for index in self.decode_indices], device=device)
         self._decode_lens = [starts[index] + 1 for index in self.decode_indices]
-        inputs = torch.from_numpy(packed).to(device)
-        self.input_ids = inputs[0:1]  # [1, T]
-        self.position_ids = inputs[1:2]  # [1, T]
-        self._slot_mappings = inputs[2:]  # [groups, T]
+        self.input_ids, self.position_ids, *self._slot_mappings = inputs.on(device)  # [1, T], [1, T], [T] a group
 
         # Packed tokens whose logits are wanted; None = every one, in order.
         self.logit_indices: Tensor | None = None
-        wanted = self._wanted_logits()
-        if len(wanted) != num_tokens:
-            self.logit_indices = torch.tensor(wanted, dtype=torch.int64, device=device)
+        if num_tokens != len(slices) or not all([piece.samples or piece.all_logits for piece in slices]):
+            wanted = self._wanted_logits()
+            if len(wanted) != num_tokens:
+                self.logit_indices = torch.tensor(wanted, dtype=torch.int64, device=device)
 
         self._reaches: dict[tuple[int, int | None], Reach] = {}
         self._decode_keys: dict[Reach, DecodeKeys] = {}

@@ -13,7 +13,7 @@ class IncrementalDetokenizer:
 
     def feed(self, token_bytes: bytes) -> str:
         """The text that became complete with these bytes; "" while a character is unfinished."""
-        data = self._unfinished + token_bytes
+        data = self._unfinished + token_bytes if self._unfinished else token_bytes
         text, num_decoded = utf_8_decode(data, "replace", False)
         self._unfinished = data[num_decoded:]
         return text

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-import struct
 import subprocess
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +25,6 @@ TUNINGS = (
     (),
 )
 SERIAL_BELOW = 1 << 17  # numbers to read; waking the other threads takes longer than so few
-_CANDIDATE = struct.Struct("=qd")  # in kernels.c: id, log probability
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
@@ -44,21 +44,34 @@ class NativeKernels:
         self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
         self.prefill_attention.restype = ctypes.c_int
         self._summarize = library.summarize_logits
-        self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, ctypes.c_int)
+        self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, _P, ctypes.c_int)
+        self._results = threading.local()  # .last: a _Figures
         self.decode_attention.restype = self._summarize.restype = None
         self.multiplies = _give_torch(library)  # whether `packed_linears` gain by it
 
-    def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, list[list[tuple[int, float]]]]:
-        """Of contiguous float32 logits [S, V]: log of the sum of e^x [S]; of each row the `count` most probable tokens
-        (id, log probability), of equals the first one first. `count` from 1 to V.
+    def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, list[list[int]], list[list[float]]]:
+        """Of contiguous float32 logits [S, V]: log of the sum of e^x [S]; of each row the `count` most probable tokens,
+        of equals the first one first: their ids and their log probabilities. `count` from 1 to V.
+
+        The sums are good until the thread's next call.
         """
         rows, width = logits.shape
-        total, top = torch.empty(rows), ctypes.create_string_buffer(rows * count * _CANDIDATE.size)
-        self._summarize(
-            logits.data_ptr(), rows, width, count, total.data_ptr(), top, threads_for(rows * width)
-        )  # fmt: skip
-        found = list(_CANDIDATE.iter_unpack(top))
-        return total, [found[begin : begin + count] for begin in range(0, rows * count, count)]
+        found: _Figures | None = getattr(self._results, "last", None)
+        if found is None or found.shape != (rows, count):
+            found = self._results.last = _Figures(rows, count)
+        self._summarize(logits.data_ptr(), rows, width, count, *found.addresses, threads_for(rows * width))
+        return found.total, found.ids.tolist(), found.logprobs.tolist()
+
+
+class _Figures:
+    """Where a thread's figures of logits are written: made once, a decode has the same shape at every step."""
+
+    def __init__(self, rows: int, count: int) -> None:
+        self.shape = rows, count
+        total = np.empty(rows, np.float32)
+        self.ids, self.logprobs = np.empty(self.shape, np.int64), np.empty(self.shape, np.float64)
+        self.addresses = tuple(array.ctypes.data for array in (total, self.ids, self.logprobs))
+        self.total = torch.from_numpy(total)
 
 
 def _give_torch(library: ctypes.CDLL) -> bool:

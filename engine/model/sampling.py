@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec import Struct
 from torch import Tensor
 
 from engine.config import SamplingParams
@@ -41,15 +41,13 @@ class SamplingRow:
         object.__setattr__(self, "takes_the_best", params.temperature == 0 and not adjusts)
 
 
-Ranked = tuple[int, float]  # token id, log probability
-
-
-class Sampled(NamedTuple):
-    """The token chosen for one row."""
+class Sampled(Struct, frozen=True):
+    """The token chosen for one row, and the most probable ones, best first."""
 
     token_id: int
     logprob: float  # natural log, raw distribution
-    top: list[Ranked]  # most probable first
+    top_ids: list[int]  # of equals the first one first
+    top_logprobs: list[float]
 
 
 def make_generator(seed: int) -> torch.Generator:
@@ -67,28 +65,31 @@ class Sampler:
         """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V)."""
         if not rows:
             return []
-        total, best, tops = self._figures(logits, min(num_logprobs, logits.shape[1]))
+        total, best, top = self._figures(logits, min(num_logprobs, logits.shape[1]))
         if all([row.takes_the_best for row in rows]):
-            return [Sampled(token, logprob, top) for (token, logprob), top in zip(best, tops, strict=True)]
+            return list(map(Sampled, *best, *top))
         with torch.inference_mode():
             chosen = [self._choose(logits[i], row) for i, row in enumerate(rows)]
             values = logits.gather(1, torch.tensor(chosen, device=logits.device)[:, None])[:, 0]
-            return list(map(Sampled, chosen, (values - total).tolist(), tops))
+            return list(map(Sampled, chosen, (values - total).tolist(), *top))
 
-    def _figures(self, logits: Tensor, count: int) -> tuple[Tensor, list[Ranked], list[list[Ranked]]]:
-        """Log of the sum of e^x [S]; of each row the most probable token, of equals the first one, and the first
-        `count`.
+    def _figures(
+        self, logits: Tensor, count: int
+    ) -> tuple[Tensor, tuple[list[int], list[float]], tuple[list[list[int]], list[list[float]]]]:
+        """Log of the sum of e^x [S]; ids and log probabilities of each row's most probable token, of equals the first
+        one, and of its first `count`.
 
         log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
         """
         if self.kernels is not None and logits.is_contiguous():
-            total, tops = self.kernels.summarize(logits, max(count, 1))
-            return total, [top[0] for top in tops], tops if count else [[] for _ in tops]
+            total, ids, logprobs = self.kernels.summarize(logits, max(count, 1))
+            best = [row[0] for row in ids], [row[0] for row in logprobs]
+            return total, best, (ids, logprobs) if count else ([[]] * len(ids), [[]] * len(ids))
         with torch.inference_mode():
-            total, best = _logsumexp(logits), _argmax(logits)[:, None]
-            values, ids = _topk(logits, count)
-            found = _ranked(torch.cat([best, ids], -1), torch.cat([logits.gather(1, best), values], -1) - total)
-        return total[:, 0], [row[0] for row in found], [row[1:] for row in found]
+            total, first = _logsumexp(logits), _argmax(logits)[:, None]
+            values, top_ids = _topk(logits, count)
+            best = first[:, 0].tolist(), (logits.gather(1, first) - total)[:, 0].tolist()
+            return total[:, 0], best, (top_ids.tolist(), (values - total).tolist())
 
     @staticmethod
     def _choose(logits: Tensor, row: SamplingRow) -> int:
@@ -121,11 +122,7 @@ class Sampler:
             chosen = torch.tensor(token_ids, device=logits.device)[:, None]
             logprobs = (logits.gather(1, chosen) - total)[:, 0].tolist()
             top = torch.topk(logits, min(num_logprobs, logits.shape[1]), dim=-1)
-            return list(map(Sampled, token_ids, logprobs, _ranked(top.indices, top.values - total)))
-
-
-def _ranked(ids: Tensor, logprobs: Tensor) -> list[list[Ranked]]:
-    return [list(zip(*row, strict=True)) for row in zip(ids.tolist(), logprobs.tolist(), strict=True)]
+            return list(map(Sampled, token_ids, logprobs, top.indices.tolist(), (top.values - total).tolist()))
 
 
 def adjust(logits: Tensor, row: SamplingRow) -> Tensor:

@@ -161,7 +161,7 @@ class Scheduler:
         Raises:
             ValueError: the last position is not computed, so what was sampled does not follow from the sequence.
         """
-        if sequence.num_computed_tokens != sequence.num_tokens:
+        if sequence.num_computed_tokens != len(sequence.token_ids):
             raise ValueError(
                 f"sequence {sequence.seq_id} cannot sample: {sequence.num_computed_tokens} of {sequence.num_tokens} "
                 f"tokens are computed"
@@ -229,12 +229,16 @@ class Scheduler:
     # 1) running sequences
 
     def _schedule_running(self, step: Step) -> None:
+        allocate = self._cache.allocate
         for sequence in list(self._running):
             if sequence.status != "running":
                 continue  # preempted for one before it
             num_computed = sequence.num_computed_tokens
             num_tokens = self._num_schedulable(len(sequence.token_ids) - num_computed, step)
-            if num_tokens and self._make_room(sequence, num_computed + num_tokens, step):
+            if not num_tokens:
+                continue
+            end = num_computed + num_tokens
+            if allocate(sequence.seq_id, end) or self._make_room(sequence, end, step):
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
@@ -246,17 +250,19 @@ class Scheduler:
         return num_missing if self._recompute_all and not step.batch else 0
 
     def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
-        """Allocate for positions [0, num_tokens), preempting others for it. False: the sequence itself had to go."""
-        while not self._cache.allocate(sequence.seq_id, num_tokens):
-            if self._recompute_all:
-                return False
+        """Allocate for positions [0, num_tokens) where there is no room, preempting others for it. False: the sequence
+        itself had to go.
+        """
+        while not self._recompute_all:
             victim = self._preemption.victim()
             step.take_back(victim)
             self._preemption.preempt(victim, sequence)
             step.preempted = True
             if victim is sequence:
                 return False
-        return True
+            if self._cache.allocate(sequence.seq_id, num_tokens):
+                return True
+        return False
 
     # 3) waiting sequences
 

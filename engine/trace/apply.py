@@ -55,17 +55,23 @@ def apply(state: State, record: StepRecord) -> State:
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
     index, outputs = record.index, {(o.seq_id, o.token_id): o for o in record.outputs}
-    for position, op in enumerate(record.ops):
-        try:
-            _apply_op(state, index, op, outputs)
-        except (LookupError, ValueError, ArithmeticError) as error:
-            name = op.__struct_config__.tag
-            why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
-            raise TraceStateError(
-                f"record {record.index}, operation {position} ({name}) contradicts the state: {why}", position
-            ) from error
+    position = -1
+    try:
+        for op in record.ops:
+            position += 1
+            if type(op) is Write:  # what a log has most of
+                _apply_write(state, op)
+            else:
+                _apply_op(state, index, op, outputs)
+    except (LookupError, ValueError, ArithmeticError) as error:
+        name = op.__struct_config__.tag
+        why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
+        raise TraceStateError(
+            f"record {record.index}, operation {position} ({name}) contradicts the state: {why}", position
+        ) from error
+    sequences = state.sequences
     for entry in record.batch:
-        if entry.seq_id not in state.sequences:
+        if entry.seq_id not in sequences:
             raise TraceStateError(f"record {index} contradicts the state: its batch has a sequence {entry.seq_id}")
     state.index, state.step = index, record.step
     return state
@@ -73,8 +79,6 @@ def apply(state: State, record: StepRecord) -> State:
 
 def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], Output]) -> None:
     match op:
-        case Write():  # first what a log has most of
-            _apply_write(state, op)
         case Sample():
             sequence = state.sequences[op.seq_id]
             if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
@@ -212,10 +216,10 @@ def _apply_write(state: State, op: Write) -> None:
     sequence, size, start = state.sequences[op.seq_id], state.block_size, op.start
     if sequence.num_computed_tokens != start:
         raise ValueError("another number of tokens is computed")
+    token_ids, tables = sequence.token_ids, sequence.block_tables
     for position in range(start, start + op.num_tokens):
-        logical, slot = divmod(position, size)
-        token_id = sequence.token_ids[position]
-        for table in sequence.block_tables:
+        logical, slot, token_id = position // size, position % size, token_ids[position]
+        for table in tables:
             filled = _block(state, table[logical]).token_ids  # RELEASED is no block
             if slot == len(filled):
                 filled.append(token_id)

@@ -127,7 +127,7 @@ class BatchEntry(Struct, frozen=True, kw_only=True):
     samples: bool  # whether the step ends with a new token for it (a prefill chunk that is not the last does not)
 
 
-class Candidate(Struct, frozen=True, kw_only=True):
+class Candidate(Struct, frozen=True):
     """A token that could have been chosen."""
 
     token_id: int

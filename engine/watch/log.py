@@ -210,7 +210,7 @@ class _Writer:
             token_bytes=self._bytes(sampled.token_id),
             text=text.feed(self._tokenizer.text_bytes(sampled.token_id)) if self._tokenizer else "",
             logprob=sampled.logprob,
-            top=[Candidate(token_id=i, token_bytes=self._bytes(i), logprob=p) for i, p in sampled.top],
+            top=list(map(Candidate, sampled.top_ids, map(self._bytes, sampled.top_ids), sampled.top_logprobs)),
         )
 
     def _append(self, kind: RecordKind, *, capture: Capture | None = None, **fields: Any) -> None:

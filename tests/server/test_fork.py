@@ -224,7 +224,7 @@ def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch
 
     def sample_otherwise(self: Any, logits: Any, rows: Any, num_logprobs: int = 0) -> Any:
         found = sample(self, logits, rows, num_logprobs)
-        return [f._replace(token_id=f.token_id ^ 1) for f in found] if next(calls) == 4 else found
+        return [replace(f, token_id=f.token_id ^ 1) for f in found] if next(calls) == 4 else found
 
     monkeypatch.setattr(Sampler, "sample", sample_otherwise)
     error = client.refused("fork", theater=theater, at=8, change=None)

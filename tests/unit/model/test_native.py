@@ -21,10 +21,9 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is
 def test_figures_of_logits(rows: int, width: int) -> None:
     logits = torch.randn((rows, width), generator=torch.Generator().manual_seed(width)) * 8
     count = min(20, width)
-    total, tops = build_native().summarize(logits, count)
+    total, found_ids, found_logprobs = build_native().summarize(logits, count)
     torch.testing.assert_close(total, torch.logsumexp(logits, -1), rtol=1e-6, atol=1e-6)
-    ids = torch.tensor([[token for token, _ in top] for top in tops])
-    logprobs = torch.tensor([[logprob for _, logprob in top] for top in tops])
+    ids, logprobs = torch.tensor(found_ids), torch.tensor(found_logprobs)
     assert torch.equal(logits.gather(1, ids), torch.topk(logits, count).values)
     assert torch.equal(logprobs, logits.gather(1, ids) - total[:, None])
 
@@ -34,8 +33,8 @@ def test_of_equals_the_first_comes_first() -> None:
     """300 logits, 7 at 3, 64, 65 and 200, else 0: the zeros follow from the left."""
     logits = torch.zeros(1, 300)
     logits[0, [3, 64, 65, 200]] = 7
-    _, (top,) = build_native().summarize(logits, 9)
-    assert [token for token, _ in top] == [3, 64, 65, 200, 0, 1, 2, 4, 5]
+    _, ids, _ = build_native().summarize(logits, 9)
+    assert ids == [[3, 64, 65, 200, 0, 1, 2, 4, 5]]
 
 
 @needs_compiler
@@ -44,9 +43,7 @@ def test_logits_without_an_order_still_name_tokens(wrong: float) -> None:
     """A model that overflowed: whatever is named, it is a token, each one once."""
     logits = torch.full((2, 200), wrong)
     logits[1, 77] = 1
-    _, tops = build_native().summarize(logits, 70)
-    for top in tops:
-        ids = [token for token, _ in top]
+    for ids in build_native().summarize(logits, 70)[1]:
         assert len(set(ids)) == 70 and all(0 <= token < 200 for token in ids)
 
 
@@ -61,8 +58,7 @@ def test_a_sampler_with_kernels_chooses_the_same(num_logprobs: int) -> None:
         plain.sample(logits, rows, num_logprobs), fast.sample(logits, rows, num_logprobs), strict=True
     ):
         assert one.token_id == other.token_id and one.logprob == pytest.approx(other.logprob, abs=1e-5)
-        assert [token for token, _ in one.top] == [token for token, _ in other.top]
-        assert [p for _, p in one.top] == pytest.approx([p for _, p in other.top], abs=1e-5)
+        assert one.top_ids == other.top_ids and one.top_logprobs == pytest.approx(other.top_logprobs, abs=1e-5)
 
 
 @pytest.mark.parametrize("width", [64, 8192, 8190])

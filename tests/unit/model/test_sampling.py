@@ -129,13 +129,11 @@ def test_logprobs_are_of_the_raw_distribution() -> None:
     for settings in (row(), row(temperature=0.1, top_k=1, repetition_penalty=1.1, token_ids=(3,))):
         sampled = Sampler().sample(LOGITS[None], [settings], num_logprobs=3)[0]
         assert sampled.logprob == pytest.approx(float(expected[sampled.token_id]), abs=1e-6)
-        assert sampled.top[0][0] == 0 and {token for token, _ in sampled.top[1:]} == {1, 5}
-        assert [value for _, value in sampled.top] == pytest.approx(
-            [float(expected[token]) for token, _ in sampled.top], abs=1e-6
-        )
+        assert sampled.top_ids[0] == 0 and set(sampled.top_ids[1:]) == {1, 5}
+        assert sampled.top_logprobs == pytest.approx([float(expected[token]) for token in sampled.top_ids], abs=1e-6)
 
 
 def test_more_alternatives_than_tokens() -> None:
-    assert len(Sampler().sample(LOGITS[None], [row()], num_logprobs=20)[0].top) == 6
-    assert Sampler().sample(LOGITS[None], [row()])[0].top == []
+    assert len(Sampler().sample(LOGITS[None], [row()], num_logprobs=20)[0].top_ids) == 6
+    assert Sampler().sample(LOGITS[None], [row()])[0].top_ids == []
     assert Sampler().sample(torch.empty((0, 6)), []) == []
