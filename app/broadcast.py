@@ -27,7 +27,7 @@ MAX_CAPTURE_BYTES = 4 * 1024 * 1024  # in a batch
 RECENT = 16  # captures go along for so many of the newest records; a viewer further behind catches up without them
 PACE = 1 / 60  # seconds between two batches to one viewer: more often cannot be seen and takes time from the engine
 STATUS_PACE = 0.2  # seconds between two status messages while nothing but the number of records changes
-ACK_OF_JOIN = 0.5  # seconds to wait at most until the acknowledgement of a join is out
+ACK_OF_JOIN = 0.005  # seconds between two looks whether the acknowledgement of a join is out
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class Broadcast:
         self._status = status
         self._viewers: dict[str, Viewer] = {}
         self._lock = threading.Lock()
+        self._sending = threading.Lock()  # held while records go out; nobody who holds it waits for another broadcast's
         self._wake = threading.Event()
         self._closed = False
         self._run: OpenLog | None = None
@@ -87,9 +88,14 @@ class Broadcast:
         self.wake()
 
     def join(self, sid: str, run: OpenLog, first: int, captures: bool) -> None:
-        """Serve `sid` from record `first` of `run` on, as soon as the calling thread (its event handler) has ended."""
+        """Serve `sid` from record `first` of `run` on, as soon as the calling thread (its event handler) has ended.
+
+        Whoever joins again gets nothing more of what it was served before, once this returns.
+        """
         with self._lock:
             self._viewers[sid] = Viewer(sid, run, first, captures, threading.current_thread())
+        with self._sending:
+            pass  # a batch for the viewer that it was is out
         self.wake()
 
     def leave(self, sid: str) -> bool:
@@ -132,7 +138,9 @@ class Broadcast:
         delays: list[float] = []
         for viewer in viewers:
             if viewer.joined_by is not None:
-                viewer.joined_by.join(ACK_OF_JOIN)
+                if viewer.joined_by.is_alive():
+                    delays.append(ACK_OF_JOIN)
+                    continue
                 viewer.joined_by = None
             if viewer.run is not run:
                 self._restart(viewer, run)
@@ -176,10 +184,13 @@ class Broadcast:
             "records": records,
             "captures": captures,
         }
-        with self._lock:
-            viewer.in_flight, viewer.sent_at = batch, now
-            viewer.next += len(records)
-        self._emit("records", message, viewer.sid, lambda: self._acknowledged(viewer, batch))
+        with self._sending:
+            with self._lock:
+                if self._viewers.get(viewer.sid) is not viewer:
+                    return None  # it has left, or joined again, since this round began
+                viewer.in_flight, viewer.sent_at = batch, now
+                viewer.next += len(records)
+            self._emit("records", message, viewer.sid, lambda: self._acknowledged(viewer, batch))
         return None
 
     def _acknowledged(self, viewer: Viewer, batch: object) -> None:

@@ -39,7 +39,7 @@ class Server {
     const socket = {
       on: (event, handler) => (handlers[event] = handler),
       disconnect: () => (handlers.gone = true),
-      timeout: () => ({ emitWithAck: (event, body) => this.#answer(event, body, handlers) }),
+      timeout: () => ({ emit: (event, body, told) => this.#answer(event, body, handlers).then((answer) => told(null, answer), told) }),
     };
     setTimeout(() => handlers.connect(), 0);
     return socket;

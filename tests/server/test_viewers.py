@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 import requests
 
+from app.broadcast import Broadcast
+from app.messages import SubmittedPrompt
+from app.run import Run
+from engine.config import EngineConfig, SamplingParams
 from engine.trace.log import TraceReader
 from tests.server.conftest import Client, wait_for
+from tests.server.fake import FakeModel
 
 
 def grow(client: Client, theater: str, tokens: int) -> int:
@@ -88,6 +95,71 @@ def test_a_viewer_of_an_older_epoch_starts_from_the_beginning(server, client, th
     late = server.client()
     assert late.do("join", theater=theater, **{"from": 4}, epoch=0)["from"] == 0
     wait_for(lambda: len(late.records(epoch=1)) == count)
+
+
+class Round:
+    """A broadcast of a run of two records, and what one viewer hears: `joined`, and the first index of each batch."""
+
+    def __init__(self) -> None:
+        self.engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=8), None)
+        self.engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=4))
+        self.run = Run(0, self.engine)
+        self.heard: list[Any] = []
+        self.looked: Callable[[], None] = lambda: None  # called in a round, before records are sent
+        self.broadcast = Broadcast("theater", self._emit, self._status)
+        self.broadcast.follow(self.run)
+
+    def join(self, first: int, seconds: float = 0) -> None:
+        """As a handler does that takes `seconds` until its acknowledgement is out."""
+
+        def handle() -> None:
+            self.broadcast.join("viewer", self.run, first, False)
+            time.sleep(seconds)
+            self.heard.append("joined")
+
+        handler = threading.Thread(target=handle)
+        handler.start()
+        handler.join()
+
+    def close(self) -> None:
+        self.broadcast.close("")
+        self.run.retire()
+
+    def _status(self) -> dict[str, Any]:
+        self.looked()
+        return {}
+
+    def _emit(self, event: str, data: dict[str, Any], sid: str, acknowledged: Callable[[], None] | None = None) -> None:
+        if event == "records":
+            self.heard.append(data["first"])
+
+
+@pytest.fixture
+def one_round() -> Iterator[Round]:
+    found = Round()
+    yield found
+    found.close()
+
+
+def test_records_wait_for_the_acknowledgement_of_a_join_however_long_that_takes(one_round: Round) -> None:
+    one_round.join(0, seconds=0.8)
+    wait_for(lambda: 0 in one_round.heard)
+    assert one_round.heard == ["joined", 0]
+
+
+def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_served_before(one_round: Round) -> None:
+    """The round has looked at its viewers when one of them begins anew: its next records are the first ones."""
+
+    def look() -> None:
+        if len(one_round.run.log) == 2 and one_round.heard == ["joined"]:
+            one_round.join(0)
+
+    one_round.looked = look
+    one_round.join(1)
+    one_round.engine.step()
+    one_round.broadcast.wake()
+    wait_for(lambda: one_round.heard.count("joined") == 2 and one_round.heard[-1] != "joined")
+    assert one_round.heard == ["joined", "joined", 0]
 
 
 def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater):

@@ -38,15 +38,22 @@ export class Client {
     this.socket.disconnect();
   }
 
-  /** Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. */
-  async ask(event, body = {}, timeout = ACK_TIMEOUT) {
-    let answer;
-    try {
-      answer = await this.socket.timeout(timeout).emitWithAck(event, body);
-    } catch (error) {
-      throw new NoAnswer(error.message);
-    }
-    if (!answer?.ok) throw new Refusal(answer?.error ?? { code: "internal", message: "" });
-    return answer;
+  /**
+   * Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. `heard` is given the map at once, before
+   * anything that the server sent after it: a promise is told later.
+   */
+  ask(event, body = {}, { timeout = ACK_TIMEOUT, heard = () => {} } = {}) {
+    return new Promise((done, failed) => {
+      this.socket.timeout(timeout).emit(event, body, (lost, answer) => {
+        if (lost) return failed(new NoAnswer(lost.message));
+        if (!answer?.ok) return failed(new Refusal(answer?.error ?? { code: "internal", message: "" }));
+        try {
+          heard(answer);
+        } catch (error) {
+          return failed(error);
+        }
+        done(answer);
+      });
+    });
   }
 }

@@ -25,9 +25,8 @@ let epoch = null;
 let resetting = 0; // resets that this page asked for and that are not answered yet
 let ownEpoch = null; // the epoch that the last of them began
 let layers = null; // who fetches the arrays of the log that is followed
-let entering = false;
+let turn = 0; // of joining and creating: the run that was asked for last is the one that is followed
 let contradicted = null; // the log of a recording that cannot be read on
-let early = []; // records that came in the same breath as the answer that announces them
 
 /** Connect and follow the theater of the address, or a new one. */
 export async function start() {
@@ -80,7 +79,8 @@ async function replay(url) {
   try {
     const answer = await fetch(address);
     if (!answer.ok) throw new Error(String(answer.status));
-    show(await answer.arrayBuffer());
+    const buffer = await answer.arrayBuffer();
+    if (!store.log.value) show(buffer); // else somebody has opened another one meanwhile
   } catch (error) {
     store.toast(t("error.recording", { reason: error.message }), "error");
   }
@@ -101,6 +101,7 @@ function show(buffer) {
   theater = null;
   layers = null;
   batch(() => {
+    leaveLog();
     store.connection.value = "replay";
     store.status.value = null;
     store.log.value = log;
@@ -123,20 +124,24 @@ async function fetchModelFacts() {
 /** After every connect: join what was followed, with what is already here; without anything to follow make a theater. */
 async function enter() {
   if (reading()) return;
-  entering = true;
   const wanted = theater ?? settings.recording.value ?? settings.theater.value;
   try {
     if (!wanted) return void (await create(wantedConfig()));
     const known = theater === wanted ? { from: store.numRecords.value, epoch } : { from: 0 };
-    entered(await client.ask("join", { theater: wanted, captures: true, ...known }));
+    await join(wanted, known, entered);
   } catch (error) {
+    if (!client) return; // a file has taken its place
     if (!wanted && (await withoutModel())) await openFirst();
     else if (error instanceof Refusal && error.code === "unknown_theater") lose();
     else if (error instanceof Refusal && !store.log.value) lose(error.message);
     else complain(error);
-  } finally {
-    entering = false;
   }
+}
+
+/** Join a theater or recording, and go on with its answer unless another run was asked for meanwhile. */
+function join(wanted, known, goOn) {
+  const mine = ++turn;
+  return client.ask("join", { theater: wanted, captures: true, ...known }, { heard: (answer) => mine === turn && goOn(answer) });
 }
 
 /** Whether this server shows recordings only. */
@@ -148,7 +153,9 @@ async function withoutModel() {
 /** Put a recording on stage where there is nothing else to show: one named on the command line, else one that comes along. */
 export async function openFirst() {
   settings.detail.value = "library";
+  const asked = client;
   const { recordings } = await (await fetch("/api/recordings")).json();
+  if (client !== asked) return; // a file was opened meanwhile
   const first = ["file", "shipped", "library"].flatMap((source) => recordings.filter((entry) => entry.source === source))[0];
   if (first) await watch(first.id);
   else lose(t("library.nothing_here"));
@@ -168,17 +175,20 @@ function lose(reason = null) {
 }
 
 async function create(config) {
-  const answer = await client.ask("create", { config, captures: true });
-  batch(() => {
-    store.backToLive();
-    entered(answer);
-  });
+  const mine = ++turn;
+  const heard = (answer) => {
+    if (mine !== turn) return;
+    batch(() => {
+      store.backToLive();
+      entered(answer);
+    });
+  };
+  await client.ask("create", { config, captures: true }, { heard });
 }
 
 /** Follow a new run, of `config` or of what the controls show, in place of the one that is followed or gone. Whether there is one now. */
 export async function startAnew(config = wantedConfig()) {
   const left = theater;
-  entering = true;
   store.busy.value = true;
   try {
     await create(config);
@@ -188,7 +198,7 @@ export async function startAnew(config = wantedConfig()) {
     complain(error);
     return false;
   } finally {
-    entering = store.busy.value = false;
+    store.busy.value = false;
   }
 }
 
@@ -206,24 +216,24 @@ export async function watch(wanted, step = null) {
 
 /** Join in place of what is followed. The live run keeps its viewer while a recording is looked at: one comes back to it. */
 async function follow(wanted, step) {
-  const left = theater;
   if (!client) {
     settings.recording.value = isRecording(wanted) ? wanted : null;
     if (!isRecording(wanted)) settings.theater.value = wanted;
     return connectAnew();
   }
-  entering = true;
   store.busy.value = true;
   try {
-    const answer = await client.ask("join", { theater: wanted, captures: true, from: 0 });
-    batch(() => {
-      store.backToLive();
-      entered(answer);
-      settings.step.value = step;
+    await join(wanted, { from: 0 }, (answer) => {
+      const left = theater;
+      batch(() => {
+        store.backToLive();
+        entered(answer);
+        settings.step.value = step;
+      });
+      if (left && left !== wanted && (isRecording(left) || !isRecording(wanted))) client.ask("leave", { theater: left }).catch(() => {});
     });
-    if (left && (isRecording(left) || !isRecording(wanted))) client.ask("leave", { theater: left }).catch(() => {});
   } finally {
-    entering = store.busy.value = false;
+    store.busy.value = false;
   }
 }
 
@@ -281,34 +291,30 @@ function entered(answer) {
     if (!same || !store.log.value) begin(answer);
     if (!same && isRecording(theater)) store.toast(answer.status.error, "error"); // where a damaged file ends
   });
-  const waiting = early;
-  early = [];
-  waiting.forEach(receive);
 }
 
 /** A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its newest. */
 function begin(message) {
   batch(() => {
-    if (store.log.value) {
-      store.backToLive();
-      settings.seq.value = null;
-    }
+    if (store.log.value) store.backToLive();
+    leaveLog();
     epoch = message.epoch;
     store.log.value = new TraceLog(asBytes(message.header), LIVE_CAPTURES);
     layers = fetchLayersOf(store.log.value);
     store.numRecords.value = 0;
-    store.selected.value = store.hovered.value = null;
     if (!isRecording(theater)) adoptConfig(store.log.value.header.engine);
   });
 }
 
+/** Ids and blocks mean something else in another log: nothing that was held or chosen in this one goes along. */
+function leaveLog() {
+  if (store.log.value) settings.seq.value = null; // the first log is looked at as the address says
+  store.selected.value = store.hovered.value = null;
+}
+
 function receive(message) {
   const log = store.log.value;
-  if (!log || message.theater !== theater || message.epoch !== epoch) {
-    if (entering) early.push(message);
-    return;
-  }
-  if (log === contradicted) return;
+  if (!log || log === contradicted || message.theater !== theater || message.epoch !== epoch) return;
   try {
     message.records.forEach((bytes, i) => {
       const index = message.first + i;
@@ -387,7 +393,7 @@ export async function command(event, body = {}, refused = () => {}) {
   store.busy.value = true;
   if (resets) resetting += 1;
   try {
-    const answer = await client.ask(event, { theater, ...body }, event === "fork" ? LONG : undefined);
+    const answer = await client.ask(event, { theater, ...body }, event === "fork" ? { timeout: LONG } : {});
     if (resets) ownEpoch = answer.epoch;
     return answer;
   } catch (error) {
@@ -408,8 +414,9 @@ export const submit = (texts) => {
 };
 
 function complain(error) {
-  if (error instanceof NoAnswer) store.toast(t("error.no_answer"), "error");
-  else if (error instanceof Refusal) store.toast(error.message || t("error.internal"), "error");
+  if (error instanceof NoAnswer) {
+    if (client) store.toast(t("error.no_answer"), "error"); // without one the page has gone away itself
+  } else if (error instanceof Refusal) store.toast(error.message || t("error.internal"), "error");
   else throw error;
 }
 
