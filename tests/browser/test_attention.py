@@ -66,6 +66,28 @@ def test_old_rows_are_the_recomputed_ones(open_page: OpenPage) -> None:
     expect(page.locator(".proof-list")).to_have_count(0)  # another layer was not compared
 
 
+HOLD_THE_FIRST = """() => import('/static/js/net/client.js').then(({ Client }) => {
+  const ask = Client.prototype.ask;
+  Client.prototype.ask = function (event, ...rest) {
+    if (event !== 'recompute' || globalThis.release) return ask.call(this, event, ...rest);
+    return new Promise((done) => (globalThis.release = () => ask.call(this, event, ...rest).then(done)));
+  };
+})"""
+
+
+def test_a_comparison_that_comes_late_does_not_take_the_place_of_the_next(open_page: OpenPage) -> None:
+    page = open_page("/?layer=2")
+    prefill(page)
+    step(page)
+    page.evaluate(HOLD_THE_FIRST)
+    page.click(".proof-run")
+    wait_until(page, "Boolean(globalThis.release)")
+    page.select_option("#layer", "1")
+    prove(page)
+    page.evaluate("globalThis.release().then(() => new Promise((done) => setTimeout(done, 200)))")
+    expect(page.locator(".proof-list")).to_be_visible()
+
+
 def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
     """Captures travel with the newest records only: those of older ones are fetched."""
     page = open_page()

@@ -10,6 +10,7 @@ import { t } from "./words.js";
 export const run = signal(null);
 
 let client = null;
+let heard = 0; // words about the run that came by themselves
 
 /** Connect, and follow whatever runs. */
 export function followRuns() {
@@ -26,6 +27,7 @@ export function followRuns() {
 }
 
 async function hear(status) {
+  heard += 1;
   const before = run.value;
   run.value = status;
   if (status.state !== "done" || before?.run === status.run) return;
@@ -44,9 +46,10 @@ export function show(status) {
 
 /** Ask; whether the server did it. A refusal is told. */
 export async function ask(event, body = {}) {
+  const before = heard;
   try {
     const { status } = await client.ask(event, body);
-    run.value = status;
+    if (heard === before) run.value = status; // what came meanwhile is newer than the answer, or will be followed by what is
     return true;
   } catch (error) {
     if (!(error instanceof NoAnswer)) tell(error.message, true);

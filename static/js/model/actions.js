@@ -52,10 +52,26 @@ export async function step() {
 }
 
 export async function run() {
-  if (await ensureWork(false)) await command("run", { speed: settings.speed.value });
+  if (await ensureWork(false)) await runAtSpeed();
 }
 
-export const pause = () => command("pause");
+let turn = 0; // of running and pausing: the last one counts
+let telling = null; // the turn in which the server is being told a speed
+
+/** Run at the speed that the control shows when the answer is here: requests may overtake each other, so one at a time. */
+async function runAtSpeed() {
+  const mine = (telling = ++turn);
+  for (let told = null; mine === turn && told !== settings.speed.peek(); ) {
+    told = settings.speed.peek();
+    if (!(await command("run", { speed: told }))) break;
+  }
+  if (telling === mine) telling = null;
+}
+
+export function pause() {
+  turn += 1;
+  return command("pause");
+}
 
 /** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
 export const running = () => store.status.value?.mode === "running" && store.numRecords.value > 0 && unfinished() > 0;
@@ -132,9 +148,11 @@ export const abort = (requestId) => command("abort", { request_id: requestId });
 
 /** Tell the server another speed while it runs. */
 export function followSpeed() {
+  let known = settings.speed.peek();
   effect(() => {
     const speed = settings.speed.value;
-    if (store.status.peek()?.mode === "running" && store.status.peek().speed !== speed) command("run", { speed });
+    if (speed !== known && telling !== turn && store.status.peek()?.mode === "running") runAtSpeed();
+    known = speed;
   });
 }
 

@@ -17,12 +17,15 @@ export const roofs = computed(() => {
 async function ask() {
   if (asked.peek() === "waiting") return;
   asked.value = "waiting";
+  const stoodInTheWay = status.peek()?.mode === "running";
   try {
     const answer = await fetch("/api/machine");
     asked.value = answer.ok ? ((await answer.json()).roofs ?? "failed") : answer.status === 409 ? "busy" : "failed";
   } catch {
     asked.value = "failed";
   }
+  // paused while the answer was on its way: nothing else would ask again
+  if (asked.peek() === "busy" && stoodInTheWay && status.peek()?.mode !== "running") ask();
 }
 
 /** Have the roofs measured while somebody looks at them; again when the run that stood in the way is paused. */

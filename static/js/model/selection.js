@@ -60,6 +60,10 @@ const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 export function followSelection() {
   let wanted = readSelection(settings.select.peek());
   effect(() => {
+    store.log.value; // the way through another run leads nowhere in this one
+    trail.value = { entries: [], at: -1 };
+  });
+  effect(() => {
     const target = store.selected.value;
     const { entries, at } = trail.peek();
     if (target && !same(entries[at]?.target, target)) {

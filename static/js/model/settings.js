@@ -137,7 +137,7 @@ export function connectSettings(location, history, storage, events = globalThis,
   effect(() => {
     values = Object.fromEntries(Object.entries(signals).map(([name, s]) => [name, s.value]));
     clearTimeout(timer);
-    timer = setTimeout(writeNow, WRITE_DELAY);
+    timer = setTimeout(writeNow, enterNew ? 0 : WRITE_DELAY); // Back may be pressed right after a jump
   });
 }
 

@@ -20,13 +20,16 @@ export const beingMade = computed(() => {
 
 const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server, not read into the page
 
+let asked = 0; // lists: the last one asked for counts, whichever comes last
+
 /** Fetch the list. */
 export async function refresh() {
+  const mine = ++asked;
   try {
-    library.value = await ask("/api/recordings");
-    failed.value = null;
+    const found = await ask("/api/recordings");
+    if (mine === asked) [library.value, failed.value] = [found, null];
   } catch (error) {
-    failed.value = error.message;
+    if (mine === asked) failed.value = error.message;
   }
 }
 
@@ -49,14 +52,20 @@ export async function stopRecording() {
   refresh();
 }
 
+let taken = 0; // files: the last one is shown, however long the one before takes to be read
+
 /** A file that somebody chose or dropped: shown at once, and kept by the server where it keeps recordings. */
 export async function take(file) {
+  const mine = ++taken;
   const small = file.size <= AT_ONCE;
   let shown = null;
   if (small || isEmbedded) {
     try {
-      open(await file.arrayBuffer());
-      shown = log.value;
+      const content = await file.arrayBuffer();
+      if (mine === taken) {
+        open(content);
+        shown = log.value;
+      }
     } catch (error) {
       return toast(t("error.recording", { reason: error.message }), "error");
     }
@@ -67,8 +76,8 @@ export async function take(file) {
   const entry = await attempt(() => upload(file));
   if (!entry) return;
   toast(t("library.kept", { name: entry.name }));
-  if (!shown) watch(entry.id);
-  else if (shown === log.value) isKept(entry.id);
+  if (shown && shown === log.value) isKept(entry.id);
+  else if (!shown && mine === taken) watch(entry.id);
 }
 
 /** Send the file; its entry. Fetch tells nothing of how far an upload is, so this is the older request. */

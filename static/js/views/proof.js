@@ -39,11 +39,12 @@ async function prove() {
   const all = num_heads * tokens ** 2 <= ALL_HEADS;
   const heads = all ? Array.from({ length: num_heads }, (_, head) => head) : [now.head];
   const about = { log: now.log, seq_id: now.seq.seq_id, layer: now.layer, heads, all, tokens };
-  proof.value = { ...about, running: true };
+  const mine = (proof.value = { ...about, running: true });
   const answer = await command("recompute", { seq_id: about.seq_id, layer: about.layer, heads, num_tokens: tokens });
   const own = now.seq.token_ids;
-  if (!answer || !answer.token_ids.every((id, i) => id === own[i])) return void (proof.value = null); // another run's sequence
-  proof.value = { ...about, ...(await compare(now, decode(asBytes(answer.arrays)), heads)) };
+  const same = answer?.token_ids.every((id, i) => id === own[i]); // else another run's sequence
+  const found = same ? { ...about, ...(await compare(now, decode(asBytes(answer.arrays)), heads)) } : null;
+  if (proof.peek() === mine) proof.value = found; // else another comparison was asked for meanwhile
 }
 
 async function compare(now, whole, heads) {

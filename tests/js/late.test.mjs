@@ -1,0 +1,110 @@
+// Answers that come when something else is wanted already: the last wish counts, not the last answer.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { file, following, session, settings, socket, soon, store } from "./session_page.mjs";
+
+const actions = await import("../../static/js/model/actions.js");
+const { followSelection, canGoBack } = await import("../../static/js/model/selection.js");
+const { library, refresh, take } = await import("../../static/js/net/library.js");
+const bench = await import("../../static/js/bench/live.js");
+const { roofs, wantRoofs } = await import("../../static/js/model/machine.js");
+
+/** From now on each fetch waits for the test: [{address, answer(status, body)}]. */
+function slowFetch() {
+  const asked = [];
+  globalThis.fetch = (address) =>
+    new Promise((done) => asked.push({ address, answer: (status, body) => done({ ok: status < 300, status, json: async () => body }) }));
+  return asked;
+}
+
+test("the list that was asked for last stays, whichever comes last", async () => {
+  const asked = slowFetch();
+  const both = [refresh(), refresh()];
+  asked[1].answer(200, { recordings: ["new"] });
+  await both[1];
+  asked[0].answer(200, { recordings: [] });
+  await both[0];
+  assert.deepEqual(library.value, { recordings: ["new"] });
+});
+
+test("of two files the later one is shown, however long the other takes to be read", async () => {
+  library.value = { recordings: [], can_keep: false };
+  let read;
+  const slow = { name: "slow", size: 10, arrayBuffer: () => new Promise((done) => (read = () => done(file(1)))) };
+  const first = take(slow);
+  await take({ name: "quick", size: 10, arrayBuffer: async () => file(3) });
+  read();
+  await Promise.race([first, soon()]);
+  assert.equal(store.numRecords.value, 3);
+});
+
+test("a speed chosen while another is told is the one that the run has in the end", async () => {
+  actions.followSpeed();
+  settings.speed.value = 4;
+  await following(1);
+  store.status.value = { ...store.status.value, mode: "running", speed: 4 };
+  settings.speed.value = 8;
+  settings.speed.value = 16;
+  settings.speed.value = 4;
+  await soon();
+  const told = [];
+  for (let question; (question = socket.asked.find(({ event }) => event === "run")); await soon()) {
+    socket.asked.splice(socket.asked.indexOf(question), 1);
+    told.push(question.body.speed);
+    assert.ok(!socket.asked.some(({ event }) => event === "run"), "two at once may overtake each other");
+    question.answer({ status: {} });
+  }
+  assert.deepEqual(told, [8, 4]);
+});
+
+test("a pause is not undone by a speed that was chosen before it", async () => {
+  settings.speed.value = 4;
+  await following(1);
+  store.status.value = { ...store.status.value, mode: "running", speed: 4 };
+  settings.speed.value = 8;
+  settings.speed.value = 2;
+  actions.pause();
+  socket.question("run").answer({ status: {} });
+  socket.question("pause").answer({ status: {} });
+  await soon();
+  assert.deepEqual(socket.asked.filter(({ event }) => event === "run"), []);
+});
+
+test("a machine that was busy is measured when the run was paused while the answer was on its way", async () => {
+  await following(1);
+  const asked = slowFetch();
+  store.status.value = { ...store.status.value, mode: "running" };
+  const stop = wantRoofs();
+  store.status.value = { ...store.status.value, mode: "paused" };
+  asked[0].answer(409, {});
+  await soon();
+  assert.equal(asked.length, 2);
+  asked[1].answer(200, { roofs: { flops_per_second: 1 } });
+  await soon();
+  assert.deepEqual(roofs.value, { flops_per_second: 1 });
+  stop();
+});
+
+test("the way that a reader took through one run does not lead back into another", async () => {
+  await following(3);
+  followSelection();
+  store.selected.value = { block: 0 };
+  store.selected.value = { block: 1 };
+  assert.equal(canGoBack.value, true);
+  session.open(file(2));
+  store.selected.value = { block: 2 };
+  assert.equal(canGoBack.value, false);
+});
+
+test("news of a benchmark that overtakes the answer to a question about it is not undone by that answer", async () => {
+  globalThis.fetch = async () => ({ ok: false });
+  bench.followRuns();
+  await soon();
+  const question = socket.question("bench_follow");
+  socket.handlers.bench_progress({ state: "done", scenario: "guard", run: "here-1" });
+  question.answer({ status: { state: "running", scenario: "guard", run: "" } });
+  await soon();
+  assert.equal(bench.run.value.state, "done");
+});
