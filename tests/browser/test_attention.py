@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.settling import comes_to, still, theater_of
 from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_until
 
 OpenPage = Callable[..., Page]
@@ -25,6 +26,15 @@ PAINTED_ROWS = """() => {
     }
   return rows.size / (globalThis.devicePixelRatio || 1);
 }"""
+
+
+def painted_rows(page: Page) -> float:
+    """Painted rows once all are: they are read for a few milliseconds of each frame."""
+    seen = [-1.0]
+    while len(seen) < 4 or len(set(seen[-3:])) > 1:
+        seen.append(page.evaluate(PAINTED_ROWS))
+        still(page)
+    return seen[-1]
 
 
 def number(text: str) -> float:
@@ -96,9 +106,7 @@ def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
     page.click("#btn-run")
     wait_until(page, f"{SHOWN} >= 24")  # more records than travel with their captures
     last = 24
-    theater = re.search(r"theater=([\w-]+)", page.url)
-    assert theater
-    late = open_page(f"/?theater={theater[1]}&step={last}")
+    late = open_page(f"/?theater={theater_of(page)}&step={last}")
     shows(late, last)
     computed = int(
         re.findall(r"(\d+) rows", late.locator(".matrix .panel-canvas").get_attribute("aria-label") or "")[0]
@@ -109,9 +117,7 @@ def test_who_joins_late_compares_every_row_too(open_page: OpenPage) -> None:
 def test_a_recording_says_why_it_cannot_recompute(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
-    theater = re.search(r"theater=([\w-]+)", page.url)
-    assert theater
-    replay = open_page(f"/?recording=/api/theaters/{theater[1]}/trace", connection="replay")
+    replay = open_page(f"/?recording=/api/theaters/{theater_of(page)}/trace", connection="replay")
     shows(replay, 1)
     expect(replay.locator(".proof-run")).to_have_attribute("aria-disabled", "true")
     expect(replay.locator("#proof")).to_contain_text("needs a live model")
@@ -125,18 +131,16 @@ def test_the_matrix_grows_and_shrinks_with_the_view(open_page: OpenPage) -> None
     label = page.locator(".matrix .panel-canvas")
     rows = rows_of(page)
     expect(label).to_have_attribute("aria-label", re.compile(rf"{rows} rows"))
-    before = page.evaluate(PAINTED_ROWS)
-    assert before > 20
+    assert painted_rows(page) > 20
     step(page, 2)
     expect(label).to_have_attribute("aria-label", re.compile(rf"{rows + 2} rows"))
-    after = page.evaluate(PAINTED_ROWS)
+    after = painted_rows(page)
     page.keyboard.press("Home")
     shows(page, -1)
-    assert page.evaluate(PAINTED_ROWS) == 0
+    comes_to(page, f"({PAINTED_ROWS})()", 0)
     page.keyboard.press("End")
     shows(page, 3)
-    page.wait_for_timeout(200)
-    assert page.evaluate(PAINTED_ROWS) == after
+    comes_to(page, f"({PAINTED_ROWS})()", after)
 
 
 def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:

@@ -5,24 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qs, urlparse
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.settling import address, in_address
 from tests.browser.test_accessibility import complain, open_with_axe, violations
 
 OpenPage = Callable[..., Page]
 
 
-def settings_of(page: Page) -> dict[str, str]:
-    page.wait_for_timeout(250)  # the address follows a moment later
-    return {name: values[0] for name, values in parse_qs(urlparse(page.url).query).items()}
-
-
 def compared(page: Page) -> dict[str, Any]:
     """What the server says of the two runs in the address."""
-    found = settings_of(page)
+    found = in_address(page)
     answer: dict[str, Any] = page.evaluate(
         "([a, b]) => fetch(`/api/compare?a=${a}&b=${b}`).then((r) => r.json())", [found["run_a"], found["run_b"]]
     )
@@ -74,7 +69,7 @@ def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> Non
     ]
     expect(pair.locator(".compare-place.first.earliest")).to_have_count(1)
     # the run on stage is still the first one, as far as it was
-    assert settings_of(page)["theater"] == settings_of(page)["run_a"]
+    assert in_address(page)["theater"] == in_address(page)["run_a"]
     expect(page.locator("html")).to_have_attribute("data-num-records", "5")
 
 
@@ -97,7 +92,7 @@ def test_both_go_on_side_by_side_and_the_stage_shows_either(open_page: OpenPage)
     lane.nth(2).click()
     expect(page.locator("html")).to_have_attribute("data-num-records", str(found["runs"][1]["num_records"]))
     expect(page.locator("html")).to_have_attribute("data-view-index", str(tokens[5]["record"]))
-    now = settings_of(page)
+    now = in_address(page)
     assert now["theater"] == now["run_b"] != now["run_a"]
     expect(page.locator("#compare-a option:checked")).not_to_contain_text("on stage")
     expect(page.locator("#compare-b option:checked")).to_contain_text("on stage")
@@ -167,10 +162,10 @@ def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
         if kind == "sampling":
             page.fill("#fork-temperature", "1.5")
             page.fill("#fork-seed", "3")
-        before = settings_of(page).get("run_b")
+        before = in_address(page).get("run_b")
         page.click("#fork-make")
         expect(page.locator("#fork-form")).to_have_count(0, timeout=30_000)
-        assert settings_of(page)["run_b"] != before
+        assert in_address(page)["run_b"] != before
         expect(page.locator(".compare-ops dd").last).to_contain_text(op, timeout=20_000)
         expect(page.locator("#compare-op")).to_contain_text(f"record {5 if kind == 'token' else 6},")
 
@@ -184,7 +179,7 @@ def test_a_refusal_is_told_and_the_form_stays(open_page: OpenPage) -> None:
     page.click("#fork-make")
     expect(page.locator("#fork-problem")).to_contain_text("max_model_len 8", timeout=20_000)
     expect(page.locator("#fork-form")).to_be_visible()
-    assert "run_b" not in settings_of(page)
+    assert "run_b" not in in_address(page)
 
 
 def test_a_link_shows_the_same_two_runs_and_any_two_can_be_chosen(open_page: OpenPage) -> None:
@@ -192,13 +187,13 @@ def test_a_link_shows_the_same_two_runs_and_any_two_can_be_chosen(open_page: Ope
     perform(page, 2)
     take_the_second(page)
     verdict = page.locator("#compare-token").inner_text()
-    link = "/?" + urlparse(page.url).query
+    link = "/" + address(page)
     second = open_page(link)
     expect(second.locator("#compare-token")).to_have_text(verdict, timeout=20_000)
-    before = settings_of(second)
+    before = in_address(second)
     second.click("#compare-swap")
     expect(second.locator("#compare-token")).not_to_have_text(verdict, timeout=20_000)
-    assert settings_of(second)["run_a"] == before["run_b"] and settings_of(second)["run_b"] == before["run_a"]
+    assert in_address(second)["run_a"] == before["run_b"] and in_address(second)["run_b"] == before["run_a"]
     second.select_option("#compare-b", before["run_b"])  # a run and itself
     expect(second.locator("#compare-token")).to_contain_text("No token differs", timeout=20_000)
     expect(second.locator("#compare-op")).to_contain_text("No operation differs")
@@ -219,7 +214,7 @@ def test_tokens_are_reached_with_the_arrow_keys(open_page: OpenPage) -> None:
     assert page.evaluate("document.activeElement.dataset.side") == "b"
     page.keyboard.press("Enter")
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
-    assert settings_of(page)["theater"] == settings_of(page)["run_b"]
+    assert in_address(page)["theater"] == in_address(page)["run_b"]
 
 
 def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) -> None:

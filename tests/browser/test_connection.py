@@ -16,6 +16,7 @@ from playwright.sync_api import Page, Route, expect
 
 from app.serving import bind
 from tests.browser.dropping import drop_recording
+from tests.browser.settling import theater_of
 from tests.browser.test_page import prefill, shows, step, wait_until
 from tests.browser.test_time_travel import GOLDEN, num_records
 
@@ -28,8 +29,7 @@ def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPa
     prefill(page)
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1)
-    wait_until(page, "location.search.includes('theater=')")
-    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    theater = theater_of(page)
     other = open_page()
     held: list[Route] = []
     holding = True
@@ -58,6 +58,8 @@ def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPa
 def test_a_viewer_far_behind_says_how_far(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
+    # a word of the server that is still on its way would say otherwise
+    wait_until(page, "import('/static/js/model/store.js').then((store) => store.status.value.num_records === 2)")
     page.evaluate(
         """import("/static/js/model/store.js").then((store) => {
           store.status.value = { ...store.status.value, num_records: store.numRecords.value + 300 };

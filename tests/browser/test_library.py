@@ -20,6 +20,7 @@ from engine.trace import codec
 from engine.trace.events import Allocate
 from engine.trace.log import TraceReader
 from tests.browser.dropping import drop
+from tests.browser.settling import in_address, theater_of
 from tests.browser.test_accessibility import open_with_axe, violations
 from tests.browser.test_page import OpenPage, prefill, shows, step
 
@@ -35,7 +36,7 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
     prefill(page)
     step(page)
     sentence = page.locator("#sentence").inner_text()
-    live = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    live = theater_of(page)
     page.click('[data-id="rec-prefix"] .library-open')
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
     expect(page.locator('[data-id="rec-prefix"]')).to_have_class(re.compile("shown"))
@@ -48,7 +49,7 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
     shows(page, 2)
     assert page.locator("#sentence").inner_text() == sentence
     expect(page).not_to_have_url(re.compile("recording="))
-    assert page.evaluate("new URLSearchParams(location.search).get('theater')") == live
+    assert in_address(page)["theater"] == live
 
 
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
@@ -131,13 +132,13 @@ def test_a_dropped_file_is_shown_and_kept(open_page: OpenPage) -> None:
 def test_from_a_dropped_file_one_comes_back_to_the_live_run(open_page: OpenPage) -> None:
     page = open_page("/?detail=library")
     prefill(page)
-    live = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    live = theater_of(page)
     drop(page, GOLDEN.read_bytes(), "dropped.kvtrace")
     expect(page).to_have_url(re.compile("recording=rec-"))  # it is kept
     page.click("#btn-to-live")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
     shows(page, 1)
-    assert page.evaluate("new URLSearchParams(location.search).get('theater')") == live
+    assert in_address(page)["theater"] == live
 
 
 def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: OpenPage) -> None:

@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_page import POEM, OpenPage, prefill, shows, step, wait_until
+from tests.browser.settling import comes_to, still
+from tests.browser.test_page import POEM, OpenPage, prefill, rests, shows, step, wait_until
 
 GEOMETRY = """() => {
   const box = (e) => e.getBoundingClientRect();
@@ -33,13 +34,13 @@ def test_at_1280_by_800_the_pool_fits_and_no_figure_is_cut(open_page: OpenPage, 
     page = open_page("/" + query)
     prefill(page)
     step(page)
-    assert page.evaluate(GEOMETRY) == {"cut": [], "scrolls": False, "level": level}
+    comes_to(page, f"({GEOMETRY})()", {"cut": [], "scrolls": False, "level": level})
 
 
 def test_a_pool_of_thousands_is_a_map_that_arrow_keys_walk(open_page: OpenPage) -> None:
     page = open_page("/?num_blocks=4096")
     prefill(page)
-    assert page.evaluate(GEOMETRY) == {"cut": [], "scrolls": False, "level": "blocks"}
+    comes_to(page, f"({GEOMETRY})()", {"cut": [], "scrolls": False, "level": "blocks"})
     expect(page.locator(".block-button")).to_have_count(1)
     page.locator(".block-button").focus()
     page.keyboard.press("ArrowRight")
@@ -73,9 +74,7 @@ def test_figures_are_the_exact_bytes_and_select_what_they_count(open_page: OpenP
     prefill(page)
     step(page)
     page.hover("#memory-figures .figure.held .figure-bytes")
-    assert "40960 bytes" in re.sub(
-        r"\u2009", "", page.locator(".tooltip").inner_text()
-    )  # 5 blocks of 4 slots of 2048 bytes
+    expect(page.locator(".tooltip")).to_contain_text("40\u2009960 bytes")  # 5 blocks of 4 slots of 2048 bytes
     page.click("#memory-figures .figure.held .figure-bytes")
     expect(page.locator("#region-provenance")).to_contain_text("5 · 4 · 2\u2009048 = 40\u2009960 B")
     expect(page.locator(".entry.pointed")).to_have_count(5)
@@ -128,8 +127,8 @@ def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: 
       look();
     }""")
     step(page)
-    wait_until(page, "document.documentElement.dataset.moving === 'false'")
-    page.wait_for_timeout(200)
+    rests(page, 2)
+    still(page)
     moved = page.evaluate("window.frames_.size")
     assert moved >= 3  # before, on the way, after
     page.wait_for_timeout(300)

@@ -18,6 +18,7 @@ from engine.faults import make_engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from tests.browser.dropping import drop_recording
+from tests.browser.settling import comes_to, theater_of
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 OpenPage = Callable[..., Page]
@@ -194,8 +195,7 @@ def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> Non
 
 def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=slot_off_by_one")
-    expect(page).to_have_url(re.compile("theater="))
-    own = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    own = theater_of(page)
     for step in (1, 2):
         page.click("#museum-step")
         expect(page.locator("#museum")).to_have_attribute("data-step", str(step))
@@ -204,10 +204,10 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
     expect(page.locator("#fault-badge")).to_contain_text("fault put in on purpose")
     expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # the request and the two steps
     expect(page).to_have_url(re.compile(rf"theater=(?!{own})"))
-    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
-    viewers = page.evaluate("""fetch('/api/theaters').then((r) => r.json())
-      .then(({theaters}) => Object.fromEntries(theaters.map((t) => [t.theater, t.status.viewers])))""")
-    assert (viewers[own], viewers[theater]) == (0, 1)  # what nobody follows any more can make room
+    theater = theater_of(page)
+    viewers = f"""fetch('/api/theaters').then((r) => r.json()).then(({{theaters}}) =>
+      ['{own}', '{theater}'].map((id) => theaters.find((t) => t.theater === id).status.viewers))"""
+    comes_to(page, viewers, [0, 1])  # what nobody follows any more can make room
 
     replay = open_page(f"/?recording=/api/theaters/{theater}/trace&detail=museum", connection="replay")
     expect(replay.locator("#fault-badge")).to_have_attribute("data-fault", "slot_off_by_one")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.settling import comes_to, theater_of
 from tests.browser.test_page import prefill, shows
 
 OpenPage = Callable[..., Page]
@@ -165,7 +166,7 @@ def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> N
 def test_a_replay_says_that_it_cannot_race(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
-    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    theater = theater_of(page)
     replay = open_page(f"/?detail=race&recording=/api/theaters/{theater}/trace", connection="replay")
     shows(replay, 1)
     expect(replay.locator("#race-nothing")).to_contain_text("A race needs live runs")
@@ -177,9 +178,8 @@ def test_a_replay_says_that_it_cannot_race(open_page: OpenPage) -> None:
 def test_everything_is_seen_at_once(open_page: OpenPage, width: int, height: int, locale: str) -> None:
     page = open_page("/?detail=race&max_tokens=6", width=width, height=height, locale=locale)
     run_to_the_end(page)
-    page.wait_for_timeout(200)
     race = "document.querySelector('#race')"
-    assert page.evaluate(f"{race}.scrollHeight <= {race}.clientHeight")
+    comes_to(page, f"{race}.scrollHeight <= {race}.clientHeight", True)
     assert page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]") == [
         width,
         height,

@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.settling import comes_to
 from tests.browser.test_page import OpenPage, prefill, shows, step
 
 
@@ -83,13 +84,13 @@ def test_many_records_scroll_and_the_record_shown_stays_in_view(open_page: OpenP
     page.select_option("#speed", "0")
     page.click("#btn-run")
     shows(page, 64)
-    scroll = page.locator(".lanes-scroll")
-    assert scroll.evaluate("e => e.scrollWidth > e.clientWidth && e.scrollLeft > 0")
+    scroll = "document.querySelector('.lanes-scroll')"
+    comes_to(page, f"{scroll}.scrollWidth > {scroll}.clientWidth && {scroll}.scrollLeft > 0", True)
     page.click("#btn-first")
     shows(page, -1)
     page.click("#btn-forward")
     shows(page, 0)
-    assert scroll.evaluate("e => e.scrollLeft") == 0
+    comes_to(page, f"{scroll}.scrollLeft", 0)
 
 
 def test_on_a_phone_the_legend_names_all_marks_in_sight(open_page: OpenPage) -> None:

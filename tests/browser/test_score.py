@@ -8,17 +8,22 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.settling import comes_to, theater_of
 from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_until
 
 OpenPage = Callable[..., Page]
 SUBMIT = "(texts) => import('/static/js/net/session.js').then((session) => session.submit(texts))"
+LOG = "import('/static/js/model/store.js').then((store) => store.log.value.id)"
 HEADER = "import('/static/js/model/store.js').then((store) => ({ ...store.log.value.header.engine }))"
 
 
 def play(page: Page, scene: str) -> None:
     """Set the scene: a new log whose first record is the submission."""
     page.select_option("#scene", scene)
+    before = page.evaluate(LOG)
     page.click("#btn-scene")
+    wait_until(page, f"{LOG}.then((id) => id > {before})")  # the scene before may show its first record too
+    wait_until(page, "import('/static/js/model/store.js').then((store) => store.numRecords.value === 1)")
     shows(page, 0)
 
 
@@ -119,8 +124,7 @@ def test_a_link_carries_what_differs_from_the_server_and_nothing_else(open_page:
 
 def test_who_joins_sees_the_settings_of_the_run(open_page: OpenPage) -> None:
     page = open_page("/?max_num_seqs=5&scheduling_policy=priority")
-    wait_until(page, "location.search.includes('theater=')")
-    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    theater = theater_of(page)
     other = open_page(f"/?theater={theater}")
     open_settings(other, "scheduler")
     expect(other.locator("#max-num-seqs")).to_have_value("5")
@@ -147,17 +151,15 @@ def test_a_sequence_that_a_link_names_is_in_sight(open_page: OpenPage) -> None:
     page.evaluate(SUBMIT, [POEM[: 4 + i % 12] for i in range(40)])
     shows(page, 0)
     step(page)
-    item, window = page.locator(".sequence.shown"), page.locator(".sequence-list")
-    expect(item.locator(".sequence-main")).to_have_attribute("title", "request request-30")
-    inner, outer = item.bounding_box(), window.bounding_box()
-    assert (
-        inner
-        and outer
-        and outer["y"] <= inner["y"]
-        and inner["y"] + inner["height"] <= outer["y"] + outer["height"] + 1
-    )
+    expect(page.locator(".sequence.shown .sequence-main")).to_have_attribute("title", "request request-30")
+    inside = """(() => {
+      const box = (of) => document.querySelector(of).getBoundingClientRect();
+      const [item, list] = [box('.sequence.shown'), box('.sequence-list')];
+      return list.top <= item.top && item.bottom <= list.bottom + 1;
+    })()"""
+    comes_to(page, inside, True)
     page.wait_for_selector(".lanes-cursor")
-    assert page.locator(".lanes-scroll").evaluate("(it) => it.scrollTop > 0")
+    comes_to(page, "document.querySelector('.lanes-scroll').scrollTop > 0", True)
 
 
 def test_forty_sequences_are_listed_in_their_own_room(open_page: OpenPage) -> None:

@@ -16,22 +16,13 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from tests.browser.dropping import drop_recording
-from tests.browser.test_page import prefill, shows, step
+from tests.browser.settling import theater_of
+from tests.browser.test_page import prefill, rests, shows, step
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 OpenPage = Callable[..., Page]
 LONG_PROMPT = 1990
 NUM_DECODED = 12
-
-
-def rests(page: Page, index: int) -> None:
-    """Wait until record `index` is painted and nothing moves any more."""
-    shows(page, index)
-    expect(page.locator("html")).to_have_attribute("data-moving", "false")
-
-
-def theater_of(page: Page) -> str:
-    return str(page.evaluate("new URLSearchParams(location.search).get('theater')"))
 
 
 def positions(page: Page) -> list[int]:

@@ -16,7 +16,8 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
 from tests.browser.dropping import drop_recording
-from tests.browser.test_page import SHOWN, prefill, shows, step, tokens, wait_until
+from tests.browser.settling import address, comes_to, theater_of
+from tests.browser.test_page import SHOWN, prefill, rests, shows, step, tokens, wait_until
 from tests.golden.make import HEADER
 
 OpenPage = Callable[..., Page]
@@ -26,12 +27,6 @@ GOLDEN = ROOT / "tests/golden/cache.kvtrace"
 
 def num_records(page: Page) -> int:
     return int(page.locator("html").get_attribute("data-num-records") or 0)
-
-
-def search(page: Page) -> str:
-    """The address's query once it has settled."""
-    page.wait_for_timeout(300)
-    return str(page.evaluate("location.search + location.hash"))
 
 
 # Playing
@@ -51,7 +46,7 @@ def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: 
     expect(page.locator("#btn-run")).to_be_visible()  # at the tail it follows again
     expect(page.locator("#btn-live")).not_to_be_visible()
     assert num_records(page) == 6
-    assert "step=" not in search(page)
+    assert "step=" not in address(page)
     step(page)  # and what comes is shown
     shows(page, 6)
     page.keyboard.press("j")
@@ -60,20 +55,21 @@ def test_behind_the_tail_the_log_is_played_and_the_engine_left_alone(open_page: 
 
 
 def test_space_stops_playing_where_it_is(open_page: OpenPage) -> None:
-    page = open_page("/?speed=4", motion=True)
+    page = open_page("/?speed=2", motion=True)
     prefill(page)
-    step(page, 4)
+    step(page, 8)
     page.keyboard.press("Home")
     shows(page, -1)
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("Space")
     wait_until(page, f"{SHOWN} >= 1")
     page.keyboard.press("Space")
-    page.wait_for_timeout(1200)
-    at = page.evaluate(SHOWN)
-    assert 1 <= at < 5
-    page.wait_for_timeout(600)
-    assert page.evaluate(SHOWN) == at and num_records(page) == 6
+    expect(page.locator("#btn-play")).to_be_visible()
+    at = page.evaluate("import('/static/js/model/store.js').then((store) => store.viewIndex.value)")
+    assert 1 <= at < 9
+    rests(page, at)
+    page.wait_for_timeout(1200)  # more than two moves
+    assert page.evaluate(SHOWN) == at and num_records(page) == 10
 
 
 def test_a_recording_has_one_play_button_and_starts_over_at_its_end(open_page: OpenPage) -> None:
@@ -99,9 +95,16 @@ def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
     shows(page, 2)
     page.click("#phase-schedule")
     expect(page.locator("#sentence")).to_contain_text("The scheduler took 1 of at most")
+    page.evaluate(
+        """() => {
+          globalThis.played = [];
+          const sentence = document.querySelector('#sentence');
+          const keep = () => globalThis.played.push(sentence.dataset.sub);
+          new MutationObserver(keep).observe(sentence, { attributes: true, attributeFilter: ['data-sub'] });
+        }"""
+    )
     page.keyboard.press("l")
-    for phase in ("allocate", "qkv", "write", "attend", "sample"):
-        expect(page.locator("#sentence")).to_have_attribute("data-sub", phase)
+    comes_to(page, "globalThis.played.slice(0, 5)", ["allocate", "qkv", "write", "attend", "sample"])
     page.keyboard.press("k")
 
 
@@ -204,7 +207,7 @@ def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: Ope
     assert re.search(r"was chosen \(p [\d.]+\)", said["sample"])
     page.keyboard.press("Shift+ArrowLeft")
     expect(page.locator("#sentence")).to_have_attribute("data-sub", "attend")
-    assert "sub=4" in search(page)
+    assert "sub=4" in address(page)
     page.click("#phase-attend")  # the same again: the step whole
     expect(page.locator("#sentence")).to_have_attribute("data-sub", "")
 
@@ -229,16 +232,15 @@ def test_a_hash_is_read_and_one_form_is_written(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     step(page, 3)
-    wait_until(page, "location.search.includes('theater=')")
-    theater = page.evaluate("new URLSearchParams(location.search).get('theater')")
+    theater = theater_of(page)
     other = open_page(f"/?theater={theater}#step=2&sub=1")
     shows(other, 2)
     expect(other.locator("#sentence")).to_have_attribute("data-sub", "allocate")
-    address = search(other)
-    assert "#" not in address and "step=2" in address and "sub=1" in address
+    written = address(other)
+    assert "step=2" in written and "sub=1" in written
     other.evaluate("location.hash = '#step=3'")
     shows(other, 3)
-    assert "#" not in search(other)
+    address(other)  # without a hash
 
 
 def test_a_link_keeps_the_sequence_that_it_names(open_page: OpenPage) -> None:
@@ -262,8 +264,7 @@ def test_the_browsers_back_returns_from_a_jump_and_not_from_steps(open_page: Ope
     shows(page, 3)
     page.keyboard.press("Home")
     shows(page, -1)
-    search(page)
-    page.go_back()
+    page.go_back()  # at once
     shows(page, 3)
     page.go_forward()
     shows(page, -1)
@@ -317,8 +318,8 @@ def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, 
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     took = time.monotonic() - started
     page.mouse.up()
+    wait_until(page, f"400 < {SHOWN} && {SHOWN} < 700")  # 12 % of 5,000
     at = page.evaluate(SHOWN)
-    assert 400 < at < 700  # 12 % of 5,000
     assert took < 12, f"{took:.1f} s for 40 places"  # generous for a shared machine
     page.keyboard.press("n")
     shows(page, at + 1 if at % 2 else at + 2)  # preemptions are the even records
@@ -355,10 +356,10 @@ def test_a_run_is_not_read_aloud_step_by_step(open_page: OpenPage) -> None:
     )
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1)
-    page.wait_for_timeout(800)
+    # the sentence in the end, without the mark of its phase
+    wait_until(page, "document.querySelector('#sentence').textContent.includes(globalThis.said.at(-1) ?? 'not yet')")
     said = page.evaluate("window.said")
     assert 1 <= len(said) <= 4, said  # of 23 steps
-    assert said[-1] in (page.locator("#sentence").text_content() or "")  # the sentence, without the mark of its phase
 
 
 # Phones

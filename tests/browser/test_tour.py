@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.settling import still
+
 OpenPage = Callable[..., Page]
 STOPS = ["prompt", "attention", "pool", "provenance", "time"]
 
@@ -21,7 +23,7 @@ def at(page: Page, stop: str, done: bool) -> None:
 
 def covers(page: Page, selector: str) -> bool:
     """Whether the card lies over the middle of an element."""
-    page.wait_for_timeout(250)  # it glides there
+    still(page)  # it glides there
     covered: bool = page.evaluate(
         """(selector) => {
           const b = document.querySelector(selector).getBoundingClientRect();
@@ -120,7 +122,7 @@ def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(
     page = open_page(tour=True, width=width, height=height)
     for stop in STOPS:
         at(page, stop, False)
-        page.wait_for_timeout(350)
+        still(page)
         box: dict[str, Any] = page.evaluate("document.querySelector('#tour').getBoundingClientRect().toJSON()")
         assert box["left"] >= 0 and box["top"] >= 0, (stop, box)
         assert box["right"] <= width and box["bottom"] <= height, (stop, box)

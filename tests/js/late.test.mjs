@@ -3,11 +3,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { file, following, session, settings, socket, soon, store } from "./session_page.mjs";
+import { file, following, joined, later, session, settings, socket, soon, store } from "./session_page.mjs";
 
 const actions = await import("../../static/js/model/actions.js");
 const { followSelection, canGoBack } = await import("../../static/js/model/selection.js");
 const { library, refresh, take } = await import("../../static/js/net/library.js");
+const { comparison, followComparison } = await import("../../static/js/model/compare.js");
 const bench = await import("../../static/js/bench/live.js");
 const { roofs, wantRoofs } = await import("../../static/js/model/machine.js");
 
@@ -107,4 +108,43 @@ test("news of a benchmark that overtakes the answer to a question about it is no
   question.answer({ status: { state: "running", scenario: "guard", run: "" } });
   await soon();
   assert.equal(bench.run.value.state, "done");
+});
+
+test("two runs that grow faster than they are compared are shown all the same, and never as they were before", async () => {
+  await following(1);
+  const asked = slowFetch();
+  const answer = (question, records) => question.answer(200, { runs: [{ status: {} }], records });
+  const compares = () => asked.filter(({ address }) => address.startsWith("/api/compare"));
+  const lists = () => asked.filter(({ address }) => !address.startsWith("/api/compare")).forEach((one) => one.answer(200, { theaters: [], recordings: [] }));
+  settings.run_b.value = "U";
+  const stop = followComparison();
+  for (const count of [1, 2, 3]) {
+    for (let i = 0; compares().length < count && i < 100; i++) await later(10);
+    store.numRecords.value += 1;
+  }
+  lists();
+  const [first, second, third] = compares();
+  answer(first, 1);
+  await soon();
+  assert.equal(comparison.value?.records, 1);
+  answer(third, 3);
+  await soon();
+  answer(second, 2);
+  await soon();
+  assert.equal(comparison.value.records, 3);
+  stop();
+  settings.run_b.value = null;
+});
+
+test("another run is told which layer is looked at", async () => {
+  actions.followFocus();
+  settings.layer.value = 0;
+  await following(1);
+  await later(300);
+  socket.question("focus", "T").answer({});
+  const there = session.watch("U");
+  socket.question("join", "U").answer(joined("U"));
+  await there;
+  await later(300);
+  assert.deepEqual(socket.question("focus", "U").body.layers, [0]);
 });

@@ -55,7 +55,7 @@ test("what the server does not have is not asked for again; what an answer left 
   assert.deepEqual(requests, [[0, 5, 6, 7], [0, 7]]);
 });
 
-test("after a failure there is a pause", async () => {
+test("after a failure there is a pause, and then whoever still looks is told to ask again", async () => {
   let down = true;
   const { fetcher, kept, requests, heard } = world({ fail: () => down });
   await fetcher.want(1, 0);
@@ -63,6 +63,7 @@ test("after a failure there is a pause", async () => {
   assert.deepEqual([requests.length, heard], [1, { asking: 0, arrived: 0 }]);
   down = false;
   await new Promise((done) => setTimeout(done, 1050));
+  assert.equal(heard.arrived, 1);
   await fetcher.want(1, 0);
   assert.deepEqual([requests.length, [...kept]], [2, ["1/0"]]);
 });

@@ -116,6 +116,30 @@ test("a reset in the middle of a step leaves nobody waiting", async () => {
   assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
 });
 
+test("a pause between two slow steps is one at once", async () => {
+  new Server();
+  const lanes = make();
+  lanes.speed.value = 0.25; // four seconds from step to step
+  const running = lanes.run(wish(1));
+  while (lanes.numSteps.value === 0) await soon();
+  await soon();
+  const began = performance.now();
+  lanes.pause();
+  await running;
+  assert.equal(lanes.phase.value, "ready");
+  assert.ok(performance.now() - began < 1000);
+});
+
+test("a pause while the lanes are set up does not leave them there", async () => {
+  new Server();
+  const lanes = make();
+  const first = lanes.step(wish(1));
+  await soon();
+  lanes.pause();
+  await first;
+  assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
+});
+
 test("a refusal is a sentence, and the next try begins from the start", async () => {
   const server = new Server();
   server.refuse = (event, body) => (event === "create" && body.name === "test: right" ? "no room" : null);

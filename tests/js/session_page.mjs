@@ -58,7 +58,8 @@ export const session = await import("../../static/js/net/session.js");
 export const store = await import("../../static/js/model/store.js");
 export const { settings } = await import("../../static/js/model/settings.js");
 
-export const soon = () => new Promise((done) => wait(done, 5));
+export const later = (ms) => new Promise((done) => wait(done, ms));
+export const soon = () => later(5);
 export const joined = (theater, more = {}) => ({ theater, epoch: 0, header: header(), num_records: RECORDS.length, from: 0, status: { theater, mode: "paused", error: null }, ...more });
 export const errors = () => store.toasts.value.filter(({ tone }) => tone === "error").map(({ text }) => text);
 

@@ -175,6 +175,7 @@ export function followDraft() {
 export function followFocus() {
   effect(() => {
     const layer = store.layer.value;
+    store.log.value; // another run has not been told
     if (store.connection.value === "live") focusOn(layer);
   });
 }

@@ -23,7 +23,8 @@ const moved = signal(0); // grows when a run that is not on stage was stepped fr
 /** Ask as long as the panel is there. Returns the way to stop. */
 export function followComparison() {
   let timer = null;
-  let last = 0;
+  let last = 0; // questions asked
+  let answered = 0; // the latest of them whose answer is shown
   const later = (ms) => (timer ??= setTimeout(ask, ms));
   async function ask() {
     timer = null;
@@ -31,7 +32,9 @@ export function followComparison() {
     const { a, b } = chosen.peek();
     try {
       const [listed, answer] = await Promise.all([listRuns(), a && b ? fetchJson(`/api/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`) : null]);
-      if (mine !== last) return;
+      const now = chosen.peek();
+      if (mine < answered || now.a !== a || now.b !== b) return;
+      answered = mine;
       runs.value = listed;
       problem.value = answer?.error?.message ?? null;
       comparison.value = answer && !answer.error ? answer : null;
@@ -51,6 +54,7 @@ export function followComparison() {
     stop();
     clearTimeout(timer);
     last = -1;
+    answered = Infinity;
   };
 }
 

@@ -48,7 +48,7 @@ export class LayerFetcher {
       forget(); // a log that lets them go, or an answer that took fewer, asks again
       this.arrived();
     } catch {
-      setTimeout(forget, PAUSE);
+      setTimeout(() => (forget(), this.arrived()), PAUSE); // whoever still looks at them asks again
     } finally {
       this.asking(-1);
     }

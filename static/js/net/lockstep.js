@@ -6,7 +6,6 @@ import { asBytes } from "../trace/codec.js";
 import { TraceLog } from "../trace/log.js";
 import { Client, Refusal } from "./client.js";
 
-const rest = (ms) => (ms > 0 ? new Promise((done) => setTimeout(done, ms)) : undefined);
 const unfinished = (lane) => lane.log.tail.waiting.length + lane.log.tail.running.length > 0;
 
 /**
@@ -40,6 +39,7 @@ export class Lockstep {
     this.lanes = []; // {name, theater, epoch, log, waiting: [{length, done, failed}]}
     this.turn = 0; // grows when whatever is under way is to stop
     this.opening = Promise.resolve(); // one setting up after the other: they use the same theaters
+    this.wake = () => {}; // ends the rest between two steps
   }
 
   /** Take one step in every lane, after setting the lanes up if they are not. */
@@ -54,12 +54,15 @@ export class Lockstep {
 
   /** Stop after the step under way. */
   pause() {
+    if (this.phase.value !== "running") return;
     this.turn += 1;
+    this.wake();
   }
 
   /** Forget the runs; the next step begins others. The theaters are kept for them. */
   reset() {
     this.turn += 1;
+    this.wake();
     batch(() => {
       this.logs.value = this.asked.value = this.problem.value = this.shown.value = null;
       this.numSteps.value = 0;
@@ -135,12 +138,21 @@ export class Lockstep {
         if (over()) return;
         this.numSteps.value += 1;
         if (!this.lanes.some(unfinished)) return void (this.phase.value = "done");
-        if (taken + 1 < count && this.speed.value) await rest(1000 / this.speed.value - (performance.now() - began));
+        if (taken + 1 < count && this.speed.value) await this.#rest(1000 / this.speed.value - (performance.now() - began));
       }
       if (!over()) this.phase.value = "ready";
     } catch (error) {
       if (!over()) this.#fail(error);
     }
+  }
+
+  /** Nothing for `ms`, unless somebody pauses. */
+  #rest(ms) {
+    if (ms <= 0) return undefined;
+    return new Promise((done) => {
+      const timer = setTimeout(done, ms);
+      this.wake = () => (clearTimeout(timer), done());
+    });
   }
 
   /** The lane `name` with an empty log: the theater that is there under the new settings, or a new one. */
