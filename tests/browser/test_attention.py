@@ -162,6 +162,25 @@ def test_a_weight_is_reached_by_keyboard_and_held(open_page: OpenPage) -> None:
     expect(page.locator("#chain")).to_contain_text(f"@{read[1]}")
 
 
+def test_the_keyboards_place_in_the_matrix_is_of_rows_that_are_there(open_page: OpenPage) -> None:
+    """Going back with a cursor on a later row: what was said of it is not said any more, and nothing breaks."""
+    page = open_page()
+    prefill(page)
+    step(page, 4)
+    page.locator(".matrix .panel-canvas").focus()
+    page.keyboard.press("ArrowUp")  # the newest row
+    said = page.locator(".matrix [aria-live]")
+    expect(said).to_contain_text("row computed in record 6")
+    page.keyboard.press("3")
+    shows(page, 1)
+    expect(said).to_have_text("")
+    page.keyboard.press("ArrowUp")
+    expect(said).to_contain_text("row computed in record 2")
+    page.keyboard.press("0")
+    shows(page, -1)
+    expect(said).to_have_text("")
+
+
 def test_heads_are_grouped_by_their_kv_head_and_chosen(open_page: OpenPage) -> None:
     page = open_page("/?layer=0&head=0")
     prefill(page)

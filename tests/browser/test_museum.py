@@ -145,32 +145,35 @@ def test_the_stage_draws_the_later_keys_that_a_query_read(open_page: OpenPage) -
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
 
 
-@pytest.fixture(scope="module")
-def same_second(tmp_path_factory: pytest.TempPathFactory) -> dict[FaultName | None, Path]:
-    """A run without its causal mask and the same run as it should be, begun in the same second."""
-    folder = tmp_path_factory.mktemp("second")
+def recorded(path: Path, num_prompt_tokens: int, fault: FaultName | None) -> Path:
+    """A recorded prefill of the tiny model, with every array."""
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
-    faults: tuple[FaultName | None, ...] = ("missing_causal_mask", None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.engine.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
-        for fault in faults:
-            config = EngineConfig(block_size=4, num_blocks=16, fault=fault)
-            with make_engine(
-                model, config, log_path=folder / f"{fault}.kvtrace", capture=CaptureRequest(layers=None, heads=None)
-            ) as engine:
-                engine.add_request(list(range(3, 15)), SamplingParams(max_tokens=2, ignore_eos=True))
-                engine.step()
-    return {fault: folder / f"{fault}.kvtrace" for fault in faults}
+    config = EngineConfig(block_size=4, num_blocks=16, fault=fault)
+    with make_engine(model, config, log_path=path, capture=CaptureRequest(layers=None, heads=None)) as engine:
+        engine.add_request(list(range(3, 3 + num_prompt_tokens)), SamplingParams(max_tokens=2, ignore_eos=True))
+        engine.step()
+    return path
 
 
 def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
-    open_page: OpenPage, same_second: dict[FaultName | None, Path]
+    open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engine.engine.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     page = open_page("/?detail=attention")
-    drop_recording(page, same_second["missing_causal_mask"])
+    drop_recording(page, recorded(tmp_path / "faulty.kvtrace", 12, "missing_causal_mask"))
     expect(page.locator(".not-causal")).to_be_visible()
-    drop_recording(page, same_second[None])
+    drop_recording(page, recorded(tmp_path / "healthy.kvtrace", 12, None))
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
+
+
+def test_a_row_that_read_later_keys_is_not_told_of_the_next_run(open_page: OpenPage, tmp_path: Path) -> None:
+    """The next run is shorter than the row's number."""
+    page = open_page("/?detail=attention")
+    drop_recording(page, recorded(tmp_path / "faulty.kvtrace", 12, "missing_causal_mask"))
+    expect(page.locator(".not-causal")).to_be_visible()
+    drop_recording(page, recorded(tmp_path / "short.kvtrace", 2, None))
+    expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
+    expect(page.locator(".matrix .panel-canvas")).to_have_attribute("aria-label", re.compile("2 rows"))
 
 
 def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> None:

@@ -22,7 +22,7 @@ const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
 const image = new RowImage();
 const filling = signal(0); // grows while rows are still being read
 const cursor = signal(null); // {query, key}: where the keyboard is
-const later = signal(null); // {query, key, weight, sum}: the most that a row here gives to a key after its query; null = causal
+const later = signal(null); // {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
 
 /** Who computed each row; read again only when the stage is another. */
 export const sources = computed(() => (stage.value ? rowSources(stage.value) : []));
@@ -34,10 +34,11 @@ export function Matrix() {
   );
   const now = stage.value;
   const n = now?.numFilled ?? 0;
-  const at = cursor.value;
+  const at = inside(cursor.value, n);
+  const notCausal = now && later.value?.of === imageOf(now) ? inside(later.value, n) : null;
   return html`<section class="panel matrix">
     <h3 class="panel-title">${t("matrix.title")} <${Fidelity} kind="captured" /></h3>
-    <div class=${n && later.value ? "matrix-room whole" : "matrix-room"}>
+    <div class=${notCausal ? "matrix-room whole" : "matrix-room"}>
       <div
         class="panel-canvas"
         ref=${ref}
@@ -57,7 +58,7 @@ export function Matrix() {
       ${n ? html`<${Proof} />` : null}
     </div>
     <p class="visually-hidden" aria-live="polite">${at ? cellText(now, at) : ""}</p>
-    <p class="panel-foot">${n && later.value ? html`<${NotCausal} now=${now} found=${later.value} />` : t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
+    <p class="panel-foot">${notCausal ? html`<${NotCausal} now=${now} found=${notCausal} />` : t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
   </section>`;
 }
 
@@ -71,7 +72,7 @@ function NotCausal({ now, found }) {
 /** The most that one of the first `count` rows gives to a later key. */
 function worstLater(count) {
   let found = null;
-  for (const [query, { position: key, weight, sum }] of image.rows.later) if (query < count && key < count && weight > (found?.weight ?? 0)) found = { query, key, weight, sum };
+  for (const [query, { position: key, weight, sum }] of image.rows.later) if (query < count && key < count && weight > (found?.weight ?? 0)) found = { of: image.key, query, key, weight, sum };
   return found;
 }
 
@@ -81,6 +82,9 @@ function leftOut(now) {
   return Boolean(first) && now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head);
 }
 
+/** Which image of rows the stage asks for. */
+const imageOf = (now) => `${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.head}`;
+
 const name = (source) => `${source.record}/${source.seq_id}/${source.position}`;
 
 /**
@@ -88,7 +92,7 @@ const name = (source) => `${source.record}/${source.seq_id}/${source.position}`;
  * Whether every row that is here has been put in.
  */
 function fill(now) {
-  image.reset(`${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.head}`, themeVersion.peek());
+  image.reset(imageOf(now), themeVersion.peek());
   const until = performance.now() + FILL_MS;
   let asked = 0;
   const from = sources.peek();
@@ -118,7 +122,7 @@ function paint(canvas, width, height) {
   if (!now?.numFilled) return;
   const filled = fill(now);
   const found = worstLater(phasesNow().attend > 0 || !now.entry ? now.numFilled : now.entry.start);
-  if (found?.query !== later.peek()?.query || found?.weight !== later.peek()?.weight) later.value = found;
+  if (["of", "query", "weight"].some((part) => found?.[part] !== later.peek()?.[part])) later.value = found;
   const palette = colours();
   const count = now.numFilled;
   const { cell } = geometry(width, height, count);
@@ -258,7 +262,10 @@ function cellLines(now, cell) {
   ];
 }
 
-const cellText = (now, cell) => (now ? cellLines(now, cell).filter(Boolean).join("; ") : "");
+const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
+
+/** A cell, if it is one of the first `count` rows: an earlier record, or another run, has fewer than there were. */
+const inside = (cell, count) => (cell && Math.max(cell.query, cell.key) < count ? cell : null);
 
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
@@ -266,14 +273,15 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 function move(event) {
   const now = stage.value;
   if (!now?.numFilled) return;
-  const at = cursor.value ?? { query: now.numFilled - 1, key: now.numFilled - 1 };
+  const before = inside(cursor.value, now.numFilled);
+  const at = before ?? { query: now.numFilled - 1, key: now.numFilled - 1 };
   if (event.key === "Enter" || event.key === " ") {
     event.preventDefault();
     return choose(at);
   }
   if (!(event.key in MOVES)) return;
   event.preventDefault();
-  const [down, right] = cursor.value ? MOVES[event.key] : [0, 0];
+  const [down, right] = before ? MOVES[event.key] : [0, 0];
   const query = Math.max(0, Math.min(now.numFilled - 1, at.query + down));
   const key = Math.max(0, Math.min(lastKey(now, query), at.key + right));
   cursor.value = { query, key };
