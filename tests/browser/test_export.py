@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.dropping import drop_recording
+from tests.browser.test_museum import recorded
+
 OpenPage = Callable[..., Page]
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -129,6 +132,13 @@ def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
     assert "prompt tokens of seq 0 at once" in captions[0] and "record 2 of 5" in captions[0]
     assert "record 5 of 5" in captions[3]
     expect(page.locator("html")).to_have_attribute("data-painted", "3")  # where it was before
+
+
+def test_a_series_ends_with_the_records_that_are_there(open_page: OpenPage, tmp_path: Path) -> None:
+    page = prepared(open_page, steps=3)
+    expect(page.locator("#export-to")).to_have_value("5")
+    drop_recording(page, recorded(tmp_path / "short.kvtrace", 4, None))
+    expect(page.locator("#export-to")).to_have_value("2")
 
 
 def test_a_series_can_be_cancelled_and_saves_nothing(open_page: OpenPage) -> None:

@@ -240,6 +240,17 @@ def test_the_strip_follows_the_newest_column_unless_somebody_scrolled_away(open_
     assert in_sight(page, newest + 10)
 
 
+def test_another_run_is_followed_whatever_was_scrolled_to_before(open_page: OpenPage, long_recording: Path) -> None:
+    page = open_page("/?motion=0")
+    drop_recording(page, long_recording)
+    rests(page, 2 + NUM_DECODED)
+    page.locator(".strip-scroll").hover()
+    page.mouse.wheel(-100_000, 0)
+    expect(page.locator('.token[data-position="0"]')).to_have_count(1)
+    drop_recording(page, long_recording)
+    expect(page.locator(f'.token[data-position="{LONG_PROMPT + NUM_DECODED}"]')).to_be_in_viewport()
+
+
 def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> None:
     page = open_page("/?speed=8", motion=True)
     prefill(page)

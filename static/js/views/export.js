@@ -80,7 +80,8 @@ function shownSentence() {
 }
 
 function Series() {
-  const [range, setRange] = useState({ first: 1, last: numRecords.value });
+  const [asked, setRange] = useState({ first: 1, last: numRecords.value });
+  const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) }; // a shorter run may have come
   const now = series.value;
   const field = (id, name, label) => html`<label class="field">
     <span>${label}</span>

@@ -70,16 +70,17 @@ export function Strip() {
     offset.value = to;
   };
 
+  // another sequence is followed, whatever was scrolled to before; told before the scrolling below asks
+  useLayoutEffect(() => {
+    follows.value = true;
+  }, [now?.seq.seq_id, now?.log]);
+
   // the record's own columns, and the one it chose, in sight
   const newest = layout ? layout.count - 1 : -1;
   const oldest = layout ? Math.min(newest, now.entry ? now.entry.start : newest) : -1;
   useLayoutEffect(() => {
     if (newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
-  }, [now?.index, newest, oldest, size.width, now?.seq.seq_id]);
-  useEffect(() => {
-    follows.value = true;
-  }, [now?.seq.seq_id, now?.log]);
-
+  }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
   const onScroll = () => {
     const to = scroller.current.scrollLeft;
     if (Math.abs(to - offset.peek()) < 1) return; // the strip's own doing

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 import torch
 
@@ -38,9 +36,7 @@ def test_this_machine_is_measured_once_and_remembered(monkeypatch: pytest.Monkey
     cpu = torch.device("cpu")
     assert machine.machine_facts(cpu, torch.float32).roofs is None
     roofs = machine.measure_roofs(cpu, torch.float32)
-    began = time.perf_counter()
     assert machine.measure_roofs(cpu, torch.float32) is roofs
-    assert time.perf_counter() - began < 0.01
     assert machine.machine_facts(cpu, torch.float32).roofs is roofs
     assert machine.machine_facts(cpu, torch.bfloat16).roofs is None  # another dtype, another roof
     assert (roofs.dtype, roofs.matmul_runs, roofs.copy_runs) == ("float32", machine.RUNS, machine.RUNS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from itertools import pairwise
 
 from app.turns import Turns
 
@@ -19,27 +20,30 @@ def test_turns_come_in_the_order_of_asking():
 
             threads.append(threading.Thread(target=take))
             threads[-1].start()
-            time.sleep(0.02)  # it is waiting before the next one asks
+            while len(turns._waiting) <= i:  # it is waiting before the next one asks
+                time.sleep(0.001)
     for thread in threads:
         thread.join(5)
     assert order == [0, 1, 2, 3, 4]
 
 
 def test_one_that_asks_again_at_once_does_not_starve_another():
-    turns, counts, end = Turns(), [0, 0], time.monotonic() + 0.2
+    turns, taken, both = Turns(), list[tuple[int, bool]](), threading.Barrier(2)
 
     def work(i: int) -> None:
-        while time.monotonic() < end:
+        both.wait(5)
+        while len(taken) < 100:
             with turns:
-                counts[i] += 1
                 time.sleep(0.001)
+                taken.append((i, bool(turns._waiting)))  # whose turn it was, and whether the other waits for the next
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
-    assert min(counts) > 0 and max(counts) <= 2 * min(counts) + 2
+        thread.join(20)
+    handed = [(a, b) for (a, other_waits), (b, _) in pairwise(taken) if other_waits]
+    assert handed and all(a != b for a, b in handed)
 
 
 def test_an_error_hands_the_turn_on():
