@@ -41,6 +41,15 @@ test("of two runs that were asked for, the later one is followed, whichever is a
   assert.deepEqual([settings.recording.value, store.numRecords.value], ["rec-small", 2]);
 });
 
+test("who stays with the run that is there is not taken away by one that was asked for before", async () => {
+  await following(2);
+  const away = session.watch("rec-1");
+  assert.equal(await session.watch("T"), true);
+  socket.question("join", "rec-1").answer(joined("rec-1"));
+  await away;
+  assert.deepEqual([settings.theater.value, settings.recording.value, store.numRecords.value], ["T", null, 2]);
+});
+
 test("a file that takes the place of a run is not told that the run did not answer", async () => {
   await following(2);
   const step = session.command("step", {});

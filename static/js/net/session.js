@@ -124,13 +124,14 @@ async function fetchModelFacts() {
 /** After every connect: join what was followed, with what is already here; without anything to follow make a theater. */
 async function enter() {
   if (reading()) return;
+  const mine = turn + 1;
   const wanted = theater ?? settings.recording.value ?? settings.theater.value;
   try {
     if (!wanted) return void (await create(wantedConfig()));
     const known = theater === wanted ? { from: store.numRecords.value, epoch } : { from: 0 };
     await join(wanted, known, entered);
   } catch (error) {
-    if (!client) return; // a file has taken its place
+    if (!client || mine !== turn) return; // a file has taken its place, or another run
     if (!wanted && (await withoutModel())) await openFirst();
     else if (error instanceof Refusal && error.code === "unknown_theater") lose();
     else if (error instanceof Refusal && !store.log.value) lose(error.message);
@@ -178,21 +179,24 @@ async function create(config) {
   const mine = ++turn;
   const heard = (answer) => {
     if (mine !== turn) return;
+    const left = theater;
     batch(() => {
       store.backToLive();
       entered(answer);
     });
+    if (left) leave(left);
   };
   await client.ask("create", { config, captures: true }, { heard });
 }
 
+/** Be a viewer no more; a theater that is closed needs no leaving. */
+const leave = (left) => client.ask("leave", { theater: left }).catch(() => {});
+
 /** Follow a new run, of `config` or of what the controls show, in place of the one that is followed or gone. Whether there is one now. */
 export async function startAnew(config = wantedConfig()) {
-  const left = theater;
   store.busy.value = true;
   try {
     await create(config);
-    if (left) client.ask("leave", { theater: left }).catch(() => {}); // a theater that is closed needs no leaving
     return true;
   } catch (error) {
     complain(error);
@@ -204,7 +208,10 @@ export async function startAnew(config = wantedConfig()) {
 
 /** Follow another theater or recording of this server, from record `step` (null: its newest). Whether it could be joined. */
 export async function watch(wanted, step = null) {
-  if (wanted === theater) return true;
+  if (wanted === theater) {
+    turn += 1; // and no other that was asked for before
+    return true;
+  }
   try {
     await follow(wanted, step);
     return true;
@@ -230,7 +237,7 @@ async function follow(wanted, step) {
         entered(answer);
         settings.step.value = step;
       });
-      if (left && left !== wanted && (isRecording(left) || !isRecording(wanted))) client.ask("leave", { theater: left }).catch(() => {});
+      if (left && left !== wanted && (isRecording(left) || !isRecording(wanted))) leave(left);
     });
   } finally {
     store.busy.value = false;
