@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import shutil
 import subprocess
@@ -107,11 +108,9 @@ class BenchRuns:
             if self._process is not None or self._closed:
                 raise AppError("busy", f"the benchmark {self.status.scenario} is running: one at a time")
             now = datetime.now(UTC)
-            name = f"{now:%Y%m%dT%H%M%SZ}-{scenario}"
-            folder = self.folder / name
-            order = Order(scenario=scenario, folder=str(folder), rounds=rounds, quiet_seconds=quiet_seconds)
             try:
-                folder.mkdir(parents=True)
+                folder = self._new_folder(f"{now:%Y%m%dT%H%M%SZ}-{scenario}")
+                order = Order(scenario=scenario, folder=str(folder), rounds=rounds, quiet_seconds=quiet_seconds)
                 process = subprocess.Popen(
                     [sys.executable, "-m", "app.bench_worker", msgspec.json.encode(order).decode()],
                     stdin=subprocess.PIPE,
@@ -146,6 +145,16 @@ class BenchRuns:
             thread.join()
         if self._temporary is not None:
             self._temporary.cleanup()
+
+    def _new_folder(self, name: str) -> Path:
+        """A folder of its own: another run, here or on a server that shares the data, may have begun in this second."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = self.folder / (name if number == 1 else f"{name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+        raise AssertionError("no end of numbers")
 
     def _read(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         """What the worker says, until it ends."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
 
+from app.bench_runs import BenchRuns
 from app.paths import static_dir
 from app.server import create_app
 from app.serving import Listener, bind
@@ -167,6 +170,17 @@ def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path
     assert trace.content.startswith(codec.MAGIC)
     stage = requests.get(f"{trace.url}/stage", allow_redirects=False).headers["Location"]
     assert "step=" in stage and stage.startswith("/?recording=%2Fapi%2Fbench%2Frecords%2Fhere-")
+
+
+def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr("app.bench_runs.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
+    monkeypatch.setattr("sys.executable", shutil.which("true"))
+    other = tmp_path / "bench" / "20260101T000000Z-guard"
+    other.mkdir(parents=True)
+    runs = BenchRuns(tmp_path, lambda *_: None, live=True)
+    assert runs.start("guard", rounds=1, quiet_seconds=0).state == "running"
+    runs.close()
+    assert runs.status.state == "failed" and list((tmp_path / "bench").iterdir()) == [other]
 
 
 def test_a_run_that_is_stopped_before_its_first_round_leaves_nothing(make_server, tmp_path):
