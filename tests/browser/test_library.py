@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 from msgspec.structs import replace
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from engine.trace import codec
 from engine.trace.events import Allocate
@@ -101,7 +101,7 @@ def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPag
     own.locator("input[name=tags]").fill("class, poem，class")
     page.keyboard.press("Enter")
     expect(own.locator(".library-name")).to_have_text("Lesson <one>")
-    assert own.locator(".library-tag").all_inner_texts() == ["class", "poem"]
+    expect(own.locator(".library-tag")).to_have_text(["class", "poem"])
     with page.expect_download() as download:
         own.get_by_role("link", name=".kvtrace").click()
     assert Path(download.value.path()).read_bytes().startswith(b"KVTRACE")
@@ -115,6 +115,26 @@ def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPag
     expect(page.locator("#toasts")).to_contain_text("has been deleted")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))  # where one came from
     shows(page, 3)
+
+
+def test_tags_typed_while_the_name_is_being_kept_are_kept_too(open_page: OpenPage) -> None:
+    page = open_page("/?detail=library")
+    held: list[Route] = []
+    page.route("**/api/recordings/rec-*", lambda route: held.append(route) if not held else route.continue_())
+    drop(page, GOLDEN.read_bytes(), "to be named.kvtrace")
+    own = page.locator(".library-row", has_text="to be named")
+    own.locator(".tool").click()
+    own.locator("input[name=name]").fill("The lesson")
+    own.locator("input[name=tags]").fill("class")
+    while not held:
+        page.wait_for_timeout(20)
+    held[0].continue_()
+    expect(page.locator(".library-name", has_text="The lesson")).to_have_count(1)
+    named = page.locator(".library-row", has_text="The lesson")
+    expect(named.locator("input[name=tags]")).to_have_value("class")
+    named.locator("input[name=tags]").press("Enter")
+    expect(named.locator(".library-tag")).to_have_text(["class"])
+    expect(named.locator(".library-name")).to_have_text("The lesson")
 
 
 def test_a_dropped_file_is_shown_and_kept(open_page: OpenPage) -> None:

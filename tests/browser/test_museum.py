@@ -180,16 +180,16 @@ def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> Non
     page = open_page("/?detail=museum&exhibit=stale_hash_after_reallocation")
     page.click("#museum-step")
     expect(page.locator("#museum")).to_have_attribute("data-step", "1")
-    mine = "fetch('/api/theaters').then((r) => r.json()).then((a) => a.theaters.length)"
-    before = page.evaluate(mine)
+    newest = """fetch('/api/theaters').then((r) => r.json())
+      .then((a) => a.theaters.filter((t) => t.name.startsWith('museum: ')).slice(-2))"""
+    before = [theater["theater"] for theater in page.evaluate(newest)]
     page.click("#exhibit-rope_restarted_at_chunk")
     expect(page.locator("#museum-sentence")).to_contain_text("two fresh engines")
     page.click("#museum-step")
     expect(page.locator("#museum")).to_have_attribute("data-step", "1")
-    assert page.evaluate(mine) == before
-    headers = page.evaluate(
-        """fetch('/api/theaters').then((r) => r.json()).then((a) => a.theaters.slice(-2).map((t) => t.config))"""
-    )
+    now = page.evaluate(newest)
+    assert [theater["theater"] for theater in now] == before
+    headers = [theater["config"] for theater in now]
     assert [h["fault"] for h in headers] == [None, "rope_restarted_at_chunk"]
     assert {h["max_num_seqs"] for h in headers} == {16}  # the exhibit before had 1
     page.go_back()

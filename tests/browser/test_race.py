@@ -124,14 +124,15 @@ def test_looking_back_and_pausing(open_page: OpenPage) -> None:
 def test_a_reset_begins_another_race_in_the_same_theaters(open_page: OpenPage) -> None:
     page = open_page("/?detail=race&max_tokens=3")
     run_to_the_end(page)
-    mine = "fetch('/api/theaters').then((r) => r.json()).then((a) => a.theaters.length)"
-    before = page.evaluate(mine)
+    newest = """fetch('/api/theaters').then((r) => r.json())
+      .then((a) => a.theaters.filter((t) => t.name.startsWith('race: ')).slice(-3).map((t) => t.theater))"""
+    before = page.evaluate(newest)
     page.click("#race-reset")
     expect(page.locator("#race-sentence")).to_contain_text("three strategies in step")
     page.fill("#prompt", "床前明月光，")
     run_to_the_end(page)
     assert figure(page, "paged", "totalComputed") == "8"  # 6 + 3 - 1
-    assert page.evaluate(mine) == before
+    assert page.evaluate(newest) == before
 
 
 def test_two_pages_race_at_once(open_page: OpenPage) -> None:

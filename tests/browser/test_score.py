@@ -112,6 +112,23 @@ def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: 
     expect(page.locator("#sentence")).to_contain_text("The prefix cache is off")
 
 
+def test_what_is_being_typed_stays_when_its_field_is_drawn_anew(open_page: OpenPage) -> None:
+    page = open_page()
+    open_settings(page, "scheduler")
+    page.locator("#max-num-seqs").select_text()
+    page.keyboard.type("3")
+    news = """import('/static/js/model/store.js').then(({ modelFacts }) => {
+      modelFacts.value = { ...modelFacts.value, config: { ...modelFacts.value.config, max_num_seqs: 17 } };
+    })"""
+    page.evaluate(news)
+    expect(page.locator("#scheduler .usual").first).to_contain_text("17")
+    expect(page.locator("#max-num-seqs")).to_have_value("3")
+    page.keyboard.press("Tab")
+    wait_until(page, f"{HEADER}.then((engine) => engine.max_num_seqs === 3)")
+    commit(page, "#max-num-seqs", "")  # no number: what it was comes back
+    expect(page.locator("#max-num-seqs")).to_have_value("3")
+
+
 def test_a_link_carries_what_differs_from_the_server_and_nothing_else(open_page: OpenPage) -> None:
     page = open_page("/?max_num_batched_tokens=8&enable_prefix_caching=1")
     assert page.evaluate(HEADER)["max_num_batched_tokens"] == 8

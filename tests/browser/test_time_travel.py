@@ -144,6 +144,20 @@ def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
     shows(page, first)
 
 
+def test_a_number_can_be_typed_while_records_come(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page)
+    page.keyboard.press("g")
+    expect(page.locator("#jump-record")).to_be_focused()
+    page.keyboard.type("1")
+    page.evaluate("import('/static/js/model/actions.js').then((actions) => actions.step())")
+    shows(page, 3)
+    expect(page.locator("#jump-record")).to_have_value("1")
+    page.keyboard.press("Enter")
+    shows(page, 0)
+
+
 def test_the_next_token_of_the_sequence_on_stage(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)

@@ -2,6 +2,7 @@
 
 import { useState } from "../../vendor/preact/hooks.js";
 import { html } from "../views/html.js";
+import { Typed } from "../views/typed.js";
 import { ScenarioLink } from "./list.js";
 import { ask, run, show } from "./live.js";
 import { index, scenarios } from "./store.js";
@@ -22,7 +23,7 @@ export function RunBox({ scenario }) {
   return html`<section class="bench-run" aria-label=${t("bench.run")}>
     <div class="bench-run-row">
       <button class="command" id="bench-run" disabled=${status === null} onClick=${start}>${t("bench.run")}</button>
-      <label>${t("bench.run.rounds")} <input id="bench-rounds" type="number" min="1" max="1000" value=${wanted} onChange=${(event) => setRounds(Math.max(1, Math.min(1000, Math.round(Number(event.currentTarget.value)) || 1)))} /></label>
+      <label>${t("bench.run.rounds")} <${Typed} id="bench-rounds" type="number" min="1" max="1000" value=${wanted} onChange=${(event) => setRounds(Math.max(1, Math.min(1000, Math.round(Number(event.currentTarget.value)) || 1)))} /></label>
       <span class="hint num">${t("bench.run.size", { points: card.num_points, variants: card.num_variants, rounds: wanted })}</span>
     </div>
     ${status?.state === "failed" && status.scenario === scenario ? html`<p class="bench-problem" role="alert">${t("bench.run.failed", { error: status.error })}</p>` : null}

@@ -33,8 +33,10 @@ export async function refresh() {
   }
 }
 
+let changing = Promise.resolve(); // one change after the other: two requests may overtake each other
+
 /** Give a recording another name or other tags. Whether it was taken. */
-export const change = (id, fields) => attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) }));
+export const change = (id, fields) => (changing = changing.then(() => attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) }))));
 
 /** Delete a recording and its file. */
 export const remove = (id) => attempt(() => ask(`/api/recordings/${id}`, { method: "DELETE" }));

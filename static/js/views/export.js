@@ -12,6 +12,7 @@ import { exportOpen } from "./export_button.js";
 import { Run } from "./export_run.js";
 import { html } from "./html.js";
 import { Side } from "./side.js";
+import { Typed } from "./typed.js";
 
 const chosen = signal("stage");
 const series = signal(null); // {done, total, cancel}: the zip being made
@@ -85,7 +86,7 @@ function Series() {
   const now = series.value;
   const field = (id, name, label) => html`<label class="field">
     <span>${label}</span>
-    <input
+    <${Typed}
       id=${id}
       type="number"
       min="1"

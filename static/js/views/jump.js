@@ -8,6 +8,7 @@ import { eventFrom, eventKind, jumpTo, jumpToEvent, jumpToStep, play, recordsOf 
 import { log, numRecords, shownSeq, toast, viewIndex } from "../model/store.js";
 import { KINDS } from "../trace/marks.js";
 import { html } from "./html.js";
+import { Typed } from "./typed.js";
 import { Icon } from "./words.js";
 
 /** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
@@ -61,7 +62,7 @@ function NumberField({ id, label, count, first, go }) {
   };
   return html`<form class="jump-number" onSubmit=${submit}>
     <label for=${id}>${label}</label>
-    <input class="num" id=${id} type="number" inputmode="numeric" min="0" max=${count} step="1" value=${first} />
+    <${Typed} class="num" id=${id} type="number" inputmode="numeric" min="0" max=${count} step="1" value=${first} />
     <span class="num">/ ${grouped(count)}</span>
   </form>`;
 }

@@ -44,18 +44,28 @@ function Exports({ id }) {
   </details>`;
 }
 
-/** Both are kept when a field is left or Enter is pressed. */
+/** What a field's text stands for, and the text of what it stands for now. */
+const FIELDS = {
+  name: { read: (text, entry) => text.trim() || entry.name, write: (name) => name },
+  tags: { read: (text) => [...new Set(text.split(/[,，]/).map((tag) => tag.trim()).filter(Boolean))], write: (tags) => tags.join(", ") },
+};
+
+/** Each is kept when its field is left or Enter is pressed; what is being typed stays until the server has it. */
 function Names({ entry }) {
-  const keep = (event) => {
-    event.preventDefault();
-    const fields = new FormData(event.currentTarget.closest("form"));
-    const name = fields.get("name").trim() || entry.name;
-    const tags = [...new Set(fields.get("tags").split(/[,，]/).map((tag) => tag.trim()).filter(Boolean))];
-    if (name !== entry.name || tags.join() !== entry.tags.join()) change(entry.id, { name, tags });
+  const [typed, setTyped] = useState({}); // text by field
+  const keep = async (names) => {
+    const wanted = names.filter((name) => name in typed).map((name) => [name, FIELDS[name].read(typed[name], entry)]);
+    const other = wanted.filter(([name, value]) => FIELDS[name].write(value) !== FIELDS[name].write(entry[name]));
+    if (other.length) await change(entry.id, Object.fromEntries(other));
+    // what was typed on meanwhile is not kept yet
+    setTyped((now) => Object.fromEntries(Object.entries(now).filter(([name, text]) => !names.includes(name) || text !== typed[name])));
   };
-  return html`<form class="library-names" onSubmit=${keep}>
-    <label class="field"><span>${t("library.name")}</span><input name="name" maxlength="200" value=${entry.name} onBlur=${keep} /></label>
-    <label class="field"><span>${t("library.tags")}</span><input name="tags" value=${entry.tags.join(", ")} onBlur=${keep} /></label>
+  const field = (name, more = {}) => html`<label class="field"
+    ><span>${t(`library.${name}`)}</span>
+    <input name=${name} ...${more} value=${typed[name] ?? FIELDS[name].write(entry[name])} onInput=${({ currentTarget: { value } }) => setTyped((now) => ({ ...now, [name]: value }))} onBlur=${() => keep([name])}
+  /></label>`;
+  return html`<form class="library-names" onSubmit=${(event) => (event.preventDefault(), keep(Object.keys(FIELDS)))}>
+    ${field("name", { maxlength: 200 })}${field("tags")}
     <button class="visually-hidden" tabindex="-1">${t("library.keep_names")}</button>
   </form>`;
 }

@@ -5,6 +5,7 @@ import { changeConfig } from "../model/actions.js";
 import { applies, defaultOf, hasSampling, KV_DTYPES, valueOf } from "../model/run_settings.js";
 import { settings } from "../model/settings.js";
 import { html } from "./html.js";
+import { Typed } from "./typed.js";
 import { Term } from "./words.js";
 
 const BLOCK_SIZES = [1, 2, 4, 8, 16, 32];
@@ -123,7 +124,7 @@ export function SamplingSettings() {
       ${hasSampling("n") ? html`<${NumberField} id="n" label=${t("score.n")} hint=${t("score.n_hint")} name="n" min="1" max="16" step="1" />` : null}
       <label class="field" title=${t("score.stop_hint")}>
         <span>${t("score.stop")}</span>
-        <input id="stop" type="text" value=${settings.stop.value} onChange=${(event) => (settings.stop.value = event.currentTarget.value)} />
+        <${Typed} id="stop" type="text" value=${settings.stop.value} onChange=${(event) => (settings.stop.value = event.currentTarget.value)} />
       </label>
       <label class="field switch" title=${t("score.ignore_eos_hint")}>
         <input id="ignore-eos" type="checkbox" checked=${settings.ignore_eos.value} onChange=${(event) => (settings.ignore_eos.value = event.currentTarget.checked)} />
@@ -180,7 +181,7 @@ export function NumberField({ id, label, hint, name, min, max, step, optional, o
   };
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
-    <input
+    <${Typed}
       id=${id}
       type="number"
       inputmode="decimal"
