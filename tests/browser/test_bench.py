@@ -236,7 +236,7 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
 def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_traces(open_bench: OpenBench) -> None:
     page = open_bench("?scenario=guard")
     drawn(page, 2)
-    page.fill("#bench-rounds", "1")
+    page.fill("#bench-rounds", "3")  # time enough to watch it, on a fast machine too
     page.click("#bench-run")
     expect(page.locator("#bench-progress")).to_contain_text("Warming up", timeout=150_000)
     with page.context.expect_page() as opened:

@@ -16,6 +16,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.dropping import drop_recording
 from tests.browser.test_museum import recorded
+from tests.browser.test_page import wait_until
 
 OpenPage = Callable[..., Page]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -141,13 +142,22 @@ def test_a_series_ends_with_the_records_that_are_there(open_page: OpenPage, tmp_
     expect(page.locator("#export-to")).to_have_value("2")
 
 
+HOLD = """() => {
+  const take = HTMLCanvasElement.prototype.toBlob;
+  HTMLCanvasElement.prototype.toBlob = function (...told) { globalThis.release = () => take.apply(this, told); };
+}"""
+
+
 def test_a_series_can_be_cancelled_and_saves_nothing(open_page: OpenPage) -> None:
     page = prepared(open_page, steps=4)
     page.select_option("#export-panel", "page")
     saved: list[Any] = []
     page.on("download", lambda download: saved.append(download))
+    page.evaluate(HOLD)
     page.click("#export-zip")
+    wait_until(page, "Boolean(globalThis.release)")
     page.click("#export-cancel")
+    page.evaluate("globalThis.release()")
     expect(page.locator("#toasts")).to_contain_text("Cancelled")
     expect(page.locator("#export-zip")).to_be_visible()
     expect(page.locator("html")).to_have_attribute("data-painted", "5")
