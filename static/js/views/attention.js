@@ -5,11 +5,14 @@ import { t } from "../i18n/index.js";
 import { settings } from "../model/settings.js";
 import { Candidates } from "./candidates.js";
 import { html } from "./html.js";
+import { later } from "./later.js";
 import { Matrix } from "./matrix.js";
 import { useBox } from "./measure.js";
 import { Overview } from "./overview.js";
 import { Segmented } from "./segmented.js";
-import { Softmax } from "./softmax.js";
+
+/** Where there is room for one answer it is the candidates at first; its place is kept where both are shown. */
+const Softmax = later(() => import("./softmax.js").then((m) => m.Softmax), () => html`<section class="panel softmax"></section>`);
 
 /** stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns. */
 function layoutFor({ width, height }) {

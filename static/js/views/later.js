@@ -6,13 +6,13 @@ import { t } from "../i18n/index.js";
 import { toast } from "../model/store.js";
 import { html } from "./html.js";
 
-/** A component that `load` promises; nothing is drawn before it is here. */
-export function later(load) {
+/** A component that `load` promises; before it is here nothing is drawn, or what `waiting` says. */
+export function later(load, waiting = () => null) {
   const part = signal(null);
-  return function Later() {
+  return function Later(given) {
     useEffect(() => {
       if (!part.value) load().then((found) => (part.value = found), () => toast(t("error.no_answer"), "error"));
     }, []);
-    return part.value ? html`<${part.value} />` : null;
+    return part.value ? html`<${part.value} ...${given} />` : waiting();
   };
 }
