@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { header } from "./log_builder.mjs";
 import { coming, errors, file, following, joined, session, settings, socket, soon, store } from "./session_page.mjs";
 
 test("records that are on their way when a run is joined again are of the viewer that was left", async () => {
@@ -48,6 +49,14 @@ test("who stays with the run that is there is not taken away by one that was ask
   socket.question("join", "rec-1").answer(joined("rec-1"));
   await away;
   assert.deepEqual([settings.theater.value, settings.recording.value, store.numRecords.value], ["T", null, 2]);
+});
+
+test("a status of the run before a reset says nothing of the one after it", async () => {
+  await following(2);
+  socket.handlers.reset({ theater: "T", epoch: 1, header: header(), num_records: 0 });
+  socket.handlers.status({ theater: "T", epoch: 1, mode: "paused", num_records: 0 });
+  socket.handlers.status({ theater: "T", epoch: 0, mode: "running", num_records: 40 });
+  assert.deepEqual([store.status.value.mode, store.status.value.num_records, store.numRecords.value], ["paused", 0, 0]);
 });
 
 test("a file that takes the place of a run is not told that the run did not answer", async () => {

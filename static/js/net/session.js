@@ -48,7 +48,7 @@ function connect() {
     },
     status: (message) => {
       if (message.fork?.source === theater && !message.fork.forked) forking.value = message;
-      if (message.theater !== theater) return;
+      if (message.theater !== theater || message.epoch < epoch) return; // of the run before a reset
       const before = store.status.value;
       store.status.value = message;
       if (message.error && message.error !== before?.error) store.toast(message.error, "error");
