@@ -88,7 +88,7 @@ class LiveEngine:
 
 
 def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:
-    """Whether the server builds an engine of such settings.
+    """Whether an engine of such settings is built, for a theater or a command.
 
     Raises:
         ConfigError: they cannot work with the model, or would exhaust the server.
@@ -102,14 +102,14 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
         ("seed", MAX_SEED),
     ):
         if getattr(resolved, name) > limit:
-            raise ConfigError(f"{name} {getattr(resolved, name)} is over this server's limit of {limit}")
+            raise ConfigError(f"{name} {getattr(resolved, name)} is over the limit of {limit}")
     per_token = stored_bytes_per_token(facts, resolved.kv_cache_dtype)
     size = (resolved.num_blocks + (resolved.swap_space or 0)) * resolved.block_size * per_token
     if size > max_pool_bytes:
         swap = f" and {resolved.swap_space} more to swap to" if resolved.swap_space else ""
         raise ConfigError(
             f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
-            f"this server gives a theater {max_pool_bytes // MIB} MiB"
+            f"the limit is {max_pool_bytes // MIB} MiB"
         )
 
 

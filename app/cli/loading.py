@@ -25,6 +25,8 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveMo
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if is_local or not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
+    if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub is waited for half a minute
+        print(f"kvtheater: {name} is not a folder here; asking the Hugging Face hub", file=sys.stderr, flush=True)
     with _sign_of_life(f"loading {name}") if is_local else contextlib.nullcontext():
         from app import live_model
 
@@ -32,6 +34,10 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveMo
             return live_model.load(name, dtype, device, settings)
         except ValueError as error:  # ModelError
             raise UserError(str(error)) from error
+
+
+def _may_be_of_the_hub(name: str) -> bool:
+    return not name.startswith((".", "/", "~")) and name.count("/") <= 1
 
 
 def _sign_of_life(text: str) -> contextlib.AbstractContextManager[object]:

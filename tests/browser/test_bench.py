@@ -255,3 +255,26 @@ def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_trac
     page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
     page.wait_for_selector("#connection.replay")
     expect(page.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]\d"))
+
+
+def test_on_a_phone_every_headline_has_its_value_and_its_bar_in_sight(open_bench: OpenBench) -> None:
+    page = open_bench(width=390, height=844, has_touch=True)
+    boxes = page.evaluate(
+        """[...document.querySelectorAll('.bench-headlines tbody td')].map((e) => e.getBoundingClientRect().toJSON())"""
+    )
+    assert len(boxes) > 30
+    assert all(box["left"] >= 0 and box["right"] <= 390 for box in boxes)
+    links = page.locator(".bench-headlines tbody a")
+    assert all((links.nth(i).bounding_box() or {"height": 0})["height"] >= 44 for i in range(links.count()))
+
+
+def test_on_a_phone_a_line_of_figures_keeps_its_name_while_they_are_moved(open_bench: OpenBench) -> None:
+    page = open_bench("?scenario=against-transformers", width=390, height=844, has_touch=True)
+    drawn(page, 2)
+    table = page.locator(".bench-scroll").last
+    table.evaluate("(e) => (e.scrollLeft = e.scrollWidth)")
+    name, box = table.locator(".variant").first.bounding_box(), table.bounding_box()
+    assert name and box and abs(name["x"] - box["x"]) < 1
+    selects = page.locator(".bench-controls select")
+    widths = [(selects.nth(i).bounding_box() or {"width": 0})["width"] for i in range(selects.count())]
+    assert len(widths) == 2 and min(widths) > 340

@@ -237,6 +237,30 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     assert len(rows) == 6 and max(rows) - min(rows) < 10, rows  # one line of tools
 
 
+def test_of_many_sequences_those_that_part_are_seen_and_the_rest_is_one_line(open_page: OpenPage) -> None:
+    page = open_page("/?max_tokens=6&ignore_eos=1&n=6&temperature=1.2&seed=3", width=390, height=844)
+    perform(page, 1)
+    page.click("#tab-detail")
+    page.click("#detail-compare")
+    page.click("#compare-fork")
+    page.click("#fork-token")
+    page.click("#fork-make")
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
+    page.click("#compare-step")
+    expect(page.locator(".compare-place")).to_have_count(1, timeout=20_000)
+    expect(page.locator(".compare-pair")).to_have_count(1)
+    expect(page.locator("#compare-same summary")).to_have_text("5 more sequences with the same tokens in both")
+    verdict, lanes = page.locator("#compare-token").bounding_box(), page.locator(".compare-pair").bounding_box()
+    assert verdict and lanes and verdict["y"] < lanes["y"]
+    page.locator("#compare-same summary").press("Enter")
+    expect(page.locator(".compare-pair")).to_have_count(6)
+    cut = page.evaluate(
+        """[...document.querySelectorAll('#compare-totals :is(th, td)')]
+          .filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.textContent)"""
+    )
+    assert cut == []  # the difference, which stands last, is in sight
+
+
 @pytest.mark.parametrize(
     ("scheme", "locale", "width"), [("light", "en-US", 1280), ("dark", "zh-CN", 1280), ("light", "zh-CN", 390)]
 )

@@ -180,3 +180,31 @@ def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage
     assert "theater=" in page.locator("#print-link").inner_text()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     expect(page.locator("html")).to_have_attribute("data-theme", "auto")
+
+
+def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_page: OpenPage) -> None:
+    page = open_page("/?max_tokens=40&ignore_eos=1&speed=0")
+    page.click("#btn-prefill")
+    expect(page.locator("html")).to_have_attribute("data-painted", "1")
+    page.click("#btn-run")
+    expect(page.locator(".status.finished")).to_have_count(1, timeout=30_000)
+    scrolled = page.evaluate("document.querySelector('#strip-scroll').scrollLeft")
+    assert scrolled > 100
+    expect(page.locator(".strip-cut")).to_be_hidden()
+    drawn = page.evaluate(
+        """() => {
+          dispatchEvent(new Event('beforeprint'));  // what is there when it returns is on paper
+          const box = document.querySelector('#strip-scroll').getBoundingClientRect();
+          const whole = [...document.querySelectorAll('.token')]
+            .filter((e) => e.getBoundingClientRect().left >= box.left && e.getBoundingClientRect().right <= box.right)
+            .map((e) => Number(e.dataset.position));
+          return { first: Math.min(...whole), last: Math.max(...whole) };
+        }"""
+    )
+    assert drawn["first"] == 0
+    page.emulate_media(media="print")
+    expect(page.locator(".strip-cut")).to_be_visible()
+    expect(page.locator(".strip-cut")).to_contain_text(f"positions 0 to {drawn['last']} of 56")
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.querySelector('#strip-scroll').scrollLeft") == scrolled

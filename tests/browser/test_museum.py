@@ -288,3 +288,24 @@ def test_no_serious_violation(open_page: OpenPage, width: int, scheme: str, loca
     )
     assert found == []
     assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_on_a_phone_the_lanes_have_the_page_and_their_own_controls_alone(open_page: OpenPage) -> None:
+    page = open_page(
+        "/?detail=museum&region=detail&exhibit=no_copy_at_shared_write", width=390, height=844, has_touch=True
+    )
+    expect(page.locator("#museum-run")).to_be_visible()
+    expect(page.locator(".transport")).to_be_hidden()  # the stage's Run would stand over this one
+    run_to_the_end(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    lines = page.evaluate(
+        """[...document.querySelectorAll('.museum-notice.found')].map((e) =>
+          [e.querySelector('dt'), e.querySelector('.museum-go'), e.querySelector('.museum-notice-text')]
+            .map((part) => part.getBoundingClientRect().toJSON()))"""
+    )
+    assert lines
+    for who, when, what in lines:  # who and when in one line, what below, over its whole width
+        assert when["top"] <= who["top"] and who["bottom"] <= when["bottom"]
+        assert what["top"] >= when["bottom"] and what["left"] == who["left"] and what["right"] == when["right"]
+    page.click("#tab-stage")
+    expect(page.locator(".transport")).to_be_visible()

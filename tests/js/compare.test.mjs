@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { tIn } from "../../static/js/i18n/index.js";
 import { settings } from "../../static/js/model/settings.js";
-import { bytesOf, labelsOf, lanesOf, linesOf, operationsThatDiffer, tokenOf } from "../../static/js/trace/compare.js";
+import { bytesOf, foldedPairs, labelsOf, lanesOf, linesOf, operationsThatDiffer, tokenOf } from "../../static/js/trace/compare.js";
 import { operationsOf } from "../../static/js/trace/operations.js";
 import { sentencesOf } from "../../static/js/trace/sentence.js";
 import { opDifference, opWords } from "../../static/js/views/compare_words.js";
@@ -114,4 +114,22 @@ test("what came from outside is told in the decisions and in the sentence", () =
     ["sentence.choose", { name: 0, position: 5, token: "白" }],
     ["sentence.adjust", { request: "r" }],
   ]);
+});
+
+test("operations that the same words tell are told apart by their fields", () => {
+  const lookup = { type: "lookup", seq_id: 0, num_tokens: 7, num_hit_tokens: 0, block_ids: [] };
+  const first_op = { record: 1, op: 0, kind_a: "step", kind_b: "step", a: { ...lookup, verdict: "miss", reason: "nothing_shared" }, b: { ...lookup, verdict: "too_short", reason: null } };
+  const { a, b } = opDifference({ ...COMPARISON, first_op });
+  assert.equal(a, "prefix cache, seq 0: 0 of 7 tokens found (verdict miss, reason nothing_shared)");
+  assert.equal(b, "prefix cache, seq 0: 0 of 7 tokens found (verdict too_short, reason –)");
+});
+
+test("of many sequences those that are the same to their ends are folded, of a few none", () => {
+  const same = { ...PAIR, b: PAIR.a, equal_tokens: A.length, difference: null };
+  const shorter = { ...PAIR, b: figures(0, A.slice(0, 1)), equal_tokens: 1, difference: null };
+  const alone = { ...PAIR, b: null, same_prompt: false, equal_tokens: 0, difference: null };
+  assert.deepEqual(foldedPairs({ sequences: [same, same, PAIR] }), { shown: [same, same, PAIR], apart: [], same: [] });
+  assert.deepEqual(foldedPairs({ sequences: [same, same, shorter, PAIR, alone] }), { shown: [shorter, PAIR, alone], apart: [], same: [same, same] });
+  const many = foldedPairs({ sequences: Array(12).fill(PAIR) });
+  assert.deepEqual([many.shown.length, many.apart.length, many.same.length], [8, 4, 0]);
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { divergingAt, divergingScale, niceCeiling } from "../../static/js/draw/colour.js";
-import { columns, litAt, miniature, pooledWeights, scrollTo } from "../../static/js/draw/strip.js";
+import { columns, figureMiddle, litAt, miniature, pooledWeights, scrollTo } from "../../static/js/draw/strip.js";
 
 test("zero is the paper, the ends are the scale's ends, values outside are clipped", () => {
   const scale = divergingScale("#1f62a8", "#f4f1ea", "#b4410e");
@@ -76,4 +76,19 @@ test("keys are lit in order, all of them in the end", () => {
     assert.equal(litAt(count - 1, count, 1), 1);
     for (let i = 1; i < count; i++) assert.ok(litAt(i, count, 0.5) <= litAt(i - 1, count, 0.5));
   }
+});
+
+test("a figure over the first column keeps off the names beside the strip, one over the last stays within", () => {
+  const window = { left: 100, right: 300 };
+  assert.equal(figureMiddle(105, 12, window), 118);
+  assert.equal(figureMiddle(200, 12, window), 200);
+  assert.equal(figureMiddle(299, 12, window), 288);
+});
+
+test("of a window at the beginning the columns that stand whole in it are counted", () => {
+  const layout = columns({ count: 20, expected: 20, blockSize: 4, width: 200, minimum: 26, maximum: 40 });
+  const fits = (p) => layout.x(p) + layout.width <= 200;
+  const n = layout.whole(200);
+  assert.ok(n > 0 && fits(n - 1) && !fits(n), String(n));
+  assert.deepEqual([layout.whole(5), layout.whole(1e6)], [0, 20]);
 });

@@ -325,3 +325,26 @@ def test_a_terminal_does_not_obey_a_trace(capsys, trace, tmp_path):
     assert "\x1b" not in out and "\\x1b[31mred" in out
     _, _, err = run(capsys, "trace", "explain", str(hostile), "--request", "other")
     assert "\x1b" not in err
+
+
+def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from app import live_model
+
+    said: list[str] = []
+
+    def load(*_: object) -> None:
+        said.append(capsys.readouterr().err)
+        raise ValueError("nobody answers")
+
+    monkeypatch.setattr(live_model, "load", load)
+    for name in ("nobody/nothing", "./nothing"):
+        status, out, err = run(capsys, "info", name)
+        assert (status, out) == (2, "") and "nobody answers" in err
+    assert said == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
+
+
+def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "generate", "a", "--num-blocks", "100000000")
+    assert status == 2 and "num_blocks 100000000 is over the limit of" in err and "server" not in err

@@ -21,7 +21,7 @@ export function Overview() {
           ${entries.map((entry) =>
             entry.findings.map(
               (finding, i) => html`<tr key=${`${entry.id} ${finding.title.en}`} class=${i ? "" : "first"}>
-                <th scope="row" class=${i ? "again" : ""}>${i ? html`<span class="visually-hidden">${both(entry.title)}</span>` : html`<${ScenarioLink} id=${entry.scenario}>${both(entry.title)}<//>`}</th>
+                <th scope="row">${i ? html`<span class="visually-hidden">${both(entry.title)}</span>` : html`<${ScenarioLink} id=${entry.scenario}>${both(entry.title)}<//>`}</th>
                 <td>${both(finding.title)}</td>
                 <td>${findingText(finding)}</td>
                 <td>${finding.bar ? html`<${Verdict} finding=${finding} />` : html`<span class="hint">${barText(finding) || t("bench.no_bar")}</span>`}</td>

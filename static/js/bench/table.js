@@ -24,25 +24,25 @@ export function Figures({ shown, label }) {
           ${anyTrace ? html`<th scope="col">${t("bench.table.trace")}</th>` : null}
         </tr>
       </thead>
-      <tbody>
-        ${axisPoints(record).map((where) =>
-          record.scenario.variants
-            .map((variant) => pointAt(record, where.at, variant.id))
-            .filter(Boolean)
-            .map((point, i) => html`<${Row} key=${`${where.at} ${point.variant}`} record=${record} entry=${entry} point=${point} at=${atText(where)} first=${i === 0} measures=${measures} anyTrace=${anyTrace} />`),
-        )}
-      </tbody>
+      ${axisPoints(record).map((where) => {
+        const points = record.scenario.variants.map((variant) => pointAt(record, where.at, variant.id)).filter(Boolean);
+        const at = atText(where);
+        return html`<tbody key=${where.at}>
+          ${points.map((point, i) => html`<${Row} key=${point.variant} record=${record} entry=${entry} point=${point} at=${at} rows=${i ? 0 : points.length} measures=${measures} anyTrace=${anyTrace} />`)}
+        </tbody>`;
+      })}
     </table>
   </div>`;
 }
 
-function Row({ record, entry, point, at, first, measures, anyTrace }) {
+/** `rows`: of how many lines this is the first, which names the place on the axis for all of them; else 0. */
+function Row({ record, entry, point, at, rows, measures, anyTrace }) {
   const metrics = Object.entries(record.metrics);
   const variant = variantTitle(record, point.variant);
   const address = traceAddress(entry, point);
-  return html`<tr class=${first ? "first" : ""}>
-    <th scope="row" class=${first ? "" : "again"}>${at}</th>
-    <td class="variant">${variant}</td>
+  return html`<tr class=${rows ? "first" : ""}>
+    ${rows ? html`<th scope="rowgroup" rowspan=${rows}>${at}</th>` : null}
+    <th scope="row" class="variant">${variant}</th>
     ${point.failed
       ? html`<td class="failed" colspan=${metrics.length}>${t("bench.table.failed", { why: point.failed })}</td>`
       : metrics.map(([name, info]) => {

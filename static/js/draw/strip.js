@@ -7,7 +7,7 @@ const MARGIN = 2; // columns beyond the window that are there already
 
 /**
  * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)` (the
- * positions [first, last) of a window) and `extent`, the width of what can be scrolled over. `count` columns exist of the
+ * positions [first, last) of a window), `whole(room)` and `extent`, the width of what can be scrolled over. `count` columns exist of the
  * `expected` ones; in a strip that holds them all they are as wide as fits.
  */
 export function columns({ count, expected, blockSize, width, minimum, maximum }) {
@@ -37,6 +37,8 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
       const position = before(offset);
       return position >= 0 && position < count && offset <= x(position) + column + GAP ? position : null;
     },
+    /** How many columns stand whole in a window of `room` at the beginning. */
+    whole: (room) => Math.max(0, Math.min(count, before(Math.max(0, room - column)) + (room >= column ? 1 : 0))),
     visible(left, right) {
       const first = Math.max(0, Math.min(count, before(Math.max(0, left)) - MARGIN));
       return [first, Math.max(first, Math.min(count, before(right) + 1 + MARGIN))];
@@ -106,6 +108,13 @@ export function pooledWeights(row, mini, bins) {
     for (let bin = from; bin < to; bin++) if (row.weights[i] > found[bin]) found[bin] = row.weights[i];
   }
   return found;
+}
+
+const EDGE = 6; // a figure's distance from the names beside the strip, which end where it begins
+
+/** Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and `right`. */
+export function figureMiddle(x, half, { left, right }) {
+  return Math.max(left + EDGE + half, Math.min(x, right - half));
 }
 
 /**

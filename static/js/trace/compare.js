@@ -8,6 +8,20 @@ export const bytesOf = (hex) => Uint8Array.from(hex.match(/../g) ?? [], (pair) =
 /** Labels of a list of tokens; a fragment of a character is told as one. */
 export const labelsOf = (tokens) => tokenLabels(tokens.map(({ token_bytes: hex }) => bytesOf(hex))).map(labelText);
 
+const FEW = 4; // sequences whose lanes are all looked at
+const MOST = 8; // lanes in sight of those that are not the same
+
+/**
+ * Of more than a few sequences, those that chose the same in both runs to their ends are folded, and of the others those after
+ * the first ones: {shown, apart, same}.
+ */
+export function foldedPairs({ sequences }) {
+  if (sequences.length <= FEW) return { shown: sequences, apart: [], same: [] };
+  const equal = ({ a, b, same_prompt: same, equal_tokens: n }) => Boolean(a && b) && same && n === a.tokens.length && n === b.tokens.length;
+  const apart = sequences.filter((pair) => !equal(pair));
+  return { shown: apart.slice(0, MOST), apart: apart.slice(MOST), same: sequences.filter(equal) };
+}
+
 /**
  * A pair's tokens as two lanes: `same`, the labels of what both chose, and for each run its tokens from `from` on, each
  * `{...token, label, place}`, `place` counted from the first chosen token. `differs`: whether the first of them is the first difference.

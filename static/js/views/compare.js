@@ -22,13 +22,13 @@ export function Compare() {
   useEffect(() => {
     if (!now || goOnAt.peek() !== "futures") return;
     goOnAt.value = null;
-    if (document.activeElement === document.body) document.querySelector(".compare-tokens")?.focus({ preventScroll: true }); // what was pressed is gone
+    if (document.activeElement === document.body) document.querySelector(".compare-tokens, .compare-folded summary")?.focus({ preventScroll: true }); // what was pressed is gone
   }, [now]);
   if (connection.value === "replay") return html`<p class="hint" id="compare-nothing">${t("compare.replay")}</p>`;
   return html`<div class="compare" id="compare" data-ready=${Boolean(now)}>
     <${Head} />
     ${formOpen.value ? html`<${ForkForm} />` : null}
-    ${now ? html`<${Lanes} now=${now} /><${Differences} now=${now} /><${Tables} now=${now} />` : html`<${Nothing} />`}
+    ${now ? html`<${FirstToken} now=${now} /><${Lanes} now=${now} /><${Differences} now=${now} /><${Tables} now=${now} />` : html`<${Nothing} />`}
   </div>`;
 }
 
@@ -100,20 +100,24 @@ function Nothing() {
   return html`<p class="hint compare-empty" id="compare-empty">${t(chosen.value.b ? "compare.loading" : "compare.empty")}</p>`;
 }
 
-/** Where the two part: the first operation and the first token. */
-function Differences({ now }) {
-  const op = opDifference(now);
+/** Where the two part, before all lanes: however many these are, it is in sight. */
+function FirstToken({ now }) {
   const first = now.first_token;
   const text = (token) => (token ? `“${labelsOf([token])[0]}”` : t("compare.ended"));
   const equal = now.sequences.reduce((sum, pair) => sum + pair.equal_tokens, 0);
   const shown = first && { request: first.request_id, position: first.position, a: text(first.a), b: text(first.b) };
+  return html`<div class="compare-token-first">
+    <p class="compare-verdict" id="compare-token">
+      ${first ? t("compare.first_token", shown) : t("compare.no_token", { n: grouped(equal) })} <${Fidelity} kind="captured" />
+    </p>
+    ${first ? html`<p class="compare-ways"><${Way} side="a" record=${first.a?.record} /> <${Way} side="b" record=${first.b?.record} /></p>` : null}
+  </div>`;
+}
+
+/** The first operation that is not the same, and what else one must know. */
+function Differences({ now }) {
+  const op = opDifference(now);
   return html`<div class="compare-differences">
-    <div>
-      <p class="compare-verdict" id="compare-token">
-        ${first ? t("compare.first_token", shown) : t("compare.no_token", { n: grouped(equal) })} <${Fidelity} kind="captured" />
-      </p>
-      ${first ? html`<p class="compare-ways"><${Way} side="a" record=${first.a?.record} /> <${Way} side="b" record=${first.b?.record} /></p>` : null}
-    </div>
     <div>
       <p class="compare-verdict" id="compare-op">${op ? op.where : t("compare.no_op")} <${Fidelity} kind="captured" /></p>
       ${op

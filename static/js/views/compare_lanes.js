@@ -1,8 +1,9 @@
 // The tokens of both runs, request by request: what both chose once, then each one's own future, place by place.
 
+import { useState } from "../../vendor/preact/hooks.js";
 import { langOf, grouped, t } from "../i18n/index.js";
 import { look } from "../model/compare.js";
-import { lanesOf } from "../trace/compare.js";
+import { foldedPairs, lanesOf } from "../trace/compare.js";
 import { html } from "./html.js";
 import { Fidelity, Swatch } from "./words.js";
 
@@ -10,10 +11,23 @@ const MOST = 128; // places kept in the document behind the first difference
 const BEFORE = 24; // and of what is the same before it
 
 export function Lanes({ now }) {
+  const { shown, apart, same } = foldedPairs(now);
+  const lanes = (pairs) => pairs.map((pair) => html`<${Pair} key=${`${pair.request_id}/${pair.number}/${pair.member}`} pair=${pair} first=${now.first_token} />`);
   return html`<section class="compare-lanes" aria-label=${t("compare.tokens")}>
     <h3 class="panel-title">${t("compare.tokens")} <${Fidelity} kind="captured" /></h3>
-    ${now.sequences.map((pair) => html`<${Pair} key=${`${pair.request_id}/${pair.number}/${pair.member}`} pair=${pair} first=${now.first_token} />`)}
+    ${lanes(shown)}
+    ${apart.length ? html`<${Folded} key="apart" id="compare-apart" text=${t("compare.folded_apart", { n: apart.length })} lanes=${() => lanes(apart)} />` : null}
+    ${same.length ? html`<${Folded} key="same" id="compare-same" text=${t(shown.length ? "compare.folded" : "compare.folded_all", { n: same.length })} lanes=${() => lanes(same)} />` : null}
   </section>`;
+}
+
+/** Lanes behind one line; they are made when it is opened. */
+function Folded({ id, text, lanes }) {
+  const [open, setOpen] = useState(false);
+  return html`<details class="compare-folded" id=${id} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+    <summary>${text}</summary>
+    ${open ? lanes() : null}
+  </details>`;
 }
 
 function Pair({ pair, first }) {

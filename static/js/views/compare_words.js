@@ -31,13 +31,20 @@ export function opWords(op, kind, label = null) {
   return text === key ? t("compare.op.unknown", { type: op.type }) : text; // a later program may know more operations
 }
 
+const fieldText = (value) => (value === null || value === undefined ? "–" : Array.isArray(value) ? `[${value.join(", ")}]` : typeof value === "number" ? Number(value.toPrecision(6)) : value);
+
+/** What two operations have that the other has not, where words do not tell them apart: ["verdict miss, …", "verdict hit, …"]. */
+function fieldsApart(a, b) {
+  const names = Object.keys(a).filter((field) => JSON.stringify(a[field]) !== JSON.stringify(b[field]));
+  return [a, b].map((op) => names.map((field) => `${field} ${fieldText(op[field])}`).join(", "));
+}
+
 /** The first differing operation of a comparison: {where, a, b}; null when there is none. */
 export function opDifference(comparison) {
   const found = comparison.first_op;
   if (!found) return null;
-  return {
-    where: t("compare.first_op", { record: grouped(found.record + 1), op: found.op + 1 }),
-    a: opWords(found.a, found.kind_a, tokenOf(comparison, "a", found.a, found.record)),
-    b: opWords(found.b, found.kind_b, tokenOf(comparison, "b", found.b, found.record)),
-  };
+  let a = opWords(found.a, found.kind_a, tokenOf(comparison, "a", found.a, found.record));
+  let b = opWords(found.b, found.kind_b, tokenOf(comparison, "b", found.b, found.record));
+  if (a === b && found.a && found.b) [a, b] = fieldsApart(found.a, found.b).map((fields) => t("compare.op.apart", { text: a, fields }));
+  return { where: t("compare.first_op", { record: grouped(found.record + 1), op: found.op + 1 }), a, b };
 }

@@ -5,6 +5,7 @@ import { t } from "../i18n/index.js";
 import { SPEEDS } from "../model/actions.js";
 import { settings } from "../model/settings.js";
 import { connection } from "../model/store.js";
+import { useHeldFocus } from "./held_focus.js";
 import { html } from "./html.js";
 import { Icon } from "./words.js";
 
@@ -23,26 +24,28 @@ export function useLanes(lanes) {
 /** `lanes`: a Lockstep, whose kind begins the ids and texts; `wish()`: what to ask them. */
 export function LockstepControls({ lanes, wish }) {
   const phase = lanes.phase.value;
-  const off = connection.value !== "live" || phase === "opening";
+  const off = connection.value !== "live";
+  const opening = phase === "opening"; // a second press does nothing, and the first one keeps the focus
   const running = phase === "running";
   const over = phase === "done";
   const name = lanes.kind;
+  const box = useHeldFocus(phase, `#${name}-look`);
   const say = (key, values) => t(`${name}.${key}`, values);
   const start = (action) => () => {
     lanes.shown.value = null;
     lanes[action](wish());
   };
-  return html`<div class="race-controls" role="group" aria-label=${t(`detail.${name}`)}>
+  return html`<div class="race-controls" role="group" ref=${box} aria-label=${t(`detail.${name}`)}>
     <span class="swap">
-      <button class="command primary" id=${`${name}-run`} data-shown=${!running} disabled=${off || over || running} onClick=${start("run")}>
+      <button class="command primary" id=${`${name}-run`} data-shown=${!running} disabled=${off || over || running} aria-disabled=${opening} onClick=${start("run")}>
         <${Icon} name="run" /><span>${say("run")}</span>
       </button>
       <button class="command primary" id=${`${name}-pause`} data-shown=${running} disabled=${!running} onClick=${() => lanes.pause()}>
         <${Icon} name="pause" /><span>${say("pause")}</span>
       </button>
     </span>
-    <button class="command" id=${`${name}-step`} disabled=${off || over || running} onClick=${start("step")}><${Icon} name="step" /><span>${say("step")}</span></button>
-    <button class="command" id=${`${name}-reset`} disabled=${phase === "idle" || off} onClick=${() => lanes.reset()}><${Icon} name="reset" /><span>${say("reset")}</span></button>
+    <button class="command" id=${`${name}-step`} disabled=${off || over} aria-disabled=${opening || running} onClick=${start("step")}><${Icon} name="step" /><span>${say("step")}</span></button>
+    <button class="command" id=${`${name}-reset`} disabled=${phase === "idle" || opening || off} onClick=${() => lanes.reset()}><${Icon} name="reset" /><span>${say("reset")}</span></button>
     <label class="speed">
       <span class="visually-hidden">${say("speed")}</span>
       <select id=${`${name}-speed`} onChange=${(event) => (lanes.speed.value = Number(event.currentTarget.value))}>

@@ -61,8 +61,7 @@ function Label({ shown }) {
     <p class="museum-wrong" id="museum-wrong"><span aria-hidden="true">⚠\uFE0E </span>${shown.text[lang]}</p>
     <p id="museum-watch"><b>${t("museum.watch")}</b> ${shown.watch[lang]}</p>
     <p class="hint" id="museum-asked">
-      <span lang=${langOf(shown.prompts[0])}>${t("museum.asked", { n: shown.prompts.length, prompts: shown.prompts.join(" / ") })}</span>
-      · ${t("museum.setting", { size, blocks, seqs, budget })}
+      <span lang=${langOf(shown.prompts[0])}>${t("museum.asked", { n: shown.prompts.length, prompts: shown.prompts.join(" / ") })}</span> · ${t("museum.setting", { size, blocks, seqs, budget })}
     </p>
     <${OpenOnStage} />
   </div>`;

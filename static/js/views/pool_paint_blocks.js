@@ -99,5 +99,6 @@ function paintName({ c, palette }, id, look, at) {
   c.font = "10px system-ui, sans-serif";
   c.textAlign = "center";
   c.fillStyle = look.held > 0.5 ? palette.ink : palette["ink-3"];
-  c.fillText(`${id}${look.hash > 0.5 ? "#" : ""}`, at.x + Math.min(at.width / 2, 16), at.y + at.height / 2 + 3.5);
+  const text = [look.hash > 0.5 ? `${id}#` : null, `${id}`].find((name) => name && c.measureText(name).width <= at.width);
+  if (text) c.fillText(text, at.x + Math.min(at.width / 2, 16), at.y + at.height / 2 + 3.5); // whole, or not at all
 }

@@ -2,10 +2,12 @@
 //
 // Only the columns in sight are painted and only they are in the document, however long the sequence is.
 
+import { options } from "../../vendor/preact/preact.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { themeVersion } from "../draw/colour.js";
 import { prepare, usePainter } from "../draw/canvas.js";
+import { flushNow } from "../draw/frame.js";
 import { rows, scrollTo } from "../draw/strip.js";
 import { t } from "../i18n/index.js";
 import { phase, phasesNow, viewSub } from "../model/moment.js";
@@ -22,6 +24,7 @@ import { hideTip, tipAt } from "./words.js";
 
 const MOST_FETCHES = 64; // arrays asked for at once
 
+const PRINTING = ["beforeprint", "afterprint"];
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases in which the columns change
 const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
 
@@ -74,6 +77,20 @@ export function Strip() {
   useLayoutEffect(() => {
     follows.value = true;
   }, [now?.seq.seq_id, now?.log]);
+
+  // paper cannot be scrolled: it has the strip from its beginning
+  useEffect(() => {
+    let before = null;
+    const prints = ({ type }) => {
+      const begins = type === "beforeprint";
+      if (begins === (before !== null)) return;
+      const to = begins ? 0 : before;
+      before = begins ? offset.peek() : null;
+      atOnce(() => scroll(to));
+    };
+    for (const type of PRINTING) addEventListener(type, prints);
+    return () => PRINTING.forEach((type) => removeEventListener(type, prints));
+  }, []);
 
   // the record's own columns, and the one it chose, in sight
   const newest = layout ? layout.count - 1 : -1;
@@ -137,7 +154,17 @@ export function Strip() {
       </div>
     </div>
     <${Minimap} ...${{ now, layout, offset, width: size.width, follows, show }} />
+    ${layout && layout.whole(size.width) < layout.count ? html`<p class="strip-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>` : null}
   </div>`;
+}
+
+/** Draw now what a change asks for: paper does not wait. */
+function atOnce(change) {
+  const later = options.debounceRendering;
+  options.debounceRendering = (render) => render();
+  change();
+  options.debounceRendering = later;
+  flushNow();
 }
 
 /** The progress of two phases as style variables of the tokens, so that a motion draws nothing of the document anew. */

@@ -3,7 +3,7 @@
 import { signal } from "../../vendor/signals/signals.js";
 import { alpha, colours, niceCeiling, sequentialAt, themeVersion } from "../draw/colour.js";
 import { hairline, roundRect } from "../draw/canvas.js";
-import { litAt, rows } from "../draw/strip.js";
+import { figureMiddle, litAt, rows } from "../draw/strip.js";
 import { wastePattern } from "../draw/texture.js";
 import { VectorImage } from "../draw/vectors.js";
 import { probabilityText, t } from "../i18n/index.js";
@@ -165,7 +165,7 @@ function paintAttention(scene, box) {
     if (!labelled.has(p) && pointed.value?.position !== p) return;
     const text = probabilityText(weight);
     const half = c.measureText(text).width / 2;
-    const middle = Math.max(scene.left + half, Math.min(x + layout.width / 2, scene.right - half));
+    const middle = figureMiddle(x + layout.width / 2, half, scene);
     if (middle - half < written) return;
     c.globalAlpha = progress;
     c.fillStyle = palette["ink-2"];

@@ -38,7 +38,7 @@ function Card({ index }) {
     const escape = (event) => {
       if (event.key !== "Escape" || document.querySelector(".side, dialog[open]")) return;
       event.stopPropagation(); // one thing at a time: the selection stays
-      endTour();
+      goOn(endTour);
     };
     document.addEventListener("keydown", escape, true);
     return () => document.removeEventListener("keydown", escape, true);
@@ -55,11 +55,18 @@ function Card({ index }) {
         <p class="tour-task"><${Icon} name=${done ? "done" : "todo"} /> <span>${t(done ? `tour.${id}.done` : `tour.${id}.task`)}</span></p>
       </div>
       <div class="tour-buttons">
-        ${last ? null : html`<button class="link" id="tour-skip" onClick=${endTour}>${t("tour.skip")}</button>`}
+        ${last ? null : html`<button class="link" id="tour-skip" onClick=${() => goOn(endTour)}>${t("tour.skip")}</button>`}
         <button class="quiet" id="tour-back" disabled=${index === 0} onClick=${back}>${t("tour.back")}</button>
-        <button class=${done ? "command primary" : "command"} id="tour-next" onClick=${next}>${t(last ? "tour.end" : "tour.next")}</button>
+        <button class=${done ? "command primary" : "command"} id="tour-next" onClick=${() => goOn(next)}>${t(last ? "tour.end" : "tour.next")}</button>
       </div>
     </section>`;
+}
+
+/** When the tour ends under the keys of somebody within its card, they go on at the first thing to do. */
+function goOn(act) {
+  const within = document.querySelector("#tour :focus-visible") !== null;
+  act();
+  if (within && stop.peek() === null) document.querySelector(".transport .primary:not(:disabled)")?.focus({ preventScroll: true });
 }
 
 /** Put the card on `side` of the target, or where there is room; on a phone above the transport. */

@@ -11,6 +11,7 @@ import * as playback from "../model/playback.js";
 import { settings } from "../model/settings.js";
 import { busy, captureVersion, connection, following, layer, log, numRecords, status, viewIndex } from "../model/store.js";
 import { stepSeconds } from "../trace/metrics.js";
+import { useHeldFocus } from "./held_focus.js";
 import { html } from "./html.js";
 import { later } from "./later.js";
 import { Scrubber } from "./scrubber.js";
@@ -68,6 +69,7 @@ function Engine() {
 /** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
 function Main() {
   const now = playback.main.value;
+  const box = useHeldFocus(now);
   const off = { run: connection.value !== "live", pause: connection.value !== "live", play: numRecords.value === 0, stop: false };
   const button = (name, icon) => html`<button
     class=${`command main-${name}`}
@@ -79,7 +81,7 @@ function Main() {
   >
     <${Icon} name=${icon} /><span>${t(`transport.${name}`)}</span>
   </button>`;
-  return html`<span class="swap">${button("run", "run")} ${button("pause", "pause")} ${button("play", "play")} ${button("stop", "pause")}</span>`;
+  return html`<span class="swap" ref=${box}>${button("run", "run")} ${button("pause", "pause")} ${button("play", "play")} ${button("stop", "pause")}</span>`;
 }
 
 function Reset() {
