@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.settling import still
-
 OpenPage = Callable[..., Page]
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
@@ -63,7 +61,7 @@ def test_no_serious_violation_on_a_desktop(open_page: OpenPage, scheme: str, loc
     found["steps"] = violations(page)
     for tab in page.locator(".detail-tab").all():
         tab.click()
-        still(page)
+        page.wait_for_timeout(150)
         found[f"detail {tab.get_attribute('id')}"] = violations(page)
     page.click("#btn-help")
     found["help"] = violations(page)
