@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from engine.cache.block_pool import Block, Eviction, IntegrityError
+from engine.cache.block_pool import Block, Eviction
 from engine.cache.block_table import BlockTable
+from engine.cache.guards import IntegrityError, objection_of
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, FaultName
 from engine.engine import Engine
@@ -22,11 +23,10 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall, Atte
 from engine.model.batch import StepBatch
 from engine.model.capture import CaptureRequest
 from engine.model.loader import LoadedModel
-from engine.objections import objection
 from engine.scheduling.sequence import Sequence
-from engine.trace.records import StepRecord
+from engine.trace.records import Objection, StepRecord
 
-Report = Callable[[str], None]
+Report = Callable[[Objection], None]
 
 
 def make_engine(
@@ -48,15 +48,15 @@ class FaultyEngine(Engine):
     def __init__(self, model: LoadedModel, config: EngineConfig, **options: Any) -> None:
         super().__init__(model, config, **options)
         assert config.fault is not None
-        self._found: list[str] = []
+        self._found: list[Objection] = []
         FAULTS[config.fault](self, self._found.append)
 
     def _append_record(self, *args: Any, **fields: Any) -> StepRecord:
         try:
             self.check_integrity()
         except IntegrityError as error:
-            self._found.append(str(error))
-        fields["integrity"] = [objection(text) for text in dict.fromkeys(self._found)]
+            self._found.append(error.objection)
+        fields["integrity"] = list(dict.fromkeys(self._found))
         self._found.clear()
         return super()._append_record(*args, **fields)
 
@@ -85,7 +85,7 @@ def _no_copy_in(cache: KVCacheManager, report: Report) -> None:
         try:
             write(seq_id, start, num_tokens)
         except ValueError as error:
-            report(str(error))
+            report(objection_of(error))
             with _Excused(cache, seq_id, start, num_tokens):
                 write(seq_id, start, num_tokens)
 
@@ -93,7 +93,7 @@ def _no_copy_in(cache: KVCacheManager, report: Report) -> None:
         try:
             cache_blocks(*args)
         except ValueError as error:
-            report(str(error))
+            report(objection_of(error))
 
     _override(cache, "_shared_before_write", _nobody_shares)
     _override(cache, "write", write_in_place)
@@ -119,7 +119,7 @@ def _stale_in(cache: KVCacheManager, report: Report) -> None:
         try:
             check_hits(*args)
         except ValueError as error:
-            report(str(error))
+            report(objection_of(error))
 
     _override(cache.pool, "allocate", allocate_and_forget_nothing)
     _override(cache, "_check_hits", trust_the_index)

@@ -15,19 +15,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from engine.cache.guards import ensure
 from engine.trace.events import QueueEnd
 
 HITS_KEPT = 4  # steps of a block's last hits, as many as vLLM keeps
-
-
-class IntegrityError(AssertionError):
-    """The bookkeeping contradicts itself; the message says where."""
-
-
-def ensure(condition: bool, otherwise: str) -> None:
-    """Raise IntegrityError with the sentence `otherwise` unless `condition` holds."""
-    if not condition:
-        raise IntegrityError(otherwise)
 
 
 @dataclass(slots=True)
@@ -223,12 +214,18 @@ class BlockPool:
                 ensure(block.num_filled == 0, f"{name} is free without a hash, yet {block.num_filled} slots are filled")
             if block.block_hash is not None:
                 known = block.block_id in self._ids_by_hash.get(block.block_hash, {})
-                ensure(known, f"{name} carries a hash that the index does not know")
+                ensure(
+                    known, f"{name} carries a hash that the index does not know",
+                    "unknown_hash", block_id=block.block_id,
+                )  # fmt: skip
         for block_hash, ids in self._ids_by_hash.items():
             ensure(bool(ids), f"hash {block_hash.hex()} is in the index without a block")
             for block_id in ids:
                 carried = self.blocks[block_id].block_hash
-                ensure(carried == block_hash, f"the index has block {block_id} under a hash it does not carry")
+                ensure(
+                    carried == block_hash, f"the index has block {block_id} under a hash it does not carry",
+                    "stale_index", block_id=block_id,
+                )  # fmt: skip
         recounts = {
             "free cached blocks": (
                 self._num_cached_free,

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.cache.block_pool import BlockPool, ensure
+from engine.cache.block_pool import BlockPool
+from engine.cache.guards import ensure
 from engine.trace.events import RELEASED
 
 
@@ -57,7 +58,10 @@ def check_tables(
             ensure(hashed, f"{name} counts block {block_id} as hashed, but it carries no hash")
     for block in pool.blocks:
         name, count = f"block {block.block_id}", owners[block.block_id]
-        ensure(block.ref_count == count, f"{name} has ref_count {block.ref_count} and is in {count} tables")
+        ensure(
+            block.ref_count == count, f"{name} has ref_count {block.ref_count} and is in {count} tables",
+            "ref_count", block_id=block.block_id, said=block.ref_count, counted=count,
+        )  # fmt: skip
         ensure(0 <= block.num_filled <= block_size, f"{name} has {block.num_filled} of {block_size} slots filled")
         if block.block_hash is not None:
             full = block.num_filled == block_size or block.block_id in promised

@@ -18,9 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from engine.cache.block_moves import BlockMoves, PendingMoves
-from engine.cache.block_pool import Block, BlockPool, Eviction, ensure
+from engine.cache.block_pool import Block, BlockPool, Eviction
 from engine.cache.block_table import BlockTable, check_tables
 from engine.cache.cache_figures import BlockDemand, Snapshot
+from engine.cache.guards import MisuseError, ensure
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.prefix_index import PrefixIndex
 from engine.cache.prefix_memory import Explanation, LostBlock
@@ -251,7 +252,7 @@ class KVCacheManager:
             return
         chain = self.prefixes.chain(seq_id, cache_salt)
         if num_full > len(table.block_ids) or num_tokens > len(token_ids):
-            raise ValueError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
+            raise MisuseError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
         for logical in range(table.num_hashed, num_full):
             if table.block_ids[logical] == RELEASED:
                 continue
@@ -260,7 +261,10 @@ class KVCacheManager:
                 continue  # a fork shares it and was first
             if block.num_filled < size:
                 if block.ref_count > 1:
-                    raise ValueError(f"block {block.block_id} is shared and unwritten: allocate must copy it first")
+                    raise MisuseError(
+                        f"block {block.block_id} is shared and unwritten: allocate must copy it first",
+                        "shared_promise", block_id=block.block_id,
+                    )  # fmt: skip
                 self._promised[block.block_id] = seq_id
             block_hash = chain.hash_at(logical, token_ids)
             self.pool.cache(block, block_hash)
@@ -294,9 +298,9 @@ class KVCacheManager:
         """Slots of positions [start, start + num_tokens): block_id * block_size + position mod block_size."""
         size, ids = self.block_size, self._table(seq_id).block_ids
         if not 0 <= start <= start + num_tokens <= len(ids) * size:
-            raise ValueError(f"sequence {seq_id} has no blocks for positions [{start}, {start + num_tokens})")
+            raise MisuseError(f"sequence {seq_id} has no blocks for positions [{start}, {start + num_tokens})")
         if any(ids[p // size] == RELEASED for p in range(start, start + num_tokens)):
-            raise ValueError(f"sequence {seq_id} has released blocks of positions [{start}, {start + num_tokens})")
+            raise MisuseError(f"sequence {seq_id} has released blocks of positions [{start}, {start + num_tokens})")
         return [ids[p // size] * size + p % size for p in range(start, start + num_tokens)]
 
     # 2) after the forward pass
@@ -305,7 +309,7 @@ class KVCacheManager:
         """K and V of positions [start, start + num_tokens) exist now; start is the number computed so far."""
         table, size, end = self._table(seq_id), self.block_size, start + num_tokens
         if start != table.num_computed or num_tokens < 1 or end > len(table.block_ids) * size:
-            raise ValueError(
+            raise MisuseError(
                 f"sequence {seq_id} cannot write positions [{start}, {end}): {table.num_computed} are computed, "
                 f"{len(table.block_ids)} blocks of {size} are held"
             )
@@ -316,7 +320,10 @@ class KVCacheManager:
             blocks += [pool.blocks[block_id] for block_id in block_ids[first + 1 : last + 1]]
         for block in blocks:
             if block.ref_count > 1 and promised.get(block.block_id) != seq_id:
-                raise ValueError(f"block {block.block_id} is shared: allocate must copy it before the write")
+                raise MisuseError(
+                    f"block {block.block_id} is shared: allocate must copy it before the write",
+                    "shared_write", block_id=block.block_id,
+                )  # fmt: skip
         for logical, block in enumerate(blocks, first):
             pool.fill(block, end - logical * size if logical == last else size)
             if block.num_filled == size:
@@ -362,11 +369,11 @@ class KVCacheManager:
         """The child shares every block of the parent, the partial tail too; whoever writes to it first gets a copy."""
         parent = self._table(parent_seq_id)
         if seq_id in self._tables:
-            raise ValueError(f"sequence {seq_id} holds blocks already")
+            raise MisuseError(f"sequence {seq_id} holds blocks already")
         if any(owner == parent_seq_id for owner in self._promised.values()):
-            raise ValueError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
+            raise MisuseError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
         if self._moves.fills_blocks:
-            raise ValueError("copies are outstanding (take_moves): a fork now could share a block not yet copied")
+            raise MisuseError("copies are outstanding (take_moves): a fork now could share a block not yet copied")
         for _, block_id in parent.held():
             self.pool.share(self.pool.blocks[block_id])
         self._tables[seq_id] = replace(parent, block_ids=list(parent.block_ids))
@@ -402,7 +409,7 @@ class KVCacheManager:
         It must hold no blocks.
         """
         if seq_id in self._tables:
-            raise ValueError(f"sequence {seq_id} still holds blocks")
+            raise MisuseError(f"sequence {seq_id} still holds blocks")
         self.prefixes.chains.pop(seq_id, None)
         if seq_id in self.swap_space.tables:
             for cpu_block_id in self.swap_space.take(seq_id).cpu_block_ids:
@@ -455,21 +462,24 @@ class KVCacheManager:
     def _table(self, seq_id: int) -> BlockTable:
         table = self._tables.get(seq_id)
         if table is None:
-            raise ValueError(f"sequence {seq_id} holds no blocks")
+            raise MisuseError(f"sequence {seq_id} holds no blocks")
         return table
 
     def _check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[int]) -> None:
         if seq_id in self._tables:
-            raise ValueError(f"sequence {seq_id} holds blocks already: hits can only be its first ones")
+            raise MisuseError(f"sequence {seq_id} holds blocks already: hits can only be its first ones")
         if len(hits) * self.block_size > num_tokens:
-            raise ValueError(f"{len(hits)} hit blocks reach beyond {num_tokens} tokens")
+            raise MisuseError(f"{len(hits)} hit blocks reach beyond {num_tokens} tokens")
         for logical, block_id in enumerate(hits):
             if block_id == RELEASED:
                 continue
             chain = self.prefixes.chains.get(seq_id)
             expected = chain.parent_of(logical + 1) if chain else None
             if expected is None or self.pool.blocks[block_id].block_hash != expected:
-                raise ValueError(f"block {block_id} no longer holds what the lookup found: allocate right after it")
+                raise MisuseError(
+                    f"block {block_id} no longer holds what the lookup found: allocate right after it",
+                    "stale_hit", block_id=block_id,
+                )  # fmt: skip
 
     def _shared_before_write(self, table: BlockTable, seq_id: int, num_tokens: int) -> list[int]:
         """Logical blocks of positions [num_computed, num_tokens) that others hold too; own promises stay in place."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from engine.cache.block_pool import ensure
+from engine.cache.guards import ensure
 
 
 @dataclass(slots=True)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.cache.block_pool import BlockPool, FreeQueue, IntegrityError
+from engine.cache.block_pool import BlockPool, FreeQueue
+from engine.cache.guards import IntegrityError
 
 
 def test_free_queue_starts_in_ascending_order_from_0() -> None:

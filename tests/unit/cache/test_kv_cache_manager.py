@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.cache.block_pool import IntegrityError
 from engine.cache.block_table import BlockTable
+from engine.cache.guards import IntegrityError
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch, hash_block
 from engine.trace.events import Allocate, Cache, Copy, Evict, Free, Share, Write

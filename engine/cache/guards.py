@@ -1,0 +1,39 @@
+"""What the guards of the cache's books raise: a sentence for a person, and its rule with numbers for a page in any
+language. The rules are those of FORMAT.md.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.trace.records import Objection
+
+Rule = Literal["", "shared_write", "shared_promise", "stale_hit", "stale_index", "unknown_hash", "ref_count"]
+
+
+class MisuseError(ValueError):
+    """A method was called where it must not be; nothing has changed."""
+
+    def __init__(self, text: str, rule: Rule = "", **numbers: int) -> None:
+        super().__init__(text)
+        self.objection = Objection(rule=rule, text=text, **numbers)
+
+
+class IntegrityError(AssertionError):
+    """The bookkeeping contradicts itself; the message says where."""
+
+    def __init__(self, text: str, rule: Rule = "", **numbers: int) -> None:
+        super().__init__(text)
+        self.objection = Objection(rule=rule, text=text, **numbers)
+
+
+def ensure(condition: bool, otherwise: str, rule: Rule = "", **numbers: int) -> None:
+    """Raise IntegrityError with the sentence `otherwise` unless `condition` holds."""
+    if not condition:
+        raise IntegrityError(otherwise, rule, **numbers)
+
+
+def objection_of(error: Exception) -> Objection:
+    """What a guard found wrong; of any other error the sentence alone."""
+    found = getattr(error, "objection", None)
+    return found if isinstance(found, Objection) else Objection(text=str(error))

@@ -1,0 +1,57 @@
+"""What the guards raise: sentences, with the rules and numbers by which a page words them anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.block_table import check_tables
+from engine.cache.guards import IntegrityError, Rule, objection_of
+from engine.trace.records import Objection
+
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
+
+
+def unknown_hash(pool: BlockPool) -> None:
+    pool.blocks[0].block_hash = b"h"
+
+
+def ref_count(pool: BlockPool) -> None:
+    pool.blocks[0].ref_count = 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "said", "counted"),
+    [(unknown_hash, None, None), (ref_count, 3, 0)],
+    ids=lambda v: getattr(v, "__name__", v),
+)
+def test_a_contradiction_has_its_rule(
+    damage: Callable[[BlockPool], None], said: int | None, counted: int | None
+) -> None:
+    """Block 0 of two is held, and no table names it. (The guards' own sentences: see the museum's tests.)"""
+    pool = BlockPool(2)
+    pool.allocate()
+    damage(pool)
+    with pytest.raises(IntegrityError) as caught:
+        pool.check_integrity()
+        check_tables({}, pool, 4, {}, 0)
+    assert objection_of(caught.value) == Objection(
+        rule=damage.__name__, text=str(caught.value), block_id=0, said=said, counted=counted
+    )
+
+
+def test_any_other_error_is_its_sentence() -> None:
+    assert objection_of(ValueError("block 0 is shared")) == Objection(text="block 0 is shared")
+
+
+def test_the_format_and_the_page_know_every_rule() -> None:
+    rules = set(get_args(Rule))
+    table = (ROOT / "engine/trace/FORMAT.md").read_text().split("### Objections")[1].split("## Capture")[0]
+    assert {rule.strip('`"') for rule in re.findall(r'^\| (`\w+`|"") \|', table, re.M)} == rules
+    (words,) = re.findall(r"RULES = new Set\(\[(.*?)\]\)", (ROOT / "static/js/views/museum_words.js").read_text())
+    assert set(re.findall(r'"(\w+)"', words)) == rules - {""}
