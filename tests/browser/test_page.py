@@ -335,6 +335,16 @@ def test_a_recording_shows_what_the_live_page_showed(open_page: OpenPage) -> Non
     expect(replay.locator("#btn-step")).to_have_count(0)
 
 
+def test_a_prompt_of_several_lines_stays_on_the_one_line_of_the_stage(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page, "春江潮水连海平\n海上明月共潮生\n滟滟随波千万里")
+    text, scales = page.locator("#stage-text").bounding_box(), page.locator(".scales").bounding_box()
+    assert text and scales and text["y"] + text["height"] <= scales["y"]
+    expect(page.locator("#stage-text .prompt .newline")).to_have_count(2)
+    line = page.locator(".running-line").bounding_box()
+    assert line and line["height"] <= 36
+
+
 def test_a_dropped_recording_of_the_command_line_is_replayed(open_page: OpenPage, tmp_path: Path) -> None:
     file = tmp_path / "run.kvtrace"
     command = [sys.executable, "-m", "app", "generate", "--record", str(file), "--max-tokens", "4", "--block-size", "4"]

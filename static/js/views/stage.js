@@ -52,7 +52,7 @@ function Text() {
   );
   return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
-      <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${prompt}</span
+      <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${lines(prompt)}</span
       ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span ref=${sampled}>${lines(whole.slice(kept))}</span></span>
     </span>
   </p>`;
