@@ -74,9 +74,8 @@ class StepWork:
         """Work of one step."""
         facts = self._facts
         spans = [(entry.start, len(entry.token_ids)) for entry in batch if len(entry.token_ids) > 1]
-        alone = [
-            entry.context_len for entry in batch if len(entry.token_ids) == 1
-        ]  # one token attends to what it reads
+        # one token attends to what it reads
+        alone = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
         num_tokens = len(alone) + sum([count for _, count in spans])
         sampled = sum([entry.samples for entry in batch])
         attended = read = 0
