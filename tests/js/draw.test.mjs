@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { divergingAt, divergingScale, niceCeiling } from "../../static/js/draw/colour.js";
-import { columns, figureMiddle, litAt, miniature, pooledWeights, scrollTo } from "../../static/js/draw/strip.js";
+import { columns, figureMiddle, figuresApart, litAt, miniature, pooledWeights, scrollTo } from "../../static/js/draw/strip.js";
 
 test("zero is the paper, the ends are the scale's ends, values outside are clipped", () => {
   const scale = divergingScale("#1f62a8", "#f4f1ea", "#b4410e");
@@ -91,4 +91,11 @@ test("of a window at the beginning the columns that stand whole in it are counte
   const n = layout.whole(200);
   assert.ok(n > 0 && fits(n - 1) && !fits(n), String(n));
   assert.deepEqual([layout.whole(5), layout.whole(1e6)], [0, 20]);
+});
+
+test("of figures that would overlap the larger weight's stays, wherever it stands", () => {
+  const figures = [0.29, 0.7, 0.01].map((weight, i) => ({ weight, half: 12, middle: [118, 139, 163][i] }));
+  assert.deepEqual(figuresApart(figures).map(({ weight }) => weight), [0.7]);
+  figures[2].middle = 166;
+  assert.deepEqual(figuresApart(figures).map(({ weight }) => weight), [0.7, 0.01]);
 });

@@ -112,6 +112,14 @@ export function pooledWeights(row, mini, bins) {
 
 const EDGE = 6; // a figure's distance from the names beside the strip, which end where it begins
 
+/** Of figures `{weight, middle, half}` those that can stand side by side: where two would overlap, the larger weight's stays. */
+export function figuresApart(figures) {
+  const kept = [];
+  for (const one of [...figures].sort((a, b) => b.weight - a.weight))
+    if (kept.every((other) => Math.abs(other.middle - one.middle) >= other.half + one.half + 3)) kept.push(one);
+  return kept;
+}
+
 /** Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and `right`. */
 export function figureMiddle(x, half, { left, right }) {
   return Math.max(left + EDGE + half, Math.min(x, right - half));

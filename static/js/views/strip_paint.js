@@ -3,7 +3,7 @@
 import { signal } from "../../vendor/signals/signals.js";
 import { alpha, colours, niceCeiling, sequentialAt, themeVersion } from "../draw/colour.js";
 import { hairline, roundRect } from "../draw/canvas.js";
-import { figureMiddle, litAt, rows } from "../draw/strip.js";
+import { figureMiddle, figuresApart, litAt, rows } from "../draw/strip.js";
 import { wastePattern } from "../draw/texture.js";
 import { VectorImage } from "../draw/vectors.js";
 import { probabilityText, t } from "../i18n/index.js";
@@ -153,7 +153,7 @@ function paintAttention(scene, box) {
   const labelled = largest(row);
   c.font = "11px system-ui, sans-serif";
   c.textAlign = "center";
-  let written = -Infinity; // right edge of the last figure: figures never overlap
+  const figures = [];
   eachRead(scene, (p, _share, progress) => {
     if (progress === 0) return;
     const weight = row.weights[p - row.keyStart];
@@ -166,13 +166,14 @@ function paintAttention(scene, box) {
     const text = probabilityText(weight);
     const half = c.measureText(text).width / 2;
     const middle = figureMiddle(x + layout.width / 2, half, scene);
-    if (middle - half < written) return;
-    c.globalAlpha = progress;
-    c.fillStyle = palette["ink-2"];
-    c.fillText(text, middle, base - height - 4);
-    c.globalAlpha = 1;
-    written = middle + half + 3;
+    figures.push({ weight, text, middle, half, y: base - height - 4, progress });
   });
+  c.fillStyle = palette["ink-2"];
+  for (const { text, middle, y, progress } of figuresApart(figures)) {
+    c.globalAlpha = progress;
+    c.fillText(text, middle, y);
+  }
+  c.globalAlpha = 1;
 }
 
 /** Positions of the three largest weights of a row. */
