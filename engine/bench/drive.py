@@ -69,21 +69,23 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
                 timed = asks[i].after is None and asks[i].at_step == 0
                 timeline.submitted(request.request_id, request.seq_id, asks[i].at if timed else now, asks[i].late)
         if engine.has_unfinished():
+            asked = time.perf_counter()
             record = engine.step()
-            now = time.perf_counter() - began
+            done = time.perf_counter()
+            now = done - began
             timeline.add(record, now)
-            work.add(record)
+            work.add(record, done - asked)
         else:
             now = time.perf_counter() - began
             time.sleep(max(0.0, min(asks[i].at for i in waiting) - now))
             now = time.perf_counter() - began
         if cancelled():
             raise Cancelled
-    done = [request for request in requests if request is not None]
+    served = [request for request in requests if request is not None]
     return Measurement(
         seconds=now,
-        requests=[timeline.requests[request.request_id] for request in done],
-        outputs=[[list(output.output_token_ids) for output in request.outputs] for request in done],
+        requests=[timeline.requests[request.request_id] for request in served],
+        outputs=[[list(output.output_token_ids) for output in request.outputs] for request in served],
         work=work,
     )
 

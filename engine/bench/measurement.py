@@ -6,6 +6,7 @@ An engine's run fills all of it, from the records as they come and a clock; a pe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
 from engine.trace.records import StepRecord
@@ -39,6 +40,21 @@ class RequestTimes:
         return (self.tokens[-1] - self.tokens[0]) / (n - 1) if n > 1 else None
 
 
+class StepParts(NamedTuple):
+    """Where a step's time went, seconds. `record`: whatever came after the sampling, the log above all."""
+
+    schedule: float
+    prepare: float
+    forward: float
+    sample: float
+    record: float
+
+    @property
+    def own_share(self) -> float:
+        """The share of the step that the model's forward pass did not take."""
+        return 1 - self.forward / sum(self)
+
+
 @dataclass(slots=True)
 class EngineWork:
     """Sums over a run's records. Steps count as prefill or decode when all of their batch is."""
@@ -49,6 +65,7 @@ class EngineWork:
     decode_tokens: int = 0
     decode_seconds: float = 0.0
     decode_steps: list[float] = field(default_factory=list)  # seconds each
+    decode_parts: list[StepParts] = field(default_factory=list)
     computed_tokens: int = 0
     flops: int = 0
     bytes_moved: int = 0  # weights and KV, as `accounting.work` counts them
@@ -69,8 +86,8 @@ class EngineWork:
     prompt_logprobs: list[float] = field(default_factory=list)
     kv_bytes_per_token: int = 0
 
-    def add(self, record: StepRecord) -> None:
-        """Take note of a step's record."""
+    def add(self, record: StepRecord, elapsed: float) -> None:
+        """Take note of a step's record; `elapsed` seconds passed for whoever asked for the step."""
         self.num_steps += 1
         timing, memory = record.timing, record.memory
         seconds = timing.schedule + timing.prepare + timing.forward + timing.sample
@@ -83,6 +100,9 @@ class EngineWork:
             self.decode_tokens += tokens
             self.decode_seconds += seconds
             self.decode_steps.append(seconds)
+            self.decode_parts.append(
+                StepParts(timing.schedule, timing.prepare, timing.forward, timing.sample, elapsed - seconds)
+            )
         self.computed_tokens += tokens
         if record.work is not None:
             self.flops += record.work.flops

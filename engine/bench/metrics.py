@@ -90,6 +90,13 @@ def _of_work(read: Callable[[EngineWork], float | None]) -> Callable[[Measuremen
     return lambda m, _: None if m.work is None else read(m.work)
 
 
+def _part(name: str) -> Callable[[Measurement, Context], float | None]:
+    def of(work: EngineWork) -> float | None:
+        return median(getattr(parts, name) for parts in work.decode_parts) if work.decode_parts else None
+
+    return _of_work(of)
+
+
 def _nll(work: EngineWork) -> float | None:
     return -float(np.mean(work.prompt_logprobs)) if work.prompt_logprobs else None
 
@@ -138,6 +145,19 @@ def _metrics() -> list[Metric]:
             (99, "99th percentile", "99 分位"),
         )
     ]
+    parts = [
+        clock(
+            f"decode_{part}_seconds", "s", "lower", f"of a decode step: {en}, median", f"解码步中：{zh}（中位数）",
+            _part(part),
+        )
+        for part, en, zh in (
+            ("schedule", "schedule", "调度"),
+            ("prepare", "prepare", "准备"),
+            ("forward", "forward pass", "前向计算"),
+            ("sample", "sample", "采样"),
+            ("record", "record", "记录"),
+        )
+    ]  # fmt: skip
     return [
         clock("seconds", "s", "lower", "whole run", "总时间", lambda m, _: m.seconds),
         clock(
@@ -179,6 +199,15 @@ def _metrics() -> list[Metric]:
             "a decode step, median",
             "一个解码步的时间（中位数）",
             _of_work(lambda w: median(w.decode_steps) if w.decode_steps else None),
+        ),
+        *parts,
+        clock(
+            "own_share",
+            "share",
+            "lower",
+            "share of a decode step outside the forward pass, median",
+            "解码步中前向计算以外的占比（中位数）",
+            _of_work(lambda w: median(p.own_share for p in w.decode_parts) if w.decode_parts else None),
         ),
         *percentiles,
         clock(

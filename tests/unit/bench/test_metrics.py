@@ -81,10 +81,14 @@ def step(batch: list[BatchEntry], seconds: float = 0.0, **fields: object) -> Ste
     return StepRecord(batch=batch, **given)  # type: ignore[arg-type]
 
 
+def sum_of(timing: Timing) -> float:
+    return timing.schedule + timing.prepare + timing.forward + timing.sample
+
+
 def worked(*records: StepRecord) -> Measurement:
     work = EngineWork(kv_bytes_per_token=2)
     for record in records:
-        work.add(record)
+        work.add(record, 1.25 * sum_of(record.timing))
     return Measurement(1.0, [], [], work)
 
 
@@ -101,6 +105,18 @@ def test_prefill_and_decode_are_told_apart() -> None:
     assert value("decode_tokens_per_second", run) == pytest.approx(4 / 2.0)
     assert value("decode_step_seconds", run) == pytest.approx(1.0)
     assert (value("computed_tokens", run), value("steps", run), value("peak_running", run)) == (20, 4, 2)
+
+
+def test_where_a_decode_step_spends_its_time() -> None:
+    """8 ms in four equal parts, and 2 ms more for whoever asked for the step: 2 of 10 are the forward pass. The median
+    of steps of 8, 4 and 40 ms; prefills do not count.
+    """
+    decode = [entry("decode", 1)]
+    run = worked(step(decode, 0.008), step(decode, 0.004), step(decode, 0.04), step([entry("prefill", 10)], 9.0))
+    assert value("own_share", run) == pytest.approx(0.8)
+    for part in ("schedule", "prepare", "forward", "sample", "record"):
+        assert value(f"decode_{part}_seconds", run) == pytest.approx(0.002)
+    assert value("own_share", worked(step([entry("prefill", 10)]))) is None
 
 
 def test_waste_and_sharing_are_shares_over_all_steps() -> None:
