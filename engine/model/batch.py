@@ -59,6 +59,16 @@ class DecodeTables(NamedTuple):
     longest: int  # L, the most keys that a sequence has
 
 
+class StepTables(NamedTuple):
+    """All S slices of a step by their blocks, for kernels that take prefills and decodes alike."""
+
+    query_start_loc: Tensor  # [S + 1] int32: where each slice's tokens begin in the packed row
+    block_tables: Tensor  # [S, B] int32, padded with 0, which also stands where a block is released
+    lengths: Tensor  # [S] int32: keys up to here
+    most_queries: int  # of a slice
+    longest: int  # the most keys that a sequence has
+
+
 class PrefillKeys(NamedTuple):
     """The keys that the T queries of one sequence can see, C of them."""
 
@@ -242,6 +252,7 @@ class StepBatch:
         self._reaches: dict[tuple[int, int | None], Reach] = {}
         self._decode_keys: dict[Reach, DecodeKeys] = {}
         self._decode_tables: dict[Reach, DecodeTables] = {}
+        self._step_tables: dict[int, StepTables] = {}  # by group
         self._prefill_keys: dict[tuple[int, Reach], PrefillKeys] = {}
         self._head_rows: dict[tuple[Reach, int], Tensor] = {}
         self._decode_bias: dict[tuple[Reach, int], Tensor] = {}
@@ -320,15 +331,32 @@ class StepBatch:
         lens = self._decode_lens
         assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
         starts = [reach.first_key(length - 1) for length in lens]
+        block_tables = self._padded_tables(self.decode_indices, self._table.group(reach))
+        ranges = torch.from_numpy(np.array([lens, starts], dtype=np.int32)).to(self._device)
+        longest = max(length - start for length, start in zip(lens, starts, strict=True))
+        return DecodeTables(block_tables, ranges[0], ranges[1], starts, longest)
+
+    def step_tables(self, reach: Reach) -> StepTables:
+        """Block tables of all slices for layers that see so far."""
         group = self._table.group(reach)
-        block_tables = [self.slices[index].block_tables[group] for index in self.decode_indices]
-        padded = np.zeros((len(lens), max(map(len, block_tables))), dtype=np.int32)
+        tables = self._step_tables.get(group)
+        if tables is None:
+            counts = [len(piece.token_ids) for piece in self.slices]
+            lengths = [piece.start + count for piece, count in zip(self.slices, counts, strict=True)]
+            on_device = [torch.tensor(x, dtype=torch.int32).to(self._device) for x in (self.query_start_loc, lengths)]
+            block_tables = self._padded_tables(range(len(self.slices)), group)
+            tables = StepTables(on_device[0], block_tables, on_device[1], max(counts), max(lengths))
+            self._step_tables[group] = tables
+        return tables
+
+    def _padded_tables(self, indices: Sequence[int], group: int) -> Tensor:
+        """The block tables of some slices, [n, B] int32, 0 where there is none or it is released."""
+        block_tables = [self.slices[index].block_tables[group] for index in indices]
+        padded = np.zeros((len(block_tables), max(map(len, block_tables))), dtype=np.int32)
         for row, block_table in enumerate(block_tables):
             padded[row, : len(block_table)] = block_table
         np.maximum(padded, 0, out=padded)
-        ranges = torch.from_numpy(np.array([lens, starts], dtype=np.int32)).to(self._device)
-        longest = max(length - start for length, start in zip(lens, starts, strict=True))
-        return DecodeTables(torch.from_numpy(padded).to(self._device), ranges[0], ranges[1], starts, longest)
+        return torch.from_numpy(padded).to(self._device)
 
     def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""

@@ -18,6 +18,7 @@ from engine.cache.reach import WindowPolicy
 from engine.model.attention import CONTEXT_KEYWORD, StepContext
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
+from engine.model.attention_varlen import VarlenAttention, activate
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest
 from engine.model.compiled import CompiledForward
@@ -36,12 +37,17 @@ class ForwardResult(NamedTuple):
 
 
 def default_backend(device: torch.device) -> AttentionBackend:
-    """A paged kernel on a GPU with triton (which comes with torch's CUDA builds), gather and matmul elsewhere."""
-    if device.type == "cuda" and importlib.util.find_spec("triton") is not None:
+    """Gather and matmul on the CPU. On a GPU a paged decode kernel where there is triton (it comes with torch's CUDA
+    builds), and before it torch's attention by block table where that is installed.
+    """
+    if device.type != "cuda":
+        return GatherAttention()
+    backend: AttentionBackend = GatherAttention()
+    if importlib.util.find_spec("triton") is not None:
         from engine.model.attention_triton import TritonAttention
 
-        return TritonAttention()
-    return GatherAttention()
+        backend = TritonAttention()
+    return VarlenAttention(backend) if activate(device) else backend
 
 
 class ModelRunner:
