@@ -34,9 +34,8 @@ class LiveModel:
         check_limits(self.facts, config, self._max_pool_bytes)
 
     def compile_in_background(self) -> None:
-        """On the CPU: engines take the compiled forward pass when it is there, and nobody waits for it."""
-        if self._model.device.type == "cpu":
-            compile_in_background(self._model)
+        """Engines take the compiled forward pass when it is there, and nobody waits for it."""
+        compile_in_background(self._model)
 
     @property
     def machine(self) -> Machine:

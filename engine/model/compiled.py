@@ -9,6 +9,9 @@ on its thread and hands q, k, v to the same `StepContext` that the eager path us
 not compiled and exist once. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
 enters it, so nothing is ever compiled again while serving.
 
+What comes out is compared with the eager path before it serves anybody (`compiled_check`). On the CPU attention and
+the figures of logits come from `kernels.c`; on a GPU attention stays with the eager path's backend.
+
 Products and sums come in another order than in the eager path, so logits differ in their last bits. Which path serves
 is therefore chosen only where nothing is unfinished (`Engine.add_requests`), and every step says which one it was
 (`timing.compiled`). With `enforce_eager` the eager path serves always, and equal inputs give equal logs bit by bit.
@@ -54,7 +57,7 @@ torch.library.define(
 )
 
 
-@torch.library.impl("kvtheater::attend", "CPU")
+@torch.library.impl("kvtheater::attend", ("CPU", "CUDA"))
 def _attend(
     q: Tensor,
     k: Tensor,
@@ -122,8 +125,8 @@ class CompiledForward:
 
     one: Callable[[Tensor, Tensor], list[Tensor]]
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
-    kernels: NativeKernels | None  # built on the way; None = there is no C compiler
-    backend: AttentionBackend | None  # attention by them
+    kernels: NativeKernels | None  # built on the way; None = there is no C compiler, or the model is on a GPU
+    backend: AttentionBackend | None  # attention by them; None: that of the eager path
 
     def __call__(self, batch: StepBatch, context: Context) -> Tensor:
         """Logits [S, V] float32 where a slice samples; under `torch.inference_mode`."""
@@ -134,7 +137,7 @@ class CompiledForward:
                 logits = self.one(batch.input_ids, batch.position_ids)[0]
                 return logits if keep is None else logits[keep]
             if keep is None:
-                keep = torch.arange(batch.num_tokens)
+                keep = torch.arange(batch.num_tokens, device=batch.input_ids.device)
             count = keep.shape[0]
             if count < 2:  # a graph for any number from 2 on; the rows added are dropped
                 keep = torch.cat([keep, keep.new_zeros(2 - count)])
@@ -144,24 +147,32 @@ class CompiledForward:
 
 
 def compile_model(model: LoadedModel) -> CompiledForward:
-    """Trace and compile; the eager path may serve meanwhile, on other threads. Takes tens of seconds.
+    """Trace, compile, and compare with the eager path, which may serve meanwhile on other threads. Takes tens of
+    seconds.
 
     Raises:
-        Exception: the model cannot be traced, or there is no C++ compiler; nothing has changed then.
+        Exception: the model cannot be traced, there is no C++ compiler, or what it made computes something else;
+            nothing has changed then.
     """
-    if model.device.type != "cpu":
-        raise ValueError("only models on the CPU are compiled")
-    try:
-        kernels: NativeKernels | None = build_native()
-    except NoCompiler as error:
-        log.warning("attention and sampling stay with tensor operations: %s", error)
-        kernels = None
+    from engine.model.compiled_check import check_compiled  # which runs what this file makes
+
+    kernels = _native_kernels() if model.device.type == "cpu" else None
     weights = MergedWeights()
     one, many = [_prepare(exported, model, weights) for exported in _export(model)]
     if kernels is not None and kernels.multiplies:
         pack_linears(many)
     one, many = [_compile(graph) for graph in (one, many)]
-    return CompiledForward(one, many, kernels, NativeAttention(kernels) if kernels else None)
+    compiled = CompiledForward(one, many, kernels, NativeAttention(kernels) if kernels else None)
+    check_compiled(model, compiled)
+    return compiled
+
+
+def _native_kernels() -> NativeKernels | None:
+    try:
+        return build_native()
+    except NoCompiler as error:
+        log.warning("attention and sampling stay with tensor operations: %s", error)
+        return None
 
 
 def _export(model: LoadedModel) -> list[Any]:
@@ -171,7 +182,7 @@ def _export(model: LoadedModel) -> list[Any]:
     module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
     tokens, kept = size("tokens", min=2, max=LONGEST), size("kept", min=2, max=LONGEST)
-    ids = torch.arange(6)
+    ids = torch.arange(6, device=model.device)
     with torch.no_grad():
         return [
             torch.export.export(_OneToken(module), (ids[None, :1], ids[None, :1]), strict=False),

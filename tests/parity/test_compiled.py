@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import shutil
 import threading
@@ -18,6 +19,7 @@ from engine.engine import Engine
 from engine.model import compiled
 from engine.model.capture import CaptureRequest
 from engine.model.compiled import CompiledForward, compile_in_background, compile_model
+from engine.model.compiled_check import check_compiled
 from engine.model.loader import LoadedModel, from_module, load_model
 from engine.trace.records import StepRecord
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
@@ -170,6 +172,31 @@ def test_a_failed_compilation_leaves_the_eager_path(
     assert said == ["in-memory was not compiled and is served eagerly: RuntimeError: no C++ compiler was found"]
     outputs, records = run(model, EngineConfig(block_size=4, num_blocks=16), [[5, 6, 7]])
     assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
+
+
+def test_what_computes_something_else_is_not_taken(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that is wrong, for one token or for several: the eager path goes on serving."""
+    model, forward = compile_once("llama")
+    for right, name in ((forward.one, "one"), (forward.many, "many")):
+        louder: dict[str, Any] = {name: lambda *given, right=right: [right(*given)[0] * 1.01]}
+        with pytest.raises(RuntimeError, match=r"logits differ from the eager ones by 0\.01 of the largest"):
+            check_compiled(model, dataclasses.replace(forward, **louder))
+    broken = dataclasses.replace(forward, one=lambda *given: [forward.one(*given)[0] * float("nan")])
+    monkeypatch.setattr(compiled, "CompiledForward", lambda *_: broken)
+    monkeypatch.setattr(compiled, "_compile", lambda graph: graph)
+    fresh = from_module(tiny_model("llama"))
+    compilation = compile_in_background(fresh)
+    compilation.join(60)
+    assert fresh.compiled is None and "logits differ" in compilation.error
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_on_a_gpu(family: str) -> None:
+    model = from_module(tiny_model(family).to("cuda"))
+    (eager, _), (fast, _) = driven(model, None), driven(model, compile_model(model))
+    for key, logits in fast.logits.items():
+        assert (logits - eager.logits[key]).abs().max() <= 1e-4, key
 
 
 def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
