@@ -48,6 +48,7 @@ class ScenarioCard(Struct, frozen=True, kw_only=True):
     num_points: int
     num_variants: int
     rounds: int
+    refused: Text | None  # why it cannot be run on this machine
 
 
 class BenchRecords:
@@ -152,6 +153,8 @@ def _read(record_id: str, path: Path) -> Listed | None:
 
 
 def _card(scenario: Scenario) -> ScenarioCard:
+    from engine.bench.environment import refusal  # which opens torch: not for who only looks at records
+
     return ScenarioCard(
         id=scenario.id,
         title=scenario.title,
@@ -159,6 +162,7 @@ def _card(scenario: Scenario) -> ScenarioCard:
         num_points=len(scenario.axis.points()),
         num_variants=len(scenario.variants),
         rounds=scenario.rounds,
+        refused=refusal(scenario),
     )
 
 

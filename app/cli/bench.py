@@ -116,6 +116,7 @@ def run_list(_: argparse.Namespace) -> int:
 def run_run(arguments: argparse.Namespace) -> int:
     """Run them, one record each; a record that was finished before an interruption stays."""
     scenarios = _scenarios(arguments)
+    from engine.bench.environment import refusal
     from engine.bench.errors import BenchError, Cancelled
     from engine.bench.record import write_record
     from engine.bench.report import summary
@@ -128,6 +129,9 @@ def run_run(arguments: argparse.Namespace) -> int:
         raise UserError(f"cannot write to {out}: {error.strerror or error}") from error
     sound = True
     for scenario in scenarios:
+        if arguments.all and (why := refusal(scenario)) is not None:
+            print(f"{scenario.id} is left out: {why.en}", file=sys.stderr)
+            continue
         with BenchProgress() as bar:
             runner = Runner(
                 scenario,

@@ -13,9 +13,20 @@ from msgspec.structs import replace
 
 from engine import __version__
 from engine.bench.record import Environment
+from engine.bench.scenario import Scenario
+from engine.bench.text import Text
 from engine.machine import machine_facts, measure_roofs
 
 ROOT = Path(__file__).parents[2]
+NO_GPU = Text(
+    en="this scenario needs a GPU that torch can use, and there is none here",
+    zh="此场景需要 torch 可用的 GPU，而这里没有",
+)
+
+
+def refusal(scenario: Scenario) -> Text | None:
+    """Why a scenario cannot be run on this machine; None: it can."""
+    return NO_GPU if scenario.needs_gpu and not torch.cuda.is_available() else None
 
 
 def environment(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
-from engine.trace.records import StepRecord
+from engine.trace.records import StepRecord, Work
 
 
 @dataclass(slots=True)
@@ -40,6 +40,10 @@ class RequestTimes:
         return (self.tokens[-1] - self.tokens[0]) / (n - 1) if n > 1 else None
 
 
+def _bytes_moved(work: Work | None) -> int:
+    return work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes if work else 0
+
+
 class StepParts(NamedTuple):
     """Where a step's time went, seconds. `record`: whatever came after the sampling, the log above all."""
 
@@ -64,6 +68,7 @@ class EngineWork:
     prefill_seconds: float = 0.0
     decode_tokens: int = 0
     decode_seconds: float = 0.0
+    decode_bytes: int = 0  # of these steps, as `bytes_moved`
     decode_steps: list[float] = field(default_factory=list)  # seconds each
     decode_parts: list[StepParts] = field(default_factory=list)
     computed_tokens: int = 0
@@ -99,6 +104,7 @@ class EngineWork:
         elif phases == {"decode"}:
             self.decode_tokens += tokens
             self.decode_seconds += seconds
+            self.decode_bytes += _bytes_moved(record.work)
             self.decode_steps.append(seconds)
             self.decode_parts.append(
                 StepParts(timing.schedule, timing.prepare, timing.forward, timing.sample, elapsed - seconds)
@@ -107,7 +113,7 @@ class EngineWork:
         if record.work is not None:
             self.flops += record.work.flops
             self.kv_read_bytes += record.work.kv_read_bytes
-            self.bytes_moved += record.work.weight_bytes + record.work.kv_read_bytes + record.work.kv_write_bytes
+            self.bytes_moved += _bytes_moved(record.work)
         self.slots_held += memory.blocks_held * memory.block_size
         self.slots_wasted += memory.slots_wasted
         self.tokens_held += memory.tokens_held

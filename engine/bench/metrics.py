@@ -27,6 +27,7 @@ class Context:
 
     slo: SLO | None = None
     reference: Measurement | None = None  # a run of the first baseline at the same point
+    bytes_per_second: float | None = None  # what a copy reaches in this machine's memory, read and written
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,13 @@ def _late_ttft(m: Measurement, _: Context) -> float | None:
 
 def _of_work(read: Callable[[EngineWork], float | None]) -> Callable[[Measurement, Context], float | None]:
     return lambda m, _: None if m.work is None else read(m.work)
+
+
+def _bandwidth_share(m: Measurement, context: Context) -> float | None:
+    """The least time that decoding could take, all bytes at the machine's bandwidth, over the time it took."""
+    if m.work is None or context.bytes_per_second is None:
+        return None
+    return _share(m.work.decode_bytes / context.bytes_per_second, m.work.decode_seconds)
 
 
 def _part(name: str) -> Callable[[Measurement, Context], float | None]:
@@ -199,6 +207,14 @@ def _metrics() -> list[Metric]:
             "a decode step, median",
             "一个解码步的时间（中位数）",
             _of_work(lambda w: median(w.decode_steps) if w.decode_steps else None),
+        ),
+        clock(
+            "bandwidth_share",
+            "share",
+            "higher",
+            "share of the memory-bandwidth bound, in steps of decode alone",
+            "达到的内存带宽上限占比（仅纯解码步）",
+            _bandwidth_share,
         ),
         *parts,
         clock(

@@ -1,4 +1,4 @@
-"""Models that a benchmark can name: the shipped ones, folders, hub names, and a random Llama that is made on demand.
+"""Models that a benchmark can name: the shipped ones, folders, hub names, and random ones that are made on demand.
 
 A peer gets weights of its own from the same folder: the engine's module has another attention function and layout.
 """
@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ from engine.model.loader import LoadedModel, from_module, load_model
 from engine.model.shipped import BUNDLED, shipped_model
 
 TINY = "tiny-llama"
-TINY_SEED = 0
+QWEN = "qwen3-0.6b-random"
+SEED = 0
 
 
 class Models:
@@ -40,8 +42,8 @@ class Models:
         """
         key = (name, dtype)
         if key not in self._loaded:
-            if name == TINY:
-                self._loaded[key] = from_module(self.transformers_model(name, dtype), None, TINY)
+            if name in MADE:
+                self._loaded[key] = from_module(self.transformers_model(name, dtype), None, name)
             else:
                 self._loaded[key] = load_model(name, dtype=dtype)
         model = self._loaded[key]
@@ -61,15 +63,17 @@ class Models:
 
     def source(self, name: str) -> str:
         """Where the weights are: a folder, or a hub name."""
-        if name == TINY:
+        if name in MADE:
             if self._made is None:
                 self._made = tempfile.TemporaryDirectory(prefix="kvtheater-bench-")
+            folder = Path(self._made.name) / name
+            if not folder.exists():
                 with _without_progress_bars():
-                    _tiny_llama().save_pretrained(self._made.name)
-                words = shipped_model(BUNDLED)  # the same vocabulary; some peers will not open a model without one
+                    _with_random_weights(*MADE[name]).save_pretrained(folder)
+                words = shipped_model(BUNDLED)  # some peers will not open a model without a vocabulary
                 for file in sorted(words.tokenizer_folder.glob("tokenizer*.json")) if words else ():
-                    shutil.copy(file, self._made.name)
-            return self._made.name
+                    shutil.copy(file, folder)
+            return str(folder)
         shipped = shipped_model(name)
         return str(shipped.folder if shipped else name)
 
@@ -93,24 +97,52 @@ def _without_progress_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _tiny_llama() -> Any:
-    """A Llama of 8 layers × 256 with grouped heads (8:2) and random weights, always the same."""
-    config = transformers.LlamaConfig(
-        vocab_size=8192,
-        hidden_size=256,
-        intermediate_size=704,
-        num_hidden_layers=8,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-        tie_word_embeddings=True,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
+def _with_random_weights(config: Any, dtype: torch.dtype) -> Any:
+    """Always the same."""
     state = torch.random.get_rng_state()
-    torch.manual_seed(TINY_SEED)
+    torch.manual_seed(SEED)
     try:
-        return AutoModelForCausalLM.from_config(config)
+        return AutoModelForCausalLM.from_config(config, dtype=dtype)
     finally:
         torch.random.set_rng_state(state)
+
+
+# name -> its shape, and what its weights are kept in
+MADE: dict[str, tuple[Any, torch.dtype]] = {
+    # 8 layers × 256 with grouped heads (8:2); the bundled model's vocabulary
+    TINY: (
+        transformers.LlamaConfig(
+            vocab_size=8192,
+            hidden_size=256,
+            intermediate_size=704,
+            num_hidden_layers=8,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            max_position_embeddings=2048,
+            tie_word_embeddings=True,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+        ),
+        torch.float32,
+    ),
+    # the shape of Qwen/Qwen3-0.6B, after its config.json
+    QWEN: (
+        transformers.Qwen3Config(
+            vocab_size=151936,
+            hidden_size=1024,
+            intermediate_size=3072,
+            num_hidden_layers=28,
+            num_attention_heads=16,
+            num_key_value_heads=8,
+            head_dim=128,
+            max_position_embeddings=40960,
+            rope_parameters={"rope_type": "default", "rope_theta": 1_000_000.0},
+            tie_word_embeddings=True,
+            bos_token_id=151643,
+            eos_token_id=151645,
+            pad_token_id=151643,
+        ),
+        torch.bfloat16,
+    ),
+}

@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from engine.bench.drive import run_engine
-from engine.bench.environment import environment
+from engine.bench.environment import environment, refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.figures import Samples, figures, same_tokens
 from engine.bench.findings import findings
@@ -33,6 +33,7 @@ from engine.bench.workload import Ask, requests_of
 from engine.config import ConfigError
 from engine.engine import Engine
 from engine.intake import RequestError
+from engine.machine import measure_roofs
 from engine.model.errors import ModelError
 
 REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on
@@ -111,6 +112,7 @@ class Runner:
             for variant in scenario.variants
         ]
         self._done = 0
+        self._bandwidth: float | None = None  # bytes a second, if a metric asks
 
     def run(self) -> Record:
         """Measure. Stopped between two rounds it returns what there is, marked as not complete.
@@ -119,9 +121,13 @@ class Runner:
             Cancelled: stopped before the first round was over.
             ModelError, BenchError: no variant of the engine can run at all.
         """
+        if (why := refusal(self._scenario)) is not None:
+            raise BenchError(f"{self._scenario.id}: {why.en}")
         try:
             self._tell("waiting", 0, None)
             quiet = wait_until_quiet(self._quiet_seconds, self._cancelled)
+            if "bandwidth_share" in self._scenario.measure:
+                self._bandwidth = self._measured_bandwidth()  # now: later the machine has other work
             self._warm_up()
             before = cpu_times()
             finished = self._measure()
@@ -219,6 +225,10 @@ class Runner:
             self._peers[key] = why or peer
         return self._peers[key]
 
+    def _measured_bandwidth(self) -> float:
+        model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
+        return measure_roofs(model.device, model.dtype).bytes_per_second
+
     def _vocabulary(self, cell: Cell) -> tuple[int, Callable[[str], list[int]] | None]:
         model = self._models.engine_model(cell.model, cell.dtype)
         return model.facts.vocab_size, model.tokenizer.encode if model.tokenizer is not None else None
@@ -227,7 +237,7 @@ class Runner:
 
     def _keep(self, lane: _Lane, measurement: Measurement) -> None:
         reference = self._reference(lane)
-        context = Context(self._scenario.slo, reference)
+        context = Context(self._scenario.slo, reference, self._bandwidth)
         for name in self._scenario.measure:
             lane.samples.setdefault(name, []).append(METRICS[name].of(measurement, context))
         if reference is not None:

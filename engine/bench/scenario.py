@@ -103,6 +103,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slo: SLO | None = None
     rounds: int = 7
     seed: int = 0
+    needs_gpu: bool = False  # on the CPU its figures would take hours, and say nothing about what it asks
 
 
 class Cell(Struct, frozen=True, kw_only=True):

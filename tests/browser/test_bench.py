@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from engine.bench.record import RESULTS
@@ -112,6 +113,18 @@ def test_a_scenario_says_what_to_look_for_where_it_was_measured_and_every_figure
     zeros = page.locator(".bench-chart .ytick:first-of-type text").all_text_contents()
     assert zeros == ["0", "0"]  # every y axis begins there
     expect(page.locator(".bench-chart").first).to_have_attribute("aria-label", re.compile("paged: 256: "))
+
+
+@pytest.mark.parametrize(("locale", "says"), [("en-US", "needs a GPU"), ("zh-CN", "可用的 GPU")])
+def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
+    open_bench: OpenBench, locale: str, says: str
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    page = open_bench("?scenario=gpu-decode", locale=locale)
+    said = page.locator(".bench-run")
+    expect(said).to_contain_text(says)
+    assert page.locator("#bench-run").count() == 0
 
 
 def test_a_point_tells_its_median_and_interval(open_bench: OpenBench) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+import torch
 
 from app.bench_runs import BenchRuns
 from app.paths import static_dir
@@ -50,6 +51,8 @@ def test_the_list_has_scenarios_and_sound_records_with_the_traces_that_are_here(
     assert {"guard", "block-size", "against-transformers"} <= {card["id"] for card in listed["scenarios"]}
     guard = next(card for card in listed["scenarios"] if card["id"] == "guard")
     assert (guard["num_points"], guard["num_variants"]) == (2, 3) and set(guard["title"]) == {"en", "zh"}
+    refused = {card["id"] for card in listed["scenarios"] if card["refused"] is not None}
+    assert refused == (set() if torch.cuda.is_available() else {"gpu-decode"})
     records = {record["id"]: record for record in listed["records"]}
     assert records["shipped-guard"]["origin"] == "shipped"
     assert "shipped-click_to_paint" not in records  # a measurement of another kind, in the same folder

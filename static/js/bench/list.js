@@ -12,7 +12,7 @@ const GROUPS = {
   cache: ["cache-over-length", "prefix-sharing", "parallel-sampling", "beam-search"],
   blocks: ["contiguous-or-paged", "block-size", "kv-heads", "kv-dtype-error", "kv-dtype-speed"],
   scheduling: ["arrivals", "chunked-prefill", "preemption"],
-  compute: ["prefill-saturation", "decode-batch", "step-parts"],
+  compute: ["prefill-saturation", "decode-batch", "step-parts", "gpu-decode"],
   method: ["runner-noise", "observation", "guard"],
 };
 

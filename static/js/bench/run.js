@@ -16,6 +16,7 @@ export function RunBox({ scenario }) {
   if (!card) return null; // only a record knows it
   const { can_run: canRun, keeps_records: keeps } = index.value;
   const status = run.value;
+  if (card.refused) return html`<p class="bench-run hint">${t("bench.run.refused", { why: both(card.refused) })}</p>`;
   if (!canRun) return html`<p class="bench-run hint">${t("bench.run.nowhere", { id: scenario })}</p>`;
   if (active(status)) return html`<${Progress} status=${status} scenario=${scenario} />`;
   const wanted = rounds ?? card.rounds;

@@ -107,6 +107,25 @@ def test_prefill_and_decode_are_told_apart() -> None:
     assert (value("computed_tokens", run), value("steps", run), value("peak_running", run)) == (20, 4, 2)
 
 
+def test_the_share_of_the_bandwidth_bound() -> None:
+    """Two decode steps move 100 and 60 bytes in 2 and 3 s; at 64 bytes a second 2.5 s would have been enough. The
+    prefill does not count; without a measured bandwidth there is no share.
+    """
+
+    def moved(num_bytes: int) -> Work:
+        return Work(num_tokens=1, flops=1, weight_bytes=num_bytes - 30, kv_read_bytes=20, kv_write_bytes=10)
+
+    decode = [entry("decode", 1)]
+    run = worked(
+        step(decode, 2.0, work=moved(100)),
+        step(decode, 3.0, work=moved(60)),
+        step([entry("prefill", 9)], 1.0, work=moved(999)),
+    )
+    share = METRICS["bandwidth_share"].of
+    assert share(run, Context(bytes_per_second=64.0)) == pytest.approx(2.5 / 5)
+    assert share(run, Context()) is None
+
+
 def test_where_a_decode_step_spends_its_time() -> None:
     """8 ms in four equal parts, and 2 ms more for whoever asked for the step: 2 of 10 are the forward pass. The median
     of steps of 8, 4 and 40 ms; prefills do not count.

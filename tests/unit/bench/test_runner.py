@@ -6,18 +6,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
+from msgspec.structs import replace
+from transformers import AutoModelForCausalLM
 
 from app.cli import main
-from engine.bench import peers
+from engine import machine
+from engine.bench import peers, runner
 from engine.bench.compare import compare, lost_points
+from engine.bench.environment import refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.measurement import Measurement
+from engine.bench.models import MADE
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.record import RESULTS, read_record, write_record
 from engine.bench.runner import Progress, Runner
 from engine.bench.scenario import Cell, find_scenario
 from engine.engine import Engine
 from engine.trace.log import TraceReader
+from engine.trace.records import Roofs
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
 
@@ -193,12 +200,58 @@ def test_turns_wait_for_the_answer_before() -> None:
     assert record.points[1].figures["hit_rate"].median == pytest.approx(4 / (4 + 11), rel=1e-5)
 
 
+def test_a_scenario_for_a_gpu_says_so_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a model is opened or anybody waits for a quiet machine."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(BenchError, match="small: this scenario needs a GPU that torch can use, and there is none here"):
+        Runner(scenario(needs_gpu=True), quiet_seconds=60).run()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert refusal(scenario(needs_gpu=True)) is None
+
+
+def test_the_bandwidth_is_measured_only_where_a_metric_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An absurd one, 1 byte a second, makes an absurd share: above 1."""
+    asked: list[str] = []
+
+    def roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
+        asked.append(f"{device} {dtype}")
+        return replace(machine.measure_roofs(device, dtype), bytes_per_second=1.0)
+
+    monkeypatch.setattr(runner, "measure_roofs", roofs)
+    Runner(scenario(), rounds=1, quiet_seconds=0).run()
+    assert asked == []
+    found = Runner(scenario(measure=["bandwidth_share"]), rounds=1, quiet_seconds=0).run()
+    assert asked == ["cpu torch.float32"]
+    assert all(point.figures["bandwidth_share"].samples[0] > 1 for point in found.points if point.variant == "paged")
+
+
+def test_the_random_models_have_the_shape_that_they_name() -> None:
+    """Qwen/Qwen3-0.6B: 28 layers, 16 query and 8 KV heads of 128, hidden 1,024, vocabulary 151,936: 596 million."""
+    config, dtype = MADE["qwen3-0.6b-random"]
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    assert sum(p.numel() for p in model.parameters()) == 596_049_920 and model.dtype == torch.bfloat16
+
+
 def test_counts_are_those_of_the_shipped_record(tmp_path: Path) -> None:
     """The guard: what the engine computes, wastes and shares is what it did when the record was made."""
     shipped = read_record(RESULTS / "guard.json")
     now = Runner(find_scenario("guard"), rounds=1, quiet_seconds=0).run()
     assert [d for d in compare(shipped, now, counts_only=True) if d.change != 0] == []
     assert lost_points(shipped, now) == []
+
+
+def test_all_leaves_out_what_cannot_run_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Named alone it is a mistake."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("engine.bench.scenario.scenario_ids", lambda: ["gpu-decode"])
+    assert main(["bench", "run", "--all", "--out", str(tmp_path)]) == 0
+    sentence = "this scenario needs a GPU that torch can use, and there is none here"
+    assert capsys.readouterr().err.strip() == f"gpu-decode is left out: {sentence}"
+    assert main(["bench", "run", "gpu-decode", "--out", str(tmp_path)]) == 2
+    assert sentence in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 
 
 def test_the_command_line_runs_lists_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

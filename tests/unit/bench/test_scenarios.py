@@ -31,7 +31,8 @@ def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
 def test_there_is_a_scenario_for_each_question() -> None:
     wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-no-cache runner-noise guard step-parts"""
+    against-transformers against-no-cache runner-noise guard step-parts
+    gpu-decode"""
     assert set(scenario_ids()) == set(wanted.split())
 
 
