@@ -125,6 +125,7 @@ def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
     said = page.locator(".bench-run")
     expect(said).to_contain_text(says)
     assert page.locator("#bench-run").count() == 0
+    expect(page.locator(".bench-none")).not_to_contain_text("Run it here" if locale == "en-US" else "可在此运行")
 
 
 def test_a_point_tells_its_median_and_interval(open_bench: OpenBench) -> None:

@@ -7,7 +7,7 @@ import { Findings } from "./findings.js";
 import { link } from "./link.js";
 import { axisPoints, baselinesOf, csvOf, failures, highest, isCategorical, metricsOf } from "./record.js";
 import { RunBox } from "./run.js";
-import { choose, chosenOf, dropped, forget, loaded, recordsOf, scenarios, shownOf } from "./store.js";
+import { choose, chosenOf, dropped, forget, loaded, recordsOf, runsHere, scenarios, shownOf } from "./store.js";
 import { Figures } from "./table.js";
 import { machineText, wasBusy, whereParts } from "./where.js";
 import { atText, both, momentText, t } from "./words.js";
@@ -41,7 +41,7 @@ function Choice({ scenario }) {
   const entries = recordsOf(scenario);
   const others = dropped.value.filter(({ record }) => record.scenario.id === scenario);
   const chosen = chosenOf(scenario);
-  if (!entries.length && !others.length) return html`<p class="bench-none">${t("bench.none")}</p>`;
+  if (!entries.length && !others.length) return html`<p class="bench-none">${t(runsHere(scenario) ? "bench.none" : "bench.none_elsewhere")}</p>`;
   return html`<fieldset class="bench-records">
     <legend>${t("bench.records")}</legend>
     ${entries.map(

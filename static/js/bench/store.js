@@ -42,6 +42,12 @@ export const scenarios = computed(() => {
 /** The records of a scenario that can be chosen: the server's, as it lists them. */
 export const recordsOf = (scenario) => listed().records.filter((entry) => entry.scenario === scenario);
 
+/** Whether the server that shows this page can run a scenario: it has a model, and what the scenario needs. */
+export function runsHere(scenario) {
+  const card = scenarios.value.find((found) => found.id === scenario);
+  return Boolean(index.value?.can_run && card && !card.refused);
+}
+
 /** Ids of the server's records that are shown of a scenario: those of the link, else the shipped one or the latest. */
 export function chosenOf(scenario) {
   const ids = recordsOf(scenario).map((entry) => entry.id);
