@@ -37,10 +37,19 @@ def open_index(path: Path) -> tuple[Index, list[Finding]]:
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):  # locked, or a disk that cannot be written: no damage
             raise
-        aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+        aside = _unused(path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
         path.rename(aside)
         message = f"the index was damaged ({error}): it is kept as {aside.name} and was rebuilt from the files"
         return Index(path), [Finding(kind="index_rebuilt", recording=None, message=message)]
+
+
+def _unused(path: Path) -> Path:
+    """The path, or it with a number behind: of two within a second neither is lost."""
+    count, free = 1, path
+    while free.exists():
+        count += 1
+        free = path.with_name(f"{path.name}-{count}")
+    return free
 
 
 def repair(folder: Path, index: Index, now: str) -> list[Finding]:

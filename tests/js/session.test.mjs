@@ -77,6 +77,48 @@ test("a file dropped before there is a run stays on stage", async () => {
   assert.deepEqual([store.connection.value, store.numRecords.value], ["replay", 3]);
 });
 
+test("buttons are free when nothing is under way any more, not when one of two things is done", async () => {
+  await coming("a");
+  socket.question("join", "a").answer(joined("a"));
+  await soon();
+  const one = session.command("step"), other = session.command("abort", { request_id: "r" });
+  await soon();
+  socket.question("abort").answer({ num_records: 1 });
+  await other;
+  assert.equal(store.busy.value, true, "the step is still under way");
+  socket.question("step").answer({ num_records: 1, performed: 1 });
+  await one;
+  assert.equal(store.busy.value, false);
+});
+
+test("of two changes of the settings the second is sent when the first is done, and the prompts come back once", async () => {
+  const actions = await import("../../static/js/model/actions.js");
+  await coming("a");
+  socket.question("join", "a").answer(joined("a"));
+  await soon();
+  actions.draft.value = "";
+  settings.block_size.value = 8;
+  const first = actions.applyConfig();
+  await soon();
+  settings.block_size.value = 4;
+  const second = actions.applyConfig();
+  settings.block_size.value = 2;
+  const third = actions.applyConfig();
+  await soon();
+  const asked = socket.question("configure");
+  assert.equal(asked.body.config.block_size, 8);
+  assert.equal(socket.asked.length, 0, "requests may overtake each other");
+  asked.answer({ epoch: 1, header: joined("a").header });
+  await soon();
+  const last = socket.question("configure");
+  assert.equal(last.body.config.block_size, 2, "the second one has nothing that the third has not");
+  assert.equal(actions.draft.value, "", "no prompt comes back to a run that is about to go");
+  last.answer({ epoch: 2, header: joined("a").header });
+  await Promise.all([first, second, third]);
+  assert.notEqual(actions.draft.value, "");
+  assert.equal(socket.asked.length, 0);
+});
+
 test("what was held and chosen in one run says nothing of a file that takes its place", async () => {
   await following(3);
   store.selected.value = { block: 1 };

@@ -85,7 +85,20 @@ export async function reset() {
 /** A new log under the settings that the controls show. */
 export async function applyConfig() {
   store.backToLive();
-  if (await command("configure", { config: wantedConfig() })) await bringBack();
+  if (await configure()) await bringBack();
+}
+
+let configured = Promise.resolve(); // what was asked for last
+let configurations = 0;
+
+/** Tell the server the settings when it has those before: requests may overtake each other. Null: refused, or later ones follow. */
+async function configure() {
+  const mine = (configurations += 1);
+  const before = configured;
+  const sent = before.then(() => (mine === configurations ? command("configure", { config: wantedConfig() }) : null));
+  configured = sent.catch(() => null);
+  const answer = await sent;
+  return mine === configurations ? answer : null;
 }
 
 /** A new run where there is none any more; the prompts come back. */
@@ -108,7 +121,7 @@ export async function playScene(preset) {
     chooseSampling(preset.sampling, initial);
     settings.priority.value = initial.priority;
   });
-  if (!(await command("configure", { config: wantedConfig() }))) return;
+  if (!(await configure())) return;
   await queue(preset.prompts);
 }
 

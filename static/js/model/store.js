@@ -18,8 +18,18 @@ export const status = signal(null);
 export const modelFacts = signal(null);
 /** The exhibits of the fault museum that the server has; empty while it has not said. */
 export const exhibits = computed(() => modelFacts.value?.museum ?? []);
+const underWay = signal(0);
 /** Whether a command is under way. */
-export const busy = signal(false);
+export const busy = computed(() => underWay.value > 0);
+/** Do `work`, a command of which there may be several at once; its result. */
+export async function whileBusy(work) {
+  underWay.value += 1;
+  try {
+    return await work();
+  } finally {
+    underWay.value -= 1;
+  }
+}
 /** Sentences to show for a while: [{id, text, tone}]. */
 export const toasts = signal([]);
 /** Grows when a capture arrived later than its record. */

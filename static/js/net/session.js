@@ -194,15 +194,12 @@ const leave = (left) => client.ask("leave", { theater: left }).catch(() => {});
 
 /** Follow a new run, of `config` or of what the controls show, in place of the one that is followed or gone. Whether there is one now. */
 export async function startAnew(config = wantedConfig()) {
-  store.busy.value = true;
   try {
-    await create(config);
+    await store.whileBusy(() => create(config));
     return true;
   } catch (error) {
     complain(error);
     return false;
-  } finally {
-    store.busy.value = false;
   }
 }
 
@@ -228,20 +225,16 @@ async function follow(wanted, step) {
     if (!isRecording(wanted)) settings.theater.value = wanted;
     return connectAnew();
   }
-  store.busy.value = true;
-  try {
-    await join(wanted, { from: 0 }, (answer) => {
-      const left = theater;
-      batch(() => {
-        store.backToLive();
-        entered(answer);
-        settings.step.value = step;
-      });
-      if (left && left !== wanted && (isRecording(left) || !isRecording(wanted))) leave(left);
+  const heard = (answer) => {
+    const left = theater;
+    batch(() => {
+      store.backToLive();
+      entered(answer);
+      settings.step.value = step;
     });
-  } finally {
-    store.busy.value = false;
-  }
+    if (left && left !== wanted && (isRecording(left) || !isRecording(wanted))) leave(left);
+  };
+  await store.whileBusy(() => join(wanted, { from: 0 }, heard));
 }
 
 /** Connect where a file had taken the run's place. */
@@ -397,10 +390,10 @@ const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it to
 export async function command(event, body = {}, refused = () => {}) {
   if (!client || !theater) return null;
   const resets = event === "reset" || event === "configure";
-  store.busy.value = true;
   if (resets) resetting += 1;
   try {
-    const answer = await client.ask(event, { theater, ...body }, event === "fork" ? { timeout: LONG } : {});
+    const asked = { theater, ...body };
+    const answer = await store.whileBusy(() => client.ask(event, asked, event === "fork" ? { timeout: LONG } : {}));
     if (resets) ownEpoch = answer.epoch;
     return answer;
   } catch (error) {
@@ -408,7 +401,6 @@ export async function command(event, body = {}, refused = () => {}) {
     refused(error);
     return null;
   } finally {
-    store.busy.value = false;
     if (resets) resetting -= 1;
   }
 }

@@ -143,6 +143,22 @@ def test_a_damaged_index_is_put_aside_and_rebuilt(folder: Path, make_trace: Make
     library.close()
 
 
+def test_of_two_damaged_indexes_within_a_second_both_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.recordings.repair.time.strftime", lambda _: "20260101-000000")
+    for content in (b"no database at all" * 100, b"none either" * 200, b"nor this" * 300):
+        folder.mkdir(exist_ok=True)
+        (folder / INDEX_FILE).write_bytes(content)
+        Library(folder).close()
+    kept = {
+        path.name.removeprefix(INDEX_FILE): path.read_bytes()[:8] for path in folder.glob(f"{INDEX_FILE}.damaged-*")
+    }
+    assert kept == {
+        ".damaged-20260101-000000": b"no datab",
+        ".damaged-20260101-000000-2": b"none eit",
+        ".damaged-20260101-000000-3": b"nor this",
+    }
+
+
 def test_a_file_that_was_damaged_since_is_found(folder: Path, make_trace: MakeTrace) -> None:
     path = make_trace(folder / "a.kvtrace")
     Library(folder).close()
