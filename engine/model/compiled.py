@@ -44,9 +44,13 @@ from engine.model.packed_linears import pack_linears
 
 log = logging.getLogger(__name__)
 
-# C++ around the kernels too: the Python between them costs a small model more than the kernels. One compiling thread:
-# the eager path is serving meanwhile, and worker processes would stay.
-OPTIONS: dict[str, Any] = {"cpp_wrapper": True, "compile_threads": 1, **SHIMS}
+# By type of device. C++ around the kernels too: the Python between them costs a small model on the CPU more than the
+# kernels; on a GPU it would want CUDA's headers, which torch does not bring. One compiling thread: the eager path is
+# serving meanwhile, and worker processes would stay.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cpu": {"cpp_wrapper": True, "compile_threads": 1, **SHIMS},
+    "cuda": {"compile_threads": 1},
+}
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
 
 _step = threading.local()  # .context: of the step that this thread runs
@@ -156,12 +160,14 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     """
     from engine.model.compiled_check import check_compiled  # which runs what this file makes
 
+    if model.device.type not in OPTIONS:
+        raise ValueError("only models on the CPU or on a CUDA device are compiled")
     kernels = _native_kernels() if model.device.type == "cpu" else None
     weights = MergedWeights()
     one, many = [_prepare(exported, model, weights) for exported in _export(model)]
     if kernels is not None and kernels.multiplies:
         pack_linears(many)
-    one, many = [_compile(graph) for graph in (one, many)]
+    one, many = [_compile(graph, OPTIONS[model.device.type]) for graph in (one, many)]
     compiled = CompiledForward(one, many, kernels, NativeAttention(kernels) if kernels else None)
     check_compiled(model, compiled)
     return compiled
@@ -203,10 +209,10 @@ def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch
     return graph
 
 
-def _compile(graph: torch.fx.GraphModule) -> Any:
+def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     with torch.no_grad():
-        return torch._inductor.compile(graph, inputs, options=OPTIONS)
+        return torch._inductor.compile(graph, inputs, options=options)
 
 
 class Compilation(threading.Thread):

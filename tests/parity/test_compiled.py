@@ -183,11 +183,23 @@ def test_what_computes_something_else_is_not_taken(compile_once: Compiled, monke
             check_compiled(model, dataclasses.replace(forward, **louder))
     broken = dataclasses.replace(forward, one=lambda *given: [forward.one(*given)[0] * float("nan")])
     monkeypatch.setattr(compiled, "CompiledForward", lambda *_: broken)
-    monkeypatch.setattr(compiled, "_compile", lambda graph: graph)
+    monkeypatch.setattr(compiled, "_compile", lambda graph, _: graph)
     fresh = from_module(tiny_model("llama"))
     compilation = compile_in_background(fresh)
     compilation.join(60)
     assert fresh.compiled is None and "logits differ" in compilation.error
+
+
+def test_the_way_that_gpus_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python around the kernels, none of the C functions: on the CPU it has to give the same logits."""
+    monkeypatch.setitem(compiled.OPTIONS, "cpu", compiled.OPTIONS["cuda"])
+    monkeypatch.setattr(compiled, "_native_kernels", lambda: None)
+    model = from_module(tiny_model("llama"))
+    forward = compile_model(model)
+    assert forward.kernels is None and forward.backend is None
+    (eager, _), (fast, _) = driven(model, None), driven(model, forward)
+    for key, logits in fast.logits.items():
+        assert (logits - eager.logits[key]).abs().max() <= TOLERANCE, key
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
