@@ -160,8 +160,7 @@ class Engine:
         stage = self._stage
         if not stage.requests:  # never amid a sequence: the two forward passes differ in the last bits of their logits
             eager = self.config.enforce_eager or self.config.fault is not None or self.as_eager
-            compiled = None if eager else self.model.compiled
-            self._runner.compiled, stage.sampler.kernels = compiled, compiled.kernels if compiled else None
+            self._runner.compiled = None if eager else self.model.compiled
         requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
         self._num_requests += len(requests)
         for request in requests:

@@ -18,6 +18,7 @@ from engine.completion import Completion
 from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel
+from engine.model.native import logit_kernels
 from engine.model.sampling import Sampled, Sampler
 from engine.request import Request
 from engine.scheduling.scheduler import Scheduler
@@ -39,7 +40,7 @@ class OutputStage:
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
-        self.sampler = Sampler()
+        self.sampler = Sampler(logit_kernels() if model.device.type == "cpu" else None)
         self._searches: dict[str, Request] = {}  # those with beams
         self._beam_tops: dict[int, Sampled] = {}  # by seq_id, the alternatives of beams whose offers are made
 

@@ -10,7 +10,7 @@ not compiled and exist once. What a graph does not know at tracing (the batch, t
 enters it, so nothing is ever compiled again while serving.
 
 What comes out is compared with the eager path before it serves anybody (`compiled_check`). On the CPU attention and
-the figures of logits come from `kernels.c`; on a GPU attention stays with the eager path's backend.
+products come from `kernels/`; on a GPU attention stays with the eager path's backend.
 
 Products and sums come in another order than in the eager path, so logits differ in their last bits. Which path serves
 is therefore chosen only where nothing is unfinished (`Engine.add_requests`), and every step says which one it was
@@ -177,7 +177,7 @@ def _native_kernels() -> NativeKernels | None:
     try:
         return build_native()
     except NoCompiler as error:
-        log.warning("attention and sampling stay with tensor operations: %s", error)
+        log.warning("attention stays with tensor operations: %s", error)
         return None
 
 

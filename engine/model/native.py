@@ -1,8 +1,13 @@
-"""The functions in kernels.c, built where there is a C compiler: in well under a second, once a process."""
+"""The functions in kernels/, built where there is a C compiler, once a process.
+
+Those for logits take a fraction of a second and are there before the first step; attention and products take a few and
+are built beside whoever is served.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import shutil
 import subprocess
@@ -15,7 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SOURCE = Path(__file__).parent / "kernels.c"
+log = logging.getLogger(__name__)
+
+SOURCES = Path(__file__).parent / "kernels"
 FLAGS = ("-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
 # Not every compiler and processor knows these: the first set that compiles is taken.
 TUNINGS = (
@@ -32,22 +39,14 @@ class NoCompiler(RuntimeError):
     """There is no C compiler here, or it refuses the source; one sentence."""
 
 
-class NativeKernels:
-    """The functions, callable from any thread. Callers answer for shapes and strides."""
+class LogitKernels:
+    """The figures of logits, callable from any thread."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.decode_attention = library.decode_attention
-        self.decode_attention.argtypes = (
-            _P, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
-        )  # fmt: skip
-        self.prefill_attention = library.prefill_attention
-        self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
-        self.prefill_attention.restype = ctypes.c_int
         self._summarize = library.summarize_logits
         self._summarize.argtypes = (_P, _I, _I, _I, _P, _P, _P, ctypes.c_int)
+        self._summarize.restype = None
         self._results = threading.local()  # .last: a _Figures
-        self.decode_attention.restype = self._summarize.restype = None
-        self.multiplies = _give_torch(library)  # whether `packed_linears` gain by it
 
     def summarize(self, logits: Tensor, count: int) -> tuple[Tensor, list[list[int]], list[list[float]]]:
         """Of contiguous float32 logits [S, V]: log of the sum of e^x [S]; of each row the `count` most probable tokens,
@@ -74,6 +73,21 @@ class _Figures:
         self.total = torch.from_numpy(total)
 
 
+class NativeKernels:
+    """Attention and products with packed weights, callable from any thread. Callers answer for shapes and strides."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.decode_attention = library.decode_attention
+        self.decode_attention.argtypes = (
+            _P, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
+        )  # fmt: skip
+        self.decode_attention.restype = None
+        self.prefill_attention = library.prefill_attention
+        self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
+        self.prefill_attention.restype = ctypes.c_int
+        self.multiplies = _give_torch(library)  # whether `packed_linears` gain by it
+
+
 def _give_torch(library: ctypes.CDLL) -> bool:
     """Hand the library those of torch's C functions that it calls; whether it is worth calling then."""
     names = ("get_data_ptr", "get_sizes", "get_strides", "empty_strided", "cpu_mm_out")
@@ -92,21 +106,46 @@ def threads_for(numbers: int) -> int:
 
 
 @cache
+def build_logits() -> LogitKernels:
+    """Compile and load logits.c.
+
+    Raises:
+        NoCompiler: it cannot be had.
+    """
+    return LogitKernels(_built("logits.c"))
+
+
+@cache
 def build_native() -> NativeKernels:
-    """Compile and load them.
+    """Compile and load attention.c and linear.c.
 
     Raises:
         NoCompiler: they cannot be had.
     """
+    return NativeKernels(_built("attention.c", "linear.c"))
+
+
+@cache
+def logit_kernels() -> LogitKernels | None:
+    """Those of logits.c; None where they cannot be had: tensor operations give the same figures."""
+    try:
+        return build_logits()
+    except NoCompiler as error:
+        log.warning("the figures of logits stay with tensor operations: %s", error)
+        return None
+
+
+def _built(*names: str) -> ctypes.CDLL:
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
     if compiler is None:
         raise NoCompiler("no C compiler was found")
+    sources = [str(SOURCES / name) for name in names]
     with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
         library = Path(folder) / "kernels.so"
         for tuning in TUNINGS:
-            command = [compiler, *FLAGS, *tuning, str(SOURCE), "-o", str(library), "-lm"]
+            command = [compiler, *FLAGS, *tuning, *sources, "-o", str(library), "-lm"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 # Stays loaded when the file is gone; global: compiled code finds `aoti_torch_cpu_linear` by its name.
-                return NativeKernels(ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL))
-    raise NoCompiler(f"{compiler} cannot compile {SOURCE.name}: {' '.join(done.stderr.split())[:200]}")
+                return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    raise NoCompiler(f"{compiler} cannot compile {' and '.join(names)}: {' '.join(done.stderr.split())[:200]}")

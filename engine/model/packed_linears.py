@@ -1,6 +1,6 @@
 """Products with weights packed in panels of 16 columns: a step of few tokens reads each weight once, in order.
 
-    W^T [K, N]   ->   panels [N / 16, K, 16]        `linear_panels` in kernels.c; MKL multiplies longer steps
+    W^T [K, N]   ->   panels [N / 16, K, 16]        `linear_panels` in linear.c; MKL multiplies longer steps
 
 From the plain layout MKL reads each row of W^T in another page and comes to half the memory's bandwidth. The panels are
 a second copy of the weights, so a model over `MOST_BYTES` goes without.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, fx, nn
 
 LINEAR = torch.ops.aten.linear.default
-PANEL = 16  # columns; LANES in kernels.c
+PANEL = 16  # columns; LANES in kernels/vectors.h
 MOST_BYTES = 1 << 29
 
 torch.library.define("kvtheater::linear", "(Tensor x, Tensor panels, Tensor weight) -> Tensor")

@@ -19,7 +19,7 @@ from msgspec import Struct
 from torch import Tensor
 
 from engine.config import SamplingParams
-from engine.model.native import NativeKernels
+from engine.model.native import LogitKernels
 
 LIKELY = 1024  # tokens that top-p looks at first
 GROUP = 64  # logits that share a maximum in the search for the largest
@@ -58,8 +58,8 @@ def make_generator(seed: int) -> torch.Generator:
 class Sampler:
     """Stateless: all state of a request is its generator. `kernels`: a faster way to the same figures on the CPU."""
 
-    def __init__(self) -> None:
-        self.kernels: NativeKernels | None = None
+    def __init__(self, kernels: LogitKernels | None = None) -> None:
+        self.kernels = kernels
 
     def sample(self, logits: Tensor, rows: Sequence[SamplingRow], num_logprobs: int = 0) -> list[Sampled]:
         """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V)."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from engine.config import SamplingParams
-from engine.model.native import NoCompiler, build_native
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.loader import load_model
+from engine.model.native import NoCompiler, build_logits, build_native, logit_kernels
 from engine.model.sampling import Sampler, SamplingRow, _logsumexp, _topk
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -21,7 +24,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is
 def test_figures_of_logits(rows: int, width: int) -> None:
     logits = torch.randn((rows, width), generator=torch.Generator().manual_seed(width)) * 8
     count = min(20, width)
-    total, found_ids, found_logprobs = build_native().summarize(logits, count)
+    total, found_ids, found_logprobs = build_logits().summarize(logits, count)
     torch.testing.assert_close(total, torch.logsumexp(logits, -1), rtol=1e-6, atol=1e-6)
     ids, logprobs = torch.tensor(found_ids), torch.tensor(found_logprobs)
     assert torch.equal(logits.gather(1, ids), torch.topk(logits, count).values)
@@ -33,7 +36,7 @@ def test_of_equals_the_first_comes_first() -> None:
     """300 logits, 7 at 3, 64, 65 and 200, else 0: the zeros follow from the left."""
     logits = torch.zeros(1, 300)
     logits[0, [3, 64, 65, 200]] = 7
-    _, ids, _ = build_native().summarize(logits, 9)
+    _, ids, _ = build_logits().summarize(logits, 9)
     assert ids == [[3, 64, 65, 200, 0, 1, 2, 4, 5]]
 
 
@@ -43,7 +46,7 @@ def test_logits_without_an_order_still_name_tokens(wrong: float) -> None:
     """A model that overflowed: whatever is named, it is a token, each one once."""
     logits = torch.full((2, 200), wrong)
     logits[1, 77] = 1
-    for ids in build_native().summarize(logits, 70)[1]:
+    for ids in build_logits().summarize(logits, 70)[1]:
         assert len(set(ids)) == 70 and all(0 <= token < 200 for token in ids)
 
 
@@ -53,7 +56,7 @@ def test_a_sampler_with_kernels_chooses_the_same(num_logprobs: int) -> None:
     logits = torch.randn((4, 8192), generator=torch.Generator().manual_seed(1))
     rows = [SamplingRow(SamplingParams(), None, [])] * 4
     plain, fast = Sampler(), Sampler()
-    fast.kernels = build_native()
+    fast.kernels = build_logits()
     for one, other in zip(
         plain.sample(logits, rows, num_logprobs), fast.sample(logits, rows, num_logprobs), strict=True
     ):
@@ -75,7 +78,34 @@ def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(NoCompiler, match=r"^no C compiler was found$"):
         build_native.__wrapped__()
-    (tmp_path / "cc").write_text("#!/bin/sh\necho 'kernels.c: what is this?' >&2\nexit 1\n")
+    (tmp_path / "cc").write_text("#!/bin/sh\necho 'logits.c: what is this?' >&2\nexit 1\n")
     (tmp_path / "cc").chmod(0o755)
-    with pytest.raises(NoCompiler, match=r"cannot compile kernels\.c: kernels\.c: what is this\?$"):
+    with pytest.raises(NoCompiler, match=r"cannot compile logits\.c: logits\.c: what is this\?$"):
+        build_logits.__wrapped__()
+    with pytest.raises(NoCompiler, match=r"cannot compile attention\.c and linear\.c: "):
         build_native.__wrapped__()
+
+
+def test_without_a_compiler_the_same_tokens_are_chosen(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """It is said once, and every engine goes on with tensor operations."""
+
+    def generated() -> list[tuple[int, list[int]]]:
+        with Engine(load_model(), EngineConfig(num_blocks=16)) as engine:
+            engine.add_request([300, 301, 302], SamplingParams(max_tokens=5, ignore_eos=True))
+            records = [engine.step() for _ in range(5)]
+        return [(o.token_id, [c.token_id for c in o.top]) for record in records for o in record.outputs]
+
+    expected = generated()
+    logit_kernels.cache_clear()
+    build_logits.cache_clear()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    try:
+        with caplog.at_level(logging.WARNING, logger="engine"):
+            assert generated() == expected and generated() == expected
+    finally:
+        logit_kernels.cache_clear()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["the figures of logits stay with tensor operations: no C compiler was found"]

@@ -7,12 +7,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from app.paths import static_dir
 from app.recordings.shelf import Card, Shelf, traces_in
 from engine.model.loader import LoadedModel, load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
+from engine.trace.events import Rank
 from engine.trace.log import TraceReader
 from engine.trace.records import Output, StepRecord
 from tools.record_shipped import RECORDINGS, card, record
@@ -55,6 +57,8 @@ def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: 
             assert _exact(old) == _exact(new)
             for a, b in zip(old.outputs, new.outputs, strict=True):
                 assert a.logprob == pytest.approx(b.logprob, abs=1e-3)
+            for ranked, again_ranked in zip(_ranks(old), _ranks(new), strict=True):
+                assert ranked.scores == pytest.approx(again_ranked.scores, abs=1e-3)
             _compare_arrays(shipped, made, index)
 
 
@@ -73,10 +77,15 @@ def _exact(record: StepRecord) -> object:
     def without_logprobs(output: Output) -> object:
         return output.seq_id, output.token_id, output.token_bytes, output.text
 
+    ops = [replace(op, scores=[]) if isinstance(op, Rank) else op for op in record.ops]
     return (
-        record.index, record.kind, record.step, record.batch, record.ops, record.memory, record.work,
+        record.index, record.kind, record.step, record.batch, ops, record.memory, record.work,
         record.has_capture, [without_logprobs(output) for output in record.outputs],
     )  # fmt: skip
+
+
+def _ranks(record: StepRecord) -> list[Rank]:
+    return [op for op in record.ops if isinstance(op, Rank)]
 
 
 def _compare_arrays(shipped: TraceReader, made: TraceReader, index: int) -> None:
