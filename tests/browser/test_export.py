@@ -103,8 +103,9 @@ def test_what_is_painted_is_as_sharp_as_the_png(open_page: OpenPage) -> None:
     image = next(root.iter(f"{SVG}image"))
     png = base64.b64decode(image.attrib["href"].split(",")[1])
     assert int.from_bytes(png[16:20], "big") >= 2 * float(image.attrib["width"]) - 2
-    ratio = "(() => { const c = document.querySelector('.matrix canvas'); return c.width / c.clientWidth; })()"
-    assert page.evaluate(ratio) == pytest.approx(1, abs=0.02)
+    page.wait_for_function(
+        "() => { const c = document.querySelector('.matrix canvas'); return Math.abs(c.width / c.clientWidth - 1) < 0.02; }"
+    )
 
 
 def test_a_picture_has_the_colours_of_the_theme(open_page: OpenPage) -> None:
