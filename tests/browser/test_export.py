@@ -104,7 +104,8 @@ def test_what_is_painted_is_as_sharp_as_the_png(open_page: OpenPage) -> None:
     png = base64.b64decode(image.attrib["href"].split(",")[1])
     assert int.from_bytes(png[16:20], "big") >= 2 * float(image.attrib["width"]) - 2
     page.wait_for_function(
-        "() => { const c = document.querySelector('.matrix canvas'); return Math.abs(c.width / c.clientWidth - 1) < 0.02; }"
+        "() => { const { width, clientWidth } = document.querySelector('.matrix canvas');"
+        " return Math.abs(width / clientWidth - 1) < 0.02; }"
     )
 
 
