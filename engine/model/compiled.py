@@ -38,7 +38,7 @@ from engine.model.attention_native import NativeAttention
 from engine.model.batch import StepBatch
 from engine.model.loader import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
-from engine.model.native import NativeKernels, NoCompiler, build_native
+from engine.model.native import native_kernels
 from engine.model.packed_linears import OPTIONS as SHIMS
 from engine.model.packed_linears import pack_linears
 
@@ -129,8 +129,7 @@ class CompiledForward:
 
     one: Callable[[Tensor, Tensor], list[Tensor]]
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
-    kernels: NativeKernels | None  # built on the way; None = there is no C compiler, or the model is on a GPU
-    backend: AttentionBackend | None  # attention by them; None: that of the eager path
+    backend: AttentionBackend | None  # attention in C; None: that of the eager path (no C compiler, or on a GPU)
 
     def __call__(self, batch: StepBatch, context: Context) -> Tensor:
         """Logits [S, V] float32 where a slice samples; under `torch.inference_mode`."""
@@ -162,23 +161,15 @@ def compile_model(model: LoadedModel) -> CompiledForward:
 
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
-    kernels = _native_kernels() if model.device.type == "cpu" else None
+    kernels = native_kernels() if model.device.type == "cpu" else None
     weights = MergedWeights()
     one, many = [_prepare(exported, model, weights) for exported in _export(model)]
     if kernels is not None and kernels.multiplies:
         pack_linears(many)
     one, many = [_compile(graph, OPTIONS[model.device.type]) for graph in (one, many)]
-    compiled = CompiledForward(one, many, kernels, NativeAttention(kernels) if kernels else None)
+    compiled = CompiledForward(one, many, NativeAttention(kernels) if kernels else None)
     check_compiled(model, compiled)
     return compiled
-
-
-def _native_kernels() -> NativeKernels | None:
-    try:
-        return build_native()
-    except NoCompiler as error:
-        log.warning("attention stays with tensor operations: %s", error)
-        return None
 
 
 def _export(model: LoadedModel) -> list[Any]:

@@ -13,14 +13,17 @@ import shutil
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SOURCES = Path(__file__).parent / "kernels"
 FLAGS = ("-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
@@ -127,11 +130,21 @@ def build_native() -> NativeKernels:
 
 @cache
 def logit_kernels() -> LogitKernels | None:
-    """Those of logits.c; None where they cannot be had: tensor operations give the same figures."""
+    """Those of `build_logits`; None where they cannot be had: tensor operations give the same figures."""
+    return _if_possible(build_logits, "the figures of logits stay")
+
+
+@cache
+def native_kernels() -> NativeKernels | None:
+    """Those of `build_native`; None where they cannot be had: tensor operations do the same."""
+    return _if_possible(build_native, "attention stays")
+
+
+def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
     try:
-        return build_logits()
+        return build()
     except NoCompiler as error:
-        log.warning("the figures of logits stay with tensor operations: %s", error)
+        log.warning("%s with tensor operations: %s", what_stays, error)
         return None
 
 
