@@ -21,7 +21,6 @@ from engine.trace.records import ModelFacts, StepRecord
 MAX_BLOCKS = 1 << 16  # each is an object in the log's state and a square on somebody's page
 MAX_BATCHED_TOKENS = 1 << 14
 MAX_SEQS = 1024
-MAX_SEED = (1 << 31) - 1  # the engine makes a 64-bit seed of it and a sequence number
 
 
 class LiveEngine:
@@ -99,7 +98,6 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
         ("swap_space", MAX_BLOCKS),
         ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
         ("max_num_seqs", MAX_SEQS),
-        ("seed", MAX_SEED),
     ):
         if getattr(resolved, name) > limit:
             raise ConfigError(f"{name} {getattr(resolved, name)} is over the limit of {limit}")

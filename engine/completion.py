@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import struct
-from hashlib import blake2b
 from typing import NamedTuple
 
 from engine.config import SamplingParams
@@ -118,14 +116,3 @@ class Completion:
     def _beginning_of_stop(self, text: str) -> int:
         """Length of the longest end of `text` that is the beginning of a stop string."""
         return max((n for s in self.sampling.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)
-
-
-def derived_seed(seed: int, index: int) -> int:
-    """The seed of a request's sample `index`: the request's own for the first, else independent of it.
-
-    It depends on nothing else, so a sample is the same whoever shares its batch. Under 2**53: exact as a double.
-    """
-    if index == 0:
-        return seed
-    digest = blake2b(struct.pack("<Qq", seed & 0xFFFF_FFFF_FFFF_FFFF, index), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 11

@@ -24,6 +24,8 @@ FaultName = Literal[
     "rope_restarted_at_chunk",
 ]
 MAX_POOL_SLOTS = 1 << 24
+MAX_SEED = (1 << 53) - 1  # exact as a double, as who reads the log may have it
+SEEDS = f"between {-MAX_SEED} and {MAX_SEED}"
 
 
 class ConfigError(ValueError):
@@ -61,7 +63,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     attention_window: int | None = None  # tokens; every layer's query sees no more than the last so many; None = all
     attention_sinks: int | None = None  # tokens; the first so many stay in sight beside that window
     sliding_window_pattern: int | None = None  # every n-th layer is left without that window; None = no layer is
-    enforce_eager: bool = False  # never the compiled forward pass: equal inputs then give equal logs bit by bit
+    enforce_eager: bool = False  # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     fault: FaultName | None = None  # a mistake put in on purpose (`faults.make_engine`); None = a healthy engine
     num_logprobs: int = 5  # alternatives recorded with each chosen token
     seed: int = 0
@@ -97,6 +99,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
                 raise ConfigError(
                     f"sliding_window_pattern must be between 1 and 1024, not {self.sliding_window_pattern}"
                 )
+        if not _is_seed(self.seed):
+            raise ConfigError(f"seed must be {SEEDS}, not {self.seed}")
         num_slots = self.num_blocks * self.block_size
         if num_slots > MAX_POOL_SLOTS:
             raise ConfigError(
@@ -197,7 +201,7 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0  # CTRL, https://arxiv.org/abs/1909.05858, section 4.1
-    seed: int | None = None  # None: derived from the engine's seed and the sequence id
+    seed: int | None = None  # None: derived from the engine's seed and which of its requests this is
     max_tokens: int | None = None  # None: as many as fit the model and the pool
     stop: list[str] = []
     stop_token_ids: list[int] = []
@@ -228,6 +232,7 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
             ("top_p", 0 < self.top_p <= 1, "over 0 and at most 1"),
             ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
             ("repetition_penalty", 0 < self.repetition_penalty <= 100, "over 0 and at most 100"),
+            ("seed", self.seed is None or _is_seed(self.seed), SEEDS),
             ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
             ("stop", len(self.stop) <= 16 and all(self.stop), "at most 16 strings, none empty"),
             ("n", self.n >= 1, "at least 1"),
@@ -255,6 +260,10 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     def as_map(self) -> dict[str, Setting]:
         """Every field by name, for the trace."""
         return {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
+
+
+def _is_seed(seed: int) -> bool:
+    return -MAX_SEED <= seed <= MAX_SEED
 
 
 def _is_bias(logit_bias: dict[int, float]) -> bool:

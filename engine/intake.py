@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from engine.config import EngineConfig, SamplingParams
 from engine.model.loader import LoadedModel
+from engine.model.sampling import derived_seed
 from engine.request import Request
 from engine.scheduling.capacity import max_tokens_that_fit
 from engine.scheduling.sequence import Sequence
@@ -96,7 +97,7 @@ class Intake:
             together=sampling.use_beam_search,
             skip_reading_prefix_cache=sampling.prompt_logprobs is not None and len(token_ids) > 1,
         )
-        seed = sampling.seed if sampling.seed is not None else (self._config.seed << 32) + number
+        seed = derived_seed(self._config.seed, number) if sampling.seed is None else sampling.seed
         return Request(sequence, sampling, self._model.tokenizer, seed)
 
     def _check_sampling(self, sampling: SamplingParams) -> None:

@@ -18,7 +18,6 @@ from engine.completion import Completion
 from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loader import LoadedModel
-from engine.model.native import logit_kernels
 from engine.model.sampling import Sampled, Sampler
 from engine.request import Request
 from engine.scheduling.scheduler import Scheduler
@@ -40,7 +39,7 @@ class OutputStage:
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
-        self.sampler = Sampler(logit_kernels() if model.device.type == "cpu" else None)
+        self.sampler = Sampler.on(model.device)
         self._searches: dict[str, Request] = {}  # those with beams
         self._beam_tops: dict[int, Sampled] = {}  # by seq_id, the alternatives of beams whose offers are made
 
@@ -80,11 +79,9 @@ class OutputStage:
                 rows += [row] * len(samples)
         if rows != list(range(logits.shape[0])):
             logits = logits[rows]
-        sampled = self.sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs)
-        outputs = [
-            self._append_chosen(c, s, logits, i) if c.chosen else self._append(c, s)
-            for i, (c, s) in enumerate(zip(chosen, sampled, strict=True))
-        ]
+        settled = {i: c.chosen.pop(at) for i, c in enumerate(chosen) if (at := len(c.sequence.token_ids)) in c.chosen}
+        sampled = self.sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs, settled)
+        outputs = [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
         for request in list(self._searches.values()):
             outputs += self._search(request)
         return outputs, prompts
@@ -94,18 +91,10 @@ class OutputStage:
         for completion in request.unfinished:
             self._finish(request, completion, reason, detail)
 
-    def _append_chosen(self, completion: Completion, sampled: Sampled, logits: Tensor, row: int) -> Output:
-        """Append what had been chosen for this place, else what was sampled from that row of logits [S, V]."""
-        token_id = completion.chosen.pop(len(completion.sequence.token_ids), sampled.token_id)
-        if token_id == sampled.token_id:
-            return self._append(completion, sampled)
-        (instead,) = self.sampler.score(logits[row : row + 1], [token_id], self._num_logprobs)
-        return self._append(completion, instead, sampled.token_id)
-
-    def _append(self, completion: Completion, sampled: Sampled, overruled: int | None = None) -> Output:
+    def _append(self, completion: Completion, sampled: Sampled) -> Output:
         """Append a token to its sequence, and finish the sequence if it ends with it."""
         sequence, token_id, logprob = completion.sequence, sampled.token_id, sampled.logprob
-        self._scheduler.append_token(sequence, token_id, overruled)
+        self._scheduler.append_token(sequence, token_id, sampled.overruled)
         text, stop = completion.accept(token_id, logprob)
         if stop:
             self._finish(self.live[sequence.seq_id][0], completion, stop.reason, stop.detail)

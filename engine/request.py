@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from engine.beam_search import BeamSearch
-from engine.completion import Completion, derived_seed
+from engine.completion import Completion
 from engine.config import SamplingParams
+from engine.model.sampling import sample_seed
 from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import FinishReason
@@ -75,7 +76,7 @@ class Request:
 
     def next_seed(self) -> int:
         """The seed of the sample that will be forked next."""
-        return derived_seed(self.seed, len(self.completions))
+        return sample_seed(self.seed, len(self.completions))
 
     def adjust(self, sampling: SamplingParams, max_tokens: int) -> None:
         """What is still to be sampled, is sampled with these parameters. Another seed begins the draws anew."""
@@ -86,7 +87,7 @@ class Request:
             self.seed = sampling.seed
         for index, completion in enumerate(self.completions):
             if completion.finish_reason is None:
-                completion.adjust(sampling, max_tokens, derived_seed(self.seed, index) if reseeded else None)
+                completion.adjust(sampling, max_tokens, sample_seed(self.seed, index) if reseeded else None)
 
     def finish(self, completion: Completion, reason: FinishReason) -> bool:
         """A sequence is done. Returns whether all are; then `outputs` is settled."""

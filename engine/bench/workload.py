@@ -181,10 +181,10 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
     asks = [draw.ask(prompt, workload.output_tokens, at=at) for prompt, at in zip(prompts, arrivals, strict=True)]
     if workload.copies == 1:
         return asks
-    from engine.completion import derived_seed  # a sample's seed, as the engine derives it
+    from engine.model.sampling import sample_seed  # a sample's seed, as the engine derives it
 
     return [
-        Ask(ask.prompt, ask.output_tokens, derived_seed(ask.seed, copy), at=ask.at)
+        Ask(ask.prompt, ask.output_tokens, sample_seed(ask.seed, copy), at=ask.at)
         for ask in asks
         for copy in range(workload.copies)
     ]

@@ -14,7 +14,8 @@ products come from `kernels/`; on a GPU attention stays with the eager path's ba
 
 Products and sums come in another order than in the eager path, so logits differ in their last bits. Which path serves
 is therefore chosen only where nothing is unfinished (`Engine.add_requests`), and every step says which one it was
-(`timing.compiled`). With `enforce_eager` the eager path serves always, and equal inputs give equal logs bit by bit.
+(`timing.compiled`). With `enforce_eager` the eager path serves always, and equal inputs give
+the same log (`trace.compare.same`).
 """
 
 from __future__ import annotations

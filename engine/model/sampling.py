@@ -9,8 +9,10 @@ in order), so what a request draws does not depend on who shares its batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ from msgspec import Struct
 from torch import Tensor
 
 from engine.config import SamplingParams
-from engine.model.native import LogitKernels
+from engine.model.native import LogitKernels, logit_kernels
 
 LIKELY = 1024  # tokens that top-p looks at first
 GROUP = 64  # logits that share a maximum in the search for the largest
@@ -30,7 +32,7 @@ class SamplingRow:
     """What one row of logits is sampled with."""
 
     params: SamplingParams
-    generator: torch.Generator | None  # on the CPU; None is enough for greedy
+    generator: np.random.Generator | None  # None is enough for greedy
     token_ids: Sequence[int]  # prompt and output so far, read by the repetition penalty only
     banned: frozenset[int] = frozenset()  # tokens that cannot be chosen (min_tokens)
     takes_the_best: bool = field(init=False)  # whether the most probable token is chosen as it stands
@@ -48,11 +50,26 @@ class Sampled(Struct, frozen=True):
     logprob: float  # natural log, raw distribution
     top_ids: list[int]  # of equals the first one first
     top_logprobs: list[float]
+    overruled: int | None = None  # the token that would have been chosen, where another one was settled for the row
 
 
-def make_generator(seed: int) -> torch.Generator:
-    """A request's generator."""
-    return torch.Generator().manual_seed(seed & 0x7FFF_FFFF_FFFF_FFFF)
+def make_generator(seed: int) -> np.random.Generator:
+    """What a sequence's draws come from; the same numbers on every processor.
+
+    torch's generator on the CPU takes 32 bits of a seed and leaves the others; this one takes them all.
+    """
+    return np.random.Generator(np.random.PCG64(seed & 0xFFFF_FFFF_FFFF_FFFF))
+
+
+def derived_seed(*numbers: int) -> int:
+    """A seed that hangs on each of these numbers and on nothing else. Under 2**53: exact as a double."""
+    digest = blake2b(struct.pack(f"<{len(numbers)}q", *numbers), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 11
+
+
+def sample_seed(seed: int, index: int) -> int:
+    """The seed of a request's sample `index`: the request's own for the first one, which is all that most have."""
+    return derived_seed(seed, index) if index else seed
 
 
 class Sampler:
@@ -61,17 +78,32 @@ class Sampler:
     def __init__(self, kernels: LogitKernels | None = None) -> None:
         self.kernels = kernels
 
-    def sample(self, logits: Tensor, rows: Sequence[SamplingRow], num_logprobs: int = 0) -> list[Sampled]:
-        """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V)."""
+    @classmethod
+    def on(cls, device: torch.device) -> Sampler:
+        """For logits that lie there."""
+        return cls(logit_kernels() if device.type == "cpu" else None)
+
+    def sample(
+        self,
+        logits: Tensor,
+        rows: Sequence[SamplingRow],
+        num_logprobs: int = 0,
+        settled: Mapping[int, int] | None = None,
+    ) -> list[Sampled]:
+        """One token for each row of logits [S, V] float32; `num_logprobs` alternatives each (at most V).
+
+        `settled`: row -> the token that it gets whatever is chosen there; the draw is taken all the same.
+        """
         if not rows:
             return []
         total, best, top = self._figures(logits, min(num_logprobs, logits.shape[1]))
-        if all([row.takes_the_best for row in rows]):
+        if not settled and all([row.takes_the_best for row in rows]):
             return list(map(Sampled, *best, *top))
         with torch.inference_mode():
             chosen = [self._choose(logits[i], row) for i, row in enumerate(rows)]
-            values = logits.gather(1, torch.tensor(chosen, device=logits.device)[:, None])[:, 0]
-            return list(map(Sampled, chosen, (values - total).tolist(), *top))
+            taken = [settled.get(i, token) for i, token in enumerate(chosen)] if settled else chosen
+            overruled = [None if token == own else own for token, own in zip(taken, chosen, strict=True)]
+            return list(map(Sampled, taken, _logprobs(logits, taken, total), *top, overruled))
 
     def _figures(
         self, logits: Tensor, count: int
@@ -79,9 +111,11 @@ class Sampler:
         """Log of the sum of e^x [S]; ids and log probabilities of each row's most probable token, of equals the first
         one, and of its first `count`.
 
-        log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed.
+        log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed. Every log probability
+        that is reported comes from here, so that one row's figures are the same whoever asks for them, and why.
         """
-        if self.kernels is not None and logits.is_contiguous():
+        logits = logits.contiguous()
+        if self.kernels is not None:
             total, ids, logprobs = self.kernels.summarize(logits, max(count, 1))
             best = [row[0] for row in ids], [row[0] for row in logprobs]
             return total, best, (ids, logprobs) if count else ([[]] * len(ids), [[]] * len(ids))
@@ -101,28 +135,29 @@ class Sampler:
             raise ValueError("a row with a temperature needs a generator")
         return draw(distribution(logits, row.params), row.generator)
 
-    @staticmethod
-    def offers(logits: Tensor, row: SamplingRow, count: int) -> list[tuple[int, float, float]]:
+    def offers(self, logits: Tensor, row: SamplingRow, count: int) -> list[tuple[int, float, float]]:
         """The `count` most probable tokens of logits [V] after adjustments, best first; what beams go on with.
 
         Each: token id, log probability after adjustments, raw log probability. Banned tokens are left out.
         """
         with torch.inference_mode():
-            adjusted = adjust(logits, row)
-            top = torch.topk(torch.log_softmax(adjusted, dim=-1), min(count, logits.shape[0]))
-            raw = logits[top.indices] - torch.logsumexp(logits, dim=-1)
-            found = zip(top.indices.tolist(), top.values.tolist(), raw.tolist(), strict=True)
-            return [item for item in found if item[0] not in row.banned]
+            _, _, ((ids,), (adjusted,)) = self._figures(adjust(logits, row)[None], min(count, logits.shape[0]))
+            total, _, _ = self._figures(logits[None], 0)
+            raw = (logits[torch.tensor(ids, device=logits.device)] - total).tolist()
+            return [item for item in zip(ids, adjusted, raw, strict=True) if item[0] not in row.banned]
 
-    @staticmethod
-    def score(logits: Tensor, token_ids: Sequence[int], num_logprobs: int) -> list[Sampled]:
+    def score(self, logits: Tensor, token_ids: Sequence[int], num_logprobs: int) -> list[Sampled]:
         """Log probabilities of given tokens [T] under logits [T, V], with alternatives each: of prompts."""
+        total, _, top = self._figures(logits, min(num_logprobs, logits.shape[1]))
         with torch.inference_mode():
-            total = torch.logsumexp(logits, dim=-1, keepdim=True)
-            chosen = torch.tensor(token_ids, device=logits.device)[:, None]
-            logprobs = (logits.gather(1, chosen) - total)[:, 0].tolist()
-            top = torch.topk(logits, min(num_logprobs, logits.shape[1]), dim=-1)
-            return list(map(Sampled, token_ids, logprobs, top.indices.tolist(), (top.values - total).tolist()))
+            return list(map(Sampled, token_ids, _logprobs(logits, token_ids, total), *top))
+
+
+def _logprobs(logits: Tensor, token_ids: Sequence[int], total: Tensor) -> list[float]:
+    """Log probability of a token [S] in each row of logits [S, V], given the log of the row's sum of e^x [S]."""
+    values = logits.gather(1, torch.tensor(token_ids, device=logits.device)[:, None])[:, 0]
+    found: list[float] = (values - total).tolist()
+    return found
 
 
 def adjust(logits: Tensor, row: SamplingRow) -> Tensor:
@@ -213,11 +248,11 @@ def _keep_nucleus(probs: npt.NDArray[np.float64], mass: float) -> None:
     probs *= kept
 
 
-def draw(probs: Tensor, generator: torch.Generator) -> int:
+def draw(probs: Tensor, generator: np.random.Generator) -> int:
     """One token by inverse CDF: the first id whose cumulative probability exceeds a uniform number."""
     cumulative = torch.cumsum(probs, dim=-1).numpy()
     # Scaling by the total keeps rounding of the sum from ever reaching past the last possible token.
-    threshold = float(torch.rand((), dtype=torch.float64, generator=generator)) * cumulative[-1]
+    threshold = generator.random() * cumulative[-1]
     token = int(cumulative.searchsorted(threshold, side="right"))
     if token < probs.shape[0] and probs[token] > 0:
         return token

@@ -19,7 +19,7 @@ from msgspec import Struct
 from engine.trace.events import Op
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token
 from engine.trace.log import TraceReader
-from engine.trace.records import StepRecord
+from engine.trace.records import Candidate, StepRecord
 
 TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6
 Setting = str | int | float | bool | None
@@ -120,14 +120,35 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, real numbers up to TOLERANCE."""
+    """Equal, real numbers up to TOLERANCE; candidates that lie no further apart may have changed places.
+
+    That is all that may come otherwise when equal inputs are computed once more, on whatever processor: products and
+    sums are taken in another order there, and so the last bits of logits are others.
+    """
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= TOLERANCE
     if isinstance(a, list) and isinstance(b, list):
+        if a and b and isinstance(a[0], Candidate) and isinstance(b[0], Candidate):
+            return _same_candidates(a, b)
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, msgspec.Struct) and type(a) is type(b):
         return a == b or all(same(getattr(a, name), getattr(b, name)) for name in a.__struct_fields__)
     return bool(a == b)
+
+
+def _same_candidates(a: list[Candidate], b: list[Candidate]) -> bool:
+    """Both best first. Who stands in one list only, was hardly better there than the last one."""
+    if len(a) != len(b) or not all(same(x.logprob, y.logprob) for x, y in zip(a, b, strict=True)):
+        return False
+    for mine, theirs in ((a, b), (b, a)):
+        others = {candidate.token_id: candidate for candidate in theirs}
+        for candidate in mine:
+            other = others.get(candidate.token_id)
+            if other is None and candidate.logprob > mine[-1].logprob + TOLERANCE:
+                return False
+            if other is not None and not same(candidate.logprob, other.logprob):
+                return False
+    return True
 
 
 def first_op_that_differs(a: list[Op], b: list[Op]) -> int | None:

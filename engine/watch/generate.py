@@ -189,7 +189,7 @@ class _Watcher:
         run, logits = self._run, self._logits
         assert run is not None and logits is not None, "a pass came before"
         self._logits = None
-        scored = Sampler.score(logits, token_ids.tolist(), self._num_logprobs)
+        scored = Sampler.on(logits.device).score(logits, token_ids.tolist(), self._num_logprobs)
         for index, (row, sampled) in enumerate(zip(run.rows, scored, strict=True)):
             if row.ended:
                 continue

@@ -111,7 +111,7 @@ function AbortFields() {
   </div>`;
 }
 
-const SAMPLING = [["temperature", 0, 100], ["top_k", 0, 1000000], ["top_p", 0, 1], ["seed", 0, 2147483647], ["max_tokens", 1, 1000000]];
+const SAMPLING = [["temperature", 0, 100], ["top_k", 0, 1000000], ["top_p", 0, 1], ["seed", 0, 9007199254740991], ["max_tokens", 1, 1000000]];
 
 /** Fields left empty stay what they are. */
 function SamplingFields() {

@@ -18,7 +18,7 @@ from engine.bench.workload import (
     Workload,
     requests_of,
 )
-from engine.completion import derived_seed
+from engine.model.sampling import sample_seed
 
 VOCAB = 8192
 WORKLOADS: list[Workload] = [
@@ -62,7 +62,7 @@ def test_copies_have_the_seeds_of_samples() -> None:
     one = requests_of(Random(num_requests=2, prompt_tokens=3, output_tokens=2), VOCAB, 0)
     three = requests_of(Random(num_requests=2, prompt_tokens=3, output_tokens=2, copies=3), VOCAB, 0)
     assert [a.prompt for a in three] == [one[0].prompt] * 3 + [one[1].prompt] * 3
-    assert [a.seed for a in three] == [derived_seed(ask.seed, copy) for ask in one for copy in range(3)]
+    assert [a.seed for a in three] == [sample_seed(ask.seed, copy) for ask in one for copy in range(3)]
     assert three[0].seed == one[0].seed
 
 

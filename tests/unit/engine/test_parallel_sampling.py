@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from engine.completion import derived_seed
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError
+from engine.model.sampling import sample_seed
 from engine.request import Request
 from engine.trace.events import Allocate, Copy, Fork, Preempt, Rank
 from engine.trace.snapshot import snapshot_of
@@ -59,7 +59,7 @@ def test_samples_are_those_of_separate_requests_with_their_seeds() -> None:
     """What a fork reads is what a sequence of its own would have computed."""
     request, engine = run(CONFIG, replace(SAMPLING, n=3))
     seeds = [op.seed for i in range(len(log_of(engine))) for op in ops_of(log_of(engine).record(i), Fork)]
-    assert seeds == [derived_seed(7, 1), derived_seed(7, 2)]
+    assert seeds == [sample_seed(7, 1), sample_seed(7, 2)]
     for seed, expected in zip([7, *seeds], request.completions, strict=True):
         alone, other = run(CONFIG, replace(SAMPLING, seed=seed))
         assert (tokens(alone), alone.text) == ([expected.output_token_ids], expected.text)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError
 from engine.request import Request
@@ -157,3 +157,49 @@ def test_a_seed_draws_the_same_tokens_whatever_else_happens(config: EngineConfig
     assert request.output_token_ids == alone.output_token_ids
     if config.num_blocks == 9:
         assert any(ops_of(record, Preempt) for record in records), "else this does not test preemption"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_engines_with_different_seeds_draw_different_tokens(number: int) -> None:
+    """A request without a seed of its own draws by the engine's seed and by which of its requests it is: the same
+    alone, in a batch, in chunks and after a preemption; and by every bit of that seed.
+    """
+    sampling = SamplingParams(temperature=1.0, max_tokens=12, ignore_eos=True)
+    company = [PROMPTS[1]] * number
+
+    def drawn(seed: int, **settings: int) -> list[int]:
+        return run(sampling, replace(CONFIG, seed=seed, **settings), company=company)[0].output_token_ids
+
+    by_seed = {seed: drawn(seed) for seed in (0, 1, 99, 1 + 2**32, -1)}
+    assert len({tuple(tokens) for tokens in by_seed.values()}) == len(by_seed)
+    for seed, tokens in by_seed.items():
+        assert drawn(seed, max_num_seqs=1) == tokens
+        assert drawn(seed, max_num_batched_tokens=5) == tokens
+        assert drawn(seed, block_size=8, num_blocks=5) == tokens
+
+
+def test_requests_of_one_engine_draw_different_tokens() -> None:
+    sampling = SamplingParams(temperature=1.0, max_tokens=12, ignore_eos=True)
+    with Engine(tiny_llama(), CONFIG) as engine:
+        requests = [engine.add_request(PROMPTS[0], sampling) for _ in range(4)]
+        while engine.has_unfinished():
+            engine.step()
+    assert len({tuple(request.output_token_ids) for request in requests}) == 4
+
+
+def test_a_seed_counts_with_all_its_bits() -> None:
+    """And samples of one request differ from those of a request whose seed is the next one."""
+    drawn = {
+        seed: run(SamplingParams(temperature=1.0, max_tokens=12, ignore_eos=True, seed=seed, n=2))[0]
+        for seed in (7, 8, 7 + 2**32, 7 + 2**52, -7)
+    }
+    outputs = [tuple(c.output_token_ids) for request in drawn.values() for c in request.completions]
+    assert len(set(outputs)) == len(outputs) == 10
+
+
+@pytest.mark.parametrize("seed", [2**53, -(2**53), 2**64])
+def test_a_seed_that_cannot_be_written_down_exactly_is_refused(seed: int) -> None:
+    with pytest.raises(ConfigError, match="seed must be between -9007199254740991 and 9007199254740991"):
+        SamplingParams(seed=seed).checked()
+    with pytest.raises(ConfigError, match="seed must be between"):
+        EngineConfig(seed=seed).resolved(64)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from engine.config import SamplingParams
+from engine.model.native import LogitKernels, logit_kernels
 from engine.model.sampling import (
     Sampler,
     SamplingRow,
@@ -137,3 +138,37 @@ def test_more_alternatives_than_tokens() -> None:
     assert len(Sampler().sample(LOGITS[None], [row()], num_logprobs=20)[0].top_ids) == 6
     assert Sampler().sample(LOGITS[None], [row()])[0].top_ids == []
     assert Sampler().sample(torch.empty((0, 6)), []) == []
+
+
+@pytest.mark.parametrize("kernels", [None, logit_kernels()], ids=["torch", "c"])
+def test_a_row_has_one_set_of_figures_whoever_asks_for_it(kernels: LogitKernels | None) -> None:
+    """Greedy, drawn, settled from outside, scored, offered to a beam; alone, among others, or a strided view of more:
+    the log probability of a token is one number.
+    """
+    sampler = Sampler(kernels)
+    logits = torch.randn((7, 200), generator=torch.Generator().manual_seed(2)) * 3
+    at, count = 4, 5
+    (best, *_) = found = [sampler.sample(logits, [row(seed=i) for i in range(7)], count)[at]]
+    drawn = [row(seed=i, temperature=2.0) for i in range(7)]
+    found.append(sampler.sample(logits, drawn, count)[at])
+    found.append(sampler.sample(logits, drawn, count, settled={at: best.top_ids[3]})[at])
+    found.append(sampler.score(logits[at : at + 1], [best.top_ids[2]], count)[0])
+    found.append(sampler.score(logits.t().contiguous().t()[at : at + 1], [best.top_ids[2]], count)[0])
+    for other in found:
+        assert (other.top_ids, other.top_logprobs) == (best.top_ids, best.top_logprobs)
+        if other.token_id in best.top_ids:
+            assert other.logprob == best.top_logprobs[best.top_ids.index(other.token_id)]
+    offers = sampler.offers(logits[at], row(), count)
+    assert [token for token, *_ in offers] == best.top_ids
+    assert [adjusted for _, adjusted, _ in offers] == [raw for *_, raw in offers] == best.top_logprobs
+
+
+def test_a_settled_token_overrules_and_the_draw_is_taken_all_the_same() -> None:
+    sampler, logits = Sampler(), torch.zeros((1, 50))
+    free, ruled = row(seed=5, temperature=1.0), row(seed=5, temperature=1.0)
+    draws = [sampler.sample(logits, [free])[0] for _ in range(3)]
+    first = sampler.sample(logits, [ruled], settled={0: (draws[0].token_id + 1) % 50})[0]
+    assert (first.token_id, first.overruled) == ((draws[0].token_id + 1) % 50, draws[0].token_id)
+    second = sampler.sample(logits, [ruled], settled={0: draws[1].token_id})[0]
+    assert (second.token_id, second.overruled) == (draws[1].token_id, None)
+    assert sampler.sample(logits, [ruled])[0] == draws[2]
