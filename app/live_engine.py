@@ -13,7 +13,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.faults import make_engine
 from engine.intake import RequestSpec
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.rerun import Rerun
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord

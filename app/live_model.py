@@ -9,7 +9,8 @@ from engine.accounting.memory import kv_bytes_per_token
 from engine.config import EngineConfig
 from engine.machine import machine_facts, measure_roofs
 from engine.model.compiled import compile_in_background
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.model.shipped import SHIPPED
 from engine.model.tokenizer import normalize_prompt
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
@@ -28,6 +29,14 @@ class LiveModel:
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
         self._max_pool_bytes = settings.max_pool_bytes
+
+    def compared(self) -> str:
+        """How the model was compared with itself before anybody is served; one line."""
+        found = self._model.differences["auto"]
+        return (
+            f"compared with its own forward pass in {self._model.check_seconds:.2f} s: "
+            f"logits differ by {found.share:.1g} of their spread (rounding: up to {found.tolerance:g})"
+        )
 
     def check(self, config: EngineConfig) -> None:
         """Raises ConfigError, one sentence, when `build` would refuse such settings."""

@@ -25,9 +25,10 @@ from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_layer
 from engine.model.runner import ModelRunner
+from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.request import Request
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
@@ -66,6 +67,7 @@ class Engine:
 
     Raises:
         ConfigError: settings that cannot work with this model.
+        ModelError: with that kind of cache it would compute something else.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class Engine:
         reaches = reaches_of(model.facts.sliding_windows, self.config.policy)
         self._groups = self.config.block_groups(model.facts.sliding_windows)
         self._ops: list[Op] = []
+        check_kv_cache_dtype(model, self.config.kv_cache_dtype)
         self._runner = ModelRunner(
             model,
             self.config.num_blocks,

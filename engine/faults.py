@@ -22,7 +22,7 @@ from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
 from engine.model.batch import StepBatch
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.scheduling.sequence import Sequence
 from engine.trace.records import Objection, StepRecord
 

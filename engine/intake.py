@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from engine.config import EngineConfig, SamplingParams
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.model.sampling import derived_seed
 from engine.request import Request
 from engine.scheduling.capacity import max_tokens_that_fit

@@ -17,7 +17,7 @@ from engine.beam_search import Choice, Offer
 from engine.completion import Completion
 from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.model.sampling import Sampled, Sampler
 from engine.request import Request
 from engine.scheduling.scheduler import Scheduler

@@ -20,7 +20,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
 

@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from engine.accounting.memory import stored_bytes_per_token
 from engine.model.batch import SequenceSlice
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.model.runner import ModelRunner
 from training.config import load_config
 from training.corpus import read_split

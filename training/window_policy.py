@@ -23,7 +23,8 @@ from torch.nn import functional
 from engine.accounting.work import attended_keys
 from engine.cache.reach import WindowPolicy
 from engine.model.batch import SequenceSlice
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.model.runner import ModelRunner
 from training.config import load_config
 from training.corpus import read_split

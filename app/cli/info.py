@@ -48,6 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
         ("KV cache", f"{model.kv_bytes_per_token:,} bytes a token"),
+        ("served", model.compared()),
         ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
         ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),
     ]

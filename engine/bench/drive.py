@@ -17,7 +17,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.request import Request
 
 CAPTURE_EVERYTHING = 1 << 30  # bytes a step

@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 from engine.model.compiled import compile_model
-from engine.model.loader import LoadedModel, from_module, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module, load_model
 from engine.model.shipped import BUNDLED, shipped_model
 
 TINY = "tiny-llama"

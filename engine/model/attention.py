@@ -1,11 +1,17 @@
 """The attention function that transformers calls in every layer, and the context of the step it belongs to.
 
-Registered as "kv_paged" with transformers' `AttentionInterface`. A step's `StepContext` is handed to the model as an
-extra keyword argument and arrives here unchanged; nothing global is read.
+Registered as "kv_paged" with transformers' `AttentionInterface`. Whose step it is, the function learns from its thread
+(`attending`): not every family hands on a keyword that it does not know.
+
+What a family asks of its attention and cannot have here (a mask of its own, queries that look ahead, a keyword that
+nobody knows) is refused: it would be left out without a word.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -16,9 +22,18 @@ from transformers import AttentionInterface
 from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
 from engine.model.batch import StepBatch
+from engine.model.errors import ModelError
 
 ATTENTION_NAME = "kv_paged"
-CONTEXT_KEYWORD = "kv_paged_step"
+# Keywords that families hand on and that change nothing here: positions are in the keys already, and which logits are
+# wanted is not the layer's business.
+HARMLESS = frozenset({"position_ids", "logits_to_keep"})
+
+_step = threading.local()  # .context: of the step that this thread runs
+
+
+class AttentionRefused(ModelError):
+    """A family asks its attention for something that a paged KV cache does not do; the second half of a sentence."""
 
 
 class Recorder(Protocol):
@@ -30,6 +45,10 @@ class Recorder(Protocol):
 
 class Context(Protocol):
     """What a layer's attention is handed to."""
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """Who looks at what layers compute."""
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> [T, Hq, Dv], contiguous."""
@@ -62,10 +81,31 @@ class ProbeContext:
     """Attends to nothing and notes what each layer asked for: (call, q shape, k shape, v shape), in call order."""
 
     calls: list[tuple[AttentionCall, torch.Size, torch.Size, torch.Size]] = field(default_factory=list)
+    recorder: None = None
+    looking: Callable[[int, tuple[Tensor, ...]], None] | None = None  # is shown a layer's q, k and v
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.calls.append((call, q.shape, k.shape, v.shape))
+        if self.looking is not None:
+            self.looking(call.layer, (q, k, v))
         return q.new_zeros((q.shape[0], q.shape[1], v.shape[2]))
+
+
+@contextmanager
+def attending(context: Context) -> Iterator[None]:
+    """Inside, whatever this thread computes of a model belongs to that step."""
+    before = getattr(_step, "context", None)
+    _step.context = context
+    try:
+        yield
+    finally:
+        _step.context = before
+
+
+def current() -> Context:
+    """The context of the step that this thread runs."""
+    context: Context = _step.context
+    return context
 
 
 def paged_attention(
@@ -81,8 +121,19 @@ def paged_attention(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """query [1, Hq, T, D], key [1, Hkv, T, D], value [1, Hkv, T, Dv] after RoPE -> [1, T, Hq, Dv], contiguous."""
-    context: Context = kwargs[CONTEXT_KEYWORD]
+    """query [1, Hq, T, D], key [1, Hkv, T, D], value [1, Hkv, T, Dv] after RoPE -> [1, T, Hq, Dv], contiguous.
+
+    Raises:
+        AttentionRefused: there is more to this attention than causality, a window, a softcap and sinks.
+    """
+    if attention_mask is not None:
+        raise AttentionRefused("makes an attention mask of its own")
+    if not kwargs.pop("is_causal", True) or not getattr(module, "is_causal", True):
+        raise AttentionRefused("attends to later tokens too, as an encoder does")
+    given = (name for name, value in kwargs.items() if value is not None and value is not False)
+    if strange := [name for name in given if name not in HARMLESS]:
+        raise AttentionRefused(f"hands its attention {' and '.join(strange)}, which nobody here knows")
+    context = current()
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
     call = AttentionCall(int(module.layer_idx), scaling, sliding_window, softcap, s_aux)  # type: ignore[arg-type]

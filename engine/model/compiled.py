@@ -9,7 +9,7 @@ on its thread and hands q, k, v to the same `StepContext` that the eager path us
 not compiled and exist once. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
 enters it, so nothing is ever compiled again while serving.
 
-What comes out is compared with the eager path before it serves anybody (`compiled_check`). On the CPU attention and
+What comes out is compared with the eager path before it serves anybody (`served_check`). On the CPU attention and
 products come from `kernels/`; on a GPU attention stays with the eager path's backend.
 
 Products and sums come in another order than in the eager path, so logits differ in their last bits. Which path serves
@@ -33,11 +33,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.model.attention import CONTEXT_KEYWORD, Context
+from engine.model.attention import attending, current
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_native import NativeAttention
 from engine.model.batch import StepBatch
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import OPTIONS as SHIMS
@@ -53,8 +53,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cuda": {"compile_threads": 1},
 }
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
-
-_step = threading.local()  # .context: of the step that this thread runs
 
 torch.library.define(
     "kvtheater::attend",
@@ -73,7 +71,7 @@ def _attend(
     softcap: float | None,
     sinks: Tensor | None,
 ) -> Tensor:
-    context = _step.context
+    context = current()
     if context.recorder is not None:  # compiled code writes other numbers over these as soon as it can
         q, k, v = q.clone(), k.clone(), v.clone()
     out: Tensor = context.attend(AttentionCall(layer, scaling, window, softcap, sinks), q, k, v)
@@ -87,6 +85,8 @@ def _attend_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
 
 class _GraphContext:
     """The context while a graph is traced: leaves one operation behind."""
+
+    recorder = None
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         layer, scaling, window, softcap, sinks = call
@@ -116,10 +116,8 @@ class _ManyTokens(nn.Module):
 
 
 def _logits(module: Any, input_ids: Tensor, position_ids: Tensor, **options: Any) -> Tensor:
-    context: Context = _GraphContext()
-    output = module(
-        input_ids=input_ids, position_ids=position_ids, use_cache=False, **options, **{CONTEXT_KEYWORD: context}
-    )
+    with attending(_GraphContext()):
+        output = module(input_ids=input_ids, position_ids=position_ids, use_cache=False, **options)
     logits: Tensor = output.logits[0].float()
     return logits
 
@@ -132,22 +130,18 @@ class CompiledForward:
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
     backend: AttentionBackend | None  # attention in C; None: that of the eager path (no C compiler, or on a GPU)
 
-    def __call__(self, batch: StepBatch, context: Context) -> Tensor:
-        """Logits [S, V] float32 where a slice samples; under `torch.inference_mode`."""
-        _step.context = context
-        try:
-            keep = batch.logit_indices
-            if batch.num_tokens == 1:
-                logits = self.one(batch.input_ids, batch.position_ids)[0]
-                return logits if keep is None else logits[keep]
-            if keep is None:
-                keep = torch.arange(batch.num_tokens, device=batch.input_ids.device)
-            count = keep.shape[0]
-            if count < 2:  # a graph for any number from 2 on; the rows added are dropped
-                keep = torch.cat([keep, keep.new_zeros(2 - count)])
-            return self.many(batch.input_ids, batch.position_ids, keep)[0][:count]
-        finally:
-            del _step.context
+    def __call__(self, batch: StepBatch) -> Tensor:
+        """Logits [S, V] float32 where a slice samples; under `torch.inference_mode` and `attending`."""
+        keep = batch.logit_indices
+        if batch.num_tokens == 1:
+            logits = self.one(batch.input_ids, batch.position_ids)[0]
+            return logits if keep is None else logits[keep]
+        if keep is None:
+            keep = torch.arange(batch.num_tokens, device=batch.input_ids.device)
+        count = keep.shape[0]
+        if count < 2:  # a graph for any number from 2 on; the rows added are dropped
+            keep = torch.cat([keep, keep.new_zeros(2 - count)])
+        return self.many(batch.input_ids, batch.position_ids, keep)[0][:count]
 
 
 def compile_model(model: LoadedModel) -> CompiledForward:
@@ -158,7 +152,7 @@ def compile_model(model: LoadedModel) -> CompiledForward:
         Exception: the model cannot be traced, there is no C++ compiler, or what it made computes something else;
             nothing has changed then.
     """
-    from engine.model.compiled_check import check_compiled  # which runs what this file makes
+    from engine.model.served_check import check_compiled  # which runs what this file makes
 
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from engine.cache.kv_store import LayerShape
-from engine.model.attention import CONTEXT_KEYWORD, ProbeContext
+from engine.model.attention import AttentionRefused, ProbeContext, attending
 from engine.model.errors import ModelError
+from engine.model.packed_place import PackedPlaces
 from engine.trace.records import ModelFacts
 
 SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
+PROBED = 13  # tokens; a number that no count of heads, experts or frequencies is likely to have
 UNBOUNDED_POSITIONS = 32768  # for a configuration that states no limit
 
 
@@ -38,29 +41,59 @@ def refuse_unsupported(model_class: Any, config: Any) -> None:
 
 
 def probe(module: Any, device: torch.device) -> ProbeContext:
-    """Run two tokens through the model and note what every layer's attention is called with.
+    """Run a few tokens through the model and note what every layer's attention is called with.
 
     Raises:
-        ModelError: the model does not run packed tokens, or a layer does not call the attention function.
+        ModelError: the model does not run packed tokens, or a layer does not call the attention function, or not once,
+            or with what a paged KV cache does not do.
     """
     name = type(module).__name__
     config = module.config.get_text_config()
-    context = ProbeContext()
-    tokens = torch.tensor([[0, 1]], device=device)
+    counted: set[int] = set()
+    tokens = torch.arange(PROBED, device=device)[None]
     try:
-        with torch.inference_mode():
-            module(input_ids=tokens, position_ids=tokens, use_cache=False, **{CONTEXT_KEYWORD: context})
-    except Exception as error:
-        raise ModelError(f"{name} does not run over a paged KV cache: {type(error).__name__}: {error}") from error
-    called = sorted(call.layer for call, *_ in context.calls)
-    if called != list(range(config.num_hidden_layers)):
+        with torch.inference_mode(), PackedPlaces(module, PROBED) as places:
+
+            def look(layer: int, arrays: tuple[Tensor, ...]) -> None:
+                counted.update([layer] * any(map(places.marks, arrays)))
+
+            context = ProbeContext(looking=look)
+            with attending(context):
+                module(input_ids=tokens % config.vocab_size, position_ids=tokens, use_cache=False)
+    except AttentionRefused as error:
         raise ModelError(
-            f"{name} cannot be paged: of its {config.num_hidden_layers} layers {len(set(called))} use the attention "
-            "interface, and every one must"
+            f"{name} {error}; attention over a paged KV cache is causal, perhaps with windows and sinks, and no more"
+        ) from error
+    except Exception as error:
+        raise ModelError(
+            f"{name} does not take tokens of several sequences in one row, which a paged KV cache packs them in: "
+            f"its code ends with “{_reason(error)}”"
+        ) from error
+    layers, calls = config.num_hidden_layers, Counter(call.layer for call, *_ in context.calls)
+    if len(calls) != layers or set(calls) != set(range(layers)):
+        raise ModelError(
+            f"{name} cannot be paged: {len(calls)} of its {layers} layers use the attention interface, "
+            "and every one must"
+        )
+    if several := [layer for layer, count in calls.items() if count > 1]:
+        raise ModelError(
+            f"{name} cannot be paged: layer {min(several)} attends {calls[min(several)]} times in one pass, "
+            "and a cache holds the keys and values of one"
+        )
+    if counted:
+        raise ModelError(
+            f"{name} counts a token's place in the packed row instead of its position (layer {min(counted)}), so what "
+            "it computes for one sequence would hang on the others beside it"
         )
     context.calls.sort(key=lambda entry: entry[0].layer)
     _check_windows(name, config, [call.sliding_window for call, *_ in context.calls])
     return context
+
+
+def _reason(error: Exception) -> str:
+    """An error of somebody else's code in its own words, on one line; of words that say nothing alone, the kind too."""
+    words = " ".join(str(error).split())
+    return (words if " " in words else f"{type(error).__name__} {words}").strip()[:200]
 
 
 def _check_windows(name: str, config: Any, windows: list[int | None]) -> None:
@@ -138,9 +171,9 @@ def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
 
 
 def _first(config: Any, *names: str, default: int) -> int:
-    """The first of these settings that is stated."""
+    """The first of these settings that is stated; of one for each layer, the first layer's."""
     for name in names:
         value = getattr(config, name, None)
-        if value is not None:
-            return int(value)
+        if value is not None:  # a list has a number for each layer
+            return int(value[0] if isinstance(value, (list, tuple)) else value)
     return default

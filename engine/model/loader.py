@@ -2,57 +2,28 @@
 
 from __future__ import annotations
 
-import inspect
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from msgspec.structs import replace
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from engine.cache.kv_store import LayerShape
 from engine.model import attention
 from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
+from engine.model.loaded import DTYPES, LoadedModel
+from engine.model.plain_check import plain_logits
+from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.tokenizer import Tokenizer
-from engine.trace.records import ModelFacts, TokenizerFacts
-
-if TYPE_CHECKING:
-    from engine.model.compiled import CompiledForward
-
-DTYPES = {
-    "float32": torch.float32,
-    "float": torch.float32,
-    "float16": torch.float16,
-    "half": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
-
-
-@dataclass
-class LoadedModel:
-    """A model ready for `ModelRunner`: its attention is the paged one, its weights are frozen."""
-
-    module: Any  # a transformers PreTrainedModel
-    tokenizer: Tokenizer | None
-    facts: ModelFacts
-    tokenizer_facts: TokenizerFacts
-    layer_shapes: list[LayerShape]  # what each layer caches of a token
-    device: torch.device
-    dtype: torch.dtype
-    compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
-
-    @property
-    def keeps_logits(self) -> bool:
-        """Whether the family can leave out the logits that nobody wants."""
-        return "logits_to_keep" in inspect.signature(self.module.forward).parameters
+from engine.trace.records import TokenizerFacts
 
 
 def load_model(
@@ -109,11 +80,14 @@ def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> 
     `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None.
 
     Raises:
-        ModelError: an unsupported family.
+        ModelError: an unsupported family, or one that computes something else here than by itself.
     """
     refuse_unsupported(type(module), module.config)
     attention.register()
     module.eval().requires_grad_(False)
+    began = time.perf_counter()
+    plain = plain_logits(module)
+    seconds = time.perf_counter() - began
     module.set_attn_implementation(attention.ATTENTION_NAME)
     parameter = next(module.parameters())
     context = probe(module, parameter.device)
@@ -122,7 +96,7 @@ def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> 
     replace_rms_norms(module)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
-    return LoadedModel(
+    model = LoadedModel(
         module=module,
         tokenizer=tokenizer,
         facts=facts,
@@ -130,7 +104,12 @@ def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> 
         layer_shapes=layer_shapes(context),
         device=parameter.device,
         dtype=parameter.dtype,
+        plain=plain,
     )
+    began = time.perf_counter()
+    check_served(model)
+    model.check_seconds = seconds + time.perf_counter() - began
+    return model
 
 
 def resolve_device(device: str) -> torch.device:

@@ -18,7 +18,7 @@ from engine.cache.reach import WindowPolicy
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionOutput
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.model.runner import ModelRunner
 from engine.trace.records import AttentionRows, LayerCapture
 

@@ -15,7 +15,7 @@ from engine.cache.block_moves import BlockMoves
 from engine.cache.kv_plane import QUANTIZED
 from engine.cache.kv_store import HostStore, KVStore
 from engine.cache.reach import WindowPolicy
-from engine.model.attention import CONTEXT_KEYWORD, StepContext
+from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_varlen import VarlenAttention, activate
@@ -23,7 +23,7 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest
 from engine.model.compiled import CompiledForward
 from engine.model.errors import ModelError
-from engine.model.loader import DTYPES, LoadedModel
+from engine.model.loaded import DTYPES, LoadedModel
 from engine.trace.records import LayerCapture
 
 
@@ -141,17 +141,14 @@ class ModelRunner:
 
     def forward(self, batch: StepBatch, context: StepContext) -> Tensor:
         """Run the model on a packed step; logits [S, V] float32 where a slice samples. Under `torch.inference_mode`."""
-        if self.compiled is not None:
-            return self.compiled(batch, context)
         keep = batch.logit_indices
-        options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
-        output = self.model.module(
-            input_ids=batch.input_ids,
-            position_ids=batch.position_ids,
-            use_cache=False,
-            **options,
-            **{CONTEXT_KEYWORD: context},
-        )
+        with attending(context):
+            if self.compiled is not None:
+                return self.compiled(batch)
+            options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
+            output = self.model.module(
+                input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False, **options
+            )
         logits: Tensor = output.logits[0]
         if keep is not None and not self._keeps_logits:
             logits = logits[keep]

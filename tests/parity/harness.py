@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel
+from engine.model.loaded import LoadedModel
 from engine.model.runner import ForwardResult, ModelRunner
 
 TOLERANCE = 1e-5

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from engine.cache.block_moves import BlockMoves
 from engine.model.batch import SequenceSlice
-from engine.model.loader import LoadedModel, from_module
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
 from engine.model.runner import ModelRunner
 from tests.parity.harness import TOLERANCE, Blocks, Driver, eager_forward, mixed_schedule, random_prompt
 from tests.tiny_models import FAMILIES, VOCAB_SIZE, tiny_model

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
-from engine.model.loader import LoadedModel, from_module
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
 from engine.trace.log import TraceWriter
 from engine.trace.records import StepRecord
 from tests.tiny_models import tiny_model, tiny_tokenizer

@@ -11,7 +11,8 @@ import pytest
 from app.presets import PRESETS
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.trace.events import RELEASED, Admit, Allocate, Copy, Finish, Fork, Lookup, Preempt
 from engine.trace.records import StepRecord
 

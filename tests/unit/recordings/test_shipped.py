@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from app.paths import static_dir
 from app.recordings.shelf import Card, Shelf, traces_in
-from engine.model.loader import LoadedModel, load_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
 from engine.trace.events import Rank

@@ -1,0 +1,48 @@
+"""A model that is ready to be served."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from engine.cache.kv_store import LayerShape
+from engine.model.plain_check import Difference, PlainLogits
+from engine.model.tokenizer import Tokenizer
+from engine.trace.records import ModelFacts, TokenizerFacts
+
+if TYPE_CHECKING:
+    from engine.model.compiled import CompiledForward
+
+DTYPES = {
+    "float32": torch.float32,
+    "float": torch.float32,
+    "float16": torch.float16,
+    "half": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass
+class LoadedModel:
+    """A model ready for `ModelRunner`: its attention is the paged one, its weights are frozen."""
+
+    module: Any  # a transformers PreTrainedModel
+    tokenizer: Tokenizer | None
+    facts: ModelFacts
+    tokenizer_facts: TokenizerFacts
+    layer_shapes: list[LayerShape]  # what each layer caches of a token
+    device: torch.device
+    dtype: torch.dtype
+    plain: PlainLogits  # what it says of some tokens by itself
+    compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
+    # how far each way to serve it is from that, by kind of cache ("auto": its own), and how long finding out took
+    differences: dict[str, Difference] = field(default_factory=dict)
+    check_seconds: float = 0.0
+
+    @property
+    def keeps_logits(self) -> bool:
+        """Whether the family can leave out the logits that nobody wants."""
+        return "logits_to_keep" in inspect.signature(self.module.forward).parameters

@@ -1,0 +1,61 @@
+"""Whether a model's queries, keys or values hang on a token's place in the packed row.
+
+A step packs the tokens of many sequences into one row, so a token's place in it says nothing of the token; its position
+is told apart. A family that counts places itself (`arange` over the row, where positions were meant) computes something
+else for the same token in other company, and perhaps only from some thousand tokens on, where no short comparison sees
+it: Llama 4 scales its queries so. So the counting itself is followed: whatever is computed from an `arange` as long as
+the row is marked, and no layer may attend with marked tensors.
+
+Selecting by a marked index is no dependence (experts gather their tokens that way), unless a weight is selected from: a
+table of positions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_SELECTING = ("index", "gather", "scatter", "embedding", "take")
+
+
+class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Inside the `with`, marks what follows from places in a row of `num_tokens` tokens."""
+
+    def __init__(self, module: nn.Module, num_tokens: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._num_tokens = num_tokens
+        self._weights = {t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers())}
+        self._marked: dict[int, Tensor] = {}  # by id; the tensor is kept, so that its id stays its own
+
+    def marks(self, tensor: Tensor) -> bool:
+        """Whether something of it follows from a place."""
+        return id(tensor) in self._marked
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.__name__.split(".")[0]
+        if name.startswith("arange"):
+            if out.numel() == self._num_tokens:
+                self._mark(out)
+            return out
+        tensors = [t for value in (*args, *(kwargs or {}).values()) for t in _tensors(value)]
+        if any(map(self.marks, tensors)) and (
+            not name.startswith(_SELECTING)
+            or self.marks(tensors[0])
+            or tensors[0].untyped_storage().data_ptr() in self._weights
+        ):
+            for result in _tensors(out):
+                self._mark(result)
+        return out
+
+    def _mark(self, tensor: Tensor) -> None:
+        self._marked[id(tensor)] = tensor
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [t for item in value for t in _tensors(item)] if isinstance(value, (list, tuple)) else []
+

@@ -1,0 +1,89 @@
+"""Every way in which a model will be served, compared before anybody is: `plain_check` says with what, and how."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.model.attention_backend import AttentionBackend
+from engine.model.attention_reference import ReferenceAttention
+from engine.model.batch import SequenceSlice
+from engine.model.compiled import CompiledForward
+from engine.model.errors import ModelError
+from engine.model.loaded import LoadedModel
+from engine.model.plain_check import BLOCK_SIZE, LENGTHS, STEPS, TABLES, Difference, compare_logits
+from engine.model.runner import ModelRunner
+
+KINDS = ("float32", "float16", "bfloat16", "fp8", "int8", "int4")  # of caches, beside a model's own
+
+
+def check_served(model: LoadedModel, compiled: CompiledForward | None = None) -> None:
+    """Whether the model, or what was compiled of it, computes over a paged cache what it computes by itself.
+
+    Raises:
+        ModelError: it does not.
+    """
+    found = compare_logits(_served(model, "auto", compiled), model.plain.logits, model.dtype)
+    _refuse(model, found, "compiled" if compiled else "packed over a paged KV cache", "by itself")
+    if compiled is None:
+        model.differences["auto"] = found
+
+
+def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: CompiledForward | None = None) -> None:
+    """Whether attention over a cache of that kind is what the formula makes of the rounded keys and values in it.
+
+    Nothing happens for a kind that has been found to be right. The first time costs some passes over a few tokens.
+
+    Raises:
+        ModelError: it is not.
+    """
+    if kv_cache_dtype in model.differences and compiled is None:
+        return
+    expected = _served(model, kv_cache_dtype, None, ReferenceAttention())
+    found = compare_logits(_served(model, kv_cache_dtype, compiled), expected, model.dtype)
+    _refuse(model, found, f"over a cache of {kv_cache_dtype}", "by the formula over that cache")
+    if compiled is None:
+        model.differences[kv_cache_dtype] = found
+
+
+def check_compiled(model: LoadedModel, compiled: CompiledForward) -> None:
+    """Everything that a compiled model may serve with.
+
+    Raises:
+        ModelError: some of it differs.
+    """
+    check_served(model, compiled)
+    for kind in KINDS:
+        check_kv_cache_dtype(model, kind, compiled)
+
+
+def _served(
+    model: LoadedModel,
+    kv_cache_dtype: str,
+    compiled: CompiledForward | None,
+    backend: AttentionBackend | None = None,
+) -> list[Tensor]:
+    """Logits [T, V] of each sequence, computed in the steps of `STEPS`; float32 on the CPU."""
+    num_blocks = sum(map(len, TABLES))
+    runner = ModelRunner(model, num_blocks, BLOCK_SIZE, max(LENGTHS), kv_cache_dtype, backend)
+    runner.compiled = compiled
+    found: list[list[Tensor]] = [[] for _ in LENGTHS]
+    for step in STEPS:
+        slices = []
+        for index, first, count in step:
+            token_ids = model.plain.token_ids[index][first : first + count]
+            slices.append(SequenceSlice(index, token_ids, first, [TABLES[index]], samples=True, all_logits=True))
+        rows = torch.split(runner.execute(slices).logits.float().cpu(), [count for *_, count in step])
+        for (index, *_), part in zip(step, rows, strict=True):
+            found[index].append(part)
+    return [torch.cat(parts) for parts in found]
+
+
+def _refuse(model: LoadedModel, found: Difference, served: str, compared: str) -> None:
+    if found.is_rounding:
+        return
+    name = type(model.module).__name__
+    raise ModelError(
+        f"{name} computes something else {served} than {compared}: its logits differ by {found.share:.2g} of "
+        f"their spread, and {found.tolerance:g} could be rounding; it is not served, for what it says would be wrong"
+    )
