@@ -31,12 +31,9 @@ class LiveModel:
         self._max_pool_bytes = settings.max_pool_bytes
 
     def compared(self) -> str:
-        """How the model was compared with itself before anybody is served; one line."""
-        found = self._model.differences["auto"]
-        return (
-            f"compared with its own forward pass in {self._model.check_seconds:.2f} s: "
-            f"logits differ by {found.share:.1g} of their spread (rounding: up to {found.tolerance:g})"
-        )
+        """How the model was compared with itself before anybody is served; part of a line."""
+        found, seconds = self._model.differences["auto"], self._model.check_seconds
+        return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
 
     def check(self, config: EngineConfig) -> None:
         """Raises ConfigError, one sentence, when `build` would refuse such settings."""

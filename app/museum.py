@@ -63,7 +63,7 @@ EXHIBITS = [
             "两个样本把各自的第一个词元写进同一个槽位，此后其中一个读到的是另一个的字。就在这一步，缓存管理器的检查提出异议。",
         ),
         prompts=[_MOUNTAIN],
-        sampling={"max_tokens": 16, "ignore_eos": True, "n": 2, "temperature": 1.2, "seed": 5},
+        sampling={"max_tokens": 16, "ignore_eos": True, "n": 2, "temperature": 1.2, "seed": 1},
         config=_config(block_size=4, num_blocks=32),
     ),
     Exhibit(

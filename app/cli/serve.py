@@ -47,7 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
         app, _ = create_app(model, settings)
         if not settings.config.enforce_eager:
             model.compile_in_background()
-        print(f"{model.facts.name} {model.compared()}", flush=True)
-        what = f"{model.facts.name} on {model.machine.device}"
+        what = f"{model.facts.name} on {model.machine.device}, {model.compared()}"
         serve_until_stopped(app, bound, settings, what, arguments.open)
     return 0

@@ -74,7 +74,7 @@ def test_the_engines_refusals_reach_the_client(viewer: Client) -> None:
     error = viewer.refused("submit", theater=theater, prompts=[{"text": POEM * 4}])
     assert error["code"] == "refused" and "32" in error["message"]
     assert viewer.refused("submit", theater=theater, prompts=[{"text": ""}])["code"] == "refused"
-    for config in ({"block_size": 0}, {"num_blocks": 10**6}, {"max_num_seqs": 10**6}, {"seed": 2**40}):
+    for config in ({"block_size": 0}, {"num_blocks": 10**6}, {"max_num_seqs": 10**6}, {"seed": 2**53}):
         error = viewer.refused("configure", theater=theater, config=config)
         assert error["code"] == "refused" and str(next(iter(config.values()))) in error["message"]
     assert viewer.do("step", theater=theater)["num_records"] == 0
@@ -87,7 +87,9 @@ def test_a_signal_ends_the_server_cleanly() -> None:
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        line = process.stdout.readline()
+        assert re.search(r"equal to its own forward pass within \de-\d\d of .* \(seen in \d\.\d\d s\): http", line)
+        address = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert address and requests.get(address.group() + "api/health").json()["ok"]
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=20)
