@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test lint types browser bench bench-guard clean
+.PHONY: run test processors lint types browser bench bench-guard clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -33,6 +33,10 @@ test: $(VENV)/.test browser
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
+
+# all but the browser's once more for each other processor that this one can play (tests/processors.py): some minutes each
+processors: $(VENV)/.test
+	$(BIN)/python -m tests.processors --numprocesses 2 $(ARGS)
 
 browser: $(VENV)/.test
 	@sh tools/get_chromium.sh $(BIN)

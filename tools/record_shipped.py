@@ -97,7 +97,7 @@ RECORDINGS = [
         ),
         tags=["fork", "copy-on-write"],
         waves=[[MOUNTAIN + "欲穷"]],
-        config={"block_size": 4, "num_blocks": 32, "seed": 7},
+        config={"block_size": 4, "num_blocks": 32, "seed": 24},
         sampling={"max_tokens": 12, "ignore_eos": True, "n": 3, "temperature": 0.9},
         budget_bytes=FEW,
     ),

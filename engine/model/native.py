@@ -27,11 +27,14 @@ T = TypeVar("T")
 
 SOURCES = Path(__file__).parent / "kernels"
 FLAGS = ("-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
+# Which instructions the functions are compiled for: this processor's, or those of another one, to try here what users
+# of that one get (as ATEN_CPU_CAPABILITY and MKL_ENABLE_INSTRUCTIONS do for torch and for MKL).
+MARCH = f"-march={os.environ.get('KVTHEATER_MARCH', 'native')}"
 # Not every compiler and processor knows these: the first set that compiles is taken.
 TUNINGS = (
-    ("-march=native", "-mprefer-vector-width=512", "-fopenmp"),
-    ("-march=native", "-fopenmp"),
-    ("-march=native",),
+    (MARCH, "-mprefer-vector-width=512", "-fopenmp"),
+    (MARCH, "-fopenmp"),
+    (MARCH,),
     (),
 )
 SERIAL_BELOW = 1 << 17  # numbers to read; waking the other threads takes longer than so few

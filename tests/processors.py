@@ -1,0 +1,42 @@
+"""Other processors than this one, as far as a processor can be told to do without its newer instructions.
+
+torch's own kernels, MKL's, oneDNN's and ours each choose by what the processor has; an environment variable bounds each.
+`python -m tests.processors` (`make processors`) runs the tests so.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+PROCESSORS: dict[str, dict[str, str]] = {
+    "this one": {},
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "KVTHEATER_MARCH": "x86-64-v3",
+    },
+    "sse4.2": {
+        "ATEN_CPU_CAPABILITY": "default",
+        "MKL_ENABLE_INSTRUCTIONS": "SSE4_2",
+        "ONEDNN_MAX_CPU_ISA": "SSE41",
+        "KVTHEATER_MARCH": "x86-64-v2",
+    },
+}
+
+
+def main(options: list[str]) -> int:
+    """Run the tests without a browser as each processor but this one. Returns how many had failures."""
+    failed = 0
+    for name, settings in PROCESSORS.items():
+        if settings:
+            print(f"{name}: {' '.join(f'{key}={value}' for key, value in settings.items())}", flush=True)
+            command = [sys.executable, "-m", "pytest", "--ignore=tests/browser", "--quiet", *options]
+            failed += subprocess.run(command, env={**os.environ, **settings}, check=False).returncode != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
