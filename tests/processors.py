@@ -1,6 +1,6 @@
 """Other processors than this one, as far as a processor can be told to do without its newer instructions.
 
-torch's own kernels, MKL's, oneDNN's and ours each choose by what the processor has; an environment variable bounds each.
+torch's own kernels, MKL's, oneDNN's and ours each choose by what the processor has; a variable bounds each of them.
 `python -m tests.processors` (`make processors`) runs the tests so.
 """
 
