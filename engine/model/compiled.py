@@ -26,22 +26,21 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from engine.model.attention import attending, current
-from engine.model.attention_backend import AttentionBackend, AttentionCall
+from engine.model.attention import attending
+from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
-from engine.model.batch import StepBatch
+from engine.model.compiled_forward import CompiledForward
 from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import OPTIONS as SHIMS
 from engine.model.packed_linears import pack_linears
+from engine.model.served_check import check_compiled
 
 log = logging.getLogger(__name__)
 
@@ -53,34 +52,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cuda": {"compile_threads": 1},
 }
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
-
-torch.library.define(
-    "kvtheater::attend",
-    "(Tensor q, Tensor k, Tensor v, int layer, float scaling, int? window, float? softcap, Tensor? sinks) -> Tensor",
-)
-
-
-@torch.library.impl("kvtheater::attend", ("CPU", "CUDA"))
-def _attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layer: int,
-    scaling: float,
-    window: int | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
-    context = current()
-    if context.recorder is not None:  # compiled code writes other numbers over these as soon as it can
-        q, k, v = q.clone(), k.clone(), v.clone()
-    out: Tensor = context.attend(AttentionCall(layer, scaling, window, softcap, sinks), q, k, v)
-    return out
-
-
-@torch.library.register_fake("kvtheater::attend")  # type: ignore[untyped-decorator]
-def _attend_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
-    return q.new_empty((q.shape[0], q.shape[1], v.shape[2]))
 
 
 class _GraphContext:
@@ -122,28 +93,6 @@ def _logits(module: Any, input_ids: Tensor, position_ids: Tensor, **options: Any
     return logits
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledForward:
-    """What `ModelRunner.forward` does, as machine code. Engines on several threads may share it."""
-
-    one: Callable[[Tensor, Tensor], list[Tensor]]
-    many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
-    backend: AttentionBackend | None  # attention in C; None: that of the eager path (no C compiler, or on a GPU)
-
-    def __call__(self, batch: StepBatch) -> Tensor:
-        """Logits [S, V] float32 where a slice samples; under `torch.inference_mode` and `attending`."""
-        keep = batch.logit_indices
-        if batch.num_tokens == 1:
-            logits = self.one(batch.input_ids, batch.position_ids)[0]
-            return logits if keep is None else logits[keep]
-        if keep is None:
-            keep = torch.arange(batch.num_tokens, device=batch.input_ids.device)
-        count = keep.shape[0]
-        if count < 2:  # a graph for any number from 2 on; the rows added are dropped
-            keep = torch.cat([keep, keep.new_zeros(2 - count)])
-        return self.many(batch.input_ids, batch.position_ids, keep)[0][:count]
-
-
 def compile_model(model: LoadedModel) -> CompiledForward:
     """Trace, compile, and compare with the eager path, which may serve meanwhile on other threads. Takes tens of
     seconds.
@@ -152,8 +101,6 @@ def compile_model(model: LoadedModel) -> CompiledForward:
         Exception: the model cannot be traced, there is no C++ compiler, or what it made computes something else;
             nothing has changed then.
     """
-    from engine.model.served_check import check_compiled  # which runs what this file makes
-
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
     kernels = native_kernels() if model.device.type == "cpu" else None

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from engine.cache.kv_store import LayerShape
+from engine.model.compiled_forward import CompiledForward
 from engine.model.plain_check import Difference, PlainLogits
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import ModelFacts, TokenizerFacts
-
-if TYPE_CHECKING:
-    from engine.model.compiled import CompiledForward
 
 DTYPES = {
     "float32": torch.float32,

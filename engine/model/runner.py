@@ -21,7 +21,7 @@ from engine.model.attention_gather import GatherAttention
 from engine.model.attention_varlen import VarlenAttention, activate
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest
-from engine.model.compiled import CompiledForward
+from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.trace.records import LayerCapture

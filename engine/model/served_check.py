@@ -8,7 +8,7 @@ from torch import Tensor
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_reference import ReferenceAttention
 from engine.model.batch import SequenceSlice
-from engine.model.compiled import CompiledForward
+from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.plain_check import BLOCK_SIZE, LENGTHS, STEPS, TABLES, Difference, compare_logits

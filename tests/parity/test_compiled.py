@@ -18,7 +18,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model import compiled
 from engine.model.capture import CaptureRequest
-from engine.model.compiled import CompiledForward, compile_in_background, compile_model
+from engine.model.compiled import compile_in_background, compile_model
+from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
