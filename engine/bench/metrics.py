@@ -13,8 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from engine.bench.measurement import EngineWork, Measurement, RequestTimes
-from engine.bench.scenario import SLO
+from engine.bench.measurement import SLO, EngineWork, Measurement, RequestTimes
 from engine.bench.text import Text
 
 Source = Literal["clock", "count"]

@@ -13,6 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from engine.bench.errors import BenchError
+from engine.bench.measurement import SLO
+from engine.bench.metrics import METRICS
 from engine.bench.text import Text
 from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
@@ -73,13 +75,6 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at_least: float | None = None  # the bar, if there is one
     at_most: float | None = None
     agrees: bool = False  # the bar: the interval of the ratio holds 1
-
-
-class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request counts towards goodput if it met both. Seconds."""
-
-    ttft: float
-    tpot: float
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -196,7 +191,6 @@ def read_scenario(path: Path) -> Scenario:
 
 def check(scenario: Scenario) -> None:
     """Raise BenchError for what a type cannot say: names that refer to nothing, empty axes, impossible cells."""
-    from engine.bench.metrics import METRICS
     from engine.bench.peers import PEERS
 
     ids = [variant.id for variant in scenario.variants]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.bench.measurement import EngineWork, Measurement, RequestTimes, Timeline
+from engine.bench.measurement import SLO, EngineWork, Measurement, RequestTimes, Timeline
 from engine.bench.metrics import METRICS, Context
-from engine.bench.scenario import SLO
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
 from engine.trace.records import BatchEntry, Memory, Output, Phase, PromptLogprob, StepRecord, Timing, Work
 
