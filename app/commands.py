@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from app.errors import AppError, one_sentence
 
 MAX_PENDING = 256  # commands waiting
+LONGEST_WAIT = 60.0  # seconds for which the thread sleeps at once; a clock cannot count to every number
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -25,16 +26,19 @@ class _Command(NamedTuple):
 class CommandQueue:
     """Commands in the order in which they came, until closed."""
 
-    def __init__(self, gone: AppError) -> None:
-        """`gone`: what is answered once it is closed."""
-        self._gone = gone
+    def __init__(self) -> None:
+        self._gone: AppError | None = None
         self._queue: queue.Queue[_Command] = queue.Queue(MAX_PENDING)
-        self._closed = False
         self._ended = False
 
     @property
     def closed(self) -> bool:
-        return self._closed
+        return self._gone is not None
+
+    @property
+    def gone(self) -> AppError | None:
+        """What is answered since it was closed."""
+        return self._gone
 
     def ask(self, do: Callable[[], T]) -> T:
         """Have it done on the working thread and wait for what comes of it.
@@ -43,7 +47,7 @@ class CommandQueue:
             AppError: what `do` raised; a ValueError (the engine's refusals) as `refused`, anything else as `internal`;
                 `busy` when too much is waiting.
         """
-        if self._closed:
+        if self._gone is not None:
             raise self._gone
         future: Future[T] = Future()
         try:
@@ -55,9 +59,12 @@ class CommandQueue:
         return future.result()
 
     def carry_out_next(self, wait: float | None) -> bool:
-        """On the working thread: do the next command, waiting `wait` seconds (None: forever). Whether it did."""
+        """On the working thread: do the next command, waiting `wait` seconds for it (None: forever). Whether it did.
+
+        It may come back earlier without one: nobody sleeps longer than `LONGEST_WAIT` at once.
+        """
         try:
-            command = self._queue.get(wait is None or wait > 0, wait)
+            command = self._queue.get(wait is None or wait > 0, wait if wait is None else min(wait, LONGEST_WAIT))
         except queue.Empty:
             return False
         try:
@@ -73,9 +80,9 @@ class CommandQueue:
             command.future.set_result(result)
         return True
 
-    def close(self) -> None:
-        """From any thread: take no more commands and wake the working thread."""
-        self._closed = True
+    def close(self, gone: AppError) -> None:
+        """From any thread: take no more commands, answer them with `gone`, and wake the working thread."""
+        self._gone = self._gone or gone
         with contextlib.suppress(queue.Full):  # then it has enough to wake up for
             self._queue.put_nowait(_Command(lambda: None, Future()))
 
@@ -85,6 +92,7 @@ class CommandQueue:
         self._refuse_all()
 
     def _refuse_all(self) -> None:
+        assert self._gone is not None
         with contextlib.suppress(queue.Empty):
             while True:
                 self._queue.get_nowait().future.set_exception(self._gone)

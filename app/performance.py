@@ -150,14 +150,14 @@ class Performance:
         self.mode = "paused"
 
     def advance(self) -> None:
-        """Perform the step that is due."""
+        """Perform the step that is due, if one is."""
         if self._jobs:
             job = self._jobs[0]
             if isinstance(job, ForkJob):
                 self._advance_fork(job)
             else:
                 self._advance_job(job)
-        elif self.at_work:
+        elif self.seconds_to_next_step() == 0:
             # The next step is due one period after this one was, unless the engine cannot keep up.
             period = 1 / self.speed if self.speed else 0.0
             self._next_step_at = max(self._next_step_at + period, time.monotonic())

@@ -66,9 +66,10 @@ class Stage:
             left.close("nobody was watching and another theater needed the place")
         try:
             theater_id = secrets.token_urlsafe(9)
-            theater = Theater(theater_id, name, config, build, self._settings, self._turns, self._emit)
+            theater = Theater(theater_id, name, config, build, self._settings, self._turns, self._emit, self._take_out)
             with self._lock:
-                self._theaters[theater_id] = theater
+                if not theater.is_closed:  # its thread may have failed already
+                    self._theaters[theater_id] = theater
             return theater
         finally:
             with self._lock:
@@ -140,10 +141,13 @@ class Stage:
 
     def remove(self, theater: Theater, reason: str) -> None:
         """Close a theater; its viewers are told the reason."""
+        if self._take_out(theater):
+            theater.close(reason)
+
+    def _take_out(self, theater: Theater) -> bool:
+        """Its place is free for another one; whether it had one."""
         with self._lock:
-            found = self._theaters.pop(theater.theater_id, None)
-        if found:
-            found.close(reason)
+            return self._theaters.pop(theater.theater_id, None) is not None
 
     def _watch(self) -> None:
         while not self._closed.wait(min(30.0, self._settings.idle_seconds / 4)):

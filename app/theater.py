@@ -7,15 +7,17 @@ a submission or an abort waits for one step at most.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from app.broadcast import Broadcast, Emit
 from app.commands import CommandQueue
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
-from app.errors import AppError
+from app.errors import AppError, one_sentence
 from app.fork import Fork, ForkJob
 from app.jobs import Performed, StepJob
 from app.performance import Performance
@@ -27,6 +29,7 @@ from app.turns import Turns
 from engine.config import EngineConfig, SamplingParams
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 class Theater:
@@ -45,14 +48,15 @@ class Theater:
         settings: ServerSettings,
         turns: Turns,
         emit: Emit,
+        failed: Callable[[Theater], object],
     ) -> None:
-        """Builds the engine on the theater's own thread."""
+        """Builds the engine on the theater's own thread. `failed` is called on it when it closed by a mistake."""
         self.theater_id = theater_id
         self.name = name
         self.last_used = time.monotonic()
         self._max_count = settings.max_count
-        self._gone = AppError("unknown_theater", f"theater {theater_id} is closed")
-        self._commands = CommandQueue(self._gone)
+        self._failed = failed
+        self._commands = CommandQueue()
         self._broadcast = Broadcast(theater_id, emit, self.status)
         self._recorder: Recorder | None = None  # the last one; it may have ended
         self._performance = Performance(
@@ -91,6 +95,11 @@ class Theater:
         """Nobody watches it and nothing is under way."""
         return not self.num_viewers and not self._performance.at_work
 
+    @property
+    def is_closed(self) -> bool:
+        """It takes no more commands."""
+        return self._commands.closed
+
     def status(self) -> dict[str, Any]:
         """What it is doing, as the `status` event says it."""
         performance, run = self._performance, self.run
@@ -116,6 +125,8 @@ class Theater:
         first = min(first, len(run.log))
         self.last_used = time.monotonic()
         self._broadcast.join(sid, run, first, captures)
+        if self._commands.gone is not None:  # it may have come too late to be told
+            raise self._commands.gone
         return {
             "theater": self.theater_id,
             "epoch": run.epoch,
@@ -195,10 +206,11 @@ class Theater:
         return self.status()
 
     def close(self, reason: str) -> None:
-        """End both threads and delete the log; whoever still waits for an answer gets `unknown_theater`."""
+        """End both threads and delete the log; whoever still waits for an answer gets `unknown_theater`. Idempotent."""
+        self._commands.close(AppError("unknown_theater", f"theater {self.theater_id} is closed: {reason}"))
         self._broadcast.close(reason)
-        self._commands.close()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _ask(self, do: Callable[[], T]) -> T:
         self.last_used = time.monotonic()
@@ -218,15 +230,23 @@ class Theater:
             self._recorder.end(ended, detail)
 
     def _work(self) -> None:
-        """The engine thread."""
-        performance = self._performance
+        """The engine thread. Whatever it fails at, it closes the theater: nobody else would answer in its place."""
+        with ExitStack() as ending:  # each of these, whatever becomes of the others
+            ending.callback(lambda: self.run.retire() if self._performance.run else None)
+            ending.callback(self._end_recording, "closed", "the theater was closed")
+            ending.callback(self._commands.end)
+            try:
+                self._perform()
+            except BaseException as error:
+                logger.exception("theater %s", self.theater_id)
+                self.close(f"the server made a mistake in it ({one_sentence(error)}); start another one")
+                ending.callback(self._failed, self)
+            self._performance.end_jobs(self._commands.gone)
+
+    def _perform(self) -> None:
+        """Commands and steps, until it is closed."""
         while not self._commands.closed:
-            if self._commands.carry_out_next(performance.seconds_to_next_step()):
+            if self._commands.carry_out_next(self._performance.seconds_to_next_step()):
                 self._broadcast.wake()  # the status may be another one
             else:
-                performance.advance()
-        performance.end_jobs(self._gone)
-        self._commands.end()
-        self._end_recording("closed", "the theater was closed")
-        if performance.run is not None:
-            performance.run.retire()
+                self._performance.advance()

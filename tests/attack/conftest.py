@@ -1,0 +1,7 @@
+"""What the attacks need: the server of the server's tests, with real clients."""
+
+from __future__ import annotations
+
+from tests.server.conftest import client, make_server, server, theater
+
+__all__ = ["client", "make_server", "server", "theater"]
