@@ -2,7 +2,8 @@
 
 Stands in front of everything, pages, HTTP endpoints and sockets alike:
 - a request from another site's page is refused (its Origin), and so is one that reached this machine under another
-  site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1;
+  site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
+  image of such a page asks without an Origin, so what the browser says of who began (Sec-Fetch-Site) counts as well;
 - where others can reach the server, every request needs the token.
 """
 
@@ -23,6 +24,7 @@ StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 COOKIE = "kvtheater_token"
+PAGES = frozenset({"/", "/bench"})  # a link on another site may lead here
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (
@@ -79,6 +81,8 @@ class Guard:
         # With a token the name does not matter: another site's page cannot have the cookie, which belongs to ours.
         if self._token is None and not (is_loopback(name) or name == self._host):
             raise AppError("forbidden", f"this server does not answer to the name {name[:80]!r}")
+        if not _asked_from_here(environ):
+            raise AppError("forbidden", "requests from another site's page are refused; open the address itself")
         origin = environ.get("HTTP_ORIGIN")
         if origin and _netloc(origin) != host.lower():
             raise AppError("forbidden", "requests from another site's page are refused")
@@ -106,6 +110,17 @@ class Guard:
     def _matches(self, given: str) -> bool:
         assert self._token is not None
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+
+
+def _asked_from_here(environ: Environ) -> bool:
+    """Whether our page asks, a person or a program; of what another site's page asks for, only a visit to a page is.
+
+    Programs send no such header, nor do browsers from before 2023, which are told by their Origin where they send one.
+    """
+    if environ.get("HTTP_SEC_FETCH_SITE", "none") in ("same-origin", "none"):
+        return True
+    visit = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and environ.get("PATH_INFO") in PAGES
 
 
 def _host_name(host: str) -> str:
