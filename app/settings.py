@@ -27,6 +27,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 
     data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
     max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
+    max_recordings: int = 1000  # that are kept
+    max_library_bytes: int = 16 * 1024 * MIB  # of all that are kept
 
     max_message_bytes: int = MIB
     max_prompt_bytes: int = 64 * 1024

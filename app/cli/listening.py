@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.options import UserError
 from app.paths import data_dir
-from app.settings import ServerSettings, is_loopback
+from app.settings import MIB, ServerSettings, is_loopback
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -33,14 +33,39 @@ def add_server_options(parser: argparse.ArgumentParser) -> Any:
         metavar="DIR",
         help=f"recordings are kept in it (default: {data_dir()})".replace("%", "%%"),
     )
+    defaults = ServerSettings()
+    group.add_argument(
+        "--max-recordings", type=int, default=defaults.max_recordings, metavar="N", help="kept (default: %(default)s)"
+    )
+    group.add_argument(
+        "--max-library-mib",
+        type=int,
+        default=defaults.max_library_bytes // MIB,
+        metavar="N",
+        help="MiB of all that are kept (default: %(default)s)",
+    )
     group.add_argument("--open", action="store_true", help="open the page in a browser")
     return group
 
 
 def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSettings:
-    """What the options say."""
+    """What the options say.
+
+    Raises:
+        UserError: a bound below 0, or a folder that cannot be used.
+    """
+    for name in ("max_recordings", "max_library_mib"):
+        if (given := getattr(arguments, name)) < 0:
+            raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {given}")
     token = None if is_loopback(arguments.host) else secrets.token_urlsafe(24)
-    return ServerSettings(host=arguments.host, token=token, data_dir=_data_dir(arguments.data_dir), **more)
+    return ServerSettings(
+        host=arguments.host,
+        token=token,
+        data_dir=_data_dir(arguments.data_dir),
+        max_recordings=arguments.max_recordings,
+        max_library_bytes=arguments.max_library_mib * MIB,
+        **more,
+    )
 
 
 def _data_dir(given: Path | None) -> Path:

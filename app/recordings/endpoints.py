@@ -33,7 +33,7 @@ class Change(Message, frozen=True, kw_only=True):
 
     name: Annotated[RecordingName, Meta(min_length=1)] | None = None
     tags: Tags | None = None
-    notes: Annotated[str, Meta(max_length=20_000)] | None = None
+    notes: Annotated[str, Meta(max_length=4000)] | None = None
 
 
 def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
@@ -66,7 +66,7 @@ def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
         if size > settings.max_recording_bytes:
             raise AppError("refused", _too_large(size, settings.max_recording_bytes))
         name, tags = _name_and_tags()
-        with library.incoming() as file:
+        with library.incoming(size) as file:
             _receive(file, size)
             try:
                 entry = library.take(Path(file.name), name, tags)

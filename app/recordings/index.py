@@ -5,10 +5,11 @@ only name, tags, notes and how the recording ended are nowhere else.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +24,8 @@ Ended = Literal[
     "interrupted",  # the server was killed while recording
     "imported",  # the file was uploaded, or found in the folder
 ]
+
+LOCK_SECONDS = 2.0  # for which another program's lock is waited for
 
 _TABLE = """
 create table if not exists recordings (
@@ -55,6 +58,9 @@ class Row(Struct, frozen=True, kw_only=True):
     summary: Summary | None = None  # None while it is being recorded
 
 
+_KINDS = get_type_hints(Row, include_extras=True)
+
+
 class Index:
     """The rows, for any number of threads and processes.
 
@@ -64,13 +70,23 @@ class Index:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
-        self._database = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+        self._path = path
+        self._database = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._database.execute(_TABLE)
-            self._database.execute("select count(*) from recordings").fetchone()
-        except sqlite3.Error:
+            self._read("limit 1")
+            self._file = _identity(path)
+        except BaseException:
             self._database.close()
             raise
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file is still the one that was opened: SQLite itself goes on with one that is gone."""
+        try:
+            return _identity(self._path) == self._file
+        except OSError:
+            return False
 
     def rows(self) -> list[Row]:
         """Every row, the latest first."""
@@ -84,6 +100,7 @@ class Index:
         """Insert or replace."""
         values: dict[str, Any] = {
             **msgspec.structs.asdict(row),
+            "file": _storable(row.file),
             "tags": msgspec.json.encode(row.tags).decode(),
             "summary": msgspec.json.encode(row.summary).decode() if row.summary else None,
         }
@@ -107,18 +124,35 @@ class Index:
         with self._lock:
             cursor = self._database.execute(f"select {', '.join(Row.__struct_fields__)} from recordings {rest}", values)
             found = cursor.fetchall()
-        return [_row(dict(zip(Row.__struct_fields__, values, strict=True))) for values in found]
+        rows = (_row(dict(zip(Row.__struct_fields__, values, strict=True))) for values in found)
+        return [row for row in rows if row]
 
 
-def _row(values: dict[str, Any]) -> Row:
-    summary = values["summary"]
-    with contextlib.suppress(msgspec.MsgspecError):  # of another version: read from the file again
-        return msgspec.convert(
-            {
-                **values,
-                "tags": msgspec.json.decode(values["tags"]),
-                "summary": msgspec.json.decode(summary) if summary else None,
-            },
-            Row,
-        )
-    return msgspec.convert({**values, "tags": [], "summary": None, "file_stamp": ""}, Row)
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _storable(file: str) -> str | bytes:
+    """A file's name may be no text; then its bytes are kept."""
+    try:
+        file.encode()
+        return file
+    except UnicodeEncodeError:
+        return os.fsencode(file)
+
+
+def _row(values: dict[str, Any]) -> Row | None:
+    """A row as it can be read: a column that says nothing sensible, or another version's, takes no other along."""
+    if isinstance(values["file"], bytes):
+        values["file"] = os.fsdecode(values["file"])
+    read: dict[str, Any] = {}
+    for name, kind in _KINDS.items():
+        value = values[name]
+        with contextlib.suppress(msgspec.MsgspecError, TypeError):
+            if name in ("tags", "summary") and value is not None:
+                value = msgspec.json.decode(value)
+            read[name] = msgspec.convert(value, kind)
+    if not {"recording_id", "file"} <= read.keys() or os.path.basename(read["file"]) != read["file"]:
+        return None
+    return Row(**{"name": read["recording_id"], "added": "", "ended": "imported", **read})

@@ -25,17 +25,27 @@ class Recorder:
     more. When it cannot be written the recording ends with its last whole record, and the run goes on.
     """
 
-    def __init__(self, recording_id: str, name: str, path: Path, run: Run, ended: Callable[[Recorder], None]) -> None:
+    def __init__(
+        self,
+        recording_id: str,
+        name: str,
+        path: Path,
+        run: Run,
+        grow: Callable[[int], None],
+        ended: Callable[[Recorder], None],
+    ) -> None:
         """Copies what the log has; `ended` is called once, when the recording ends.
+
+        `grow` is told how many bytes the file is to have, before they are written; AppError: there is no room for them.
 
         Raises:
             OSError: the file cannot be written; there is none then.
-            AppError: the run is over.
+            AppError: the run is over, or there is no room.
         """
         self.recording_id, self.name, self.path = recording_id, name, path
         self.ended: Ended | None = None
         self.ended_detail = ""
-        self._ended = ended
+        self._grow, self._ended = grow, ended
         self._log = run.log
         self._copied = 0  # bytes, up to a whole record
         self.num_records = 0
@@ -84,6 +94,7 @@ class Recorder:
 
     def _copy(self) -> None:
         count, end = len(self._log), self._log.num_bytes
+        self._grow(end)
         try:
             for chunk in self._log.file_chunks(end, first=self._copied):
                 left = memoryview(chunk)

@@ -1,9 +1,10 @@
-"""At start, folder and index are made to agree; what was found is said, one sentence each."""
+"""Folder and index are made to agree, at start and when either was gone; what was found is said, one sentence each."""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -14,18 +15,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.recordings.index import Index, Row
-from app.recordings.shelf import file_stamp, recording_id, traces_in
+from app.recordings.shelf import file_stamp, readable, recording_id, traces_in
 from app.recordings.summary import summarize, summary_of
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
 UPLOAD_SUFFIX = ".part"
+logger = logging.getLogger(__name__)
 
 
 class Finding(Struct, frozen=True, kw_only=True):
     """Something that was not as it should be, and what was done."""
 
-    kind: Literal["index_rebuilt", "interrupted", "adopted", "missing", "not_a_trace", "damaged", "upload_removed"]
+    kind: Literal[
+        "index_rebuilt",
+        "index_unavailable",  # now; the others are of when the folder was last put right
+        "folder_gone",  # likewise
+        "interrupted",
+        "adopted",
+        "missing",
+        "not_a_trace",
+        "damaged",
+        "upload_removed",
+    ]
     recording: str | None  # id
     message: str  # one sentence
 
@@ -35,10 +47,13 @@ def open_index(path: Path) -> tuple[Index, list[Finding]]:
     try:
         return Index(path), []
     except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):  # locked, or a disk that cannot be written: no damage
-            raise
+        strange = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR  # other tables than ours
+        if isinstance(error, sqlite3.OperationalError) and not strange:
+            raise  # locked, or a disk that cannot be written: no damage
         aside = _unused(path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
         path.rename(aside)
+        with contextlib.suppress(OSError):  # or what was half written to the old one would be put into the new
+            path.with_name(path.name + "-journal").rename(aside.with_name(aside.name + "-journal"))
         message = f"the index was damaged ({error}): it is kept as {aside.name} and was rebuilt from the files"
         return Index(path), [Finding(kind="index_rebuilt", recording=None, message=message)]
 
@@ -60,8 +75,10 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
         row = rows.pop(path.name, None)
         try:
             found = _adopt(path, now) if row is None else _look_after(path, row)
-        except (OSError, TraceFormatError) as error:
-            message = f"{path.name} is left alone: {error}"
+        except Exception as error:  # whatever a file holds, the others are shown
+            if not isinstance(error, OSError | TraceFormatError):
+                logger.exception("%s", readable(path.name))
+            message = f"{readable(path.name)} is left alone: {readable(str(error))}"
             findings.append(Finding(kind="not_a_trace", recording=row.recording_id if row else None, message=message))
             continue
         if found:
@@ -73,7 +90,7 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
         findings.append(Finding(kind="missing", recording=row.recording_id, message=message))
     for path in sorted(folder.glob(f"*{UPLOAD_SUFFIX}")):
         if _nobody_writes(path, path.unlink):
-            message = f"an upload that had not come to its end was removed ({path.name})"
+            message = f"an upload that had not come to its end was removed ({readable(path.name)})"
             findings.append(Finding(kind="upload_removed", recording=None, message=message))
     return findings
 
@@ -84,13 +101,13 @@ def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
     row = Row(
         recording_id=recording_id(path.stem),
         file=path.name,
-        name=path.stem,
+        name=readable(path.stem),
         added=now,
         ended="imported",
         file_stamp=file_stamp(path),
         summary=summary,
     )
-    message = f"{path.name} was not in the index: it was added, with {summary.num_records} records"
+    message = f"{readable(path.name)} was not in the index: it was added, with {summary.num_records} records"
     if summary.damage:
         message += f"; {summary.damage}"
     return row, Finding(kind="adopted", recording=row.recording_id, message=message)

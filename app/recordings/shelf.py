@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import threading
 from collections.abc import Iterable
@@ -60,10 +61,10 @@ class Shelf:
             summary = self._summary(wanted, path)
             card = _card(path)
         except (OSError, TraceFormatError, msgspec.MsgspecError) as error:
-            logger.warning("%s: %s", path.name, error)
+            logger.warning("%s: %s", readable(path.name), error)
             return None
         if card is None:
-            return Entry(id=wanted, source=self._source, name=path.stem, summary=summary)
+            return Entry(id=wanted, source=self._source, name=readable(path.stem), summary=summary)
         return Entry(
             id=wanted,
             source=self._source,
@@ -96,6 +97,11 @@ def recording_id(stem: str) -> str:
     if re.fullmatch(r"[a-z0-9-]{1,50}", stem):
         return f"rec-{stem}"
     return "rec-" + hashlib.sha256(stem.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+def readable(name: str) -> str:
+    """A file's name as text: what is none in it is replaced, so that it can be shown and sent."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def file_stamp(path: Path) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from engine.trace.codec import TraceFormatError
 from engine.trace.events import Submit
@@ -13,22 +14,29 @@ from engine.trace.log import TraceReader
 
 PREVIEW_CHARS = 120
 PREVIEW_RECORDS = 16  # where the first prompt is looked for
+SUMMARY_CHARS = 500  # of each text: a list of recordings is sent whole, and anybody's file may be in it
+SETTING_CHARS = 64
+MAX_SETTINGS = 64
+LARGEST_INT = 2**53  # what a page can count to
+
+Short = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
+Setting = str | bool | int | float | None
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """Read from the file; never edited."""
+    """Read from the file; never edited. The bounds hold for what an older version kept as well: it is read anew."""
 
-    generator: str
-    created: str  # when the run began, ISO 8601
-    model: str
-    config: dict[str, Any]  # the header's engine settings
+    generator: Short
+    created: Short  # when the run began, ISO 8601
+    model: Short
+    config: Annotated[dict[str, Setting], Meta(max_length=MAX_SETTINGS)]  # the header's engine settings, if plain
     num_records: int
     num_steps: int
     num_captures: int
     num_bytes: int
     duration: float  # seconds from the beginning to the last record
-    preview: str  # the first prompt, or its beginning
-    damage: str | None  # what is wrong with the file and where; None = it is sound
+    preview: Short  # the first prompt, or its beginning
+    damage: Short | None  # what is wrong with the file and where; None = it is sound
 
 
 def summarize(path: Path) -> Summary:
@@ -51,19 +59,38 @@ def summary_of(reader: TraceReader) -> Summary:
         last = reader.record(count - 1) if count else None
     except TraceFormatError as error:  # its checksum holds: it was written so
         damage = damage or str(error)
+    duration = last.timing.at if last else 0.0
+    if not math.isfinite(duration):
+        damage, duration = damage or f"the clock of its last record says {duration}", 0.0
     return Summary(
-        generator=header.generator,
-        created=header.created,
-        model=header.model.name,
-        config=dict(header.engine),
+        generator=_short(header.generator),
+        created=_short(header.created),
+        model=_short(header.model.name),
+        config=_plain_settings(header.engine),
         num_records=count,
         num_steps=last.step if last else 0,
         num_captures=reader.num_captures,
         num_bytes=num_bytes,
-        duration=last.timing.at if last else 0.0,
+        duration=duration,
         preview=_first_prompt(reader),
-        damage=damage,
+        damage=damage and _short(damage),
     )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"
+
+
+def _plain_settings(engine: dict[str, Setting]) -> dict[str, Setting]:
+    """Of a header's settings those that a list can show: numbers, short words; no more of them than an engine has."""
+    kept: dict[str, Setting] = {}
+    for name, value in engine.items():
+        short = not isinstance(value, str) or len(value) <= SETTING_CHARS
+        whole = not isinstance(value, int) or abs(value) <= LARGEST_INT
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if short and whole and finite and len(name) <= SETTING_CHARS:
+            kept[name] = value
+    return dict(list(kept.items())[:MAX_SETTINGS])
 
 
 def _first_prompt(reader: TraceReader) -> str:

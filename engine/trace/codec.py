@@ -19,6 +19,8 @@ MAGIC = b"KVTRACE\x01"
 ARRAY_EXT = 1
 MAX_PAYLOAD = 256 * 1024 * 1024  # bytes; a larger frame is taken for damage rather than allocated
 
+MAX_HEADER = 1024 * 1024  # bytes; every viewer is sent it at once
+
 _FRAME = struct.Struct("<BII")
 _DTYPES: dict[int, np.dtype[Any]] = {
     1: np.dtype("<f2"),
@@ -91,10 +93,18 @@ def frame(kind: FrameKind, payload: bytes) -> bytes:
 def frame_at(kind: FrameKind, payload: bytes, offset: int) -> tuple[bytes, Frame]:
     """The head of the frame that the payload gets at byte `offset` of a file, and where it lies then."""
     length = len(payload)
-    if length > MAX_PAYLOAD:
-        raise TraceFormatError(f"a {kind} of {length} bytes is over the limit of {MAX_PAYLOAD} bytes")
+    if length > _longest(kind):
+        raise TraceFormatError(_too_long(kind, length))
     checksum = zlib.crc32(payload)
     return _FRAME.pack(_KIND_CODES[kind], length, checksum), Frame(kind, offset + FRAME_OVERHEAD, length, checksum)
+
+
+def _longest(kind: FrameKind) -> int:
+    return MAX_HEADER if kind == "header" else MAX_PAYLOAD
+
+
+def _too_long(kind: FrameKind, length: int) -> str:
+    return f"a {kind} of {length} bytes is over the limit of {_longest(kind)} bytes"
 
 
 def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
@@ -109,6 +119,8 @@ def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
     kind = _KINDS.get(code)
     if kind is None or length > MAX_PAYLOAD:
         raise TraceFormatError(f"no valid frame at byte {offset}")
+    if length > _longest(kind):
+        raise TraceFormatError(_too_long(kind, length))
     start = offset + FRAME_OVERHEAD
     if start + length > file_size:
         raise TraceFormatError(f"the file ends inside the {kind} that starts at byte {offset}")

@@ -62,7 +62,7 @@ function chosen(event) {
   if (file) take(file);
 }
 
-/** What was not in order when the server started, in its words. */
+/** What was not in order in the data folder or is not now, in the server's words. */
 function Findings() {
   const found = library.value?.findings ?? [];
   if (!found.length) return null;

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from app.errors import AppError
+from app.recordings.index import Index, Row
 from app.recordings.library import Library
+from app.recordings.rows import INDEX_FILE
 from app.run import Run
 from engine.trace.log import TraceReader
 from tests.unit.recordings.conftest import steps
@@ -91,27 +95,26 @@ def test_on_a_full_disk_the_run_goes_on_and_the_recording_says_where_it_ends(
 def test_the_mark_is_kept_in_memory_while_the_index_has_no_room(
     library: Library, folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sqlite3
-
+    monkeypatch.setattr("app.recordings.rows.RETRY_SECONDS", 0.0)
     recorder = library.record(run, "moon", [])
-    index = library._index
-    assert index is not None
-    put, full = index.put, [True]
+    put, full = Index.put, [True]
 
-    def failing(row: object) -> None:
+    def failing(index: Index, row: Row) -> None:
         if full[0]:
             raise sqlite3.OperationalError("database or disk is full")
-        put(row)  # type: ignore[arg-type]
+        put(index, row)
 
-    monkeypatch.setattr(index, "put", failing)
+    def stored() -> list[tuple[str | None]]:
+        with contextlib.closing(sqlite3.connect(folder / INDEX_FILE)) as database:
+            return database.execute("select ended from recordings").fetchall()
+
+    monkeypatch.setattr(Index, "put", failing)
     recorder.end("write_failed", "it ends after 3 records: No space left on device")
     assert library.entry(recorder.recording_id).ended == "write_failed"
-    stored = index.row(recorder.recording_id)
-    assert stored is not None and stored.ended is None
+    assert stored() == [(None,)]
     full[0] = False  # somebody made room
     assert [entry.ended for entry in library.entries()] == ["write_failed"]
-    stored = index.row(recorder.recording_id)
-    assert stored is not None and stored.ended == "write_failed"
+    assert stored() == [("write_failed",)]
 
 
 def test_where_nothing_can_be_written_nothing_is_begun(folder: Path, run: Run) -> None:

@@ -1,0 +1,91 @@
+"""How much a folder of recordings may hold: so many files, so many bytes, what is being written included."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.errors import AppError
+from app.recordings.repair import UPLOAD_SUFFIX
+from app.recordings.shelf import SUFFIX
+from app.settings import MIB
+
+AHEAD = 16 * MIB  # bytes that a growing recording claims at once: not at each record is the folder looked through
+
+
+class Room:
+    """Who wants to write a file claims its size before; the folder itself says what there is already."""
+
+    def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
+        self._folder, self._max_files, self._max_bytes = folder, max_files, max_bytes
+        self._claims: dict[str, int] = {}  # bytes promised, by the name of the file
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def claimed(self, name: str, size: int) -> Iterator[None]:
+        """Room for a file of `size` bytes, until the `with` ends.
+
+        Raises:
+            AppError: `refused`: there is none.
+        """
+        self.claim(name, size)
+        try:
+            yield
+        finally:
+            self.release(name)
+
+    def claim(self, name: str, size: int) -> None:
+        """Room for a file of `size` bytes until it is released; a larger claim replaces one under the same name.
+
+        Raises:
+            AppError: `refused`: there is none.
+        """
+        with self._lock:
+            sizes = {**self._on_disk(), **self._claims}
+            sizes.pop(name, None)
+            if len(sizes) >= self._max_files:
+                raise AppError(
+                    "refused",
+                    f"this server keeps {self._max_files} recordings and has no room for more: delete one, "
+                    "or start it with a larger --max-recordings",
+                )
+            left = self._max_bytes - sum(sizes.values())
+            if size > left:
+                raise AppError(
+                    "refused",
+                    f"{_mib(size)} MiB are wanted and {_mib(max(0, left))} are left of the {_mib(self._max_bytes)} MiB "
+                    "that this server keeps of recordings: delete some, or start it with a larger --max-library-mib",
+                )
+            self._claims[name] = size
+
+    def grow(self, name: str, size: int) -> None:
+        """See that the claim covers `size` bytes.
+
+        Raises:
+            AppError: `refused`: it does not, and there is no more.
+        """
+        if size > self._claims.get(name, 0):
+            try:
+                self.claim(name, size + AHEAD)
+            except AppError:
+                self.claim(name, size)  # the last bit
+
+    def release(self, name: str) -> None:
+        """It is written, or will not be; from now on the folder says what it takes."""
+        with self._lock:
+            self._claims.pop(name, None)
+
+    def _on_disk(self) -> dict[str, int]:
+        sizes: dict[str, int] = {}
+        with contextlib.suppress(OSError):
+            for path in self._folder.iterdir():
+                with contextlib.suppress(OSError):
+                    if path.suffix in (SUFFIX, UPLOAD_SUFFIX):
+                        sizes[path.name] = path.stat().st_size
+        return sizes
+
+
+def _mib(size: int) -> str:
+    return f"{size / MIB:,.0f}" if size >= MIB else f"{size / MIB:.3f}"
