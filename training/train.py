@@ -25,6 +25,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM
 
+from engine.model.compiler_cache import use_own_cache
 from training.checkpoint import PROGRESS, Progress, load_checkpoint, save_checkpoint
 from training.config import Config, Section, load_config
 from training.corpus import END_OF_TEXT, Corpus, read_split
@@ -82,6 +83,7 @@ class Trainer:
         self.optimizer = Optimizer(self.model, self.settings)
         self.compiled: set[torch.Size] = set()
         self.pool = ThreadPoolExecutor(self.settings["workers"] if device.type == "cpu" else 1)
+        use_own_cache()
         self.loss: Callable[..., torch.Tensor] = torch.compile(batch_loss, dynamic=False)
 
     def batches(self, phase: Phase, steps: int, skip: int = 0) -> Iterator[Batch]:

@@ -25,6 +25,9 @@ from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput, DecodeWeights
 from engine.model.attention_gather import GatherAttention
 from engine.model.batch import StepBatch
+from engine.model.compiler_cache import use_own_cache
+
+use_own_cache()
 
 KEYS = 32  # keys a tile
 ROWS = 16  # the least that a matrix product takes; query heads of a group are padded to it

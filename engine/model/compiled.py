@@ -35,6 +35,7 @@ from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
 from engine.model.compiled_forward import CompiledForward
+from engine.model.compiler_cache import use_own_cache
 from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
@@ -143,6 +144,7 @@ def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch
 
 
 def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
+    use_own_cache()
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     with torch.no_grad():
         return torch._inductor.compile(graph, inputs, options=options)
