@@ -16,6 +16,7 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Memory, StepRecord, Timing, Work
 
 ROW_GROUP = 20_000  # rows of a Parquet file written at a time
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # with these a spreadsheet begins a formula, in prompts and outputs as well
 
 Column = tuple[str, type]
 Row = list[Any]
@@ -52,12 +53,15 @@ def event_rows(reader: TraceReader) -> Iterator[Row]:
 
 
 def write_csv(reader: TraceReader, folder: Path) -> None:
-    """`steps.csv` and `events.csv` in the folder: UTF-8, a line of names first, empty = none."""
+    """`steps.csv` and `events.csv` in the folder: UTF-8, a line of names first, empty = none.
+
+    A text that a spreadsheet would take for a formula has an apostrophe in front. Numbers are as they are.
+    """
     for name, columns, rows in _tables(reader):
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([column for column, _ in columns])
-            writer.writerows(rows)
+            writer.writerows([_inert(value) for value in row] for row in rows)
 
 
 def write_parquet(reader: TraceReader, folder: Path) -> None:
@@ -98,6 +102,10 @@ def _step_row(record: StepRecord) -> Row:
         *(getattr(record.memory, name) for name, _ in _MEMORY), *work, record.has_capture,
         "; ".join(found.text for found in record.objections),
     ]  # fmt: skip
+
+
+def _inert(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,7 @@
 // A benchmark record as the charts, the table and the downloads read it (engine/bench/RECORDS.md). No DOM here.
 
+import { csvText } from "../trace/csv.js";
+
 const FORMAT = "kvtheater-bench";
 const VERSION = 1;
 
@@ -122,18 +124,12 @@ export function csvOf(named) {
       const figures = Object.entries(point.figures);
       if (!figures.length) lines.push([...head, ...Array(COLUMNS.length - head.length - tail.length).fill(""), ...tail]);
       for (const [metric, figure] of figures) {
-        const own = [metric, record.metrics[metric]?.unit ?? "", figure.median, figure.low, figure.high, figure.samples.join(" ")];
+        const own = [metric, record.metrics[metric]?.unit ?? "", figure.median, figure.low, figure.high, figure.samples];
         const ratios = Object.entries(figure.ratios);
         if (!ratios.length) lines.push([...head, ...own, "", "", "", "", ...tail]);
         for (const [baseline, ratio] of ratios) lines.push([...head, ...own, baseline, ratio.median, ratio.low, ratio.high, ...tail]);
       }
     }
   }
-  return lines.map((line) => line.map(cell).join(",")).join("\r\n") + "\r\n";
-}
-
-/** A cell of a table: quoted where it must be; a text that a spreadsheet would run as a formula is none there. */
-function cell(value) {
-  const text = typeof value === "string" && /^[=+\-@\t\r]/.test(value) && !/^[-+\d.e ]+$/.test(value) ? `'${value}` : String(value);
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  return csvText(lines);
 }

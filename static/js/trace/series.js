@@ -1,5 +1,6 @@
 // What the time charts draw, as rows of plain numbers read from the records: one row a point, the same rows as CSV. Pure.
 
+import { csvText } from "./csv.js";
 import { blockGroups, capacityBytes } from "./groups.js";
 import { latencies, phaseOf, rooflinePoint, stepSeconds } from "./metrics.js";
 
@@ -48,10 +49,9 @@ export function sequenceRows(log, index) {
   });
 }
 
-/** Rows as CSV under the names of their fields; lists are written with spaces, what is not defined stays empty. */
+/** Rows as CSV under the names of their fields. */
 export function csvOf(rows) {
   if (!rows.length) return "";
   const names = Object.keys(rows[0]);
-  const cell = (value) => (value === null || value === undefined ? "" : Array.isArray(value) ? value.join(" ") : String(value));
-  return [names.join(","), ...rows.map((row) => names.map((name) => cell(row[name])).join(","))].join("\r\n") + "\r\n";
+  return csvText([names, ...rows.map((row) => names.map((name) => row[name]))]);
 }
