@@ -12,7 +12,7 @@ from werkzeug.exceptions import HTTPException
 
 from app import __version__
 from app.engine_face import ServedModel
-from app.errors import HTTP_STATUS, AppError
+from app.errors import HTTP_STATUS, AppError, refusal_of
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
 from app.museum import EXHIBITS
@@ -173,8 +173,8 @@ def answer_error(error: Exception) -> Response:
         status = error.code or 500
         code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
         message = error.description or error.name
-    elif isinstance(error, AppError):
-        code, message, status = error.code, error.message, HTTP_STATUS[error.code]
+    elif refusal := refusal_of(error):
+        code, message, status = refusal.code, refusal.message, HTTP_STATUS[refusal.code]
     else:
         flask.current_app.logger.error("%s %s", request.method, request.path, exc_info=error)
         code, message, status = "internal", "the server made a mistake; its terminal says more", 500

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple, TypeVar
 
-from app.errors import AppError, one_sentence
+from app.errors import AppError, one_sentence, refusal_of
 
 MAX_PENDING = 256  # commands waiting
 LONGEST_WAIT = 60.0  # seconds for which the thread sleeps at once; a clock cannot count to every number
@@ -44,8 +44,8 @@ class CommandQueue:
         """Have it done on the working thread and wait for what comes of it.
 
         Raises:
-            AppError: what `do` raised; a ValueError (the engine's refusals) as `refused`, anything else as `internal`;
-                `busy` when too much is waiting.
+            AppError: what `do` raised; the engine's refusals (ValueError) and the disk's (OSError) as `refused`,
+                anything else as `internal`; `busy` when too much is waiting.
         """
         if self._gone is not None:
             raise self._gone
@@ -69,13 +69,13 @@ class CommandQueue:
             return False
         try:
             result = command.do()
-        except AppError as error:
-            command.future.set_exception(error)
         except ValueError as error:  # ConfigError, RequestError: one sentence with the numbers
             command.future.set_exception(AppError("refused", one_sentence(error)))
         except BaseException as error:
-            logger.exception("a command")
-            command.future.set_exception(AppError("internal", one_sentence(error)))
+            refusal = refusal_of(error)
+            if refusal is None:
+                logger.exception("a command")
+            command.future.set_exception(refusal or AppError("internal", one_sentence(error)))
         else:
             command.future.set_result(result)
         return True

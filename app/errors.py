@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from typing import Any, Literal
 
 Code = Literal[
@@ -42,6 +44,26 @@ class AppError(Exception):
     def as_map(self) -> dict[str, Any]:
         """As it travels, over sockets and HTTP alike."""
         return {"error": {"code": self.code, "message": self.message}}
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that has ended
+
+
+def refusal_of(error: BaseException) -> AppError | None:
+    """What is told of an error that the program has not made: a refusal itself, or what a disk says. None: it has."""
+    if isinstance(error, AppError):
+        return error
+    if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
+        return None
+    reason = error.strerror or one_sentence(error)
+    if error.errno not in FULL and "temporary directory" not in reason:
+        return AppError("refused", f"the system says: {reason}")
+    folder = tempfile.tempdir or "the temporary folder"
+    return AppError(
+        "refused",
+        f"nothing more can be written ({reason}): make room in {folder}, or start the server with TMPDIR naming "
+        "another folder; a run whose log has ended begins anew with a reset",
+    )
 
 
 def one_sentence(error: BaseException) -> str:

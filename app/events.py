@@ -14,7 +14,7 @@ from msgspec import structs
 
 from app import messages
 from app.engine_face import ServedModel
-from app.errors import AppError, one_sentence
+from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, change_of, config_of
 from app.jobs import Performed
 from app.messages import parse, parse_config, parse_sampling
@@ -241,11 +241,11 @@ def _handler(name: str, kind: type[M], handle: Callable[[M], Ack]) -> Callable[.
             if len(arguments) > 1:
                 raise AppError("bad_request", f"{name} takes one map, not {len(arguments)} values")
             return {"ok": True, **handle(parse(arguments[0] if arguments else {}, kind))}
-        except AppError as error:
-            return _refused(error)
         except Exception as error:
-            logger.exception("event %s", name)
-            return _refused(AppError("internal", f"{name} failed: {one_sentence(error)}"))
+            refusal = refusal_of(error)
+            if refusal is None:
+                logger.exception("event %s", name)
+            return _refused(refusal or AppError("internal", f"{name} failed: {one_sentence(error)}"))
 
     return on_event
 

@@ -17,7 +17,7 @@ import msgspec
 
 from app import messages
 from app.engine_face import EngineLike, RerunLike
-from app.errors import AppError, one_sentence
+from app.errors import AppError, one_sentence, refusal_of
 from app.messages import parse_config, parse_sampling
 from app.run import OpenLog
 from engine.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
@@ -63,8 +63,8 @@ class ForkJob:
         try:
             going = self._rerun.advance()
         except Exception as error:
-            code = "refused" if isinstance(error, ValueError) else "internal"
-            refusal = AppError(code, one_sentence(error))  # type: ignore[arg-type]
+            unforeseen = AppError("refused" if isinstance(error, ValueError) else "internal", one_sentence(error))
+            refusal = refusal_of(error) or unforeseen
             was_forked = self.forked.done()
             self.end(refusal)
             if was_forked:

@@ -6,11 +6,11 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
-from app.errors import AppError, one_sentence
+from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, ForkJob
 from app.jobs import StepJob
 from app.run import Run
@@ -46,6 +46,7 @@ class Performance:
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # what this run began as
+        self._over: AppError | None = None  # why nothing more can be written to the log
         self._jobs: deque[StepJob | ForkJob] = deque()
         self._next_step_at = 0.0
         self._next_epoch = 0
@@ -79,7 +80,7 @@ class Performance:
         run.log.subscribe(lambda _: self._changed())
         self.end_jobs()
         self.mode, self.error, self.notice, self.unfinished = "paused", None, None, 0
-        self.fork = None
+        self.fork = self._over = None
         self._next_epoch += 1
         self._began(run)
         self.run, self.config = run, config
@@ -96,7 +97,7 @@ class Performance:
             )
         self._check_not_forking()
         self._check_room()
-        with self._turns:
+        with self._writing():
             requests = self.current.engine.submit(prompts, sampling)
         self.error = None
         self.unfinished = self.current.engine.num_unfinished()
@@ -105,7 +106,7 @@ class Performance:
     def abort(self, request_id: str) -> int:
         """End a request. Returns the number of records."""
         self._check_not_forking()
-        with self._turns:
+        with self._writing():
             found = self.current.engine.abort(request_id)
         if not found:
             raise AppError("refused", f"no unfinished request is called {request_id!r}")
@@ -216,19 +217,28 @@ class Performance:
         """One step of the engine. A failure pauses and stays in the status; the log keeps what it has."""
         try:
             self._check_room()
-            with self._turns:
+            with self._writing():
                 record = self.current.engine.step()
             self.unfinished = self.current.engine.num_unfinished()
             self.error = None
             return record
-        except AppError as error:
-            self._fail(error.message)
-            raise
         except Exception as error:
-            logger.exception("a step")
-            message = f"the step failed: {one_sentence(error)}"
-            self._fail(message)
-            raise AppError("internal", message) from error
+            refusal = refusal_of(error)
+            if refusal is None:
+                logger.exception("a step")
+                refusal = AppError("internal", f"the step failed: {one_sentence(error)}")
+            self._fail(refusal.message)
+            raise refusal from None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A turn of the engine. When its log cannot be written the run is over: the engine is ahead of the log then."""
+        try:
+            with self._turns:
+                yield
+        except OSError as error:
+            self._over = refusal_of(error)
+            raise
 
     def _fail(self, message: str) -> None:
         self.mode, self.error = "paused", message
@@ -240,7 +250,9 @@ class Performance:
             raise AppError("busy", "this run is still being made again: wait for its end, or pause it")
 
     def _check_room(self) -> None:
-        """Keep the log's file within its limit: first without captures, then not at all."""
+        """Keep the log's file within its limit: first without captures, then not at all. One that ended stays so."""
+        if self._over:
+            raise self._over
         size, limit = self.current.log.num_bytes, self._settings.max_log_bytes
         if size >= 2 * limit:
             raise AppError("refused", f"the log has reached {size // MIB} MiB; reset the theater to go on")

@@ -146,7 +146,7 @@ def native_kernels() -> NativeKernels | None:
 def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
     try:
         return build()
-    except NoCompiler as error:
+    except (NoCompiler, OSError) as error:  # OSError: the temporary folder is full, or nothing in it may be run
         log.warning("%s with tensor operations: %s", what_stays, error)
         return None
 

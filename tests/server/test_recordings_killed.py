@@ -2,63 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import signal
 import subprocess
-import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import requests
 
 from engine.trace.check import check
 from engine.trace.log import TraceReader
-from tests.conftest import ROOT
 from tests.server.conftest import Client, wait_for
-
-SERVE = """
-import sys, threading
-from pathlib import Path
-from typing import Any
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
-from engine.config import EngineConfig
-from tests.server.fake import FakeModel
-
-settings = ServerSettings(data_dir=Path(sys.argv[1]), config=EngineConfig(block_size=4, num_blocks=512))
-app, _ = create_app(FakeModel(), settings)
-listener = Listener(app, bind("127.0.0.1", 0))
-print(f"http://127.0.0.1:{listener.port}", flush=True)
-threading.Event().wait()
-"""
-
-
-class Process:
-    """A server over the fake model in a process of its own."""
-
-    def __init__(self, data: Path, within: Sequence[str] = ()) -> None:
-        """`within`: a command that runs it."""
-        self.process = subprocess.Popen(
-            [*within, sys.executable, "-c", SERVE, str(data)], cwd=ROOT, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        assert self.process.stdout is not None
-        found = re.search(r"http://\S+", self.process.stdout.readline())
-        assert found
-        self.url = found.group()
-
-    def recordings(self) -> dict[str, Any]:
-        answer: dict[str, Any] = requests.get(f"{self.url}/api/recordings").json()
-        answer["recordings"] = [r for r in answer["recordings"] if r["source"] == "library"]
-        return answer
-
-    def kill(self) -> None:
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
+from tests.server.process import Process
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.2, 0.5])

@@ -1,0 +1,64 @@
+"""The temporary folder is full: whoever asks is told so in one sentence with the way out, and the server goes on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.server.conftest import Client
+from tests.server.process import Process
+
+
+@pytest.fixture
+def errors(tmp_path: Path) -> Path:
+    return tmp_path / "errors.txt"
+
+
+@pytest.fixture
+def server(tmp_path: Path, errors: Path) -> Iterator[Process]:
+    """Its temporary folder is a file system of 256 KiB, 64 of them taken by something else."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    ballast = f"head -c 65536 /dev/zero > '{temporary}/ballast'"
+    mount = f"mount -t tmpfs -o size=256k none '{temporary}'"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody mount a file system")
+    within = ["unshare", "-rm", "sh", "-c", f'{mount} && {ballast} && exec "$@"', "sh"]
+    server = Process(tmp_path / "data", within, errors, TMPDIR=str(temporary))
+    yield server
+    server.kill()
+
+
+def advises(message: str) -> bool:
+    return "No space left on device" in message and "make room in" in message and "TMPDIR" in message
+
+
+def test_a_log_an_engine_and_an_export_without_room(server: Process, errors: Path, tmp_path: Path) -> None:
+    viewer = Client(server.url)
+    theater = viewer.do("create")["theater"]
+    viewer.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 900})
+    for _ in range(2):  # the log says so again
+        error = viewer.refused("step", theater=theater, count=900)
+        assert error["code"] == "refused" and advises(error["message"]), (error, errors.read_text())
+    status = viewer.do("pause", theater=theater)["status"]
+    assert status["mode"] == "paused" and advises(status["error"]) and status["num_records"] > 10
+
+    others = [viewer.ask("create") for _ in range(12)]  # a log begins with a header: some of them still fit
+    refused = [other["error"] for other in others if not other["ok"]]
+    assert refused and all(error["code"] == "refused" and advises(error["message"]) for error in refused)
+
+    answer = requests.get(f"{server.url}/api/recordings")
+    shipped = answer.json()["recordings"][0]["id"]
+    answer = requests.get(f"{server.url}/api/recordings/{shipped}/export/csv")
+    assert answer.status_code == 422 and advises(answer.json()["error"]["message"])
+    assert advises(viewer.refused("reset", theater=theater)["message"])
+    Path(f"/proc/{server.process.pid}/root{tmp_path}/tmp/ballast").unlink()  # somebody makes room
+    assert viewer.do("reset", theater=theater)["epoch"] == 1
+    viewer.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    assert viewer.do("step", theater=theater)["performed"] == 1
+    viewer.io.disconnect()
+    assert "Traceback" not in errors.read_text()
