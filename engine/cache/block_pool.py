@@ -66,7 +66,12 @@ class FreeQueue:
 
     def push(self, block_id: int, end: QueueEnd) -> None:
         """Add a block that is not in the queue. Raises IntegrityError when it is."""
-        ensure(block_id not in self._ids, f"block {block_id} is in the free queue already")
+        ensure(
+            block_id not in self._ids,
+            f"block {block_id} is in the free queue already",
+            "double_free",
+            block_id=block_id,
+        )
         self._ids[block_id] = None
         if end == "front":
             self._ids.move_to_end(block_id, last=False)
@@ -147,7 +152,12 @@ class BlockPool:
 
     def release(self, block: Block) -> QueueEnd | None:
         """One owner less. At 0 it is free: hashed to the back, else emptied and to the front. None: still held."""
-        ensure(block.ref_count > 0, f"block {block.block_id} is released, but nobody holds it")
+        ensure(
+            block.ref_count > 0,
+            f"block {block.block_id} is released, but nobody holds it",
+            "double_free",
+            block_id=block.block_id,
+        )
         block.ref_count -= 1
         if block.ref_count > 0:
             return None
@@ -174,14 +184,29 @@ class BlockPool:
 
     def cache(self, block: Block, block_hash: bytes) -> None:
         """Give a held block without a hash its hash."""
-        ensure(block.block_hash is None, f"block {block.block_id} has a hash already")
-        ensure(block.ref_count > 0, f"block {block.block_id} gets a hash, but nobody holds it")
+        ensure(
+            block.block_hash is None,
+            f"block {block.block_id} has a hash already",
+            "hashed_twice",
+            block_id=block.block_id,
+        )
+        ensure(
+            block.ref_count > 0,
+            f"block {block.block_id} gets a hash, but nobody holds it",
+            "hash_unheld",
+            block_id=block.block_id,
+        )
         block.block_hash = block_hash
         self._ids_by_hash.setdefault(block_hash, {})[block.block_id] = None
 
     def uncache(self, block: Block) -> Eviction:
         """Take the hash and the content from a held block: it was promised and never written."""
-        ensure(block.ref_count > 0, f"block {block.block_id} is uncached, but nobody holds it")
+        ensure(
+            block.ref_count > 0,
+            f"block {block.block_id} is uncached, but nobody holds it",
+            "hash_unheld",
+            block_id=block.block_id,
+        )
         self._num_filled_held -= block.num_filled
         block.num_filled = 0
         return self._drop_hash(block)
@@ -206,12 +231,31 @@ class BlockPool:
         """Recount everything. Raises IntegrityError at the first contradiction. O(num_blocks)."""
         free = list(self.free_queue)
         unheld = {b.block_id for b in self.blocks if b.ref_count == 0}
-        ensure(set(free) == unheld, f"free queue {sorted(free)} is not the blocks nobody holds {sorted(unheld)}")
+        ensure(
+            set(free) == unheld,
+            f"free queue {sorted(free)} is not the blocks nobody holds {sorted(unheld)}",
+            "free_queue",
+            said=len(free),
+            counted=len(unheld),
+        )
         for block in self.blocks:
             name = f"block {block.block_id}"
-            ensure(block.ref_count >= 0, f"{name} has ref_count {block.ref_count}")
+            ensure(
+                block.ref_count >= 0,
+                f"{name} has ref_count {block.ref_count}",
+                "negative_count",
+                block_id=block.block_id,
+                said=block.ref_count,
+            )
             if block.ref_count == 0 and block.block_hash is None:
-                ensure(block.num_filled == 0, f"{name} is free without a hash, yet {block.num_filled} slots are filled")
+                ensure(
+                    block.num_filled == 0,
+                    f"{name} is free without a hash, yet {block.num_filled} slots are filled",
+                    "filled",
+                    block_id=block.block_id,
+                    said=block.num_filled,
+                    counted=0,
+                )
             if block.block_hash is not None:
                 known = block.block_id in self._ids_by_hash.get(block.block_hash, {})
                 ensure(
@@ -219,7 +263,7 @@ class BlockPool:
                     "unknown_hash", block_id=block.block_id,
                 )  # fmt: skip
         for block_hash, ids in self._ids_by_hash.items():
-            ensure(bool(ids), f"hash {block_hash.hex()} is in the index without a block")
+            ensure(bool(ids), f"hash {block_hash.hex()} is in the index without a block", "empty_hash")
             for block_id in ids:
                 carried = self.blocks[block_id].block_hash
                 ensure(
@@ -237,4 +281,10 @@ class BlockPool:
             ),
         }
         for what, (counter, recount) in recounts.items():
-            ensure(counter == recount, f"the counter of {what} says {counter}, a recount {recount}")
+            ensure(
+                counter == recount,
+                f"the counter of {what} says {counter}, a recount {recount}",
+                "counter",
+                said=counter,
+                counted=recount,
+            )

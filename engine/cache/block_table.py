@@ -40,12 +40,27 @@ def check_tables(
     for seq_id, table in tables.items():
         name = f"sequence {seq_id}"
         held = [block_id for _, block_id in table.held()]
-        ensure(len(set(held)) == len(held), f"{name} has a block twice: {table.block_ids}")
+        ensure(len(set(held)) == len(held), f"{name} has a block twice: {table.block_ids}", "table", seq_id=seq_id)
         gone = len(table.block_ids) - len(held)
-        ensure(gone == table.num_released, f"{name} says {table.num_released} blocks are released, {gone} are")
-        ensure(table.block_ids[-1:] != [RELEASED], f"{name} has released its last block: {table.block_ids}")
+        ensure(
+            gone == table.num_released,
+            f"{name} says {table.num_released} blocks are released, {gone} are",
+            "table",
+            seq_id=seq_id,
+        )
+        ensure(
+            table.block_ids[-1:] != [RELEASED],
+            f"{name} has released its last block: {table.block_ids}",
+            "table",
+            seq_id=seq_id,
+        )
         covered = len(table.block_ids) * block_size
-        ensure(table.num_computed <= covered, f"{name} has computed {table.num_computed} of {covered} positions")
+        ensure(
+            table.num_computed <= covered,
+            f"{name} has computed {table.num_computed} of {covered} positions",
+            "table",
+            seq_id=seq_id,
+        )
         owners.update(held)
         for logical, block_id in table.held():
             block = pool.blocks[block_id]
@@ -53,21 +68,48 @@ def check_tables(
             ensure(
                 block.num_filled >= computed or block_id in promised,
                 f"{name} has computed {computed} slots of block {block_id}, but {block.num_filled} are filled",
-            )
+                "filled", block_id=block_id, said=block.num_filled, counted=computed,
+            )  # fmt: skip
             hashed = logical >= table.num_hashed or block.block_hash is not None or block_id in promised
-            ensure(hashed, f"{name} counts block {block_id} as hashed, but it carries no hash")
+            ensure(hashed, f"{name} counts block {block_id} as hashed, but it carries no hash", "table", seq_id=seq_id)
     for block in pool.blocks:
         name, count = f"block {block.block_id}", owners[block.block_id]
         ensure(
             block.ref_count == count, f"{name} has ref_count {block.ref_count} and is in {count} tables",
             "ref_count", block_id=block.block_id, said=block.ref_count, counted=count,
         )  # fmt: skip
-        ensure(0 <= block.num_filled <= block_size, f"{name} has {block.num_filled} of {block_size} slots filled")
+        ensure(
+            0 <= block.num_filled <= block_size,
+            f"{name} has {block.num_filled} of {block_size} slots filled",
+            "filled",
+            block_id=block.block_id,
+            said=block.num_filled,
+            counted=block_size,
+        )
         if block.block_hash is not None:
             full = block.num_filled == block_size or block.block_id in promised
-            ensure(full, f"{name} is cached with {block.num_filled} of {block_size} slots filled")
+            ensure(
+                full,
+                f"{name} is cached with {block.num_filled} of {block_size} slots filled",
+                "filled",
+                block_id=block.block_id,
+                said=block.num_filled,
+                counted=block_size,
+            )
     for block_id, seq_id in promised.items():
         holds = seq_id in tables and block_id in tables[seq_id].block_ids
-        ensure(holds, f"block {block_id} is promised by sequence {seq_id}, which does not hold it")
+        ensure(
+            holds,
+            f"block {block_id} is promised by sequence {seq_id}, which does not hold it",
+            "promise",
+            block_id=block_id,
+            seq_id=seq_id,
+        )
     recount = sum(table.num_logical(block_size) for table in tables.values())
-    ensure(tokens_logical == recount, f"the counter of computed tokens says {tokens_logical}, a recount {recount}")
+    ensure(
+        tokens_logical == recount,
+        f"the counter of computed tokens says {tokens_logical}, a recount {recount}",
+        "counter",
+        said=tokens_logical,
+        counted=recount,
+    )

@@ -192,7 +192,12 @@ class KVCacheManager:
         if cpu_block_ids is None:
             return None
         for (logical, block_id), cpu_block_id in zip(computed, cpu_block_ids, strict=True):
-            ensure(block_id not in self._promised, f"block {block_id} is swapped out, but it is not written yet")
+            ensure(
+                block_id not in self._promised,
+                f"block {block_id} is swapped out, but it is not written yet",
+                "unwritten",
+                block_id=block_id,
+            )
             self._moves.swap_out(block_id, cpu_block_id)
             self._emit(
                 SwapOut(
@@ -252,7 +257,11 @@ class KVCacheManager:
             return
         chain = self.prefixes.chain(seq_id, cache_salt)
         if num_full > len(table.block_ids) or num_tokens > len(token_ids):
-            raise MisuseError(f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions")
+            raise MisuseError(
+                f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions",
+                "no_blocks",
+                seq_id=seq_id,
+            )
         for logical in range(table.num_hashed, num_full):
             if table.block_ids[logical] == RELEASED:
                 continue
@@ -298,9 +307,17 @@ class KVCacheManager:
         """Slots of positions [start, start + num_tokens): block_id * block_size + position mod block_size."""
         size, ids = self.block_size, self._table(seq_id).block_ids
         if not 0 <= start <= start + num_tokens <= len(ids) * size:
-            raise MisuseError(f"sequence {seq_id} has no blocks for positions [{start}, {start + num_tokens})")
+            raise MisuseError(
+                f"sequence {seq_id} has no blocks for positions [{start}, {start + num_tokens})",
+                "no_blocks",
+                seq_id=seq_id,
+            )
         if any(ids[p // size] == RELEASED for p in range(start, start + num_tokens)):
-            raise MisuseError(f"sequence {seq_id} has released blocks of positions [{start}, {start + num_tokens})")
+            raise MisuseError(
+                f"sequence {seq_id} has released blocks of positions [{start}, {start + num_tokens})",
+                "released",
+                seq_id=seq_id,
+            )
         return [ids[p // size] * size + p % size for p in range(start, start + num_tokens)]
 
     # 2) after the forward pass
@@ -311,8 +328,9 @@ class KVCacheManager:
         if start != table.num_computed or num_tokens < 1 or end > len(table.block_ids) * size:
             raise MisuseError(
                 f"sequence {seq_id} cannot write positions [{start}, {end}): {table.num_computed} are computed, "
-                f"{len(table.block_ids)} blocks of {size} are held"
-            )
+                f"{len(table.block_ids)} blocks of {size} are held",
+                "write_range", seq_id=seq_id, said=table.num_computed, counted=start,
+            )  # fmt: skip
         pool, promised, block_ids = self.pool, self._promised, table.block_ids
         first, last = start // size, (end - 1) // size
         blocks = [pool.blocks[block_ids[first]]]
@@ -344,7 +362,12 @@ class KVCacheManager:
         begin = self.retention.first(self.block_size) + table.num_released
         for logical in range(begin, self.retention.end(table.num_computed, self.block_size)):
             block = self.pool.blocks[table.block_ids[logical]]
-            ensure(self._promised.get(block.block_id) != seq_id, f"block {block.block_id} is released, but not written")
+            ensure(
+                self._promised.get(block.block_id) != seq_id,
+                f"block {block.block_id} is released, but not written",
+                "unwritten",
+                block_id=block.block_id,
+            )
             table.block_ids[logical] = RELEASED
             table.num_released += 1
             self._tokens_logical -= self.block_size
@@ -369,11 +392,19 @@ class KVCacheManager:
         """The child shares every block of the parent, the partial tail too; whoever writes to it first gets a copy."""
         parent = self._table(parent_seq_id)
         if seq_id in self._tables:
-            raise MisuseError(f"sequence {seq_id} holds blocks already")
+            raise MisuseError(f"sequence {seq_id} holds blocks already", "has_blocks", seq_id=seq_id)
         if any(owner == parent_seq_id for owner in self._promised.values()):
-            raise MisuseError(f"sequence {parent_seq_id} cannot fork before it wrote what it promised")
+            raise MisuseError(
+                f"sequence {parent_seq_id} cannot fork before it wrote what it promised",
+                "early_fork",
+                seq_id=parent_seq_id,
+            )
         if self._moves.fills_blocks:
-            raise MisuseError("copies are outstanding (take_moves): a fork now could share a block not yet copied")
+            raise MisuseError(
+                "copies are outstanding (take_moves): a fork now could share a block not yet copied",
+                "early_fork",
+                seq_id=parent_seq_id,
+            )
         for _, block_id in parent.held():
             self.pool.share(self.pool.blocks[block_id])
         self._tables[seq_id] = replace(parent, block_ids=list(parent.block_ids))
@@ -409,7 +440,7 @@ class KVCacheManager:
         It must hold no blocks.
         """
         if seq_id in self._tables:
-            raise MisuseError(f"sequence {seq_id} still holds blocks")
+            raise MisuseError(f"sequence {seq_id} still holds blocks", "has_blocks", seq_id=seq_id)
         self.prefixes.chains.pop(seq_id, None)
         if seq_id in self.swap_space.tables:
             for cpu_block_id in self.swap_space.take(seq_id).cpu_block_ids:
@@ -449,7 +480,12 @@ class KVCacheManager:
         check_tables(self._tables, self.pool, self.block_size, self._promised, self._tokens_logical)
         self.swap_space.check_integrity()
         both = self._tables.keys() & self.swap_space.tables.keys()
-        ensure(not both, f"sequences {sorted(both)} hold blocks and are swapped out")
+        ensure(
+            not both,
+            f"sequences {sorted(both)} hold blocks and are swapped out",
+            "swapped_twice",
+            seq_id=min(both, default=None),
+        )
 
     def _computed(self, table: BlockTable) -> list[tuple[int, int]]:
         """(logical, block id) of the blocks with something in them."""
@@ -462,14 +498,22 @@ class KVCacheManager:
     def _table(self, seq_id: int) -> BlockTable:
         table = self._tables.get(seq_id)
         if table is None:
-            raise MisuseError(f"sequence {seq_id} holds no blocks")
+            raise MisuseError(f"sequence {seq_id} holds no blocks", "no_blocks", seq_id=seq_id)
         return table
 
     def _check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[int]) -> None:
         if seq_id in self._tables:
-            raise MisuseError(f"sequence {seq_id} holds blocks already: hits can only be its first ones")
+            raise MisuseError(
+                f"sequence {seq_id} holds blocks already: hits can only be its first ones", "has_blocks", seq_id=seq_id
+            )
         if len(hits) * self.block_size > num_tokens:
-            raise MisuseError(f"{len(hits)} hit blocks reach beyond {num_tokens} tokens")
+            raise MisuseError(
+                f"{len(hits)} hit blocks reach beyond {num_tokens} tokens",
+                "long_hit",
+                seq_id=seq_id,
+                said=len(hits),
+                counted=num_tokens,
+            )
         for logical, block_id in enumerate(hits):
             if block_id == RELEASED:
                 continue

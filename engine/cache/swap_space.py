@@ -37,7 +37,7 @@ class SwapSpace:
 
     def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int] | None:
         """A block for each logical one; None when there are not enough, and then nothing has changed."""
-        ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already")
+        ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already", "swapped_twice", seq_id=seq_id)
         if len(logicals) > len(self._free):
             return None
         cpu_block_ids = [self._free.popleft() for _ in logicals]
@@ -59,4 +59,10 @@ class SwapSpace:
         """Recount. Raises IntegrityError when a block is lost or held twice."""
         held = [i for table in self.tables.values() for i in table.cpu_block_ids]
         everything = sorted([*held, *self._free])
-        ensure(everything == list(range(self.num_blocks)), f"CPU blocks held {held} and free {list(self._free)}")
+        ensure(
+            everything == list(range(self.num_blocks)),
+            f"CPU blocks held {held} and free {list(self._free)}",
+            "swap_space",
+            said=len(everything),
+            counted=self.num_blocks,
+        )

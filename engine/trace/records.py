@@ -256,6 +256,7 @@ class Objection(Struct, frozen=True, kw_only=True):
     """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
 
     rule: str = ""  # see FORMAT.md; "" = one without a name there
+    seq_id: int | None = None
     text: str  # the sentence, in the guard's own words
     block_id: int | None = None
     said: int | None = None  # what the books say

@@ -65,7 +65,7 @@ export function firstTokenDifference(logs, step) {
   return { seq_id, ...difference, chosen: lanes.map((lane) => lane[difference.place]) };
 }
 
-/** What guards and checks wrote into a record: [{rule, text, block_id, said, counted}]. Older logs have sentences alone. */
+/** What guards and checks wrote into a record: [{rule, text, seq_id, block_id, said, counted}]. Older logs have sentences alone. */
 export function objectionsIn({ integrity = "" }) {
   if (typeof integrity !== "string") return integrity;
   return integrity.split("; ").filter(Boolean).map((text) => ({ rule: "", text }));

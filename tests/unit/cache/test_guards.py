@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -49,9 +50,34 @@ def test_any_other_error_is_its_sentence() -> None:
     assert objection_of(ValueError("block 0 is shared")) == Objection(text="block 0 is shared")
 
 
+def guards() -> Iterator[tuple[str, list[ast.expr], set[str]]]:
+    """Every call of a guard in the engine: where it is, what follows the sentence, the names of its numbers."""
+    before = {"MisuseError": 1, "IntegrityError": 1, "ensure": 2}
+    for path in (ROOT / "engine").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Call) and name in before and path.name != "guards.py":
+                yield f"{path.name}:{node.lineno}", node.args[before[name] :], {k.arg or "" for k in node.keywords}
+
+
+def test_every_guard_names_its_rule() -> None:
+    """A sentence alone would be English on every page."""
+    assert not [where for where, rest, _ in guards() if len(rest) != 1]
+
+
+def test_the_page_has_a_sentence_for_every_rule_and_every_guard_the_numbers_in_it() -> None:
+    texts = (ROOT / "static/js/i18n/topics/museum.js").read_text()
+    for where, (rule,), numbers in guards():
+        assert isinstance(rule, ast.Constant) and isinstance(rule.value, str)
+        sentences = re.findall(rf'"museum.objection.{rule.value}": "(.*)",', texts)
+        assert len(sentences) == 2, rule.value  # one in each language
+        for sentence in sentences:
+            assert set(re.findall(r"\{(\w+)[|}]", sentence)) <= numbers, (where, sentence)
+
+
 def test_the_format_and_the_page_know_every_rule() -> None:
     rules = set(get_args(Rule))
     table = (ROOT / "engine/trace/FORMAT.md").read_text().split("### Objections")[1].split("## Capture")[0]
-    assert {rule.strip('`"') for rule in re.findall(r'^\| (`\w+`|"") \|', table, re.M)} == rules
-    (words,) = re.findall(r"RULES = new Set\(\[(.*?)\]\)", (ROOT / "static/js/views/museum_words.js").read_text())
-    assert set(re.findall(r'"(\w+)"', words)) == rules - {""}
+    assert {rule.strip('`"') for rule in re.findall(r'^\| (`\w+`|"") \|', table, re.M)} == rules | {""}
+    (words,) = re.findall(r"RULES = new Set\(\[(.*?)\]\)", (ROOT / "static/js/views/museum_words.js").read_text(), re.S)
+    assert set(re.findall(r'"(\w+)"', words)) == rules
