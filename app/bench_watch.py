@@ -73,6 +73,7 @@ class BenchWatch:
             "unfinished": 0,
             "viewers": self._broadcast.num_viewers,
             "error": None,
+            "objection": None,
             "notice": None,
             "fork": None,
             "recording": None,

@@ -6,6 +6,10 @@ import errno
 import tempfile
 from typing import Any, Literal
 
+from msgspec.structs import asdict
+
+from engine.trace.records import Objection
+
 Code = Literal[
     "bad_request",
     "unknown_theater",
@@ -36,14 +40,17 @@ HTTP_STATUS: dict[str, int] = {
 class AppError(Exception):
     """A refusal with its code; the message is one sentence for a person."""
 
-    def __init__(self, code: Code, message: str) -> None:
+    def __init__(self, code: Code, message: str, objection: Objection | None = None) -> None:
+        """`objection`: what a guard of the engine said, for a page to word it."""
         super().__init__(message)
         self.code: Code = code
         self.message = message
+        self.objection = objection
 
     def as_map(self) -> dict[str, Any]:
         """As it travels, over sockets and HTTP alike."""
-        return {"error": {"code": self.code, "message": self.message}}
+        error: dict[str, Any] = {"code": self.code, "message": self.message}
+        return {"error": {**error, "objection": asdict(self.objection)} if self.objection else error}
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that has ended

@@ -17,7 +17,7 @@ from app.run import Run
 from app.settings import MIB, ServerSettings
 from app.turns import Turns
 from engine.config import EngineConfig, SamplingParams
-from engine.trace.records import StepRecord
+from engine.trace.records import Objection, StepRecord
 
 Mode = Literal["paused", "running"]
 logger = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Performance:
         self.mode: Mode = "paused"
         self.speed = 0.0  # steps a second, 0 = as fast as it goes
         self.error: str | None = None
+        self.objection: Objection | None = None  # behind the error, if a guard of the engine said it
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # what this run began as
@@ -79,7 +80,8 @@ class Performance:
 
         run.log.subscribe(lambda _: self._changed())
         self.end_jobs()
-        self.mode, self.error, self.notice, self.unfinished = "paused", None, None, 0
+        self.mode, self.notice, self.unfinished = "paused", None, 0
+        self.error = self.objection = None
         self.fork = self._over = None
         self._next_epoch += 1
         self._began(run)
@@ -99,7 +101,7 @@ class Performance:
         self._check_room()
         with self._writing():
             requests = self.current.engine.submit(prompts, sampling)
-        self.error = None
+        self.error = self.objection = None
         self.unfinished = self.current.engine.num_unfinished()
         return requests, len(self.current.log)
 
@@ -143,7 +145,8 @@ class Performance:
     def play(self, speed: float) -> None:
         """Step on its own from now on."""
         self.end_jobs()
-        self.mode, self.speed, self.error, self._next_step_at = "running", speed, None, time.monotonic()
+        self.mode, self.speed, self._next_step_at = "running", speed, time.monotonic()
+        self.error = self.objection = None
 
     def pause(self) -> None:
         """Step no more."""
@@ -220,14 +223,15 @@ class Performance:
             with self._writing():
                 record = self.current.engine.step()
             self.unfinished = self.current.engine.num_unfinished()
-            self.error = None
+            self.error = self.objection = None
             return record
         except Exception as error:
             refusal = refusal_of(error)
             if refusal is None:
                 logger.exception("a step")
-                refusal = AppError("internal", f"the step failed: {one_sentence(error)}")
-            self._fail(refusal.message)
+                objection = getattr(error, "objection", None)
+                refusal = AppError("internal", f"the step failed: {one_sentence(error)}", objection)
+            self._fail(refusal.message, refusal.objection)
             raise refusal from None
 
     @contextlib.contextmanager
@@ -240,8 +244,8 @@ class Performance:
             self._over = refusal_of(error)
             raise
 
-    def _fail(self, message: str) -> None:
-        self.mode, self.error = "paused", message
+    def _fail(self, message: str, objection: Objection | None = None) -> None:
+        self.mode, self.error, self.objection = "paused", message, objection
         self._changed()
 
     def _check_not_forking(self) -> None:

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from app.broadcast import Broadcast, Emit
 from app.commands import CommandQueue
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
@@ -103,6 +105,7 @@ class Theater:
     def status(self) -> dict[str, Any]:
         """What it is doing, as the `status` event says it."""
         performance, run = self._performance, self.run
+        objection = performance.objection
         return {
             "theater": self.theater_id,
             "epoch": run.epoch,
@@ -112,6 +115,7 @@ class Theater:
             "unfinished": performance.unfinished,
             "viewers": self.num_viewers,
             "error": performance.error,
+            "objection": objection and structs.asdict(objection),
             "notice": performance.notice,
             "fork": performance.fork and performance.fork.status(),
             "recording": self._recorder.status() if self._recorder else None,

@@ -50,6 +50,7 @@ class Playback:
             "unfinished": 0,
             "viewers": self.num_viewers,
             "error": self._damage,
+            "objection": None,
             "notice": None,
             "fork": None,
             "recording": None,

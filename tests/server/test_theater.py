@@ -6,6 +6,7 @@ import time
 
 import requests
 
+from engine.cache.guards import MisuseError
 from engine.trace import codec
 from engine.trace.events import Submit
 from engine.trace.records import Header, StepRecord
@@ -231,3 +232,23 @@ def test_a_large_log_first_loses_captures_then_stops(make_server):
     assert requests.get(f"{server.url}/api/theaters/{theater}/records/{last}/capture").status_code == 404
     client.do("reset", theater=theater)
     wait_for(lambda: client.statuses[-1]["notice"] is None and client.statuses[-1]["error"] is None)
+
+
+def test_what_a_guard_said_of_a_step_comes_with_its_rule_and_numbers(server, client, theater):
+    """The page words it in its own language; the sentence alone is English."""
+
+    def step() -> None:
+        raise MisuseError("block 3 is shared: allocate must copy it before the write", "shared_write", block_id=3)
+
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    engine = server.stage.get(theater).run.engine
+    healthy, engine.step = engine.step, step
+    answer = client.ask("step", theater=theater)["error"]
+    expected = {"rule": "shared_write", "block_id": 3, "seq_id": None, "said": None, "counted": None}
+    text = "block 3 is shared: allocate must copy it before the write"
+    assert answer["code"] == "internal" and answer["objection"] == {**expected, "text": text}
+    status = client.do("pause", theater=theater)["status"]
+    assert status["error"] == f"the step failed: {text}" and status["objection"]["rule"] == "shared_write"
+    engine.step = healthy
+    client.do("step", theater=theater)
+    assert client.do("pause", theater=theater)["status"]["objection"] is None

@@ -2,6 +2,7 @@
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
+import { objectionWords } from "../i18n/objections.js";
 import { adoptConfig, differing, wantedConfig, wantedSampling } from "../model/run_settings.js";
 import { settings } from "../model/settings.js";
 import * as store from "../model/store.js";
@@ -51,7 +52,7 @@ function connect() {
       if (message.theater !== theater || message.epoch < epoch) return; // of the run before a reset
       const before = store.status.value;
       store.status.value = message;
-      if (message.error && message.error !== before?.error) store.toast(message.error, "error");
+      if (message.error && message.error !== before?.error) store.toast(message.objection ? t("error.step", { text: objectionWords(message.objection) }) : message.error, "error");
       if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
     },
     reset: (message) => {

@@ -1,11 +1,12 @@
 // Who notices the fault, and in which step: the check of the books, the log by itself, decisions, keys, tokens.
 
 import { sentences, t } from "../i18n/index.js";
+import { objectionWords } from "../i18n/objections.js";
 import { LANES, lanes } from "../model/museum.js";
 import { differingDecisions, firstDecisionDifference, objections } from "../trace/museum.js";
 import { html } from "./html.js";
 import { contradictionWords, entryWords } from "./museum_facts.js";
-import { figure, objectionWords, seqName, tokenWord } from "./museum_words.js";
+import { figure, seqName, tokenWord } from "./museum_words.js";
 import { Fidelity } from "./words.js";
 
 export function Notices({ now }) {

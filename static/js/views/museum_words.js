@@ -1,6 +1,7 @@
 // The museum in words: what a step did in both runs, and what is wrong with it.
 
 import { sentences, t } from "../i18n/index.js";
+import { objectionWords } from "../i18n/objections.js";
 import { labelText, loneLabel } from "../trace/labels.js";
 import { objectionsIn, recordAt, tookStep } from "../trace/museum.js";
 
@@ -14,16 +15,6 @@ export const tokensWord = (tokens) => t("museum.say.token", { token: tokens.map(
 
 /** A distance or share for a sentence: two or three digits, whatever its size. */
 export const figure = (value) => (value === 0 ? "0" : value >= 0.001 ? Number(value.toPrecision(3)).toString() : value.toExponential(0));
-
-const RULES = new Set([
-  "shared_write", "shared_promise", "stale_hit", "stale_index", "unknown_hash", "ref_count", "negative_count",
-  "double_free", "free_queue", "filled", "hashed_twice", "hash_unheld", "empty_hash", "counter", "table", "promise",
-  "unwritten", "swapped_twice", "swap_space", "no_blocks", "released", "write_range", "has_blocks", "early_fork",
-  "long_hit",
-]);
-
-/** An objection of trace/museum.js as a clause; one without a rule that is known here is quoted. */
-export const objectionWords = (one) => t(`museum.objection.${RULES.has(one.rule) ? one.rule : "other"}`, one);
 
 /** All that was objected to in the log's `step`-th step, or "". */
 export function objectedAt(log, step) {

@@ -79,5 +79,5 @@ def test_the_format_and_the_page_know_every_rule() -> None:
     rules = set(get_args(Rule))
     table = (ROOT / "engine/trace/FORMAT.md").read_text().split("### Objections")[1].split("## Capture")[0]
     assert {rule.strip('`"') for rule in re.findall(r'^\| (`\w+`|"") \|', table, re.M)} == rules | {""}
-    (words,) = re.findall(r"RULES = new Set\(\[(.*?)\]\)", (ROOT / "static/js/views/museum_words.js").read_text(), re.S)
+    (words,) = re.findall(r"RULES = new Set\(\[(.*?)\]\)", (ROOT / "static/js/i18n/objections.js").read_text(), re.S)
     assert set(re.findall(r'"(\w+)"', words)) == rules

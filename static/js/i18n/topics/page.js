@@ -76,6 +76,7 @@ export const en = {
   "error.log": "The log did not fit together ({reason}); it is being read again.",
   "error.no_answer": "The server did not answer. The page keeps trying.",
   "error.internal": "The server could not do that.",
+  "error.step": "The step failed, and the engine's books say why: {text}.",
   "error.no_prompt": "Write a prompt first.",
 };
 
@@ -155,5 +156,6 @@ export const zh = {
   "error.log": "日志前后不符（{reason}），正在重新读取。",
   "error.no_answer": "服务器没有应答，页面会继续尝试。",
   "error.internal": "服务器没能完成这个操作。",
+  "error.step": "这一步失败了，引擎的账目给出了原因：{text}。",
   "error.no_prompt": "请先写一段提示词。",
 };
