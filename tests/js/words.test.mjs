@@ -6,10 +6,11 @@ import { GLOSSARY } from "../../static/js/i18n/glossary.js";
 import { bytesText, fill, grouped, secondsText } from "../../static/js/i18n/index.js";
 import { en as pageEn, zh as pageZh } from "../../static/js/i18n/texts.js";
 import { en as benchEn, zh as benchZh } from "../../static/js/i18n/topics/bench.js"; // of a page of its own
+import { en as objectionsEn, zh as objectionsZh } from "../../static/js/i18n/topics/objections.js"; // fetched when one is said
 
 const [en, zh] = [
-  { ...pageEn, ...benchEn },
-  { ...pageZh, ...benchZh },
+  { ...pageEn, ...benchEn, ...objectionsEn },
+  { ...pageZh, ...benchZh, ...objectionsZh },
 ];
 const JS = new URL("../../static/js/", import.meta.url);
 

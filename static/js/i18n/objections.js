@@ -1,13 +1,14 @@
-// What the guards of the cache's books say, in words: engine/cache/guards.py.
+// What the guards of the cache's books say, in words. Not among the texts of a first visit: few ever hear of it.
 
-import { t } from "./index.js";
-
-const RULES = new Set([
-  "shared_write", "shared_promise", "stale_hit", "stale_index", "unknown_hash", "ref_count", "negative_count",
-  "double_free", "free_queue", "filled", "hashed_twice", "hash_unheld", "empty_hash", "counter", "table", "promise",
-  "unwritten", "swapped_twice", "swap_space", "no_blocks", "released", "write_range", "has_blocks", "early_fork",
-  "long_hit",
-]);
+import { settings } from "../model/settings.js";
+import { fill, t } from "./index.js";
+import * as TEXTS from "./topics/objections.js";
 
 /** An objection {rule, text, seq_id, block_id, said, counted} as a clause; one without a rule that is known here is quoted. */
-export const objectionWords = (one) => t(`museum.objection.${RULES.has(one.rule) ? one.rule : "other"}`, one);
+export function objectionWords(one) {
+  const texts = TEXTS[settings.lang.value];
+  return fill(Object.hasOwn(texts, one.rule) ? texts[one.rule] : texts.other, one);
+}
+
+/** That a step failed by it. */
+export const stepFailed = (one) => t("error.step", { text: objectionWords(one) });

@@ -1,15 +1,13 @@
 // The socket: events as promises, reconnection, errors as sentences. See app/PROTOCOL.md.
 
-import { t } from "../i18n/index.js";
-import { objectionWords } from "../i18n/objections.js";
-
 const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an answer
 
 /** The server said no. `message` is a sentence for a person; `objection`, if there is one, what a guard of the engine said. */
 export class Refusal extends Error {
   constructor({ code, message, objection = null }) {
-    super(objection ? t("error.step", { text: objectionWords(objection) }) : message);
+    super(message);
     this.code = code;
+    this.objection = objection;
   }
 }
 

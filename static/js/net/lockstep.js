@@ -228,7 +228,7 @@ export class Lockstep {
     if (!(error instanceof Refusal)) console.error(error);
     this.#disconnect();
     batch(() => {
-      this.problem.value = error instanceof Refusal && error.message ? { message: error.message } : { lost: true };
+      this.problem.value = error instanceof Refusal && error.message ? { message: error.message, ...(error.objection && { objection: error.objection }) } : { lost: true };
       this.phase.value = "idle";
     });
     return false;

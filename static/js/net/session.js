@@ -2,7 +2,6 @@
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { t } from "../i18n/index.js";
-import { objectionWords } from "../i18n/objections.js";
 import { adoptConfig, differing, wantedConfig, wantedSampling } from "../model/run_settings.js";
 import { settings } from "../model/settings.js";
 import * as store from "../model/store.js";
@@ -52,7 +51,7 @@ function connect() {
       if (message.theater !== theater || message.epoch < epoch) return; // of the run before a reset
       const before = store.status.value;
       store.status.value = message;
-      if (message.error && message.error !== before?.error) store.toast(message.objection ? t("error.step", { text: objectionWords(message.objection) }) : message.error, "error");
+      if (message.error && message.error !== before?.error) tell(message.error, message.objection);
       if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
     },
     reset: (message) => {
@@ -416,8 +415,14 @@ export const submit = (texts) => {
 function complain(error) {
   if (error instanceof NoAnswer) {
     if (client) store.toast(t("error.no_answer"), "error"); // without one the page has gone away itself
-  } else if (error instanceof Refusal) store.toast(error.message || t("error.internal"), "error");
+  } else if (error instanceof Refusal) tell(error.message || t("error.internal"), error.objection);
   else throw error;
+}
+
+/** Show what went wrong: the server's sentence, or a guard's objection in the page's language. */
+async function tell(message, objection) {
+  const words = objection ? await import("../i18n/objections.js").catch(() => null) : null;
+  store.toast(words ? words.stepFailed(objection) : message, "error");
 }
 
 /** Where the server has `what` of the run that is followed: `trace` is the log so far; null when the run is not on the server. */

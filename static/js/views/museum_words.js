@@ -1,7 +1,7 @@
 // The museum in words: what a step did in both runs, and what is wrong with it.
 
 import { sentences, t } from "../i18n/index.js";
-import { objectionWords } from "../i18n/objections.js";
+import { objectionWords, stepFailed } from "../i18n/objections.js";
 import { labelText, loneLabel } from "../trace/labels.js";
 import { objectionsIn, recordAt, tookStep } from "../trace/museum.js";
 
@@ -25,7 +25,7 @@ export function objectedAt(log, step) {
 /** One sentence or two on the step that is shown. `now`: the scene or null. */
 export function museumSentence(now, lanes) {
   const problem = lanes.problem.value;
-  if (problem) return problem.message ?? t("museum.lost");
+  if (problem) return problem.objection ? stepFailed(problem.objection) : (problem.message ?? t("museum.lost"));
   if (!now) return t(lanes.phase.value === "opening" ? "museum.say.opening" : "museum.say.start");
   if (now.step === 0) return t("museum.say.ready", { n: lanes.asked.value.prompts.length });
   const said = [whatWasChosen(now)];
