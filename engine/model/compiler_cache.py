@@ -10,13 +10,16 @@ import atexit
 import contextlib
 import logging
 import os
+import platform
 import shutil
 import stat
 import sys
 import tempfile
 import threading
+from hashlib import blake2b
 from pathlib import Path
 
+import torch
 import torch._inductor.config
 from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -44,7 +47,7 @@ def use_own_cache() -> None:
         if not missing:
             return
         try:
-            place = _own(_cache_home() / "kvtheater")
+            place = _own(_own(_cache_home() / "kvtheater") / _made_for())
             for folder in missing.values():
                 _own(place / folder)
         except (OSError, RuntimeError) as error:
@@ -53,6 +56,21 @@ def use_own_cache() -> None:
             atexit.register(shutil.rmtree, place, ignore_errors=True)
         for name, folder in missing.items():
             os.environ[name] = str(place / folder)
+
+
+def _made_for() -> str:
+    """A name for what code that is compiled here can be used by: this torch, on a processor with these instructions.
+
+    TorchInductor asks its own cache by the graph alone. A home that several machines share, or a bound on what torch
+    may use (ATEN_CPU_CAPABILITY), would else bring one processor's code to another: it fails there, or computes NaN.
+    """
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    has = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    facts = "\n".join((torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability(), has))
+    return blake2b(facts.encode(), digest_size=8).hexdigest()
 
 
 def _cache_home() -> Path:

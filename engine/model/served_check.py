@@ -14,7 +14,9 @@ from engine.model.loaded import LoadedModel
 from engine.model.plain_check import BLOCK_SIZE, LENGTHS, STEPS, TABLES, Difference, compare_logits
 from engine.model.runner import ModelRunner
 
-KINDS = ("float32", "float16", "bfloat16", "fp8", "int8", "int4")  # of caches, beside a model's own
+# Kinds of caches beside a model's own, and the step between two numbers that they can hold, of the number's size or of
+# the largest one's: a number that lies between two may be rounded to either, if its last bit is another one.
+KINDS = {"float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8, "fp8": 2**-4, "int8": 1 / 127, "int4": 1 / 15}
 
 
 def check_served(model: LoadedModel, compiled: CompiledForward | None = None) -> None:
@@ -41,6 +43,7 @@ def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: Comp
         return
     expected = _served(model, kv_cache_dtype, None, ReferenceAttention())
     found = compare_logits(_served(model, kv_cache_dtype, compiled), expected, model.dtype)
+    found = found._replace(tolerance=max(found.tolerance, KINDS[kv_cache_dtype.removesuffix("_e4m3")]))
     _refuse(model, found, f"over a cache of {kv_cache_dtype}", "by the formula over that cache")
     if compiled is None:
         model.differences[kv_cache_dtype] = found
