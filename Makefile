@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test processors lint types browser bench bench-guard clean
+.PHONY: run test processors lint types browser bench bench-guard soak clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -56,6 +56,10 @@ bench: $(VENV)/.run
 bench-guard: $(VENV)/.run
 	$(BIN)/kvtheater bench run guard --out artifacts/bench
 	$(BIN)/kvtheater bench compare engine/bench/results/guard.json artifacts/bench/guard.json $(ARGS)
+
+# five hundred viewers, some of them dropped again and again, for ten minutes; ARGS="--seconds 60 --speed 8" otherwise
+soak: $(VENV)/.test
+	$(BIN)/python -m tests.load.viewers --seconds 600 $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,47 @@
+"""The server that the load is put on: the bundled model in a process of its own that says when records are appended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from app.engine_face import EngineLike
+from app.live_model import load
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+
+
+def main() -> None:
+    """Serve until SIGTERM. On the standard output: `port N`, then a line `index seconds` (CLOCK_MONOTONIC) a record."""
+    settings = ServerSettings(config=EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True))
+    model = load("bundled", "auto", "cpu", settings)
+    build = model.build
+
+    def noted(index: int) -> None:
+        os.write(1, f"{index} {time.monotonic():.6f}\n".encode())
+
+    def timed(config: EngineConfig, path: Path | None) -> EngineLike:
+        engine = build(config, path)
+        engine.log.subscribe(noted)
+        return engine
+
+    model.build = timed  # type: ignore[method-assign]
+    app = create_app(model, settings)
+    listener = Listener(app, bind("127.0.0.1", 0))
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    os.write(1, f"port {listener.port}\n".encode())
+    stop.wait()
+    began = time.monotonic()
+    listener.close()
+    print(f"closed in {time.monotonic() - began:.2f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
