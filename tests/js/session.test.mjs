@@ -51,6 +51,31 @@ test("who stays with the run that is there is not taken away by one that was ask
   assert.deepEqual([settings.theater.value, settings.recording.value, store.numRecords.value], ["T", null, 2]);
 });
 
+test("a run that was overtaken is left: nobody here will ever look at it", async () => {
+  await following(1);
+  const anew = session.startAnew();
+  const joined1 = session.watch("U");
+  const joined2 = session.watch("V");
+  socket.question("join", "V").answer(joined("V"));
+  socket.question("leave", "T").answer({}); // the one before
+  socket.question("join", "U").answer(joined("U"));
+  socket.question("create").answer(joined("N"));
+  socket.question("leave", "U").answer({});
+  socket.question("leave", "N").answer({});
+  await Promise.all([anew, joined1, joined2]);
+  assert.deepEqual([settings.theater.value, socket.asked.length, errors()], ["V", 0, []]);
+});
+
+test("a run that was asked for twice is not left by the first answer", async () => {
+  await following(1);
+  const all = ["U", "V", "U"].map((wanted) => session.watch(wanted));
+  for (const wanted of ["U", "V", "U"]) socket.question("join", wanted).answer(joined(wanted));
+  socket.question("leave", "V").answer({});
+  socket.question("leave", "T").answer({});
+  await Promise.all(all);
+  assert.deepEqual([settings.theater.value, socket.asked.length], ["U", 0]);
+});
+
 test("a status of the run before a reset says nothing of the one after it", async () => {
   await following(2);
   socket.handlers.reset({ theater: "T", epoch: 1, header: header(), num_records: 0 });

@@ -26,6 +26,7 @@ let resetting = 0; // resets that this page asked for and that are not answered 
 let ownEpoch = null; // the epoch that the last of them began
 let layers = null; // who fetches the arrays of the log that is followed
 let turn = 0; // of joining and creating: the run that was asked for last is the one that is followed
+let joining = null; // the theater that was asked for last; null when a new one was
 let contradicted = null; // the log of a recording that cannot be read on
 
 /** Connect and follow the theater of the address, or a new one. */
@@ -142,7 +143,15 @@ async function enter() {
 /** Join a theater or recording, and go on with its answer unless another run was asked for meanwhile. */
 function join(wanted, known, goOn) {
   const mine = ++turn;
-  return client.ask("join", { theater: wanted, captures: true, ...known }, { heard: (answer) => mine === turn && goOn(answer) });
+  joining = wanted;
+  const heard = (answer) => (mine === turn ? goOn(answer) : overtaken(answer.theater));
+  return client.ask("join", { theater: wanted, captures: true, ...known }, { heard });
+}
+
+/** Another run was asked for before the answer of this one came: what nobody here looks at must not seem to be watched. */
+function overtaken(other) {
+  const kept = isRecording(theater) && other === settings.theater.value; // the live run that one comes back to
+  if (other !== theater && other !== joining && !kept) leave(other);
 }
 
 /** Whether this server shows recordings only. */
@@ -177,8 +186,9 @@ function lose(reason = null) {
 
 async function create(config) {
   const mine = ++turn;
+  joining = null;
   const heard = (answer) => {
-    if (mine !== turn) return;
+    if (mine !== turn) return overtaken(answer.theater);
     const left = theater;
     batch(() => {
       store.backToLive();
@@ -207,6 +217,7 @@ export async function startAnew(config = wantedConfig()) {
 export async function watch(wanted, step = null) {
   if (wanted === theater) {
     turn += 1; // and no other that was asked for before
+    joining = wanted;
     return true;
   }
   try {
