@@ -195,7 +195,7 @@ class BenchRuns:
         self.status = status
         message = msgspec.to_builtins(status)
         for sid in tuple(self._followers):
-            self._emit("bench_progress", message, sid)
+            self._emit("bench_progress", message, [sid])
 
     @staticmethod
     def _end_input(process: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +80,17 @@ class BenchWatch:
             "recording": None,
         }
 
-    def join(self, sid: str, first: int, epoch: int | None, captures: bool = False) -> dict[str, Any]:
-        """Make `sid` a viewer; returns the acknowledgement. Arrays never come along: whoever looks fetches them."""
+    def join(
+        self, sid: str, first: int, epoch: int | None, captures: bool = False
+    ) -> tuple[dict[str, Any], Callable[[], None]]:
+        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+
+        Arrays never come along: whoever looks fetches them.
+        """
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
-        self._broadcast.join(sid, run, first, captures=False)
-        return {
+        begin = self._broadcast.join(sid, run, first, captures=False)
+        answer = {
             "theater": self.theater_id,
             "epoch": run.epoch,
             "header": run.header,
@@ -92,6 +98,7 @@ class BenchWatch:
             "from": first,
             "status": self.status(),
         }
+        return answer, begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""

@@ -2,12 +2,13 @@
 
     engine thread --append--> log (file)          wake()
                                |                    |
-                               +----- read ---- broadcast thread --emit--> viewer
+                               +----- read ---- broadcast thread --emit--> viewers
                                                     ^                        |
                                                     +------ acknowledge -----+
 
-A viewer has at most one batch of records on its way; the next is read from the log when it has acknowledged the last.
-So a slow viewer costs one batch of memory, never delays the engine or another viewer, and misses nothing.
+Viewers that need the same records are sent the same bytes: a batch is read and packed once for all of them. What a
+viewer has not acknowledged is bounded; where it stands in the log is all that the server keeps of it. So a slow viewer
+costs little memory, never delays the engine or another viewer, and misses nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from app.errors import AppError
@@ -24,34 +25,53 @@ from app.run import OpenLog, read_batch
 MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch
 MAX_CAPTURE_BYTES = 4 * 1024 * 1024  # in a batch
+WINDOW = 1024 * 1024  # bytes that a viewer need not have acknowledged when it is sent the next batch
+ASK = WINDOW // 4  # bytes after which an acknowledgement is asked for
 RECENT = 16  # captures go along for so many of the newest records; a viewer further behind catches up without them
 PACE = 1 / 60  # seconds between two batches to one viewer: more often cannot be seen and takes time from the engine
-STATUS_PACE = 0.2  # seconds between two status messages while nothing but the number of records changes
-ACK_OF_JOIN = 0.005  # seconds between two looks whether the acknowledgement of a join is out
+SENDING_SHARE = 1 / 4  # of the time may go into sending to many: beyond that batches come less often and hold more
+SLOWEST_PACE = 0.5  # seconds
+STATUS_PACE = 0.2  # seconds between two status messages while only the numbers of records and viewers change
+STATUS_PACE_EACH = 1 / 400  # seconds for each viewer, where they are many: 400 messages a second to all of them
 
 logger = logging.getLogger(__name__)
 
 
 class Emit(Protocol):
-    """Queue an event for one client; never blocks. `acknowledged` is called when the client has it."""
+    """Queue an event for clients; never blocks.
+
+    `acknowledged` is called with the id of each who has it, `sent` with the seconds until it was written to all who can
+    be written to.
+    """
 
     def __call__(
-        self, event: str, data: dict[str, Any], sid: str, acknowledged: Callable[[], None] | None = None
+        self,
+        event: str,
+        data: dict[str, Any],
+        sids: Sequence[str],
+        acknowledged: Callable[[str], None] | None = None,
+        sent: Callable[[float], None] | None = None,
     ) -> None: ...
 
 
 class Viewer:
     """How far one client has got. Changed only under the broadcast's lock."""
 
-    def __init__(self, sid: str, run: OpenLog, first: int, captures: bool, joined_by: threading.Thread) -> None:
+    def __init__(self, sid: str, run: OpenLog, first: int, captures: bool) -> None:
         self.sid = sid
         self.run = run
         self.next = first
         self.captures = captures
-        self.joined_by: threading.Thread | None = joined_by  # its handler; the acknowledgement is out when it ends
-        self.in_flight: object | None = None  # names the batch on its way, so that a late acknowledgement is told apart
+        self.begun = False  # the acknowledgement of its join is on its way, and records may follow
+        self.sent = 0  # bytes of records and captures
+        self.asked = 0  # of them, up to the last that it is to acknowledge
+        self.acknowledged = 0  # of them, at least
         self.sent_at = 0.0
         self.status: dict[str, Any] | None = None  # as last sent
+
+    def has_room(self, end: int) -> bool:
+        """Whether it can be sent more, of `end` records."""
+        return self.next < end and self.sent - self.acknowledged < WINDOW
 
 
 class Broadcast:
@@ -69,6 +89,7 @@ class Broadcast:
         self._closed = False
         self._run: OpenLog | None = None
         self._status_at = 0.0
+        self._pace = PACE  # seconds between two batches to one viewer
         self._thread = threading.Thread(target=self._serve, name=f"broadcast-{theater_id}", daemon=True)
         self._thread.start()
 
@@ -87,22 +108,29 @@ class Broadcast:
             self._run = run
         self.wake()
 
-    def join(self, sid: str, run: OpenLog, first: int, captures: bool) -> None:
-        """Serve `sid` from record `first` of `run` on, as soon as the calling thread (its event handler) has ended.
+    def join(self, sid: str, run: OpenLog, first: int, captures: bool) -> Callable[[], None]:
+        """Serve `sid` from record `first` of `run` on. Returns what is to be called when the join is acknowledged.
 
         Whoever joins again gets nothing more of what it was served before, once this returns.
         """
+        viewer = Viewer(sid, run, first, captures)
         with self._lock:
-            self._viewers[sid] = Viewer(sid, run, first, captures, threading.current_thread())
+            self._viewers[sid] = viewer
         with self._sending:
             pass  # a batch for the viewer that it was is out
-        self.wake()
+
+        def begin() -> None:
+            viewer.begun = True
+            self.wake()
+
+        return begin
 
     def leave(self, sid: str) -> bool:
         """Serve it no more; whether it was a viewer."""
         with self._lock:
             found = self._viewers.pop(sid, None) is not None
-        self.wake()
+        if found:
+            self.wake()
         return found
 
     def close(self, reason: str) -> None:
@@ -110,8 +138,8 @@ class Broadcast:
         with self._lock:
             viewers, self._viewers = list(self._viewers), {}
             self._closed = True
-        for sid in viewers:
-            self._emit("closed", {"theater": self._theater_id, "reason": reason}, sid)
+        if viewers:
+            self._emit("closed", {"theater": self._theater_id, "reason": reason}, viewers)
         self.wake()
 
     def _serve(self) -> None:
@@ -130,77 +158,94 @@ class Broadcast:
     def _round(self) -> float | None:
         """Send each viewer what is due. Returns the seconds after which something else will be due, None for never."""
         with self._lock:
-            run, viewers = self._run, list(self._viewers.values())
+            run, viewers = self._run, [viewer for viewer in self._viewers.values() if viewer.begun]
         if run is None or not viewers:
             return None
-        now = time.monotonic()
-        status, status_due = self._status(), now >= self._status_at + STATUS_PACE
-        delays: list[float] = []
-        for viewer in viewers:
-            if viewer.joined_by is not None:
-                if viewer.joined_by.is_alive():
-                    delays.append(ACK_OF_JOIN)
-                    continue
-                viewer.joined_by = None
-            if viewer.run is not run:
-                self._restart(viewer, run)
-            delay = self._send_records(viewer, run, now)
-            if delay is not None:
-                delays.append(delay)
-            if viewer.status != status:
-                if status_due or _calm(viewer.status) != _calm(status):
-                    self._emit("status", status, viewer.sid)
-                    viewer.status, self._status_at = status, now
-                else:
-                    delays.append(self._status_at + STATUS_PACE - now)
-        return min(delays, default=None)
+        now, status = time.monotonic(), self._status()
+        self._restart([viewer for viewer in viewers if viewer.run is not run], run)
+        delays = [self._send_records(viewers, run, now), self._send_status(viewers, status, now)]
+        return min((delay for delay in delays if delay is not None), default=None)
 
-    def _restart(self, viewer: Viewer, run: OpenLog) -> None:
+    def _restart(self, viewers: list[Viewer], run: OpenLog) -> None:
+        if not viewers:
+            return
         with self._lock:
-            viewer.run, viewer.next, viewer.in_flight, viewer.sent_at = run, 0, None, 0.0
+            for viewer in viewers:
+                viewer.run, viewer.next, viewer.sent_at = run, 0, 0.0
+                viewer.sent = viewer.asked = viewer.acknowledged = 0
         message = {"theater": self._theater_id, "epoch": run.epoch, "header": run.header, "num_records": len(run.log)}
-        self._emit("reset", message, viewer.sid)
+        self._emit("reset", message, [viewer.sid for viewer in viewers])
 
-    def _send_records(self, viewer: Viewer, run: OpenLog, now: float) -> float | None:
-        if viewer.in_flight is not None or viewer.next >= len(run.log):
-            return None
-        early = viewer.sent_at + PACE - now
-        if early > 0:
-            return early
+    def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
+        """A batch for each who has room for one. Viewers that stand at the same record are one group."""
+        end = len(run.log)
+        groups: dict[tuple[int, bool], list[Viewer]] = {}
+        for viewer in viewers:
+            if viewer.has_room(end) and viewer.sent_at + self._pace <= now:
+                groups.setdefault((viewer.next, viewer.captures), []).append(viewer)
         try:
-            with run.reading() as log:
-                end = len(log)
-                captures_from = end - RECENT if viewer.captures else None
-                records, captures = read_batch(
-                    log, viewer.next, min(end, viewer.next + MAX_RECORDS), MAX_BYTES, captures_from, MAX_CAPTURE_BYTES
-                )
+            for (first, captures), group in groups.items():
+                self._send_batch(group, run, first, end, captures, now)
         except AppError:
             return None  # just retired: `follow` comes next
-        batch = object()
+        return min((viewer.sent_at + self._pace - now for viewer in viewers if viewer.has_room(end)), default=None)
+
+    def _send_batch(
+        self, group: list[Viewer], run: OpenLog, first: int, end: int, with_captures: bool, now: float
+    ) -> None:
+        with run.reading() as log:
+            captures_from = end - RECENT if with_captures else None
+            last = min(end, first + MAX_RECORDS)
+            records, captures = read_batch(log, first, last, MAX_BYTES, captures_from, MAX_CAPTURE_BYTES)
         message = {
             "theater": self._theater_id,
             "epoch": run.epoch,
-            "first": viewer.next,
+            "first": first,
             "records": records,
             "captures": captures,
         }
+        size = sum(map(len, records)) + sum(len(capture) for capture in captures if capture)
         with self._sending:
             with self._lock:
-                if self._viewers.get(viewer.sid) is not viewer:
-                    return None  # it has left, or joined again, since this round began
-                viewer.in_flight, viewer.sent_at = batch, now
-                viewer.next += len(records)
-            self._emit("records", message, viewer.sid, lambda: self._acknowledged(viewer, batch))
-        return None
+                # the others have left, or joined again, since this round began
+                group = [viewer for viewer in group if self._viewers.get(viewer.sid) is viewer]
+                for viewer in group:
+                    viewer.next += len(records)
+                    viewer.sent += size
+                    viewer.sent_at = now
+                asks = any(viewer.sent - viewer.asked >= ASK for viewer in group)
+                if asks:
+                    for viewer in group:
+                        viewer.asked = viewer.sent
+                marks = {viewer.sid: (viewer, run, viewer.sent) for viewer in group}
+            if group:
+                acknowledged = (lambda sid: self._acknowledged(*marks[sid])) if asks else None
+                self._emit("records", message, list(marks), acknowledged, self._was_sent)
 
-    def _acknowledged(self, viewer: Viewer, batch: object) -> None:
+    def _send_status(self, viewers: list[Viewer], status: dict[str, Any], now: float) -> float | None:
+        pace = max(STATUS_PACE, STATUS_PACE_EACH * len(viewers), self._pace)
+        late = [viewer for viewer in viewers if viewer.status != status]
+        due = late if now >= self._status_at + pace else [v for v in late if _calm(v.status) != _calm(status)]
+        if due:
+            self._emit("status", status, [viewer.sid for viewer in due])
+            for viewer in due:
+                viewer.status = status
+        if len(due) == len(late):
+            self._status_at = now
+        return self._status_at + pace - now if len(due) < len(late) else None
+
+    def _was_sent(self, seconds: float) -> None:
+        """Sending to many takes its time from the engine: what takes longer comes less often."""
+        self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
+
+    def _acknowledged(self, viewer: Viewer, run: OpenLog, sent: int) -> None:
         with self._lock:
-            if viewer.in_flight is not batch:
+            if viewer.run is not run:
                 return  # of a batch before a reset
-            viewer.in_flight = None
+            viewer.acknowledged = max(viewer.acknowledged, sent)
         self.wake()
 
 
 def _calm(status: dict[str, Any] | None) -> dict[str, Any] | None:
-    """A status without what changes at every record."""
-    return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished")}
+    """A status without what changes at every record, or at every coming and going."""
+    return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
-import flask
-from flask_socketio import SocketIO, emit
 from msgspec import structs
 
 from app import messages
+from app.broadcast import Emit
 from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, change_of, config_of
@@ -22,38 +21,40 @@ from app.run import Run, read_batch
 from app.settings import MIB, ServerSettings
 from app.stage import Stage
 from app.theater import Theater
+from app.transport.clients import Ack, Answer, Clients
 from engine.change import ConfigChange
 from engine.trace import codec
 
 FORK_NEWS = 0.25  # seconds between two words about a run that is made again
 READ_RECORDS = 256
-READ_BYTES = 8 * MIB  # records and captures, together
+READ_BYTES = 4 * MIB  # records and captures, together
 
-Ack = dict[str, Any]
+Given = Ack | Answer | Future[Performed]
 M = TypeVar("M")
 logger = logging.getLogger(__name__)
 
 
 class Events:
-    """One method for each event; each takes the checked message and returns the acknowledgement without `ok`."""
+    """One method for each event: takes who asks and the checked message, gives the acknowledgement without `ok`."""
 
-    def __init__(self, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
+    def __init__(self, stage: Stage, emit: Emit, model: ServedModel | None, settings: ServerSettings) -> None:
         """model None: there are only recordings."""
-        self._stage, self._served, self._settings = stage, model, settings
+        self._stage, self._emit, self._served, self._settings = stage, emit, model, settings
 
-    def create(self, message: messages.Create) -> Ack:
+    def create(self, sid: str, message: messages.Create) -> Answer:
         config = parse_config(message.config, self._settings.config)
         theater = self._stage.create(config, message.name)
-        return theater.join(_sid(), 0, None, message.captures)
+        return Answer(*theater.join(sid, 0, None, message.captures))
 
-    def join(self, message: messages.Join) -> Ack:
-        return self._stage.watch(message.theater).join(_sid(), message.first, message.epoch, message.captures)
+    def join(self, sid: str, message: messages.Join) -> Answer:
+        watched = self._stage.watch(message.theater)
+        return Answer(*watched.join(sid, message.first, message.epoch, message.captures))
 
-    def leave(self, message: messages.OfTheater) -> Ack:
-        self._stage.watch(message.theater).leave(_sid())
+    def leave(self, sid: str, message: messages.OfTheater) -> Ack:
+        self._stage.watch(message.theater).leave(sid)
         return {}
 
-    def submit(self, message: messages.Submit) -> Ack:
+    def submit(self, _: str, message: messages.Submit) -> Ack:
         theater, sampling = self._theater(message), parse_sampling(message.sampling)
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
@@ -68,50 +69,50 @@ class Events:
             "num_records": num_records,
         }
 
-    def step(self, message: messages.Step) -> Ack:
+    def step(self, _: str, message: messages.Step) -> Future[Performed]:
         if message.count > self._settings.max_count:
             raise AppError("bad_request", f"count: at most {self._settings.max_count} steps at once")
-        return _performed(self._theater(message).step(message.count, message.expect))
+        return self._theater(message).step(message.count, message.expect)
 
-    def prefill(self, message: messages.Prefill) -> Ack:
-        return _performed(self._theater(message).prefill(message.expect))
+    def prefill(self, _: str, message: messages.Prefill) -> Future[Performed]:
+        return self._theater(message).prefill(message.expect)
 
-    def run(self, message: messages.Play) -> Ack:
+    def run(self, _: str, message: messages.Play) -> Ack:
         return {"status": self._theater(message).play(message.speed)}
 
-    def pause(self, message: messages.OfTheater) -> Ack:
+    def pause(self, _: str, message: messages.OfTheater) -> Ack:
         return {"status": self._theater(message).pause()}
 
-    def abort(self, message: messages.Abort) -> Ack:
+    def abort(self, _: str, message: messages.Abort) -> Ack:
         return {"num_records": self._theater(message).abort(message.request_id)}
 
-    def reset(self, message: messages.OfTheater) -> Ack:
+    def reset(self, _: str, message: messages.OfTheater) -> Ack:
         return _begun(self._theater(message).reset())
 
-    def configure(self, message: messages.Configure) -> Ack:
+    def configure(self, _: str, message: messages.Configure) -> Ack:
         theater = self._theater(message)
         return _begun(theater.reset(parse_config(message.config, theater.config)))
 
-    def focus(self, message: messages.Focus) -> Ack:
+    def focus(self, _: str, message: messages.Focus) -> Ack:
         self._check_exist("layers", message.layers, self._model.facts.num_layers)
         self._check_exist("heads", message.heads, self._model.facts.num_heads)
         self._theater(message).focus(message.layers, message.heads)
         return {}
 
-    def recompute(self, message: messages.Recompute) -> Ack:
+    def recompute(self, _: str, message: messages.Recompute) -> Ack:
         self._check_exist("layer", [message.layer], self._model.facts.num_layers)
         self._check_exist("heads", message.heads, self._model.facts.num_heads)
         epoch, done = self._theater(message).recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": codec.encode(done.arrays)}
 
-    def record(self, message: messages.Record) -> Ack:
+    def record(self, _: str, message: messages.Record) -> Ack:
         library = self._stage.library
         return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
 
-    def record_stop(self, message: messages.OfTheater) -> Ack:
+    def record_stop(self, _: str, message: messages.OfTheater) -> Ack:
         return {"status": self._theater(message).stop_recording()}
 
-    def fork(self, message: messages.Fork) -> Ack:
+    def fork(self, sid: str, message: messages.Fork) -> Ack:
         """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
         source = self._stage.watch(message.theater)
         if message.epoch is not None and message.epoch != source.run.epoch:
@@ -133,7 +134,7 @@ class Events:
             undo.callback(self._stage.remove, theater, "the fork could not be made")
             job = theater.follow(fork)
             while not wait((job.forked,), FORK_NEWS).done:
-                emit("status", theater.status())
+                self._emit("status", theater.status(), [sid])
             job.forked.result()
             undo.pop_all()
         return {
@@ -145,7 +146,7 @@ class Events:
             "source": {"theater": message.theater, "epoch": fork.epoch, "at": message.at},
         }
 
-    def read(self, message: messages.Read) -> Ack:
+    def read(self, _: str, message: messages.Read) -> Ack:
         run = self._stage.watch(message.theater).run
         with run.reading() as log:
             first = min(message.first, len(log))
@@ -155,19 +156,19 @@ class Events:
             )
             return {"epoch": run.epoch, "first": first, "records": records, "captures": captures}
 
-    def tokenize(self, message: messages.Tokenize) -> Ack:
+    def tokenize(self, _: str, message: messages.Tokenize) -> Ack:
         seen = self._seen(message.text)
         token_ids = self._model.encode(seen)
         return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
 
-    def bench_follow(self, message: messages.Message) -> Ack:
-        return {"status": structs.asdict(self._stage.runs.follow(_sid()))}
+    def bench_follow(self, sid: str, message: messages.Message) -> Ack:
+        return {"status": structs.asdict(self._stage.runs.follow(sid))}
 
-    def bench_run(self, message: messages.BenchRun) -> Ack:
+    def bench_run(self, _: str, message: messages.BenchRun) -> Ack:
         status = self._stage.runs.start(message.scenario, message.rounds, message.quiet_seconds)
         return {"status": structs.asdict(status)}
 
-    def bench_stop(self, message: messages.Message) -> Ack:
+    def bench_stop(self, _: str, message: messages.Message) -> Ack:
         return {"status": structs.asdict(self._stage.runs.stop())}
 
     def _theater(self, message: messages.OfTheater) -> Theater:
@@ -196,10 +197,10 @@ class Events:
         return self._model.normalize(text)
 
 
-def register(socketio: SocketIO, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
+def register(clients: Clients, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
     """Put the handlers on the socket."""
-    events = Events(stage, model, settings)
-    handlers: list[tuple[str, type[Any], Callable[[Any], Ack]]] = [
+    events = Events(stage, clients.emit, model, settings)
+    handlers: list[tuple[str, type[Any], Callable[[str, Any], Given]]] = [
         ("create", messages.Create, events.create),
         ("join", messages.Join, events.join),
         ("leave", messages.OfTheater, events.leave),
@@ -223,44 +224,58 @@ def register(socketio: SocketIO, stage: Stage, model: ServedModel | None, settin
         ("bench_stop", messages.Message, events.bench_stop),
     ]
     for name, kind, handle in handlers:
-        socketio.on_event(name, _handler(name, kind, handle))
-
-    def unknown(event: Any = None, *_: Any) -> Ack:
-        return _refused(AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
-
-    def disconnected(*_: Any) -> None:
-        stage.forget_viewer(_sid())
-
-    socketio.on_event("*", unknown)
-    socketio.on_event("disconnect", disconnected)
+        clients.on(name, _handler(name, kind, handle), _busy)
+    clients.on("*", _unknown, _busy)
+    clients.on_gone(stage.forget_viewer)
 
 
-def _handler(name: str, kind: type[M], handle: Callable[[M], Ack]) -> Callable[..., Ack]:
-    def on_event(*arguments: Any) -> Ack:
+def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:
+    def on_event(sid: str, arguments: tuple[Any, ...]) -> Ack | Answer:
         try:
             if len(arguments) > 1:
                 raise AppError("bad_request", f"{name} takes one map, not {len(arguments)} values")
-            return {"ok": True, **handle(parse(arguments[0] if arguments else {}, kind))}
+            found = handle(sid, parse(arguments[0] if arguments else {}, kind))
         except Exception as error:
-            refusal = refusal_of(error)
-            if refusal is None:
-                logger.exception("event %s", name)
-            return _refused(refusal or AppError("internal", f"{name} failed: {one_sentence(error)}"))
+            return _failed(name, error)
+        if isinstance(found, Future):
+            return Answer(_later(name, found))
+        if isinstance(found, Answer):
+            return Answer({"ok": True, **found.ack}, found.then)  # type: ignore[dict-item]
+        return {"ok": True, **found}
 
     return on_event
 
 
-def _refused(error: AppError) -> Ack:
-    return {"ok": False, **error.as_map()}
+def _later(name: str, steps: Future[Performed]) -> Future[Ack]:
+    """The acknowledgement of steps that are under way: no thread waits for them."""
+    acknowledgement: Future[Ack] = Future()
+
+    def end(done: Future[Performed]) -> None:
+        try:
+            acknowledgement.set_result({"ok": True, **done.result()._asdict()})
+        except Exception as error:
+            acknowledgement.set_result(_failed(name, error))
+
+    steps.add_done_callback(end)
+    return acknowledgement
 
 
-def _performed(done: Performed) -> Ack:
-    return {"num_records": done.num_records, "performed": done.performed}
+def _failed(name: str, error: Exception) -> Ack:
+    refusal = refusal_of(error)
+    if refusal is None:
+        logger.exception("event %s", name, exc_info=error)
+    refusal = refusal or AppError("internal", f"{name} failed: {one_sentence(error)}")
+    return {"ok": False, **refusal.as_map()}
+
+
+def _busy(why: str) -> Ack:
+    return _failed("", AppError("busy", why))
+
+
+def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:
+    event = arguments[0] if arguments else None
+    return _failed("", AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
 
 
 def _begun(run: Run) -> Ack:
     return {"epoch": run.epoch, "header": run.header}
-
-
-def _sid() -> str:
-    return str(flask.request.sid)  # type: ignore[attr-defined]

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
-from collections.abc import Callable
 
 from flask import Flask
-from werkzeug.serving import WSGIRequestHandler, make_server
-
-from app.assets import PREFIX
 
 DEFAULT_PORT = 8765
 PORTS_TO_TRY = 20
-IDLE_SECONDS = 15.0  # a connection on which nothing more is asked for is closed
 
 
 class PortError(ValueError):
@@ -60,78 +54,18 @@ class Listener:
 
     def __init__(self, app: Flask, bound: socket.socket) -> None:
         """Returns when connections are accepted."""
-        host, self.port = bound.getsockname()[:2]
-        self._app = app
-        bound.listen(128)
-        self._server = make_server(host, self.port, app, threaded=True, request_handler=_Quiet, fd=bound.fileno())
-        bound.close()  # the server has its own descriptor of it
-        self._server.daemon_threads = True  # type: ignore[attr-defined]
-        self._server.block_on_close = False  # type: ignore[attr-defined]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="http", daemon=True)
-        self._thread.start()
+        self.port: int = bound.getsockname()[1]
+        self._stage = app.extensions["kvtheater"]
+        self._transport = app.extensions["kvtheater.transport"]
+        self._thread = self._transport.start(app, bound)
 
-    def close(self) -> None:
-        """Accept no more connections, then close the theaters and delete their logs."""
-        self._server.shutdown()
+    def close(self) -> int:
+        """Accept no more connections, close the theaters and delete their logs, then end the connections.
+
+        Returns how many theaters were still at a step (`Stage.close`).
+        """
+        self._transport.refuse_more()
+        left: int = self._stage.close()
+        self._transport.stop()
         self._thread.join()
-        self._server.server_close()
-        self._app.extensions["kvtheater"].close()
-
-
-class _Quiet(WSGIRequestHandler):
-    """No line per request, no word about clients that go away in the middle of one, and connections that stay open.
-
-    A first visit asks for two hundred small files. Werkzeug closes the connection after each answer, because it cannot
-    know whether an application has read its request to the end; a request without a body has no end to be read to, so
-    for the page's own files the connection stays for the next.
-    """
-
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or the body of a small answer would wait for the headers to be acknowledged
-
-    def run_wsgi(self) -> None:
-        self.connection.settimeout(None)  # of a web socket nobody knows when it speaks next
-        if self._asks_for_a_file():
-            self._answer_and_stay()
-        else:
-            super().run_wsgi()
-
-    def _asks_for_a_file(self) -> bool:
-        has_body = "Content-Length" in self.headers or "Transfer-Encoding" in self.headers
-        stays = self.request_version >= "HTTP/1.1" and "close" not in self.headers.get("Connection", "").lower()
-        return self.command in ("GET", "HEAD") and self.path.startswith(PREFIX) and stays and not has_body
-
-    def _answer_and_stay(self) -> None:
-        answered: list[tuple[str, list[tuple[str, str]]]] = []
-
-        def start_response(status: str, headers: list[tuple[str, str]], _: object = None) -> Callable[..., None]:
-            answered.append((status, headers))
-            return lambda _: None
-
-        parts = self.server.app(self.make_environ(), start_response)  # type: ignore[attr-defined]
-        try:
-            body = b"".join(parts)
-        finally:
-            if hasattr(parts, "close"):
-                parts.close()
-        status, headers = answered[-1]
-        code, _, reason = status.partition(" ")
-        self.send_response(int(code), reason)
-        for name, value in headers:
-            self.send_header(name, value)
-        if code != "304" and all(name.lower() != "content-length" for name, _ in headers):
-            self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "keep-alive")  # which is also what keeps this handler listening
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        self.connection.settimeout(IDLE_SECONDS)
-
-    def log(self, type: str, message: str, *args: object) -> None:
-        pass
-
-    def connection_dropped(self, error: BaseException, environ: object = None) -> None:
-        self.close_connection = True  # also how a web socket ends: there is no further request to wait for on it
-
-    def version_string(self) -> str:
-        return "kvtheater"
+        return left

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app.transport.limits import Limits
 from engine.config import EngineConfig
 
 MIB = 1024 * 1024
@@ -31,6 +32,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_library_bytes: int = 16 * 1024 * MIB  # of all that are kept
 
     max_message_bytes: int = MIB
+    limits: Limits = Limits()
     max_prompt_bytes: int = 64 * 1024
     max_prompts: int = 64  # in one submit
     max_unfinished: int = 256  # sequences of one theater

@@ -20,6 +20,7 @@ from app.theater import Theater
 from app.turns import Turns
 from engine.config import EngineConfig
 
+CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
 
 
@@ -114,15 +115,29 @@ class Stage:
         self.playbacks.forget_viewer(sid)
         self.runs.forget(sid)
 
-    def close(self) -> None:
-        """Close every theater; the logs go with them, and what is being recorded ends."""
+    @property
+    def num_viewers(self) -> int:
+        """Of all theaters."""
+        return sum(theater.num_viewers for theater in self.all())
+
+    def close(self) -> int:
+        """Close every theater, all at once; the logs go with them, and what is being recorded ends.
+
+        Returns how many were still at a step after a while: they end with the process.
+        """
         self._closed.set()
-        for theater in self.all():
-            self.remove(theater, "the server is shutting down")
+        with self._lock:
+            theaters = list(self._theaters.values())
+            self._theaters.clear()
+        for theater in theaters:
+            theater.begin_close("the server is shutting down")
+        end = time.monotonic() + CLOSE_SECONDS
+        left = sum(not theater.has_closed(max(0.0, end - time.monotonic())) for theater in theaters)
         self._janitor.join()
         self.runs.close()
         self.playbacks.close()
         self.library.close()
+        return left
 
     def close_idle(self) -> None:
         """Close the theaters that nobody has used for long."""

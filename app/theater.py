@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
@@ -121,17 +122,19 @@ class Theater:
             "recording": self._recorder.status() if self._recorder else None,
         }
 
-    def join(self, sid: str, first: int, epoch: int | None, captures: bool) -> dict[str, Any]:
-        """Make `sid` a viewer; returns the acknowledgement."""
+    def join(
+        self, sid: str, first: int, epoch: int | None, captures: bool
+    ) -> tuple[dict[str, Any], Callable[[], None]]:
+        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way."""
         run = self.run
         if epoch is not None and epoch != run.epoch:
             first = 0
         first = min(first, len(run.log))
         self.last_used = time.monotonic()
-        self._broadcast.join(sid, run, first, captures)
+        begin = self._broadcast.join(sid, run, first, captures)
         if self._commands.gone is not None:  # it may have come too late to be told
             raise self._commands.gone
-        return {
+        answer = {
             "theater": self.theater_id,
             "epoch": run.epoch,
             "header": run.header,
@@ -139,6 +142,7 @@ class Theater:
             "from": first,
             "status": self.status(),
         }
+        return answer, begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""
@@ -157,11 +161,11 @@ class Theater:
         """Begin to play another run's log to this one. Its `forked` says when the change is made, or why not."""
         return self._ask(lambda: self._performance.add_fork(fork))
 
-    def step(self, count: int, expect: int | None) -> Performed:
-        """Up to `count` steps, none if the log has grown past `expect`."""
+    def step(self, count: int, expect: int | None) -> Future[Performed]:
+        """Up to `count` steps, none if the log has grown past `expect`. The future is answered when they are over."""
         return self._ask_steps(StepJob(count, expect, until_prefilled=False))
 
-    def prefill(self, expect: int | None) -> Performed:
+    def prefill(self, expect: int | None) -> Future[Performed]:
         """Step until every submitted prompt is computed."""
         return self._ask_steps(StepJob(self._max_count, expect, until_prefilled=True))
 
@@ -211,18 +215,27 @@ class Theater:
 
     def close(self, reason: str) -> None:
         """End both threads and delete the log; whoever still waits for an answer gets `unknown_theater`. Idempotent."""
+        self.begin_close(reason)
+        self.has_closed(None)
+
+    def begin_close(self, reason: str) -> None:
+        """As `close`, without waiting for the step under way."""
         self._commands.close(AppError("unknown_theater", f"theater {self.theater_id} is closed: {reason}"))
         self._broadcast.close(reason)
+
+    def has_closed(self, seconds: float | None) -> bool:
+        """Whether it is over, after at most so many seconds (None: as many as the step under way takes)."""
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _ask(self, do: Callable[[], T]) -> T:
         self.last_used = time.monotonic()
         return self._commands.ask(do)
 
-    def _ask_steps(self, job: StepJob) -> Performed:
+    def _ask_steps(self, job: StepJob) -> Future[Performed]:
         self._ask(lambda: self._performance.add_job(job))
-        return job.future.result()
+        return job.future
 
     def _began(self, run: Run) -> None:
         """Told before it becomes the run: whoever joins the old one in between is moved on to the new one."""

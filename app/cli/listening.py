@@ -104,8 +104,14 @@ def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettin
 
     stop = threading.Event()
     listener = Listener(app, bound)
+
+    def stopped(number: int, _: Any) -> None:
+        if stop.is_set():  # asked again, while it was closing
+            os._exit(128 + number)
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+        signal.signal(number, stopped)
     address = _address(settings, listener.port)
     print(f"{what}: {address}", flush=True)
     if settings.token:
@@ -113,7 +119,15 @@ def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettin
     if opened:
         webbrowser.open(address)
     stop.wait()
-    listener.close()
+    stage = app.extensions["kvtheater"]
+    theaters, viewers = _counted(len(stage.all()), "theater"), _counted(stage.num_viewers, "viewer")
+    print(f"stopping: closing {theaters} with {viewers}; once more to stop at once", flush=True)
+    left = listener.close()
+    print(f"stopped; {_counted(left, 'theater')} ended in the middle of a step" if left else "stopped", flush=True)
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _address(settings: ServerSettings, port: int) -> str:

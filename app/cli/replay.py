@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     with bound_socket(arguments) as bound:
         from app.server import create_app
 
-        app, _ = create_app(None, settings, files)
+        app = create_app(None, settings, files)
         what = f"{len(files)} recording{'s' if len(files) != 1 else ''}" if arguments.paths else "recordings"
         serve_until_stopped(app, bound, settings, what, arguments.open)
     return 0

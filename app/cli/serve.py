@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(str(error)) from error
         from app.server import create_app
 
-        app, _ = create_app(model, settings)
+        app = create_app(model, settings)
         if not settings.config.enforce_eager:
             model.compile_in_background()
         what = f"{model.facts.name} on {model.machine.device}, {model.compared()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from app.broadcast import Broadcast, Emit
@@ -56,12 +57,17 @@ class Playback:
             "recording": None,
         }
 
-    def join(self, sid: str, first: int, epoch: int | None, captures: bool = False) -> dict[str, Any]:
-        """Make `sid` a viewer; returns the acknowledgement. Arrays never come along: whoever looks fetches them."""
+    def join(
+        self, sid: str, first: int, epoch: int | None, captures: bool = False
+    ) -> tuple[dict[str, Any], Callable[[], None]]:
+        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+
+        Arrays never come along: whoever looks fetches them.
+        """
         first = min(first, len(self.run.log)) if epoch in (None, 0) else 0
         self.last_used = time.monotonic()
-        self._broadcast.join(sid, self.run, first, captures=False)
-        return {
+        begin = self._broadcast.join(sid, self.run, first, captures=False)
+        answer = {
             "theater": self.recording_id,
             "epoch": 0,
             "header": self.run.header,
@@ -70,6 +76,7 @@ class Playback:
             "status": self.status(),
             "recording": plain(self._library.entry(self.recording_id)),
         }
+        return answer, begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""

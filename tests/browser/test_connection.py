@@ -115,7 +115,7 @@ from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
-app, _ = create_app(FakeModel(), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+app = create_app(FakeModel(), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
 Listener(app, bind("127.0.0.1", int(sys.argv[1])))
 threading.Event().wait()
 """

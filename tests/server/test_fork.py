@@ -31,7 +31,7 @@ class LiveServer(Server):
     def __init__(self, **fields: Any) -> None:
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64), **fields)
         self.live = LiveModel(tiny_llama(), False, settings)
-        self.app, _ = create_app(self.live, settings)
+        self.app = create_app(self.live, settings)
         self.stage = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"

@@ -91,9 +91,15 @@ def test_a_signal_ends_the_server_cleanly() -> None:
         assert re.search(r"equal to its own forward pass within \de-\d\d of .* \(seen in \d\.\d\d s\): http", line)
         address = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert address and requests.get(address.group() + "api/health").json()["ok"]
+        viewer = Client(address.group().rstrip("/"))
+        theater = viewer.do("create")["theater"]
+        viewer.do("submit", theater=theater, prompts=[{"text": POEM}] * 4, sampling={"max_tokens": 200})
+        viewer.do("run", theater=theater, speed=0)
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=20)
         assert process.returncode == 0 and err == ""
+        assert out == "stopping: closing 1 theater with 1 viewer; once more to stop at once\nstopped\n"
+        assert [closed["theater"] for closed in viewer.closed] == [theater]
     finally:
         process.kill()
         process.wait()

@@ -256,7 +256,7 @@ def test_a_server_without_a_folder_keeps_nothing(make_server):
 def replay(recorded, tmp_path) -> Iterator[str]:
     """The address of a server without a model that shows the recorded file."""
     (file,) = (tmp_path / "data" / "recordings").glob("rec-*.kvtrace")
-    app, _ = create_app(None, ServerSettings(), [file])
+    app = create_app(None, ServerSettings(), [file])
     listener = Listener(app, bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()

@@ -52,6 +52,17 @@ def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
     assert client.closed[0]["theater"] == theater and "shutting down" in client.closed[0]["reason"]
 
 
+def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):
+    """A step takes 2 seconds, and the end of the server waits for 0.2: its viewers are told, it is left and counted."""
+    monkeypatch.setattr("app.stage.CLOSE_SECONDS", 0.2)
+    server.model.step_seconds = 2.0
+    client.do("submit", theater=theater, prompts=[{"text": "a"}])
+    client.io.emit("step", {"theater": theater})
+    wait_for(lambda: server.model.threads, "the beginning of the step")
+    assert server.stage.close() == 1
+    wait_for(lambda: client.closed)
+
+
 def test_a_reset_deletes_the_old_log(server, client, theater):
     log = server.stage.get(theater).run.log
     client.do("reset", theater=theater)

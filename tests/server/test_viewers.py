@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import pytest
 import requests
 
-from app.broadcast import Broadcast
+from app.broadcast import Broadcast, Emit
 from app.messages import SubmittedPrompt
 from app.run import Run
 from engine.config import EngineConfig, SamplingParams
@@ -105,6 +104,8 @@ class Round:
         self.engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=4))
         self.run = Run(0, self.engine)
         self.heard: list[Any] = []
+        self.sizes: list[int] = []  # bytes of each batch
+        self.asked: list[Callable[[], None]] = []  # the acknowledgements that the viewer has not given yet
         self.looked: Callable[[], None] = lambda: None  # called in a round, before records are sent
         self.broadcast = Broadcast("theater", self._emit, self._status)
         self.broadcast.follow(self.run)
@@ -112,14 +113,10 @@ class Round:
     def join(self, first: int, seconds: float = 0) -> None:
         """As a handler does that takes `seconds` until its acknowledgement is out."""
 
-        def handle() -> None:
-            self.broadcast.join("viewer", self.run, first, False)
-            time.sleep(seconds)
-            self.heard.append("joined")
-
-        handler = threading.Thread(target=handle)
-        handler.start()
-        handler.join()
+        begin = self.broadcast.join("viewer", self.run, first, False)
+        time.sleep(seconds)
+        self.heard.append("joined")
+        begin()
 
     def close(self) -> None:
         self.broadcast.close("")
@@ -129,9 +126,20 @@ class Round:
         self.looked()
         return {}
 
-    def _emit(self, event: str, data: dict[str, Any], sid: str, acknowledged: Callable[[], None] | None = None) -> None:
+    def _emit(
+        self,
+        event: str,
+        data: dict[str, Any],
+        sids: Sequence[str],
+        acknowledged: Callable[[str], None] | None = None,
+        sent: Callable[[float], None] | None = None,
+    ) -> None:
         if event == "records":
+            assert list(sids) == ["viewer"]
             self.heard.append(data["first"])
+            self.sizes.append(sum(map(len, data["records"])))
+            if acknowledged:
+                self.asked.append(lambda: acknowledged("viewer"))
 
 
 @pytest.fixture
@@ -162,7 +170,50 @@ def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_se
     assert one_round.heard == ["joined", "joined", 0]
 
 
-def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater):
+def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> None:
+    """Three stand at record 0 and one at record 1: two messages, not four."""
+    told: list[tuple[int, list[str]]] = []
+
+    def emit(event: str, data: dict[str, Any], sids: Sequence[str], *_: Any, **__: Any) -> None:
+        if event == "records":
+            told.append((data["first"], sorted(sids)))
+
+    one_round.engine.step()
+    broadcast = Broadcast("theater", cast(Emit, emit), dict)
+    begin = [broadcast.join(sid, one_round.run, int(sid == "d"), False) for sid in "abcd"]
+    for viewer in begin:
+        viewer()
+    broadcast.follow(one_round.run)
+    wait_for(lambda: len(told) == 2)
+    assert sorted(told) == [(0, ["a", "b", "c"]), (1, ["d"])]
+    broadcast.close("")
+
+
+def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 1000 bytes it is sent batches until so many are on their way: then none, until it has acknowledged some."""
+    monkeypatch.setattr("app.broadcast.WINDOW", 1000)
+    monkeypatch.setattr("app.broadcast.ASK", 250)
+    monkeypatch.setattr("app.broadcast.MAX_RECORDS", 1)
+    monkeypatch.setattr("app.broadcast.PACE", 0.0)
+    for _ in range(4):
+        one_round.engine.step()  # five records, each of more than 250 bytes and fewer than 1000
+    one_round.engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=4))
+    assert all(250 < len(one_round.run.log.record_bytes(i)) < 1000 for i in range(6))
+    one_round.join(0)
+    wait_for(lambda: sum(one_round.sizes) >= 1000)
+    time.sleep(0.2)
+    assert sum(one_round.sizes[:-1]) < 1000 <= sum(one_round.sizes), "it stops at the first that passes the bound"
+    assert len(one_round.sizes) < 6 and len(one_round.asked) == len(one_round.sizes)
+    held = len(one_round.sizes)
+    one_round.asked[-1]()  # which says that it has everything before, too
+    wait_for(lambda: sum(one_round.sizes[held:]) >= 1000)
+    one_round.asked[-1]()
+    wait_for(lambda: one_round.heard == ["joined", 0, 1, 2, 3, 4, 5])
+
+
+def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater, monkeypatch):
+    for bound in ("WINDOW", "ASK"):
+        monkeypatch.setattr(f"app.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()
     slow.do("join", theater=theater)
     slow.hold.clear()  # it gets one batch and does not acknowledge it

@@ -17,7 +17,7 @@ def test_the_engine_runs_where_no_web_package_is_installed() -> None:
     program = """
 import sys
 
-WEB = {'flask', 'flask_socketio', 'socketio', 'engineio', 'werkzeug', 'simple_websocket', 'app'}
+WEB = {'flask', 'flask_socketio', 'socketio', 'engineio', 'werkzeug', 'gevent', 'wsproto', 'app'}
 
 class NoWeb:
     def find_spec(self, name, path=None, target=None):

@@ -25,7 +25,7 @@ export class Client {
     this.socket.on("reset", (message) => handlers.reset(message));
     this.socket.on("closed", (message) => handlers.closed(message));
     this.socket.on("records", (message, acknowledge) => {
-      acknowledge?.();
+      acknowledge?.(); // not every batch asks for it
       handlers.records(message);
     });
   }

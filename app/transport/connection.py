@@ -1,0 +1,127 @@
+"""One HTTP connection: how long and how large a request's head may be, and how many may wait for one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import socket
+from typing import Any, ClassVar
+
+import gevent
+from gevent.pywsgi import WSGIHandler
+
+from app.transport.limits import Limits
+
+CONNECTION = "kvtheater.connection"  # in a request's environment: its HttpConnection
+SEND_BUFFER = 256 * 1024  # bytes that the system keeps for a client that does not read
+
+
+class TooSlow(OSError):
+    """The head of a request did not come in time."""
+
+
+class HeadTooLarge(ValueError):
+    """The head of a request is over the bound."""
+
+
+class WaitingHeads:
+    """The connections that have not sent a whole request yet, oldest first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: dict[HttpConnection, None] = {}
+
+    def add(self, connection: HttpConnection) -> None:
+        """Whoever has waited for longest makes room: a browser sends its request at once."""
+        self._waiting[connection] = None
+        if len(self._waiting) > self._most:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.give_up()
+
+    def remove(self, connection: HttpConnection) -> None:
+        self._waiting.pop(connection, None)
+
+
+class HttpConnection(WSGIHandler):  # type: ignore[misc]
+    """gevent's connection with bounds on a request's head, and a way for a web socket to take it over."""
+
+    limits: ClassVar[Limits]
+    heads: ClassVar[WaitingHeads]
+
+    def __init__(self, sock: Any, address: Any, server: Any) -> None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+        sock.settimeout(self.limits.stall_seconds)
+        self._timer: Any = None
+        super().__init__(sock, address, server)
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the client is gone before it was told what was wrong
+            super().handle()
+        self._head_is_here()
+
+    def read_requestline(self) -> str:
+        self.heads.add(self)
+        self._within(self.limits.idle_seconds)
+        if self.rfile.peek(1):
+            self._within(self.limits.head_seconds)
+        line: str = super().read_requestline()
+        return line
+
+    def read_request(self, raw_requestline: str) -> bool:
+        good: bool = super().read_request(raw_requestline)
+        self._head_is_here()
+        return good
+
+    def MessageClass(self, *_: Any) -> Any:
+        """The headers: taken whole, as far as they may be, before anything is made of them."""
+        head = bytearray()
+        while (line := self.rfile.readline(self.limits.head_bytes + 1)).strip(b"\r\n"):
+            head += line
+            if len(head) > self.limits.head_bytes:
+                raise HeadTooLarge
+        if not line:
+            raise TooSlow("the connection ended in the middle of a request's head")
+        return super().MessageClass(io.BytesIO(head + b"\r\n"), 0)
+
+    def get_environ(self) -> dict[str, Any]:
+        environ: dict[str, Any] = super().get_environ()
+        environ[CONNECTION] = self
+        return environ
+
+    def taken_over(self) -> tuple[Any, Any]:
+        """The socket and what is read from it, which speak another protocol from now on."""
+        self.close_connection = True
+        return self.socket, self.rfile
+
+    def give_up(self) -> None:
+        """End it, from another greenlet: whatever waits on it hears that there is nothing more."""
+        with contextlib.suppress(OSError, AttributeError):  # AttributeError: it has ended already
+            self.socket.shutdown(socket.SHUT_RDWR)
+
+    def _within(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.close()
+        self._timer = gevent.Timeout.start_new(seconds, TooSlow("the request's head did not come in time"))
+
+    def _head_is_here(self) -> None:
+        self.heads.remove(self)
+        if self._timer is not None:
+            self._timer.close()
+            self._timer = None
+
+    def _handle_client_error(self, error: Exception) -> tuple[str, bytes]:
+        """No line in the terminal for what a client does wrong."""
+        what = {TooSlow: "408 Request Timeout", HeadTooLarge: "431 Request Header Fields Too Large"}
+        status = what.get(type(error), "400 Bad Request")
+        return status[:3], f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
+
+    def log_request(self) -> None:
+        pass
+
+    def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:
+        if isinstance(error, (OSError, gevent.GreenletExit)):  # the client went away or does not read; the server ends
+            self.close_connection = True
+        else:
+            super().handle_error(kind, error, traceback)

@@ -1,0 +1,91 @@
+"""The thread that does all reading and writing of sockets."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import gevent
+from gevent.event import Event
+from gevent.threadpool import ThreadPool
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Hub:
+    """Runs a gevent hub in a thread. `call` is for any thread at any time, `ask` for all others, the rest for it."""
+
+    def __init__(self) -> None:
+        self._loop: Any = None
+        self._thread: threading.Thread | None = None
+        self._early: deque[Callable[[], None]] = deque()  # called before there was a loop
+        self._lock = threading.Lock()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the hub thread."""
+        return threading.current_thread() is self._thread
+
+    def run(self, serve: Callable[[], None]) -> None:
+        """Be the hub thread until `serve`, a function that waits as greenlets do, returns."""
+        hub = gevent.get_hub()
+        with self._lock:
+            self._thread, self._loop = threading.current_thread(), hub.loop
+            while self._early:
+                self._loop.run_callback(self._early.popleft())
+        try:
+            serve()
+        finally:
+            with self._lock:
+                self._loop = None
+            hub.destroy(destroy_loop=True)
+
+    def call(self, do: Callable[[], None]) -> None:
+        """Have it done on the hub thread, in the order of the calls. It must not wait. Lost once the hub has ended."""
+        with self._lock:
+            if self._loop is not None:
+                self._loop.run_callback_threadsafe(do)
+            elif self._thread is None:
+                self._early.append(do)
+
+    def wait_for(self, future: Future[T]) -> T:
+        """What a future of another thread comes to; other greenlets go on meanwhile."""
+        done = Event()
+        future.add_done_callback(lambda _: self.call(done.set))
+        done.wait()
+        return future.result()
+
+    def ask(self, do: Callable[[], T]) -> T:
+        """From another thread: have it done by a greenlet, which may wait, and wait for the outcome."""
+        future: Future[T] = Future()
+
+        def carry_out() -> None:
+            try:
+                future.set_result(do())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.call(lambda: gevent.spawn(carry_out) and None)
+        return future.result()
+
+
+class Workers:
+    """Threads for what a greenlet must not do: compute, touch files, wait for engines. Made by the hub thread."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPool(count, gevent.get_hub())
+
+    def do(self, work: Callable[..., T], *arguments: Any) -> T:
+        """On a worker, as soon as one is free; the greenlet waits for the outcome."""
+        result: T = self._pool.apply(work, arguments)
+        return result
+
+    def end(self, seconds: float) -> None:
+        """Let the threads go; one that is still at work after so long ends with the process."""
+        with gevent.Timeout(seconds, False):
+            self._pool.kill()

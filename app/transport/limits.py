@@ -1,0 +1,32 @@
+"""What one client, and all of them together, may make the server hold."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+MIB = 1024 * 1024
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Bounds of the transport. Times in seconds, sizes in bytes."""
+
+    connections: int = 2048  # at once; the next one waits to be accepted
+    waiting_heads: int = 512  # of them without a whole request: beyond that the one that waits for longest is closed
+    sessions: int = 2048  # of Socket.IO; beyond that the oldest that polls ends
+    head_seconds: float = 10.0  # for a request's head, from its first byte on
+    idle_seconds: float = 15.0  # until the first byte of a connection's first or next request
+    head_bytes: int = 32 * 1024
+    stall_seconds: float = 30.0  # a request's body or an answer that does not move for so long
+
+    http_threads: int = 16
+    uploads: int = 4  # bodies that are too large to be taken before their request is looked at
+
+    event_threads: int = 64
+    events: int = 16  # of one client under way; the next is `busy`
+    event_bytes: int = 2 * MIB  # of their messages
+    all_events: int = 512
+    all_event_bytes: int = 32 * MIB
+    busy_answers: int = 256  # in a row; then the client is disconnected
+    busy_bytes: int = 4 * MIB  # waiting to be sent to a client: events are `busy` until it reads
+    client_bytes: int = 32 * MIB  # waiting to be sent to a client: it is disconnected
+    all_bytes: int = 256 * MIB  # waiting to be sent: whoever has most of it is disconnected

@@ -1,0 +1,109 @@
+"""What waits to be sent to a client, counted: each has a bound, and so have all together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import Empty
+from typing import Any
+from weakref import WeakSet
+
+from gevent.queue import JoinableQueue
+
+from app.transport.limits import Limits
+
+
+class Ledger:
+    """Bytes that wait to be sent to anybody. A batch that goes to many viewers is one piece of memory, counted once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.total = 0
+        self._uses: dict[int, int] = {}  # by the piece's address; the outboxes that hold it keep it there
+        self._outboxes: WeakSet[Outbox] = WeakSet()
+
+    def add(self, outbox: Outbox, piece: bytes | str) -> None:
+        """Whoever has most waiting is given up when all have too much."""
+        uses = self._uses[id(piece)] = self._uses.get(id(piece), 0) + 1
+        self._outboxes.add(outbox)
+        if uses == 1:
+            self.total += len(piece)
+            if self.total > self.limits.all_bytes:
+                max(self._outboxes, key=lambda one: one.size).give_up()
+
+    def remove(self, outbox: Outbox, piece: bytes | str) -> None:
+        uses = self._uses[id(piece)] - 1
+        if uses:
+            self._uses[id(piece)] = uses
+        else:
+            del self._uses[id(piece)]
+            self.total -= len(piece)
+        if not outbox.size:
+            self._outboxes.discard(outbox)
+
+
+class Outbox(JoinableQueue):  # type: ignore[misc]
+    """The packets of one Engine.IO socket that are not sent yet, with those being sent. On the hub thread only."""
+
+    web_socket: Any = None  # the WebSocket that takes them; None while the client polls
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self.size = 0  # bytes
+        self.on_give_up: Callable[[], None] = lambda: None
+        self._ledger = ledger
+        self._taken: list[bytes | str] = []  # what the client is being sent
+        self._gone = False
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        """item: a packet of Engine.IO, or None for the end."""
+        if self._gone and item is not None:
+            return
+        if item is not None:
+            piece = _piece(item)
+            self.size += len(piece)
+            self._ledger.add(self, piece)
+        super().put(item)
+        if self.size > self._ledger.limits.client_bytes:
+            self.give_up()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """One at a time to a web socket, so that what is not sent is still here; all that there are to who polls."""
+        if block:
+            self._release(self._taken)
+            self._taken = []
+        elif self.web_socket is not None:
+            raise Empty
+        item = super().get(block, timeout)
+        if item is not None:
+            self._taken.append(_piece(item))
+        return item
+
+    def give_up(self) -> None:
+        """The client does not read: let everything go, and its connection."""
+        if not self._gone:
+            self.let_go()
+            self.on_give_up()
+
+    def let_go(self) -> None:
+        """Nothing more is sent to this client."""
+        self._gone = True
+        while True:
+            try:
+                item = super().get(False)
+            except Empty:
+                break
+            self.task_done()
+            if item is not None:
+                self._release([_piece(item)])
+        self._release(self._taken)
+        self._taken = []
+
+    def _release(self, pieces: list[bytes | str]) -> None:
+        for piece in pieces:
+            self.size -= len(piece)
+            self._ledger.remove(self, piece)
+
+
+def _piece(packet: Any) -> bytes | str:
+    """What a packet keeps in memory."""
+    return packet.data if isinstance(packet.data, (bytes, str)) else ""

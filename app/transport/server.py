@@ -1,0 +1,99 @@
+"""The hub thread's server: connections are accepted within their bounds, and let go at the end."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from typing import Any
+
+import gevent
+from flask import Flask
+from gevent.event import Event
+from gevent.pool import Pool
+from gevent.pywsgi import WSGIServer
+from gevent.socket import socket as GreenSocket
+
+from app.transport.clients import Clients
+from app.transport.connection import HttpConnection, WaitingHeads
+from app.transport.hub import Hub, Workers
+from app.transport.limits import Limits
+from app.transport.workers import OnWorkers
+
+DESCRIPTORS = 256  # that the process needs for other things than connections
+FLUSH_SECONDS = 1.0  # at the end: for the last words to clients
+WORKERS_SECONDS = 0.5  # at the end: for what is still computed
+
+
+class Transport:
+    """Hub, clients and workers of one application."""
+
+    def __init__(self, app: Flask, limits: Limits, max_message_bytes: int) -> None:
+        """Puts itself in front of `app`."""
+        self.limits = limits
+        self.hub = Hub()
+        self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits)
+        app.wsgi_app = self._on_workers  # type: ignore[method-assign]
+        self.clients = Clients(app, self.hub, limits, max_message_bytes)
+        self._accepting = threading.Event()
+        self._stop_accepting: Any = None
+        self._stop: Any = None
+
+    def start(self, app: Flask, bound: socket.socket) -> threading.Thread:
+        """Serve `app` on the socket, in a thread of its own. Returns when connections are accepted."""
+        bound.listen(1024)
+        thread = threading.Thread(target=self.hub.run, args=(lambda: self._serve(app, bound),), name="hub", daemon=True)
+        thread.start()
+        self._accepting.wait()
+        return thread
+
+    def refuse_more(self) -> None:
+        """Accept no more connections."""
+        self.hub.call(lambda: self._stop_accepting())
+
+    def stop(self) -> None:
+        """End what is left, after the last words to clients have had a moment."""
+        self.hub.call(lambda: self._stop.set())
+
+    def _serve(self, app: Flask, bound: socket.socket) -> None:
+        limits = self.limits
+        events, requests = Workers(limits.event_threads), Workers(limits.http_threads)
+        self.clients.begin(events)
+        self._on_workers.begin(requests)
+        connection = type(
+            "Connection", (HttpConnection,), {"limits": limits, "heads": WaitingHeads(limits.waiting_heads)}
+        )
+        listening = GreenSocket(bound.family, bound.type, bound.proto, fileno=bound.detach())
+        pool = Pool(min(limits.connections, _descriptors() - DESCRIPTORS))
+        server = WSGIServer(
+            listening,
+            app,
+            spawn=pool,
+            handler_class=connection,
+            log=None,
+            error_log=None,
+            environ={"SERVER_NAME": "kvtheater"},  # gevent would ask the network for one
+        )
+        server.start()
+        self._stop, self._stop_accepting = Event(), server.close
+        self._accepting.set()
+        while not self._stop.wait(3600):  # a timer, without which a loop that accepts nothing more would end by itself
+            pass
+        end = time.monotonic() + FLUSH_SECONDS
+        while self.clients.waiting_bytes and time.monotonic() < end:
+            gevent.sleep(0.01)
+        server.close()
+        pool.kill(block=True, timeout=FLUSH_SECONDS)
+        for workers in (events, requests):
+            workers.end(WORKERS_SECONDS)
+
+
+def _descriptors() -> int:
+    """How many files and sockets the process may have, as many as it is allowed to ask for within reason."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft if soft != resource.RLIM_INFINITY else wanted

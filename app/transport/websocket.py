@@ -1,0 +1,119 @@
+"""A web socket on a connection of the server. Fragments and compression have no way around the bound on a message."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent.lock import Semaphore
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, TextMessage
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import ProtocolError, generate_accept_token
+
+from app.transport.connection import CONNECTION, HttpConnection
+
+READ_BYTES = 16 * 1024
+_last: tuple[bytes, bytes] = (b"", b"")  # a message and its frame: a batch goes to all viewers one after the other
+
+
+class WebSocket:
+    """Engine.IO's idea of a web socket: called with the request, it runs `handle(self)` until that returns.
+
+    No extension is agreed to, so a byte of a message is a byte of the wire; its parts are counted as they come, and
+    what passes the bound ends the connection with 1009 before more is taken.
+    """
+
+    def __init__(self, handle: Callable[[WebSocket], Any], server: Any) -> None:
+        """handle: the method of the Engine.IO socket that this connection belongs to."""
+        self._handle = handle
+        self._engine: Any = handle.__self__  # type: ignore[attr-defined]
+        self._limit: int = server.max_http_buffer_size
+        self._silence: float = server.ping_interval + server.ping_timeout  # seconds after which a client is gone
+        self._protocol = Connection(ConnectionType.SERVER)
+        self._parts: list[str | bytes | bytearray] = []
+        self._size = 0
+        self._messages: deque[str | bytes] = deque()
+        self._sending = Semaphore()
+
+    def __call__(self, environ: dict[str, Any], _: Any) -> list[bytes]:
+        connection: HttpConnection = environ[CONNECTION]
+        self._socket, self._input = connection.taken_over()
+        self._stall = connection.limits.stall_seconds
+        self._socket.settimeout(self._silence)
+        token = generate_accept_token(environ.get("HTTP_SEC_WEBSOCKET_KEY", "").encode()).decode()
+        self._write(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Accept: {token}\r\n\r\n".encode()
+        )
+        self._engine.queue.web_socket = self
+        try:
+            self._handle(self)
+        finally:
+            self.end()
+        return []
+
+    def wait(self) -> str | bytes | None:
+        """The next message; None when the connection has ended."""
+        try:
+            while not self._messages:
+                data = self._input.read1(READ_BYTES)
+                if not data:
+                    return None
+                self._protocol.receive_data(data)
+                for event in self._protocol.events():
+                    self._take(event)
+        except (OSError, ProtocolError, ValueError):  # ValueError: closed meanwhile, or text that is none
+            self.end()
+            return None
+        gevent.sleep(0)  # whoever sends without end must not keep the others waiting
+        return self._messages.popleft()
+
+    def send(self, message: str | bytes) -> None:
+        """Raises OSError: it cannot be sent, or did not move for too long."""
+        global _last
+        if isinstance(message, str):
+            return self._write(self._protocol.send(TextMessage(data=message)))
+        if _last[0] is not message:
+            _last = message, self._protocol.send(BytesMessage(data=message))
+        self._write(_last[1])
+
+    def close(self) -> None:
+        """Say goodbye, if that is still possible at once."""
+        with contextlib.suppress(OSError, ProtocolError), gevent.Timeout(1.0, False):
+            self._write(self._protocol.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE)))
+        self.end()
+
+    def end(self) -> None:
+        """End the connection, whatever is under way on it."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Message):
+            self._size += len(event.data.encode() if isinstance(event.data, str) else event.data)
+            if self._size > self._limit:
+                self._write(self._protocol.send(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG)))
+                raise OSError("the message is too large")
+            self._parts.append(event.data)
+            if event.message_finished:
+                text = isinstance(event, TextMessage)
+                self._messages.append("".join(self._parts) if text else b"".join(self._parts))  # type: ignore[arg-type]
+                self._parts, self._size = [], 0
+        elif isinstance(event, Ping):
+            self._write(self._protocol.send(event.response()))
+        elif isinstance(event, CloseConnection):
+            self._write(self._protocol.send(event.response()))
+            raise OSError("closed by the client")
+
+    def _write(self, data: bytes) -> None:
+        """All of it, however the system cuts it; a whole frame before the next one."""
+        with self._sending:
+            rest = memoryview(data)
+            while rest:
+                with gevent.Timeout(self._stall, TimeoutError("the client takes nothing")):
+                    rest = rest[self._socket.send(rest) :]

@@ -1,0 +1,150 @@
+"""The web application on worker threads; greenlets carry bodies and answers, so that no slow client holds a thread."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import gevent
+from gevent.lock import Semaphore
+from werkzeug.exceptions import ClientDisconnected
+
+from app.transport.hub import Hub, Workers
+from app.transport.limits import MIB, Limits
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
+PIECE = 256 * 1024  # bytes of an answer made at a time
+
+
+class OnWorkers:
+    """WSGI middleware: what is below it runs on a worker, what is above on the hub thread."""
+
+    def __init__(self, app: WSGI, hub: Hub, limits: Limits) -> None:
+        self._app, self._hub, self._limits = app, hub, limits
+        self._workers: Workers | None = None
+        self._uploads: Any = None
+
+    def begin(self, workers: Workers) -> None:
+        """On the hub thread, before the first request."""
+        self._workers, self._uploads = workers, Semaphore(self._limits.uploads)
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if self._workers is None or not self._hub.is_here:  # a test's client, without a server
+            return self._app(environ, start_response)
+        length = environ.get("CONTENT_LENGTH") or "0"
+        chunked = "HTTP_TRANSFER_ENCODING" in environ
+        if not chunked and int(length) <= MIB:
+            with gevent.Timeout(self._limits.stall_seconds, TimeoutError("the request's body did not come in time")):
+                environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read() if length != "0" else b"")
+            return self._answer(environ, start_response)
+        if not self._uploads.acquire(blocking=False):
+            return _refused(start_response, f"{self._limits.uploads} uploads are under way; try again in a moment")
+        body = _Body(environ["wsgi.input"], self._hub, self._limits)
+        try:
+            environ["wsgi.input"] = io.BufferedReader(body)
+            return self._answer(environ, start_response)
+        finally:
+            body.abandon()
+            self._uploads.release()
+
+    def _answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        assert self._workers is not None
+        told: list[tuple[Any, ...]] = []
+
+        def tell(*said: Any) -> Callable[[bytes], None]:
+            told[:] = [said]
+            return lambda _: None
+
+        parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
+        start_response(*told[0])
+        if rest is None:
+            return [first]
+        return _Answer(parts, first, rest, self._workers)
+
+
+def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
+    """On a worker: the answer, its first piece, and what is to come after it."""
+    parts = app(environ, tell)
+    rest = iter(parts)
+    try:
+        first, more = _piece(rest)
+    except BaseException:
+        _close(parts)
+        raise
+    if not more:
+        _close(parts)
+    return parts, first, rest if more else None
+
+
+def _piece(rest: Iterator[bytes]) -> tuple[bytes, bool]:
+    """As much as is worth a turn of a worker, and whether there may be more."""
+    found, size = [], 0
+    for part in rest:
+        found.append(part)
+        size += len(part)
+        if size >= PIECE:
+            return b"".join(found), True
+    return b"".join(found), False
+
+
+def _close(parts: Any) -> None:
+    if hasattr(parts, "close"):
+        parts.close()
+
+
+class _Answer:
+    """A long answer: a worker makes the next piece when the client has taken the last."""
+
+    def __init__(self, parts: Any, first: bytes, rest: Iterator[bytes], workers: Workers) -> None:
+        self._parts, self._first, self._rest, self._workers = parts, first, rest, workers
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._first
+        more = True
+        while more:
+            piece, more = self._workers.do(_piece, self._rest)
+            yield piece
+
+    def close(self) -> None:
+        self._workers.do(_close, self._parts)
+
+
+class _Body(io.RawIOBase):
+    """A request's body, read by greenlets for a worker that waits."""
+
+    def __init__(self, source: Any, hub: Hub, limits: Limits) -> None:
+        self._source, self._hub, self._seconds = source, hub, limits.stall_seconds
+        self._reader: Any = None  # the greenlet that reads
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        try:
+            data: bytes = self._hub.ask(lambda: self._read(len(into)))
+        except (OSError, gevent.GreenletExit) as error:
+            raise ClientDisconnected from error
+        into[: len(data)] = data
+        return len(data)
+
+    def abandon(self) -> None:
+        """On the hub thread, when the request is over: whatever still reads must not meet who reads the next one."""
+        if self._reader is not None:
+            self._reader.kill()
+
+    def _read(self, size: int) -> bytes:
+        self._reader = gevent.getcurrent()
+        with gevent.Timeout(self._seconds, TimeoutError("the request's body did not come in time")):
+            found: bytes = self._source.read(size)
+            return found
+
+
+def _refused(start_response: StartResponse, message: str) -> list[bytes]:
+    body = json.dumps({"error": {"code": "busy", "message": message}}).encode()
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Connection", "close")]
+    start_response("409 busy", headers)
+    return [body]

@@ -1,0 +1,73 @@
+"""A server over a fake model in a process of its own, whose memory and threads can be told from the attacker's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from app.transport.limits import Limits
+from engine.config import EngineConfig
+from tests.server.fake import FakeModel
+
+limits, model = Limits(**json.loads(sys.argv[1])), FakeModel()
+model.step_seconds = float(sys.argv[2])
+folder = Path(sys.argv[3])
+config = EngineConfig(block_size=4, num_blocks=256)
+settings = ServerSettings(config=config, limits=limits, data_dir=folder)
+listener = Listener(create_app(model, settings), bind("127.0.0.1", 0))
+print(listener.port, flush=True)
+sys.stdin.read()
+listener.close()
+"""
+
+
+class AttackedServer:
+    """The process."""
+
+    def __init__(self, folder: Path, step_seconds: float = 0.0, **limits: Any) -> None:
+        """folder: for recordings. limits: fields of the transport's `Limits` that differ from what is usual."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, json.dumps(limits), str(step_seconds), str(folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def _status(self, field: str) -> int:
+        with open(f"/proc/{self._process.pid}/status") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(field + ":"))
+
+    @property
+    def memory(self) -> int:
+        """Resident MiB, at most so far."""
+        return self._status("VmHWM") // 1024
+
+    @property
+    def threads(self) -> int:
+        return self._status("Threads")
+
+    def close(self) -> str:
+        """What it wrote to its terminal."""
+        try:
+            _, err = self._process.communicate("", timeout=20)
+        finally:
+            self._process.kill()
+            self._process.wait()
+        return err
+
+
+def event(name: str, fields: dict[str, Any], number: int | None = None) -> bytes:
+    """A Socket.IO event, as its bytes travel."""
+    return msgspec.msgpack.encode({"type": 2, "nsp": "/", "id": number, "data": [name, fields]})

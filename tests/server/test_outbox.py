@@ -1,0 +1,66 @@
+"""What waits to be sent is counted, for each client and for all, and let go with them."""
+
+from __future__ import annotations
+
+from engineio.packet import MESSAGE, Packet
+
+from app.transport.limits import Limits
+from app.transport.outbox import Ledger, Outbox
+
+LIMITS = Limits(client_bytes=100, all_bytes=250)
+
+
+def outbox(ledger: Ledger, given_up: list[str], name: str) -> Outbox:
+    made = Outbox(ledger)
+    made.web_socket = object()  # one packet at a time
+    made.on_give_up = lambda: given_up.append(name)
+    return made
+
+
+def test_a_client_with_too_much_waiting_is_given_up_and_takes_nothing_more() -> None:
+    ledger, given_up = Ledger(LIMITS), list[str]()
+    slow = outbox(ledger, given_up, "slow")
+    for _ in range(2):
+        slow.put(Packet(MESSAGE, bytes(50)))
+    assert (slow.size, ledger.total, given_up) == (100, 100, [])
+    slow.put(Packet(MESSAGE, bytes(1)))
+    slow.put(Packet(MESSAGE, bytes(7)))
+    assert (slow.size, ledger.total, given_up) == (0, 0, ["slow"])
+
+
+def test_what_is_being_sent_still_counts() -> None:
+    """60 bytes in the writer's hands and 40 behind them are 100; they count until the writer asks for the next."""
+    ledger = Ledger(LIMITS)
+    viewer = outbox(ledger, [], "viewer")
+    viewer.put(Packet(MESSAGE, bytes(60)))
+    viewer.put(Packet(MESSAGE, bytes(40)))
+    viewer.get(timeout=1)
+    assert viewer.size == ledger.total == 100
+    viewer.get(timeout=1)
+    assert viewer.size == ledger.total == 40
+    viewer.let_go()
+    assert viewer.size == ledger.total == 0
+
+
+def test_a_batch_for_many_counts_once_for_all_and_in_full_for_each() -> None:
+    ledger = Ledger(LIMITS)
+    viewers = [outbox(ledger, [], str(i)) for i in range(5)]
+    packet = Packet(MESSAGE, bytes(80))
+    for viewer in viewers:
+        viewer.put(packet)
+    assert [viewer.size for viewer in viewers] == [80] * 5 and ledger.total == 80
+    for viewer in viewers:
+        assert ledger.total == 80
+        viewer.let_go()
+    assert ledger.total == 0
+
+
+def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
+    """90 + 85 + 70 are 245; 10 more for the third make 255 of 250, and the first has most."""
+    ledger, given_up = Ledger(LIMITS), list[str]()
+    first, second, third = (outbox(ledger, given_up, name) for name in ("first", "second", "third"))
+    for viewer, size in ((first, 90), (second, 60), (third, 70)):
+        viewer.put(Packet(MESSAGE, bytes(size)))
+    second.put(Packet(MESSAGE, bytes(25)))  # 245
+    third.put(Packet(MESSAGE, bytes(10)))  # 255: the first has most
+    assert given_up == ["first"] and ledger.total == 60 + 25 + 70 + 10
