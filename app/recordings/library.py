@@ -105,7 +105,7 @@ class Library:
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
         """Begin to record a run: what it has already, and what comes."""
         folder, rows, room = self._place()
-        recording_id = f"rec-{secrets.token_hex(6)}"
+        recording_id = _new_id()
         name = name or f"{run.log.header.model.name} {_now()[:19].replace('T', ' ')}"
         row = Row(recording_id=recording_id, file=recording_id + SUFFIX, name=name, tags=tags, added=_now())
         with _one_sentence("the recording cannot be kept"), contextlib.ExitStack() as undo:
@@ -125,7 +125,7 @@ class Library:
         """A file of the folder to write an upload of `size` bytes into; gone afterwards unless `take` has taken it."""
         folder, _, room = self._place()
         with _one_sentence("the file cannot be kept"):
-            path = folder / f"{secrets.token_hex(6)}{UPLOAD_SUFFIX}"
+            path = folder / f"{_new_id()}{UPLOAD_SUFFIX}"
             with room.claimed(path.name, size), path.open("xb") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 try:
@@ -134,11 +134,10 @@ class Library:
                     path.unlink(missing_ok=True)
 
     def take(self, received: Path, name: str, tags: list[str]) -> Entry:
-        """Make a received file one of the library's."""
-        folder, rows, _ = self._place()
+        """Make a received file one of the library's, under the name that it has."""
+        _, rows, _ = self._place()
         summary = summarize(received)
-        recording_id = f"rec-{secrets.token_hex(6)}"
-        path = folder / (recording_id + SUFFIX)
+        recording_id, path = received.stem, received.with_suffix(SUFFIX)
         received.rename(path)
         row = Row(
             recording_id=recording_id,
@@ -271,6 +270,10 @@ def _one_sentence(what: str) -> Iterator[None]:
 
 def _unknown(recording_id: str) -> AppError:
     return AppError("not_found", f"there is no recording {recording_id[:60]!r}; it may have been deleted")
+
+
+def _new_id() -> str:
+    return f"rec-{secrets.token_hex(6)}"
 
 
 def _now() -> str:

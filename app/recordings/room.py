@@ -16,11 +16,14 @@ AHEAD = 16 * MIB  # bytes that a growing recording claims at once: not at each r
 
 
 class Room:
-    """Who wants to write a file claims its size before; the folder itself says what there is already."""
+    """Who wants to write a file claims its size before; the folder itself says what there is already.
+
+    A file is known by its name without the suffix: one that is renamed when it is complete is the same file throughout.
+    """
 
     def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
         self._folder, self._max_files, self._max_bytes = folder, max_files, max_bytes
-        self._claims: dict[str, int] = {}  # bytes promised, by the name of the file
+        self._claims: dict[str, int] = {}  # bytes promised, by file
         self._lock = threading.Lock()
 
     @contextlib.contextmanager
@@ -42,9 +45,10 @@ class Room:
         Raises:
             AppError: `refused`: there is none.
         """
+        key = Path(name).stem
         with self._lock:
             sizes = {**self._on_disk(), **self._claims}
-            sizes.pop(name, None)
+            sizes.pop(key, None)
             if len(sizes) >= self._max_files:
                 raise AppError(
                     "refused",
@@ -58,7 +62,7 @@ class Room:
                     f"{_mib(size)} MiB are wanted and {_mib(max(0, left))} are left of the {_mib(self._max_bytes)} MiB "
                     "that this server keeps of recordings: delete some, or start it with a larger --max-library-mib",
                 )
-            self._claims[name] = size
+            self._claims[key] = size
 
     def grow(self, name: str, size: int) -> None:
         """See that the claim covers `size` bytes.
@@ -66,7 +70,7 @@ class Room:
         Raises:
             AppError: `refused`: it does not, and there is no more.
         """
-        if size > self._claims.get(name, 0):
+        if size > self._claims.get(Path(name).stem, 0):
             try:
                 self.claim(name, size + AHEAD)
             except AppError:
@@ -75,7 +79,7 @@ class Room:
     def release(self, name: str) -> None:
         """It is written, or will not be; from now on the folder says what it takes."""
         with self._lock:
-            self._claims.pop(name, None)
+            self._claims.pop(Path(name).stem, None)
 
     def _on_disk(self) -> dict[str, int]:
         sizes: dict[str, int] = {}
@@ -83,7 +87,7 @@ class Room:
             for path in self._folder.iterdir():
                 with contextlib.suppress(OSError):
                     if path.suffix in (SUFFIX, UPLOAD_SUFFIX):
-                        sizes[path.name] = path.stat().st_size
+                        sizes[path.stem] = path.stat().st_size
         return sizes
 
 

@@ -11,7 +11,9 @@ import pytest
 import requests
 from msgspec.structs import replace
 
+from app.errors import AppError
 from app.messages import SubmittedPrompt
+from app.recordings.room import Room
 from app.settings import MIB
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
@@ -76,6 +78,19 @@ def test_uploads_at_once_do_not_share_the_last_place(
     with ThreadPoolExecutor(12) as pool:
         statuses = list(pool.map(lambda _: upload(server, trace).status_code, range(12)))
     assert sorted(statuses) == [201] * 4 + [422] * 8
+
+
+def test_a_file_that_was_just_renamed_is_one_file(tmp_path: Path) -> None:
+    """Between its renaming and the end of its claim an upload is in the folder and among the claims: two places for
+    two files of 10 bytes, and not a byte more.
+    """
+    room = Room(tmp_path, max_files=2, max_bytes=20)
+    with room.claimed("rec-1.part", 10):
+        (tmp_path / "rec-1.kvtrace").write_bytes(bytes(10))
+        with room.claimed("rec-2.part", 10):
+            (tmp_path / "rec-2.kvtrace").write_bytes(bytes(10))
+            with pytest.raises(AppError, match="keeps 2 recordings"):
+                room.claim("rec-3.part", 0)
 
 
 def test_an_upload_that_fails_gives_its_room_back(
