@@ -11,7 +11,7 @@ from msgspec.structs import asdict, replace
 from engine.cache.block_groups import Demands, GroupPlan, plan_groups
 from engine.cache.reach import WindowPolicy, reaches_of
 from engine.trace.events import PreemptionMode, Setting
-from engine.trace.state import MAX_BLOCKS
+from engine.trace.limits import MAX_BLOCKS
 
 Strategy = Literal["paged", "contiguous", "none"]
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]

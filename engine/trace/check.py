@@ -16,15 +16,17 @@ from msgspec import Struct
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.check_arrays import wrong_in_capture
-from engine.trace.check_record import wrong_in_header, wrong_in_record
-from engine.trace.check_state import wrong_in_state
+from engine.trace.check_figures import FiguresBook
+from engine.trace.check_record import wrong_in_record
+from engine.trace.check_state import num_things, wrong_in_state
 from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.geometry import Geometry, geometry
 from engine.trace.keyframe import read_keyframe
-from engine.trace.records import FORMAT, VERSION, BlockGroup, Capture, Header, StepRecord
-from engine.trace.state import State, TraceStateError, initial_state, memory_figures
+from engine.trace.limits import Budget
+from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
+from engine.trace.state import State, TraceStateError, initial_state
 
-EVERY_RECORD = 1024  # blocks; a larger pool is checked as a whole after every 64th record and at the end
-SOMETIMES = 64
+BYTES_PER_THING = 4  # the whole state is looked through again when the records since were so long for each thing in it
 
 T = TypeVar("T")
 
@@ -77,7 +79,11 @@ class _Check:
         self._size = counts.num_bytes = os.fstat(self._fd).st_size
         self._header: Header | None = None
         self._state: State | None = None  # None: unknown from here on
-        self._groups: list[BlockGroup] = []
+        self._pools: Geometry | None = None
+        self._book: FiguresBook | None = None
+        self._budget = Budget()
+        self._unpaid = 0  # bytes of records that must come before the whole state is looked through again
+        self._looked_at = -1  # the record after which it was
         self._record: StepRecord | None = None  # the last one; None when it is none
         self._record_offset = 0
         self._captured = False  # whether the last record's arrays came
@@ -132,14 +138,13 @@ class _Check:
             yield _at(offset, f"format {header.format!r} version {header.version}; known is {FORMAT!r} {VERSION}")
             return
         try:
+            self._pools = geometry(header)
             self._state = initial_state(header)
-            self._groups = self._state.block_groups
+            self._book = FiguresBook(self._state)
         except TraceStateError as error:
             yield _at(offset, str(error))
             return
         self._header = header
-        for message in wrong_in_header(header):
-            yield _at(offset, message)
 
     def _read_record(self, offset: int, payload: bytes) -> Iterator[Finding]:
         yield from self._end_of_record()
@@ -159,8 +164,10 @@ class _Check:
         self._record = record
         assert self._header is not None
         if self._state is not None:
+            self._budget.read(len(payload))
+            self._unpaid -= len(payload)
             try:
-                apply(self._state, record)
+                apply(self._state, record, self._budget)
             except TraceStateError as error:
                 self._state = None
                 reason = str(error).removeprefix(f"record {expected}, operation {error.operation} ")
@@ -168,8 +175,11 @@ class _Check:
                 yield _at(offset, message, expected, error.operation)
         for operation, message in wrong_in_record(record, before, self._state, self._header):
             yield _at(offset, message, expected, operation)
-        if self._state is not None and not record.integrity:
-            figures = memory_figures(self._state)
+        if self._state is not None:
+            assert self._book is not None
+            self._book.add(record)
+        if self._state is not None and self._book is not None and not record.integrity:
+            figures = self._book.figures()
             for name in figures.__struct_fields__:
                 said, counted = getattr(record.memory, name), getattr(figures, name)
                 if said != counted:
@@ -200,10 +210,9 @@ class _Check:
     def _read_keyframe(self, offset: int, payload: bytes) -> Iterator[Finding]:
         index = self._counts.num_records - 1
         self._counts.num_keyframes += 1
-        keyframe = read_keyframe(payload, self._groups)
-        if keyframe.index != index:
-            yield _at(offset, f"a keyframe of the state after record {keyframe.index}", index)
-        elif self._state is not None and keyframe != self._state:
+        assert self._pools is not None
+        keyframe = read_keyframe(payload, self._pools, index)
+        if self._state is not None and keyframe != self._state:
             names = [n for n in State.__struct_fields__ if getattr(keyframe, n) != getattr(self._state, n)]
             message = f"the keyframe is not the state that the operations make: it differs in {', '.join(names)}"
             yield _at(offset, message, index)
@@ -214,16 +223,24 @@ class _Check:
             yield _at(self._record_offset, message, self._record.index)
 
     def _whole_state(self, at_end: bool = False) -> Iterator[Finding]:
-        """The state as a whole. It is a finding once, at the record that made it so."""
+        """The state as a whole, a finding once.
+
+        After every record while it is small; a large one when the records since are long enough to be worth it.
+        """
         if self._state is None or self._record is None or self._record.integrity:
             return
-        often = len(self._state.blocks) <= EVERY_RECORD
-        if often != at_end or (not often and self._record.index % SOMETIMES == SOMETIMES - 1):
-            wrong = list(wrong_in_state(self._state))
-            for message in wrong:
-                yield _at(self._record_offset, f"after its operations {message}", self._record.index)
-            if wrong:
-                self._state = None
+        index = self._record.index
+        if index == self._looked_at or (self._unpaid > 0 and not at_end):
+            return
+        since = "its operations" if index == self._looked_at + 1 else f"the records since {self._looked_at + 1}"
+        wrong = list(wrong_in_state(self._state))
+        for message in wrong:
+            yield _at(self._record_offset, f"after {since} {message}", index)
+        if wrong:
+            self._state = None
+        else:
+            self._looked_at = index
+            self._unpaid = BYTES_PER_THING * num_things(self._state)
 
 
 def _at(offset: int, message: str, record: int | None = None, operation: int | None = None) -> Finding:

@@ -1,9 +1,9 @@
-"""What must be true of a header and of one record, beside its operations."""
+"""What must be true of one record, beside what its operations do."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from engine.trace.events import Sample, Write
 from engine.trace.records import Candidate, Header, StepRecord
@@ -11,26 +11,6 @@ from engine.trace.state import State
 
 LOGPROB_SLACK = 1e-3  # a logarithm of a probability rounded up past 1
 Wrong = tuple[int | None, str]  # which operation, what
-
-
-def wrong_in_header(header: Header) -> Iterator[str]:
-    """Each contradiction among the model's facts."""
-    model = header.model
-    if model.num_kv_heads < 1 or model.num_heads % model.num_kv_heads:
-        yield f"model.num_heads {model.num_heads} is no multiple of model.num_kv_heads {model.num_kv_heads}"
-    for name in ("sliding_windows", "scalings", "softcaps", "sinks"):
-        values: Sequence[object] = getattr(model, name)
-        if len(values) != model.num_layers and (values or name == "sliding_windows"):
-            yield f"model.{name} has {len(values)} entries for {model.num_layers} layers"
-    for layer, sinks in enumerate(model.sinks):
-        if sinks is not None and len(sinks) != model.num_heads:
-            yield f"model.sinks of layer {layer} has {len(sinks)} entries for {model.num_heads} query heads"
-    layers = sorted(layer for group in header.block_groups for layer in group.layers)
-    each_once = len(layers) == model.num_layers and layers == list(range(len(layers)))
-    if header.block_groups and not each_once:
-        yield f"block_groups have the layers {str(layers)[:200]}, not each of the model's {model.num_layers} once"
-    if header.kv_bytes_per_token < 1:
-        yield f"kv_bytes_per_token is {header.kv_bytes_per_token}"
 
 
 def wrong_in_record(

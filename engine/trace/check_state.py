@@ -15,6 +15,13 @@ def wrong_in_state(state: State) -> Iterator[str]:
     yield from _contents(state)
 
 
+def num_things(state: State) -> int:
+    """What looking through the state takes, in things to look at; comparing tokens is quicker than the rest."""
+    tables = sum(len(table) + 1 for sequence in state.sequences.values() for table in sequence.block_tables)
+    tokens = sum(sequence.num_computed_tokens * len(sequence.block_tables) for sequence in state.sequences.values())
+    return len(state.blocks) + len(state.sequences) + tables + tokens // 16
+
+
 def _owners(state: State) -> Iterator[str]:
     """A block's ref_count is the number of table entries that name it; the free queue has the others, each once."""
     entries = Counter(b for s in state.sequences.values() for b in held_blocks(s))

@@ -95,9 +95,9 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
     first_op = None
     for index in range(max(ends)):
         records = [log.record(index) if index < end else None for log, end in zip((a, b), ends, strict=True)]
-        for record, reading in zip(records, (one, two), strict=True):
+        for record, reading, log in zip(records, (one, two), (a, b), strict=True):
             if record is not None:
-                reading.read(record)
+                reading.read(record, log.num_record_bytes(index))
         if first_op is None:
             first_op = _op_difference(index, *records)
     pairs = list(_pairs(one.members, two.members))

@@ -12,6 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from engine.trace.limits import Int
+
 FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a beam that others beat
 DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "step_preempted"]
 LookupVerdict = Literal["hit", "miss", "too_short", "disabled", "skipped"]
@@ -41,13 +43,13 @@ class _Op(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fi
 class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     """A request enters the waiting queue."""
 
-    seq_id: int
-    queue_position: int  # index in the waiting queue: the tail under FCFS, else by priority, ties by arrival
+    seq_id: Int
+    queue_position: Int  # index in the waiting queue: the tail under FCFS, else by priority, ties by arrival
     request_id: str
-    prompt_token_ids: list[int]
+    prompt_token_ids: list[Int]
     prompt_token_bytes: list[bytes]  # what each token stands for; may be a fragment of a UTF-8 character
-    max_tokens: int
-    priority: int = 0
+    max_tokens: Int
+    priority: Int = 0
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
 
@@ -74,17 +76,17 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     `forgotten`         whoever had the next block is no longer remembered
     """
 
-    seq_id: int
+    seq_id: Int
     verdict: LookupVerdict
-    num_tokens: int  # tokens of the sequence, the queried length
-    num_hit_tokens: int  # a multiple of block_size
-    block_ids: list[int]  # the blocks that hit, in logical order
+    num_tokens: Int  # tokens of the sequence, the queried length
+    num_hit_tokens: Int  # a multiple of block_size
+    block_ids: list[Int]  # the blocks that hit, in logical order
     reason: LookupReason | None = None
-    closest_seq_id: int | None = None  # itself, if it was here before a preemption
-    num_shared_tokens: int = 0  # leading tokens equal to the closest's
-    lost_block_id: int | None = None
-    evicted_in: int | None = None  # record index
-    evicted_for: int | None = None  # seq_id
+    closest_seq_id: Int | None = None  # itself, if it was here before a preemption
+    num_shared_tokens: Int = 0  # leading tokens equal to the closest's
+    lost_block_id: Int | None = None
+    evicted_in: Int | None = None  # record index
+    evicted_for: Int | None = None  # seq_id
 
 
 class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
@@ -93,10 +95,10 @@ class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
     What is swapped in is not looked up: one of the two is 0.
     """
 
-    seq_id: int
-    num_cached_tokens: int
+    seq_id: Int
+    num_cached_tokens: Int
     resumed: bool  # admitted again after a preemption
-    num_swapped_tokens: int = 0
+    num_swapped_tokens: Int = 0
 
 
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
@@ -106,18 +108,18 @@ class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
     whether the needed blocks are available now or not.
     """
 
-    seq_id: int
+    seq_id: Int
     reason: DeferReason
-    needed: int  # in the unit of the reason: sequences, tokens, or blocks
-    available: int
+    needed: Int  # in the unit of the reason: sequences, tokens, or blocks
+    available: Int
 
 
 class Allocate(_Op, frozen=True, kw_only=True, tag="allocate"):
     """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1)."""
 
-    seq_id: int
-    block_id: int
-    logical: int  # index in the sequence's block table
+    seq_id: Int
+    block_id: Int
+    logical: Int  # index in the sequence's block table
 
 
 class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
@@ -127,21 +129,21 @@ class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
     kv_block_reuse_gap): an access is the allocation or a hit.
     """
 
-    block_id: int
+    block_id: Int
     block_hash: bytes
-    seq_id: int | None = None  # whose allocation takes the block; whose promise it was
-    lifetime_steps: int = 0  # since the allocation
-    idle_steps: int = 0  # since the last access
-    num_hits: int = 0
-    reuse_gap_steps: list[int] = []  # between one hit and the next, the last few
+    seq_id: Int | None = None  # whose allocation takes the block; whose promise it was
+    lifetime_steps: Int = 0  # since the allocation
+    idle_steps: Int = 0  # since the last access
+    num_hits: Int = 0
+    reuse_gap_steps: list[Int] = []  # between one hit and the next, the last few
 
 
 class Share(_Op, frozen=True, kw_only=True, tag="share"):
     """A prefix-cache hit: the block joins the sequence's table, ref_count + 1; `revived` from the free queue or not."""
 
-    seq_id: int
-    block_id: int
-    logical: int
+    seq_id: Int
+    block_id: Int
+    logical: Int
     revived: bool
 
 
@@ -151,8 +153,8 @@ class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
     `sample`: another sample of the same prompt, with a seed of its own. `beam`: a second continuation of one beam.
     """
 
-    parent_seq_id: int
-    seq_id: int
+    parent_seq_id: Int
+    seq_id: Int
     request_id: str
     reason: ForkReason = "sample"
     seed: int | None = None  # of a sample: what its draws are seeded with
@@ -161,37 +163,37 @@ class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
 class Copy(_Op, frozen=True, kw_only=True, tag="copy"):
     """Copy-on-write: before writing to a shared block the sequence got a copy. Follows the `allocate` of `dst`."""
 
-    seq_id: int
-    logical: int
-    src: int
-    dst: int
+    seq_id: Int
+    logical: Int
+    src: Int
+    dst: Int
 
 
 class Cache(_Op, frozen=True, kw_only=True, tag="cache"):
     """A full block got its hash and can be found by others."""
 
-    seq_id: int
-    block_id: int
-    logical: int
+    seq_id: Int
+    block_id: Int
+    logical: Int
     block_hash: bytes
     parent_hash: bytes | None
-    token_ids: list[int]  # exactly block_size ids
+    token_ids: list[Int]  # exactly block_size ids
 
 
 class Write(_Op, frozen=True, kw_only=True, tag="write"):
     """Keys and values of positions [start, start + num_tokens) were written, all layers; they count as computed."""
 
-    seq_id: int
-    start: int
-    num_tokens: int
+    seq_id: Int
+    start: Int
+    num_tokens: Int
 
 
 class Sample(_Op, frozen=True, kw_only=True, tag="sample"):
     """A token was chosen and appended to the sequence. Its K and V do not exist yet: they are written a step later."""
 
-    seq_id: int
-    token_id: int
-    sampled_token_id: int | None = None  # what the sampler took, where a `choose` had settled another; None: this one
+    seq_id: Int
+    token_id: Int
+    sampled_token_id: Int | None = None  # what the sampler took, where a `choose` had settled another; None: this one
 
 
 class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
@@ -200,9 +202,9 @@ class Choose(_Op, frozen=True, kw_only=True, tag="choose"):
     A later choice for the same position replaces it. The sampler draws all the same, so later draws are what they were.
     """
 
-    seq_id: int
-    position: int
-    token_id: int
+    seq_id: Int
+    position: Int
+    token_id: Int
     token_bytes: bytes
 
 
@@ -213,29 +215,29 @@ class Adjust(_Op, frozen=True, kw_only=True, tag="adjust"):
     """
 
     request_id: str
-    seq_ids: list[int]  # those that wait or run
-    max_tokens: int
+    seq_ids: list[Int]  # those that wait or run
+    max_tokens: Int
     sampling: dict[str, Setting]  # every field
 
 
 class SwapOut(_Op, frozen=True, kw_only=True, tag="swap_out"):
     """Preemption by swap: a block's content goes to a block of the CPU store. The `free` operations follow."""
 
-    seq_id: int
-    logical: int
-    block_id: int
-    cpu_block_id: int
-    num_bytes: int  # moved: the whole block, all layers
+    seq_id: Int
+    logical: Int
+    block_id: Int
+    cpu_block_id: Int
+    num_bytes: Int  # moved: the whole block, all layers
 
 
 class SwapIn(_Op, frozen=True, kw_only=True, tag="swap_in"):
     """The content comes back into the block that was just allocated for it; the CPU block is free again."""
 
-    seq_id: int
-    logical: int
-    block_id: int
-    cpu_block_id: int
-    num_bytes: int
+    seq_id: Int
+    logical: Int
+    block_id: Int
+    cpu_block_id: Int
+    num_bytes: Int
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
@@ -247,30 +249,30 @@ class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
     every running sequence was waiting for a beam of its request that had no room, so all of them went.
     """
 
-    seq_id: int
-    queue_position: int  # 0, the front, under FCFS
+    seq_id: Int
+    queue_position: Int  # 0, the front, under FCFS
     mode: PreemptionMode
-    for_seq_id: int  # the sequence whose allocation found no free block
-    num_computed_tokens: int  # when it went
+    for_seq_id: Int  # the sequence whose allocation found no free block
+    num_computed_tokens: Int  # when it went
     reason: PreemptReason = "last_admitted"
-    num_blocks: int = 0  # table entries that it gave back
-    num_kept_tokens: int = 0  # by recompute: of the computed tokens, those that a lookup would still find now
-    num_recompute_tokens: int = 0  # num_computed_tokens - num_kept_tokens by recompute, 0 by swap
-    num_bytes: int = 0  # moved to the CPU store
+    num_blocks: Int = 0  # table entries that it gave back
+    num_kept_tokens: Int = 0  # by recompute: of the computed tokens, those that a lookup would still find now
+    num_recompute_tokens: Int = 0  # num_computed_tokens - num_kept_tokens by recompute, 0 by swap
+    num_bytes: Int = 0  # moved to the CPU store
     swap_refused: bool = False  # a swap was wanted, but the CPU store had no room for it
 
 
 class Discard(_Op, frozen=True, kw_only=True, tag="discard"):
     """Strategy `none`: the step's K and V are thrown away (`free` comes before), nothing counts as computed."""
 
-    seq_id: int
+    seq_id: Int
 
 
 class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
     """A swapped-out sequence ends: its CPU block is free again, the content gone."""
 
-    seq_id: int
-    cpu_block_id: int
+    seq_id: Int
+    cpu_block_id: Int
 
 
 class Free(_Op, frozen=True, kw_only=True, tag="free"):
@@ -279,8 +281,8 @@ class Free(_Op, frozen=True, kw_only=True, tag="free"):
     RELEASED entries that are now the last ones of its table go with it.
     """
 
-    seq_id: int
-    block_id: int
+    seq_id: Int
+    block_id: Int
     to: QueueEnd | None
 
 
@@ -292,9 +294,9 @@ class Release(_Op, frozen=True, kw_only=True, tag="release"):
     run's attention_window left it behind.
     """
 
-    seq_id: int
-    block_id: int
-    logical: int
+    seq_id: Int
+    block_id: Int
+    logical: Int
     reason: ReleaseReason
     to: QueueEnd | None
 
@@ -302,7 +304,7 @@ class Release(_Op, frozen=True, kw_only=True, tag="release"):
 class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
     """The sequence is done (its `free` operations come before)."""
 
-    seq_id: int
+    seq_id: Int
     reason: FinishReason
     detail: str = ""  # the stop string or id that ended it, or who aborted it
 
@@ -315,9 +317,9 @@ class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
     """
 
     request_id: str
-    seq_ids: list[int]
+    seq_ids: list[Int]
     scores: list[float]
-    num_returned: int
+    num_returned: Int
 
 
 Op = (

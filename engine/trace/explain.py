@@ -109,7 +109,7 @@ def overview(log: TraceReader) -> Overview:
     fullest, most = -1, -1
     for index in range(len(log)):
         record = log.record(index)
-        reading.read(record)
+        reading.read(record, log.num_record_bytes(index))
         stories.read(record)
         if record.memory.blocks_held > most:
             fullest, most = index, record.memory.blocks_held

@@ -32,8 +32,9 @@ from engine.trace.events import (
     SwapIn,
     SwapOut,
 )
+from engine.trace.geometry import TraceStateError, geometry, group_index
+from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
 from engine.trace.records import Header, StepRecord, Timing
-from engine.trace.state import TraceStateError, group_index, initial_state
 
 Status = Literal["waiting", "running", "preempted", "finished"]
 
@@ -143,11 +144,11 @@ class RunReading:
         self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
         self._totals = Totals()
         self._series: list[Point] = []
-        self._empty = initial_state(header)
+        self._block_size, self._groups, _ = geometry(header)
+        self._budget = Budget()
 
     def _block_bytes(self, block_id: int) -> int:
-        groups = self._empty.block_groups
-        return self._empty.block_size * groups[group_index(groups, block_id)].kv_bytes_per_token
+        return self._block_size * self._groups[group_index(self._groups, block_id)].kv_bytes_per_token
 
     def figures(self) -> RunFigures:
         """What the run took."""
@@ -155,14 +156,18 @@ class RunReading:
         self._totals.unfinished = sum(1 for s in self._by_id.values() if s.status != "finished")
         return RunFigures(totals=self._totals, series=self._series)
 
-    def read(self, record: StepRecord) -> None:
-        """The next record.
+    def read(self, record: StepRecord, num_bytes: int) -> None:
+        """The next record, which has so many bytes.
 
         Raises:
-            TraceStateError: it is about a sequence, a block or a token that the log does not have.
+            TraceStateError: it is about a sequence, a block or a token that the log does not have, or copies more than
+                a reader keeps.
         """
+        self._budget.read(num_bytes)
         try:
             self._read(record)
+        except TooMuchError as error:
+            raise TraceStateError(f"record {record.index}: {error}") from error
         except KeyError as error:
             raise TraceStateError(
                 f"record {record.index} is about a sequence or token that the log does not have: {error}"
@@ -238,6 +243,7 @@ class RunReading:
                 )
             case Fork():
                 parent = self._by_id[op.parent_seq_id]
+                self._budget.spend(len(parent.prompt_token_ids) + UNITS_PER_SLOT * len(parent.tokens))
                 child = msgspec.structs.replace(
                     parent, seq_id=op.seq_id, tokens=list(parent.tokens), submitted_in=record.index
                 )

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from engine.trace import codec
+from engine.trace.events import RELEASED
+from engine.trace.geometry import Geometry
 from engine.trace.records import BlockGroup
-from engine.trace.state import State
+from engine.trace.state import Sequence, State
 
 
-def read_keyframe(payload: bytes, groups: list[BlockGroup]) -> State:
-    """The state in a keyframe of a log whose header has these groups of layers.
+def read_keyframe(payload: bytes, pools: Geometry, index: int) -> State:
+    """The state in the keyframe after record `index` of a log with these pools.
 
     Logs from before there were groups name one table a sequence and one free queue: they are those of the only group.
 
     Raises:
-        TraceFormatError: says which field is wrong.
+        TraceFormatError: says which field is wrong, or what in it is not there: a block, a sequence, a table.
     """
+    state = _decoded(payload, pools.groups)
+    for message in _wrong_in_shape(state, pools, index):
+        raise codec.TraceFormatError(f"the keyframe after record {index} is no state of this log: {message}")
+    return state
+
+
+def _decoded(payload: bytes, groups: list[BlockGroup]) -> State:
     try:
         fields: Any = msgspec.msgpack.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -31,3 +41,59 @@ def read_keyframe(payload: bytes, groups: list[BlockGroup]) -> State:
         if isinstance(sequence, dict):
             sequence["block_tables"] = [sequence.pop("block_table", [])]
     return codec.decode(codec.encode(fields), State)
+
+
+def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
+    """What would make a reader look for something that is not there. Whether it is the state, `check` finds out."""
+    if state.index != index:
+        yield f"it says that it is the one after record {state.index}"
+    if state.block_size != pools.block_size or state.block_groups != pools.groups:
+        yield "its blocks are not those of the header"
+    num_blocks, num_cpu_blocks = pools.num_blocks, pools.swap_space * len(pools.groups)
+    if [block.block_id for block in state.blocks] != list(range(num_blocks)):
+        yield f"it has not the {num_blocks} blocks of the pools in order"
+    if [block.cpu_block_id for block in state.cpu_blocks] != list(range(num_cpu_blocks)):
+        yield f"it has not the {num_cpu_blocks} blocks of the CPU store in order"
+    contents = [block.token_ids for block in state.blocks] + [block.token_ids for block in state.cpu_blocks]
+    if any(len(content) > pools.block_size for content in contents):
+        yield f"a block holds more than {pools.block_size} tokens"
+    yield from _wrong_in_queues(state)
+    for queue in (state.waiting, state.running, state.finished):
+        if any(seq_id not in state.sequences for seq_id in queue):
+            yield "a queue names a sequence that is not there"
+    for seq_id, sequence in state.sequences.items():
+        if sequence.seq_id != seq_id:
+            yield f"sequence {sequence.seq_id} stands as {seq_id}"
+        yield from (f"sequence {seq_id} {message}" for message in _wrong_in_sequence(sequence, state))
+    if any(len(pair) != 2 for pair in state.recent_lookups):
+        yield "recent_lookups are not pairs"
+
+
+def _wrong_in_queues(state: State) -> Iterator[str]:
+    """A free queue has blocks of its group, each once; which ones, their ref counts say."""
+    if len(state.free_queues) != len(state.block_groups):
+        yield f"it has {len(state.free_queues)} free queues for {len(state.block_groups)} groups of layers"
+        return
+    for queue, group in zip(state.free_queues, state.block_groups, strict=True):
+        blocks = state.blocks[group.first_block : group.first_block + group.num_blocks]
+        if len(set(queue)) != len(queue) or set(queue) != {b.block_id for b in blocks if b.ref_count == 0}:
+            yield "a free queue has not the blocks that nobody holds, each once"
+
+
+def _wrong_in_sequence(sequence: Sequence, state: State) -> Iterator[str]:
+    if len(sequence.token_ids) != len(sequence.token_bytes):
+        yield f"has {len(sequence.token_ids)} tokens that stand for {len(sequence.token_bytes)} texts"
+    if not 0 <= sequence.num_computed_tokens <= len(sequence.token_ids):
+        yield f"has {sequence.num_computed_tokens} computed tokens of {len(sequence.token_ids)}"
+    if not 0 <= sequence.num_prompt_tokens <= len(sequence.token_ids):
+        yield f"has {sequence.num_prompt_tokens} prompt tokens of {len(sequence.token_ids)}"
+    if len(sequence.block_tables) != len(state.block_groups):
+        yield f"has {len(sequence.block_tables)} block tables for {len(state.block_groups)} groups of layers"
+    for table, group in zip(sequence.block_tables, state.block_groups, strict=False):
+        ids = range(group.first_block, group.first_block + group.num_blocks)
+        if any(block_id not in ids and block_id != RELEASED for block_id in table):
+            yield "has a block table that names a block of no pool"
+    if any(not 0 <= block_id < len(state.cpu_blocks) for block_id in sequence.cpu_block_table):
+        yield "has a block of the CPU store that is not there"
+    if any(len(pair) != 2 for pair in sequence.chosen):
+        yield "has chosen tokens that are not pairs"

@@ -17,7 +17,9 @@ from typing import IO, Self
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
+from engine.trace.limits import Budget
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
@@ -86,6 +88,10 @@ class TraceReader:
         """Record `index`."""
         return codec.decode(self.record_bytes(index), StepRecord)
 
+    def num_record_bytes(self, index: int) -> int:
+        """Length of record `index`, encoded."""
+        return self._records[index].length
+
     def capture_bytes(self, index: int) -> bytes | None:
         """The arrays of record `index`, encoded; None when it has none."""
         found = self._captures.get(index)
@@ -97,15 +103,23 @@ class TraceReader:
         return codec.decode(payload, Capture) if payload else None
 
     def state_at(self, index: int) -> State:
-        """The state after record `index` (-1: before the first): the nearest keyframe, then the records after it."""
+        """The state after record `index` (-1: before the first): the nearest keyframe, then the records after it.
+
+        Raises:
+            TraceFormatError: a damaged record or keyframe.
+            TraceStateError: a record that contradicts those before it, or asks for more than a reader gives.
+        """
         if not -1 <= index < len(self._records):
             raise IndexError(f"state {index} of {len(self._records)} records")
         key = max((k for k in self._keyframes if k <= index), default=None)
-        state = initial_state(self.header)
-        if key is not None:
-            state = read_keyframe(self._read(self._keyframes[key]), state.block_groups)
+        if key is None:
+            state = initial_state(self.header)
+        else:
+            state = read_keyframe(self._read(self._keyframes[key]), geometry(self.header), key)
+        budget = Budget()
         for i in range(state.index + 1, index + 1):
-            apply(state, self.record(i))
+            budget.read(self.num_record_bytes(i))
+            apply(state, self.record(i), budget)
         return state
 
     @property
@@ -189,6 +203,7 @@ class TraceWriter(TraceReader):
         self.damage = None
         self._records, self._captures, self._keyframes = [], {}, {}
         self._state = initial_state(header)
+        self._budget = Budget()
         self._end = 0
         self._subscribers: list[Subscriber] = []
         self._lock = threading.Lock()
@@ -225,8 +240,10 @@ class TraceWriter(TraceReader):
             if self._ended:
                 raise OSError(self._ended)
             try:
-                apply(self._state, record)
-                found = self._append("record", codec.encode(record))
+                payload = codec.encode(record)
+                self._budget.read(len(payload))
+                apply(self._state, record, self._budget)
+                found = self._append("record", payload)
                 if capture is not None:
                     self._captures[record.index] = self._append("capture", codec.encode(capture))
                 if (record.index + 1) % KEYFRAME_INTERVAL == 0:

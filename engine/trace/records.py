@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from engine.trace.events import Op
+from engine.trace.limits import Int
 
 FORMAT = "kvtrace"
 VERSION = 1
@@ -21,11 +22,11 @@ class HeadPattern(Struct, frozen=True, kw_only=True):
     """An attention head that was measured to look at keys of one kind, on text that the model had never seen."""
 
     pattern: str  # previous_token, clause_start, parallel_clause, last_punctuation, first_token, itself, induction
-    layer: int
-    head: int  # query head
+    layer: Int
+    head: Int  # query head
     mean_weight: float  # what its queries give to that key, on average
     uniform: float  # what a head that looks at every key alike would give it
-    queries: int  # how many were measured
+    queries: Int  # how many were measured
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
@@ -33,23 +34,23 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
     name: str
     architecture: str  # Hugging Face class name
-    num_params: int
-    num_layers: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int  # query heads, Hq
-    num_kv_heads: int  # Hkv, as stored in the cache
-    head_dim: int  # D, of queries and keys
-    v_head_dim: int  # Dv, of values
-    vocab_size: int
-    max_position: int
+    num_params: Int
+    num_layers: Int
+    hidden_size: Int
+    intermediate_size: Int
+    num_heads: Int  # query heads, Hq
+    num_kv_heads: Int  # Hkv, as stored in the cache
+    head_dim: Int  # D, of queries and keys
+    v_head_dim: Int  # Dv, of values
+    vocab_size: Int
+    max_position: Int
     dtype: str
-    sliding_windows: list[int | None]  # per layer; None = full attention
+    sliding_windows: list[Int | None]  # per layer; None = full attention
     scalings: list[float] = []  # per layer: a score is q · k * scaling; empty = not stated
     softcaps: list[float | None] = []  # per layer: a score becomes c * tanh(score / c); None = it does not
     sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
     tie_word_embeddings: bool = False
-    num_active_params: int | None = None  # mixture of experts: parameters used by one token; None = all
+    num_active_params: Int | None = None  # mixture of experts: parameters used by one token; None = all
     heads: list[HeadPattern] = []  # known patterns, the one to look at first in front; empty = nobody measured
 
     @property
@@ -62,22 +63,22 @@ class TokenizerFacts(Struct, frozen=True, kw_only=True):
     """The tokenizer behind the ids."""
 
     name: str
-    vocab_size: int
-    eos_token_ids: list[int]
+    vocab_size: Int
+    eos_token_ids: list[Int]
 
 
 class Roofs(Struct, frozen=True, kw_only=True):
     """What a machine reached when it was measured: the roofs of a roofline, and how they came about."""
 
     dtype: str  # of the matrices, the model's
-    num_threads: int
+    num_threads: Int
     measured_at: str  # ISO 8601, UTC; a clock reading
     flops_per_second: float  # median of `matmul_runs` products of two square matrices of `matmul_size`
-    matmul_size: int
-    matmul_runs: int
+    matmul_size: Int
+    matmul_runs: Int
     bytes_per_second: float  # median of `copy_runs` copies of an array of `copy_bytes`, each byte read and written
-    copy_bytes: int
-    copy_runs: int
+    copy_bytes: Int
+    copy_runs: Int
 
 
 class Machine(Struct, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ class Machine(Struct, frozen=True, kw_only=True):
 
     device: str
     processor: str
-    num_threads: int
+    num_threads: Int
     versions: dict[str, str]
     roofs: Roofs | None = None  # None: nobody had asked for them when the log began
 
@@ -93,25 +94,25 @@ class Machine(Struct, frozen=True, kw_only=True):
 class BlockGroup(Struct, frozen=True, kw_only=True):
     """Layers that see alike, the pool of blocks that they share, and what a block of it keeps."""
 
-    layers: list[int]
-    first_block: int  # its blocks have the ids [first_block, first_block + num_blocks)
-    num_blocks: int
-    window: int | None = None  # the keys that its layers see; None = all
-    sinks: int = 0  # and so many at the beginning of the sequence
-    kv_bytes_per_token: int  # of its layers together
+    layers: list[Int]
+    first_block: Int  # its blocks have the ids [first_block, first_block + num_blocks)
+    num_blocks: Int
+    window: Int | None = None  # the keys that its layers see; None = all
+    sinks: Int = 0  # and so many at the beginning of the sequence
+    kv_bytes_per_token: Int  # of its layers together
 
 
 class Header(Struct, frozen=True, kw_only=True):
     """The first frame of a trace."""
 
     format: str = FORMAT
-    version: int = VERSION
+    version: Int = VERSION
     generator: str  # program and version that wrote it
     created: str  # ISO 8601, UTC; a clock reading
     model: ModelFacts
     tokenizer: TokenizerFacts
     engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
-    kv_bytes_per_token: int  # accounting.kv_bytes_per_token(model), all layers
+    kv_bytes_per_token: Int  # accounting.kv_bytes_per_token(model), all layers
     machine: Machine
     block_groups: list[BlockGroup] = []  # who sees most comes first; empty = one of all layers, engine.num_blocks long
 
@@ -119,18 +120,18 @@ class Header(Struct, frozen=True, kw_only=True):
 class BatchEntry(Struct, frozen=True, kw_only=True):
     """One sequence's share of a step: the tokens computed for it, in packed order."""
 
-    seq_id: int
+    seq_id: Int
     phase: Phase
-    start: int  # position of the first token computed
-    token_ids: list[int]
-    context_len: int  # keys the last of these tokens can see = start + len(token_ids)
+    start: Int  # position of the first token computed
+    token_ids: list[Int]
+    context_len: Int  # keys the last of these tokens can see = start + len(token_ids)
     samples: bool  # whether the step ends with a new token for it (a prefill chunk that is not the last does not)
 
 
 class Candidate(Struct, frozen=True):
     """A token that could have been chosen."""
 
-    token_id: int
+    token_id: Int
     token_bytes: bytes
     logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
 
@@ -138,8 +139,8 @@ class Candidate(Struct, frozen=True):
 class Output(Struct, frozen=True, kw_only=True):
     """A token chosen in this step."""
 
-    seq_id: int
-    token_id: int
+    seq_id: Int
+    token_id: Int
     token_bytes: bytes  # what the token stands for; may be a fragment of a UTF-8 character
     text: str  # text that became complete with this token ("" while a character is unfinished)
     logprob: float
@@ -152,9 +153,9 @@ class PromptLogprob(Struct, frozen=True, kw_only=True):
     Each position from 1 on occurs once in a trace, in order, if the request asked for `prompt_logprobs`.
     """
 
-    seq_id: int
-    position: int  # of the token in the prompt, 1 or more
-    token_id: int
+    seq_id: Int
+    position: Int  # of the token in the prompt, 1 or more
+    token_id: Int
     logprob: float  # natural log, raw distribution
     top: list[Candidate]  # most probable first
 
@@ -175,18 +176,18 @@ class Memory(Struct, frozen=True, kw_only=True):
     group; where there are several groups of layers, all figures are sums over them.
     """
 
-    num_blocks: int
-    block_size: int
-    blocks_held: int  # ref_count > 0
-    blocks_cached: int  # ref_count 0 with a hash: free, yet reusable
-    blocks_free: int  # ref_count 0 without a hash
-    tokens_held: int  # slots of held blocks that hold computed K and V, each physical slot once
-    tokens_logical: int  # the same counted once for each sequence whose table has it: larger when blocks are shared
-    bytes_held: int  # blocks_held * block_size * kv_bytes_per_token (of the group)
-    bytes_used: int  # tokens_held * kv_bytes_per_token
-    bytes_cached: int  # blocks_cached * block_size * kv_bytes_per_token
-    swap_blocks: int = 0  # blocks of the CPU store
-    swap_blocks_held: int = 0  # of these, with the content of preempted sequences
+    num_blocks: Int
+    block_size: Int
+    blocks_held: Int  # ref_count > 0
+    blocks_cached: Int  # ref_count 0 with a hash: free, yet reusable
+    blocks_free: Int  # ref_count 0 without a hash
+    tokens_held: Int  # slots of held blocks that hold computed K and V, each physical slot once
+    tokens_logical: Int  # the same counted once for each sequence whose table has it: larger when blocks are shared
+    bytes_held: Int  # blocks_held * block_size * kv_bytes_per_token (of the group)
+    bytes_used: Int  # tokens_held * kv_bytes_per_token
+    bytes_cached: Int  # blocks_cached * block_size * kv_bytes_per_token
+    swap_blocks: Int = 0  # blocks of the CPU store
+    swap_blocks_held: Int = 0  # of these, with the content of preempted sequences
 
     @classmethod
     def counted(
@@ -245,11 +246,11 @@ class Memory(Struct, frozen=True, kw_only=True):
 class Work(Struct, frozen=True, kw_only=True):
     """Derived from the batch by `accounting.work`; no measurement."""
 
-    num_tokens: int
+    num_tokens: Int
     flops: int
-    weight_bytes: int
-    kv_read_bytes: int
-    kv_write_bytes: int
+    weight_bytes: Int
+    kv_read_bytes: Int
+    kv_write_bytes: Int
 
 
 class Objection(Struct, frozen=True, kw_only=True):
@@ -258,17 +259,17 @@ class Objection(Struct, frozen=True, kw_only=True):
     rule: str = ""  # see FORMAT.md; "" = one without a name there
     seq_id: int | None = None
     text: str  # the sentence, in the guard's own words
-    block_id: int | None = None
-    said: int | None = None  # what the books say
-    counted: int | None = None  # what a recount finds
+    block_id: Int | None = None
+    said: Int | None = None  # what the books say
+    counted: Int | None = None  # what a recount finds
 
 
 class StepRecord(Struct, frozen=True, kw_only=True):
     """One entry of the log. `submit`, `abort` and `adjust` came in from outside; `step` is one pass of the engine."""
 
-    index: int  # position in the log, from 0
+    index: Int  # position in the log, from 0
     kind: RecordKind
-    step: int  # steps so far, this one included
+    step: Int  # steps so far, this one included
     batch: list[BatchEntry] = []
     ops: list[Op] = []
     outputs: list[Output] = []
@@ -291,17 +292,17 @@ class StepRecord(Struct, frozen=True, kw_only=True):
 class AttentionRows(Struct, frozen=True, kw_only=True):
     """Softmax weights of some queries of one sequence in one layer, over the keys they could see."""
 
-    seq_id: int
-    query_start: int  # position of the first row's query
-    key_start: int  # position of the first column's key (> 0 under a sliding window)
-    heads: list[int]  # query heads, in the order of the first axis
+    seq_id: Int
+    query_start: Int  # position of the first row's query
+    key_start: Int  # position of the first column's key (> 0 under a sliding window)
+    heads: list[Int]  # query heads, in the order of the first axis
     weights: np.ndarray[Any, Any]  # [H, R, C]; masked entries are 0; with sinks a row sums to less than 1
 
 
 class LayerCapture(Struct, frozen=True, kw_only=True):
     """The arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
 
-    layer: int
+    layer: Int
     q: np.ndarray[Any, Any]  # [T, Hq, D]
     k: np.ndarray[Any, Any]  # [T, Hkv, D]
     v: np.ndarray[Any, Any]  # [T, Hkv, Dv]
@@ -311,7 +312,7 @@ class LayerCapture(Struct, frozen=True, kw_only=True):
 class Capture(Struct, frozen=True, kw_only=True):
     """The arrays of one record, rounded to `dtype`. `omitted` says what the byte budget left out ("" = nothing)."""
 
-    index: int
+    index: Int
     dtype: str
     layers: list[LayerCapture]
     omitted: str = ""

@@ -2,100 +2,100 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.trace.events import RELEASED, FinishReason
+from engine.trace.free_order import FreeOrder
+from engine.trace.geometry import TraceStateError as TraceStateError
+from engine.trace.geometry import geometry
+from engine.trace.limits import Int
 from engine.trace.records import BlockGroup, Header, Memory
 
 SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
 RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
-MAX_LAYERS = 1 << 12  # a header that says more is damage
-MAX_BLOCKS = 1 << 20  # of a pool or a CPU store; a header that says more is taken for damage rather than allocated
 
 
 class Block(Struct, kw_only=True):
     """One physical block. `token_ids`: what its filled slots hold, slot 0 first; free without a hash = empty."""
 
-    block_id: int
-    ref_count: int = 0
+    block_id: Int
+    ref_count: Int = 0
     block_hash: bytes | None = None
-    token_ids: list[int] = []
-    logical: int | None = None  # its index in the block tables that contain it
-    allocated_by: int | None = None  # seq_id of the last allocation
-    allocated_in: int | None = None  # record index of the last allocation
-    num_hits: int = 0  # prefix-cache hits since that allocation
-    last_hit_in: int | None = None  # record index
+    token_ids: list[Int] = []
+    logical: Int | None = None  # its index in the block tables that contain it
+    allocated_by: Int | None = None  # seq_id of the last allocation
+    allocated_in: Int | None = None  # record index of the last allocation
+    num_hits: Int = 0  # prefix-cache hits since that allocation
+    last_hit_in: Int | None = None  # record index
 
 
 class CpuBlock(Struct, kw_only=True):
     """One block of the CPU store; `token_ids`: what it keeps for a swapped-out sequence."""
 
-    cpu_block_id: int
-    seq_id: int | None = None  # None = free
-    logical: int | None = None
-    token_ids: list[int] = []
+    cpu_block_id: Int
+    seq_id: Int | None = None  # None = free
+    logical: Int | None = None
+    token_ids: list[Int] = []
 
 
 class Sequence(Struct, kw_only=True):
     """One sequence of a request."""
 
-    seq_id: int
+    seq_id: Int
     request_id: str
     status: SequenceStatus = "waiting"
-    token_ids: list[int] = []  # prompt, then output
+    token_ids: list[Int] = []  # prompt, then output
     token_bytes: list[bytes] = []
-    num_prompt_tokens: int = 0
-    num_computed_tokens: int = 0
-    num_cached_tokens: int = 0  # at its last admission
-    block_tables: list[list[int]] = []  # for each group of layers; RELEASED where a block is gone
-    num_preemptions: int = 0
-    max_tokens: int = 0
-    priority: int = 0
+    num_prompt_tokens: Int = 0
+    num_computed_tokens: Int = 0
+    num_cached_tokens: Int = 0  # at its last admission
+    block_tables: list[list[Int]] = []  # for each group of layers; RELEASED where a block is gone
+    num_preemptions: Int = 0
+    max_tokens: Int = 0
+    priority: Int = 0
     finish_reason: FinishReason | None = None
-    submitted_in: int = 0  # record index
-    parent_seq_id: int | None = None  # the sequence it was forked from
+    submitted_in: Int = 0  # record index
+    parent_seq_id: Int | None = None  # the sequence it was forked from
     cumulative_logprob: float = 0.0  # of its output tokens, raw distribution; a fork begins with its parent's
-    cpu_block_table: list[int] = []  # while it is swapped out
-    rank: int | None = None  # among the sequences of its request, 0 = best; once the request is done
+    cpu_block_table: list[Int] = []  # while it is swapped out
+    rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
     score: float | None = None  # what it was ranked by
-    chosen: list[list[int]] = []  # [position, token id] of tokens to come that were settled from outside
+    chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside
 
 
-class State(Struct, kw_only=True):
+class State(Struct, kw_only=True, dict=True):
     """Everything that is true after record `index` (-1: before the first)."""
 
-    index: int = -1
-    step: int = 0
-    block_size: int
+    index: Int = -1
+    step: Int = 0
+    block_size: Int
     block_groups: list[BlockGroup]
     blocks: list[Block]  # of all groups, by id
-    free_queues: list[list[int]]  # for each group: block ids, head (allocated next) first
-    waiting: list[int] = []  # seq ids, head (admitted next) first; preempted ones included
-    running: list[int] = []  # seq ids in order of admission
-    finished: list[int] = []  # seq ids in order of finishing
-    sequences: dict[int, Sequence] = {}
+    free_queues: list[list[Int]]  # for each group: block ids, head (allocated next) first
+    waiting: list[Int] = []  # seq ids, head (admitted next) first; preempted ones included
+    running: list[Int] = []  # seq ids in order of admission
+    finished: list[Int] = []  # seq ids in order of finishing
+    sequences: dict[Int, Sequence] = {}
     cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
-    recent_lookups: list[list[int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
+    recent_lookups: list[list[Int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
 
-
-class TraceStateError(ValueError):
-    """A record does not follow from the state before it. `operation`: which of its operations, None = none of them."""
-
-    def __init__(self, message: str, operation: int | None = None) -> None:
-        super().__init__(message)
-        self.operation = operation
+    @cached_property
+    def free_order(self) -> FreeOrder:
+        """Where each block stands in its free queue, found quickly; no part of the state's value."""
+        return FreeOrder(self.free_queues)
 
 
 def initial_state(header: Header) -> State:
-    """State before the first record: every block free, ids in ascending order in the free queues."""
-    block_size = _setting(header, "block_size", 1, 1 << 62)
-    groups = _groups(header)
-    most = MAX_BLOCKS // len(groups)  # each group has so many
-    swap_space = _setting(header, "swap_space", 0, most) if header.engine.get("swap_space") else 0
-    return empty_state(block_size, groups, swap_space)
+    """State before the first record: every block free, ids in ascending order in the free queues.
+
+    Raises:
+        TraceStateError: the header describes pools that no reader takes.
+    """
+    return empty_state(*geometry(header))
 
 
 def empty_state(block_size: int, groups: list[BlockGroup], swap_space: int = 0) -> State:
@@ -107,34 +107,6 @@ def empty_state(block_size: int, groups: list[BlockGroup], swap_space: int = 0) 
         free_queues=[list(range(g.first_block, g.first_block + g.num_blocks)) for g in groups],
         cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space * len(groups))],
     )
-
-
-def _groups(header: Header) -> list[BlockGroup]:
-    """The header's groups of layers; a log without any has one of all layers."""
-    num_blocks = _setting(header, "num_blocks", 1, MAX_BLOCKS)
-    if not 1 <= header.model.num_layers <= MAX_LAYERS:
-        raise TraceStateError(
-            f"the header's model.num_layers must be from 1 to {MAX_LAYERS}, not {header.model.num_layers}"
-        )
-    if not header.block_groups:
-        layers = list(range(header.model.num_layers))
-        bytes_each = header.kv_bytes_per_token
-        return [BlockGroup(layers=layers, first_block=0, num_blocks=num_blocks, kv_bytes_per_token=bytes_each)]
-    first = 0
-    for group in header.block_groups:
-        if group.first_block != first or not 1 <= group.num_blocks <= MAX_BLOCKS - first:
-            raise TraceStateError(f"the header's block groups do not follow each other at block {first}")
-        first += group.num_blocks
-    return header.block_groups
-
-
-def _setting(header: Header, name: str, least: int, most: int) -> int:
-    value = header.engine.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise TraceStateError(
-            f"the header's engine.{name} must be a whole number from {least} to {most}, not {value!r}"
-        )
-    return value
 
 
 def copy_state(state: State) -> State:
@@ -192,14 +164,6 @@ def recent_hit_rate(state: State) -> float | None:
     """
     asked = sum(num_tokens for num_tokens, _ in state.recent_lookups)
     return sum(num_hit for _, num_hit in state.recent_lookups) / asked if asked else None
-
-
-def group_index(groups: list[BlockGroup], block_id: int) -> int:
-    """Which group of layers the block belongs to. TraceStateError: the pools have no such block."""
-    for index, group in enumerate(groups):
-        if block_id < group.first_block + group.num_blocks:
-            return index
-    raise TraceStateError(f"there is no block {block_id} in the pool")
 
 
 def held_blocks(sequence: Sequence) -> list[int]:

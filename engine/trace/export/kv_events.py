@@ -15,9 +15,9 @@ import msgspec
 
 from engine.trace.codec import TraceFormatError
 from engine.trace.events import Cache, Evict, Submit
+from engine.trace.geometry import geometry, group_index
 from engine.trace.log import TraceReader
 from engine.trace.records import BlockGroup, StepRecord
-from engine.trace.state import group_index, initial_state
 
 MEDIUM = "GPU"  # vLLM's word for the device that the model runs on
 Batch = list[Any]  # [ts, events, dp_rank]
@@ -34,8 +34,7 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
         began = datetime.fromisoformat(reader.header.created).timestamp()
     except (ValueError, OverflowError) as error:
         raise TraceFormatError(f"the header's created is no time: {reader.header.created[:40]!r}") from error
-    empty = initial_state(reader.header)
-    block_size, groups = empty.block_size, empty.block_groups
+    block_size, groups, _ = geometry(reader.header)
     salts: dict[int, str] = {}
     for index in range(len(reader)):
         record = reader.record(index)

@@ -83,7 +83,7 @@ def test_a_sound_file_has_no_finding(frames: Frames, findings: Check, tmp_path: 
         "record 2: the keyframe is not the state that the operations make: it differs in step, free_queues"
     )
     (finding,) = findings([*frames, ("keyframe", replace(keyframe, index=1))])
-    assert finding.endswith("a keyframe of the state after record 1")
+    assert finding.endswith("no state of this log: it says that it is the one after record 1")
 
 
 def changed(frames: Frames, place: int, /, **fields: Any) -> Frames:
@@ -159,22 +159,22 @@ def test_a_second_capture_and_one_before_the_records(frames: Frames, findings: C
 
 
 def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:
-    """A shared block that stays in the free queue: every operation is possible, the whole is not."""
+    """A hit on a block with other tokens: every operation is possible, the whole is not."""
     from engine.trace.events import Admit, Share
 
     submit = Submit(
-        seq_id=1, queue_position=0, request_id="b", prompt_token_ids=[65, 66, 67],
-        prompt_token_bytes=[b"A", b"B", b"C"], max_tokens=1,
+        seq_id=1, queue_position=0, request_id="b", prompt_token_ids=[65, 70, 67],
+        prompt_token_bytes=[b"A", b"F", b"C"], max_tokens=1,
     )  # fmt: skip
     last: StepRecord = frames[3][1]
     ops = [
         submit,
         Admit(seq_id=1, num_cached_tokens=2, resumed=False),
-        Share(seq_id=1, block_id=0, logical=0, revived=False),
+        Share(seq_id=1, block_id=0, logical=0, revived=True),
     ]
     record = replace(last, index=3, step=3, ops=ops, batch=[], outputs=[], has_capture=False)
     found = findings([*frames, ("record", record)])
-    assert any("block 0 has ref_count 1 and stands in the free queue 1 time" in finding for finding in found)
+    assert any("block 0 does not hold the tokens of sequence 1 from position 0" in finding for finding in found)
 
 
 def test_damage_is_found_and_what_came_before_is_checked(frames: Frames, findings: Check, tmp_path: Path) -> None:

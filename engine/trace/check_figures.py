@@ -1,0 +1,114 @@
+"""The memory figures of a state, kept up record by record: counting a large pool anew after each would take hours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from engine.trace.events import RELEASED, Allocate, Fork, Free, Op, Release, Share, Write
+from engine.trace.geometry import group_index
+from engine.trace.records import Memory, StepRecord
+from engine.trace.state import State
+
+CHANGES_TABLES = Allocate | Share | Free | Release | Fork
+
+
+class _Counted(NamedTuple):
+    """What a block counts."""
+
+    held: bool = False
+    cached: bool = False
+    tokens: int = 0  # of a held block
+
+
+UNTOUCHED = _Counted()
+
+
+class FiguresBook:
+    """`memory_figures` of a state that begins with every block free, for as long as each record is told to it."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        num_groups = len(state.block_groups)
+        self._blocks: dict[int, _Counted] = {}
+        self._held, self._cached, self._tokens = [0] * num_groups, [0] * num_groups, [0] * num_groups
+        self._logical: dict[int, list[int]] = {}  # by running sequence: tokens in its tables
+        self._sums = [0] * num_groups  # of these
+        self._released: dict[int, list[int]] = {}  # by sequence: entries of its tables that are released
+        self._swapped: dict[int, bool] = {}  # by block of the CPU store
+        self._swap_held = [0] * num_groups
+
+    def add(self, record: StepRecord) -> None:
+        """The record that was just folded into the state."""
+        changed = {op.seq_id for op in record.ops if isinstance(op, CHANGES_TABLES)}
+        for op in record.ops:
+            for block_id in self._blocks_of(op):
+                self._recount(block_id)
+            if (cpu_block_id := getattr(op, "cpu_block_id", None)) is not None:
+                self._recount_cpu(cpu_block_id)
+        touched = {seq_id for op in record.ops if (seq_id := getattr(op, "seq_id", None)) is not None}
+        for seq_id in touched | {entry.seq_id for entry in record.batch}:
+            self._recount_sequence(seq_id, seq_id in changed)
+
+    def figures(self) -> Memory:
+        """The figures after the last record."""
+        state, num_groups = self._state, len(self._state.block_groups)
+        return Memory.total(
+            [
+                Memory.counted(
+                    num_blocks=group.num_blocks,
+                    block_size=state.block_size,
+                    blocks_held=self._held[index],
+                    blocks_cached=self._cached[index],
+                    tokens_held=self._tokens[index],
+                    tokens_logical=self._sums[index],
+                    kv_bytes_per_token=group.kv_bytes_per_token,
+                    swap_blocks=len(state.cpu_blocks) // num_groups,
+                    swap_blocks_held=self._swap_held[index],
+                )
+                for index, group in enumerate(state.block_groups)
+            ]
+        )
+
+    def _blocks_of(self, op: Op) -> Iterable[int]:
+        """Blocks whose owners or content the operation may have changed, by the tables after the record.
+
+        A block that has left a table since is named by the operation that took it out.
+        """
+        state = self._state
+        if isinstance(op, Write):
+            first, last = op.start // state.block_size, (op.start + op.num_tokens - 1) // state.block_size
+            tables = state.sequences[op.seq_id].block_tables if op.num_tokens else []
+            return [b for table in tables for b in table[first : last + 1] if b != RELEASED]
+        if isinstance(op, Fork):
+            return [b for table in state.sequences[op.seq_id].block_tables for b in table if b != RELEASED]
+        return [b for name in ("block_id", "src", "dst") if (b := getattr(op, name, None)) is not None]
+
+    def _recount(self, block_id: int) -> None:
+        block, group = self._state.blocks[block_id], group_index(self._state.block_groups, block_id)
+        held = block.ref_count > 0
+        cached = not held and block.block_hash is not None
+        now, before = _Counted(held, cached, len(block.token_ids) if held else 0), self._blocks.get(block_id, UNTOUCHED)
+        self._blocks[block_id] = now
+        self._held[group] += now.held - before.held
+        self._cached[group] += now.cached - before.cached
+        self._tokens[group] += now.tokens - before.tokens
+
+    def _recount_cpu(self, cpu_block_id: int) -> None:
+        now = self._state.cpu_blocks[cpu_block_id].seq_id is not None
+        group = cpu_block_id * len(self._state.block_groups) // len(self._state.cpu_blocks)
+        self._swap_held[group] += now - self._swapped.get(cpu_block_id, False)
+        self._swapped[cpu_block_id] = now
+
+    def _recount_sequence(self, seq_id: int, tables_changed: bool) -> None:
+        sequence, size = self._state.sequences[seq_id], self._state.block_size
+        if tables_changed or seq_id not in self._released:
+            self._released[seq_id] = [table.count(RELEASED) for table in sequence.block_tables]
+        zero = [0] * len(sequence.block_tables)
+        now = [sequence.num_computed_tokens - released * size for released in self._released[seq_id]]
+        if sequence.status != "running":
+            now = zero
+        before = self._logical.get(seq_id, zero)
+        self._logical[seq_id] = now
+        for group in range(len(now)):
+            self._sums[group] += now[group] - before[group]

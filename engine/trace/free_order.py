@@ -1,0 +1,35 @@
+"""The order of free queues, kept beside them: a block in the middle is found without walking the queue.
+
+Any block that is free and still hashed may be taken out again. Walking a queue of 2^18 blocks for each such block would
+make a small file cost a minute.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+
+class FreeOrder:
+    """Numbers that ascend along each queue. Every change of a queue goes through here; the lists stay plain lists."""
+
+    def __init__(self, queues: list[list[int]]) -> None:
+        """No block stands in the queues twice."""
+        self._number = {block_id: number for queue in queues for number, block_id in enumerate(queue)}
+
+    def push_front(self, queue: list[int], block_id: int) -> None:
+        self._number[block_id] = self._number[queue[0]] - 1 if queue else 0
+        queue.insert(0, block_id)
+
+    def push_back(self, queue: list[int], block_id: int) -> None:
+        self._number[block_id] = self._number[queue[-1]] + 1 if queue else 0
+        queue.append(block_id)
+
+    def pop_head(self, queue: list[int]) -> None:
+        del self._number[queue.pop(0)]
+
+    def remove(self, queue: list[int], block_id: int) -> None:
+        """Raises ValueError: it is not free."""
+        number = self._number.pop(block_id, None)
+        if number is None:
+            raise ValueError(f"block {block_id} is not in the free queue")
+        del queue[bisect_left(queue, number, key=lambda other: number if other == block_id else self._number[other])]

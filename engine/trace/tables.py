@@ -1,0 +1,81 @@
+"""Finding blocks and block tables in a state, and changing them: what operations have in common."""
+
+from __future__ import annotations
+
+from engine.trace.events import RELEASED, QueueEnd
+from engine.trace.geometry import group_index
+from engine.trace.limits import Budget
+from engine.trace.state import Block, CpuBlock, Sequence, State
+
+
+def expect(condition: bool, otherwise: str) -> None:
+    """Raises ValueError, with the words `otherwise`."""
+    if not condition:
+        raise ValueError(otherwise)
+
+
+def group_of(state: State, block_id: int) -> int:
+    """The block's group of layers."""
+    return group_index(state.block_groups, block_id)
+
+
+def block_of(state: State, block_id: int) -> Block:
+    """Raises ValueError: no pool has it."""
+    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this is asked for every write
+        raise ValueError(f"there is no block {block_id}" if block_id != RELEASED else "that block is released")
+    return state.blocks[block_id]
+
+
+def table_of(state: State, seq_id: int, block_id: int) -> list[int]:
+    """The sequence's table in the block's group."""
+    block_of(state, block_id)
+    return state.sequences[seq_id].block_tables[group_of(state, block_id)]
+
+
+def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int]:
+    """The table in which the block stands at `logical`. Raises ValueError: it does not."""
+    table = table_of(state, seq_id, block_id)
+    expect(0 <= logical < len(table) and table[logical] == block_id, f"block {block_id} is not at {logical}")
+    return table
+
+
+def set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool, budget: Budget) -> None:
+    """Append at the end of a group's table, or replace in place (copy-on-write).
+
+    `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
+    who comes back from the CPU store gets blocks for what is kept there.
+    """
+    expect(0 <= logical <= len(sequence.token_ids), f"there is no logical block {logical}")
+    table = sequence.block_tables[group]
+    if may_skip and logical > len(table):
+        budget.spend(logical - len(table))
+        table += [RELEASED] * (logical - len(table))
+    expect(logical <= len(table), f"logical block {logical} would leave a hole in the table")
+    table[logical : logical + 1] = [block_id]
+
+
+def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
+    """One owner less; without any the block enters its free queue at `to`, and keeps its content if it has a hash."""
+    block = block_of(state, block_id)
+    block.ref_count -= 1
+    expect((to is None) == (block.ref_count > 0), f"block {block_id} has {block.ref_count} owners left")
+    if block.block_hash is None and block.ref_count == 0:
+        block.token_ids = []
+    queue = state.free_queues[group_of(state, block_id)]
+    if to == "front":
+        state.free_order.push_front(queue, block_id)
+    elif to == "back":
+        state.free_order.push_back(queue, block_id)
+
+
+def cpu_block_of(state: State, cpu_block_id: int) -> CpuBlock:
+    """Raises ValueError: the CPU store does not have it."""
+    expect(0 <= cpu_block_id < len(state.cpu_blocks), f"there is no CPU block {cpu_block_id}")
+    return state.cpu_blocks[cpu_block_id]
+
+
+def free_cpu_block(state: State, sequence: Sequence, cpu_block_id: int) -> None:
+    """The sequence's first block of the CPU store is free again, its content gone."""
+    expect(sequence.cpu_block_table[:1] == [cpu_block_id], f"CPU block {cpu_block_id} is not the sequence's first")
+    sequence.cpu_block_table.pop(0)
+    state.cpu_blocks[cpu_block_id] = CpuBlock(cpu_block_id=cpu_block_id)
