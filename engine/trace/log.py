@@ -180,12 +180,14 @@ class TraceReader:
             self._read(found)
         if found.kind == "record":
             self._records.append(found)
+        elif found.kind == "header":
+            raise TraceFormatError(f"a second header at byte {found.offset}")
+        elif not self._records:
+            raise TraceFormatError(f"a {found.kind} before the first record, at byte {found.offset}")
         elif found.kind == "capture":
             self._captures[len(self._records) - 1] = found
-        elif found.kind == "keyframe":
-            self._keyframes[len(self._records) - 1] = found
         else:
-            raise TraceFormatError(f"a second header at byte {found.offset}")
+            self._keyframes[len(self._records) - 1] = found
 
 
 class TraceWriter(TraceReader):

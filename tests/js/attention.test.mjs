@@ -21,7 +21,7 @@ import { decode } from "../../static/js/trace/codec.js";
 import { TraceLog } from "../../static/js/trace/log.js";
 import { attentionRow, stageAt } from "../../static/js/trace/stage.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
-import { bytes, floats, header, records } from "./log_builder.mjs";
+import { bytes, floats, header, MEMORY, records } from "./log_builder.mjs";
 
 function logOfOne() {
   const log = new TraceLog(header());
@@ -32,7 +32,7 @@ function logOfOne() {
 /** The same, and then a second sequence with the same prompt: block 0 (positions 0 and 1) is a prefix hit. */
 function logOfTwo() {
   const log = logOfOne();
-  const memory = {};
+  const memory = MEMORY;
   log.append(
     encode({
       index: 3,

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { TraceLog } from "../../static/js/trace/log.js";
 import { compareTokens, computedSoFar, expectedComputed, laneAt, raceAt, stepRecords, timeAgainstWork } from "../../static/js/trace/race.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
-import { bytes, header } from "./log_builder.mjs";
+import { bytes, header, MEMORY } from "./log_builder.mjs";
 
 const PER_TOKEN = 2 * 1 * 1 * 2 * 4; // bytes: K and V of one layer, one head of two float32
 const SIZE = { none: 2, paged: 2, contiguous: 8 }; // slots a block; a pool of 8 slots
@@ -15,7 +15,7 @@ function lane(strategy, chosen, seconds = (n) => n) {
   const log = new TraceLog(header({ strategy, num_blocks: 8 / size, block_size: size }));
   const prompt = [1, 2, 3];
   const submit = { type: "submit", seq_id: 0, queue_position: 0, request_id: "r", prompt_token_ids: prompt, prompt_token_bytes: prompt.map((i) => bytes(`p${i}`)), max_tokens: chosen.length };
-  log.append(encode({ index: 0, kind: "submit", step: 0, ops: [submit], timing: {}, memory: { bytes_used: 0 } }));
+  log.append(encode({ index: 0, kind: "submit", step: 0, ops: [submit], timing: { at: 0 }, memory: MEMORY }));
   let blocks = 0;
   chosen.forEach((token, i) => {
     const context = prompt.length + i;
@@ -35,9 +35,9 @@ function lane(strategy, chosen, seconds = (n) => n) {
         batch: [{ seq_id: 0, phase: i ? "decode" : "prefill", start, token_ids: [...Array(context - start).keys()], context_len: context, samples: true }],
         ops,
         outputs: [{ seq_id: 0, token_id: token, token_bytes: bytes(`t${token}`), text: "", logprob: -1, top: [] }],
-        timing: { schedule: 0, prepare: 0, forward: seconds(context - start), sample: 0 },
-        memory: { bytes_used: last || strategy === "none" ? 0 : context * PER_TOKEN },
-        work: { num_tokens: context - start, flops: 10 * (context - start) },
+        timing: { at: i + 1, schedule: 0, prepare: 0, forward: seconds(context - start), sample: 0 },
+        memory: { ...MEMORY, bytes_used: last || strategy === "none" ? 0 : context * PER_TOKEN },
+        work: { num_tokens: context - start, flops: 10 * (context - start), weight_bytes: 0, kv_read_bytes: 0, kv_write_bytes: 0 },
       }),
     );
   });

@@ -2,6 +2,8 @@
 
 import { Decoder } from "../../vendor/msgpack/Decoder.mjs";
 import { ExtensionCodec } from "../../vendor/msgpack/ExtensionCodec.mjs";
+import { NdArray } from "./ndarray.js";
+import { wrongIn } from "./types.js";
 
 const ARRAY_EXT = 1;
 const MAX_DIMENSIONS = 8;
@@ -18,41 +20,6 @@ const DTYPES = {
   4: { name: "u8", bytes: 1, view: (b) => new Uint8Array(b), value: (raw) => raw },
 };
 
-/** A dense array in C order. `row(i, j, …)` reads along the last axis without copying the rest. */
-export class NdArray {
-  constructor(dtype, shape, raw, value) {
-    this.dtype = dtype;
-    this.shape = shape;
-    this.raw = raw;
-    this.value = value;
-  }
-
-  /** The element at the given indices, as a number. */
-  at(...indices) {
-    return this.value(this.raw[this.#offset(indices)]);
-  }
-
-  /** The last axis at the given leading indices, as a Float32Array. */
-  row(...indices) {
-    const width = this.shape[this.shape.length - 1];
-    const start = this.#offset([...indices, 0]);
-    const out = new Float32Array(width);
-    for (let i = 0; i < width; i++) out[i] = this.value(this.raw[start + i]);
-    return out;
-  }
-
-  #offset(indices) {
-    let offset = 0;
-    for (let axis = 0; axis < this.shape.length; axis++) {
-      const index = indices[axis];
-      if (!(index >= 0 && index < this.shape[axis]))
-        throw new RangeError(`index ${index} of an axis of ${this.shape[axis]}`);
-      offset = offset * this.shape[axis] + index;
-    }
-    return offset;
-  }
-}
-
 const extensions = new ExtensionCodec();
 extensions.register({
   type: ARRAY_EXT,
@@ -60,15 +27,48 @@ extensions.register({
   decode: decodeArray,
 });
 
-const decoder = new Decoder({ extensionCodec: extensions });
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The header, record or capture in `bytes`. Throws TraceFormatError on anything else. */
+/** Refuses what Python's reader refuses: text that is no UTF-8, keys that are no text. */
+class StrictDecoder extends Decoder {
+  decodeUtf8String(byteLength, headerOffset) {
+    const start = this.pos + headerOffset;
+    const isKey = this.stateIsMapKey();
+    const text = super.decodeUtf8String(byteLength, headerOffset);
+    const bytes = this.bytes.subarray(start, start + byteLength);
+    if (bytes.every((byte) => byte < 128)) return text;
+    try {
+      return UTF8.decode(bytes);
+    } catch {
+      if (isKey) return `\ud800${bytes.join(" ")}`; // no field is called so; and no key of a map may be
+      throw new TraceFormatError("text that is no UTF-8");
+    }
+  }
+}
+
+const decoder = new StrictDecoder({
+  extensionCodec: extensions,
+  mapKeyConverter(key) {
+    if (typeof key === "string") return key;
+    throw new TraceFormatError("a key that is no text");
+  },
+});
+
+/** What is in `bytes`. Throws TraceFormatError when it is not msgpack. */
 export function decode(bytes) {
   try {
     return decoder.decode(asBytes(bytes));
   } catch (error) {
     throw error instanceof TraceFormatError ? error : new TraceFormatError(`not valid msgpack: ${error.message}`);
   }
+}
+
+/** The `kind` of engine/trace/records.py in `bytes`: Header, StepRecord, Capture or LayerCapture. Throws TraceFormatError on anything else. */
+export function decodeAs(bytes, kind) {
+  const value = decode(bytes);
+  const wrong = wrongIn(value, kind);
+  if (wrong !== null) throw new TraceFormatError(`not a valid ${wrong}`);
+  return value;
 }
 
 /** A Uint8Array over whatever binary type a transport delivers. */
@@ -90,7 +90,7 @@ function decodeArray(data) {
   const count = shape.reduce((product, n) => product * n, 1);
   if (data.length - start !== count * dtype.bytes)
     throw new TraceFormatError(`an array of shape ${shape} with ${data.length - start} bytes`);
-  const body = data.slice(start); // its own buffer: aligned for the typed view
+  const body = Uint8Array.prototype.slice.call(data, start); // its own buffer, aligned for the typed view, whatever `data` is a view of
   return new NdArray(dtype.name, shape, dtype.view(body.buffer), dtype.value);
 }
 

@@ -26,10 +26,10 @@ export function parseTrace(buffer) {
       if (frame.kind === "record") {
         trace.records.push(frame.payload);
         trace.captures.push(null);
-      } else if (frame.kind === "capture" && trace.records.length) {
-        trace.captures[trace.records.length - 1] = frame.payload;
-      } else if (frame.kind !== "keyframe") {
+      } else if (frame.kind === "header" || !trace.records.length) {
         throw new TraceFormatError(`a ${frame.kind} at byte ${offset}`);
+      } else if (frame.kind === "capture") {
+        trace.captures[trace.records.length - 1] = frame.payload;
       }
       offset = frame.end;
     } catch (error) {

@@ -1,13 +1,16 @@
 // A run's log in the browser: records by index, the state after any of them, and where each slot's content came from.
 
-import { decode } from "./codec.js";
+import { decodeAs, TraceFormatError } from "./codec.js";
 import { blockGroups } from "./groups.js";
+import { Budget } from "./limits.js";
 import { ByteLru } from "./lru.js";
 import { apply, copyState, initialState } from "./state.js";
 
 const KEYFRAME_INTERVAL = 64; // records between kept states; seeking folds at most this many
 const STRIDE = 4; // records between the states kept on the way to one
 const RECENT_STATES = 96;
+const FORMAT = "kvtrace";
+const VERSION = 1;
 const MIB = 1024 * 1024;
 const DECODED_CAPTURES = 64 * MIB;
 /** Captures of a live run that are kept, in bytes: older ones can be fetched again. */
@@ -19,10 +22,13 @@ export class TraceLog {
   /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
   constructor(headerBytes, captureLimit = Infinity) {
     this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second, and a run be shown twice
-    this.header = decode(headerBytes);
+    this.header = decodeAs(headerBytes, "Header");
+    const { format = FORMAT, version = VERSION } = this.header;
+    if (format !== FORMAT || version !== VERSION) throw new TraceFormatError(`format ${format} ${version}; this program reads ${FORMAT} ${VERSION}`);
     this.groups = blockGroups(this.header);
     this.records = [];
-    this.writes = []; // per record: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them
+    this.budget = new Budget();
+    this.writes = new Map(); // record index -> [{seq_id, start, num_tokens, block_tables}], of the records that were asked for
     this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
     this.fetchable = false; // whether somebody fetches what is missing here
     this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
@@ -42,17 +48,16 @@ export class TraceLog {
 
   /** Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log. */
   append(bytes, captureBytes = null) {
-    const record = decode(bytes);
-    const writes = [];
+    const record = decodeAs(bytes, "StepRecord");
+    this.budget.read(bytes.byteLength);
     try {
-      apply(this.tail, record, (op, state) => this.#observe(op, state, record.index, writes));
+      apply(this.tail, record, (op, state) => this.#observe(op, state, record.index), this.budget);
     } catch (error) {
       this.tail = initialState(this.header); // half of the record is in it
       for (const before of this.records) apply(this.tail, before);
       throw error;
     }
     this.records.push(record);
-    this.writes.push(writes);
     if (captureBytes) this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);
     for (const entry of record.batch ?? []) {
       const spans = this.computed.get(entry.seq_id) ?? [];
@@ -87,14 +92,14 @@ export class TraceLog {
     if (known) return known;
     const bytes = this.captureBytes.get(index);
     if (!bytes) return null;
-    const capture = decode(bytes);
+    const capture = decodeAs(bytes, "Capture");
     this.decoded.set(index, capture, bytes.byteLength);
     return capture;
   }
 
   /** Keep one layer's arrays of record `index`, as they travelled. */
   addLayer(index, layer, bytes) {
-    this.layerCaptures.set(`${index}/${layer}`, decode(bytes), bytes.byteLength);
+    this.layerCaptures.set(`${index}/${layer}`, decodeAs(bytes, "LayerCapture"), bytes.byteLength);
   }
 
   /** One layer's arrays of record `index`, or null when they are not here. */
@@ -121,7 +126,18 @@ export class TraceLog {
 
   /** The block tables, one a block group, under which `seqId` was computed in record `index`, or null when it was not. */
   tablesAtCompute(index, seqId) {
-    return this.writes[index]?.find((w) => w.seq_id === seqId)?.block_tables ?? null;
+    return this.writesIn(index).find((w) => w.seq_id === seqId)?.block_tables ?? null;
+  }
+
+  /** What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them. */
+  writesIn(index) {
+    const known = this.writes.get(index);
+    if (known || !this.records[index]) return known ?? [];
+    const writes = [];
+    apply(copyState(this.stateAt(index - 1)), this.records[index], ({ type, seq_id, start, num_tokens }, state) => {
+      if (type === "write") writes.push({ seq_id, start, num_tokens, block_tables: state.sequences.get(seq_id).block_tables.map((table) => table.slice()) });
+    });
+    return this.#remember(this.writes, index, writes, RECENT_STATES);
   }
 
   /** The last record up to `index` in which position `position` of `seqId` was computed, or -1. */
@@ -147,24 +163,19 @@ export class TraceLog {
     return -1;
   }
 
-  #observe(op, state, index, writes) {
+  #observe(op, state, index) {
     const size = state.block_size;
+    const lastOrigins = (block) => state.blocks[block].token_ids.map((_, slot) => this.slotHistory.get(block * size + slot)?.at(-1));
     if (op.type === "write") {
-      const tables = state.sequences.get(op.seq_id)?.block_tables.map((table) => table.slice()) ?? [];
-      writes.push({ seq_id: op.seq_id, start: op.start, num_tokens: op.num_tokens, block_tables: tables });
-      for (const table of tables)
+      for (const table of state.sequences.get(op.seq_id).block_tables)
         for (let position = op.start; position < op.start + op.num_tokens; position++) {
           const slot = table[Math.floor(position / size)] * size + (position % size);
           this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
         }
     } else if (op.type === "copy") {
-      for (let slot = 0; slot < size; slot++) {
-        const origin = this.slotHistory.get(op.src * size + slot)?.at(-1);
-        if (origin) this.#addOrigin(op.dst * size + slot, { ...origin, at: index });
-      }
+      lastOrigins(op.src).forEach((origin, slot) => origin && this.#addOrigin(op.dst * size + slot, { ...origin, at: index }));
     } else if (op.type === "swap_out") {
-      const slots = Array.from({ length: size }, (_, slot) => this.slotHistory.get(op.block_id * size + slot)?.at(-1));
-      this.swapped.set(op.cpu_block_id, slots);
+      this.swapped.set(op.cpu_block_id, lastOrigins(op.block_id));
     } else if (op.type === "swap_in") {
       this.swapped.get(op.cpu_block_id)?.forEach((origin, slot) => origin && this.#addOrigin(op.block_id * size + slot, { ...origin, at: index }));
     }

@@ -124,7 +124,7 @@ export const firstDecisionDifference = firstOf((logs, at) => (differingDecisions
 export function lastWrites(log, step) {
   if (!tookStep(log, step)) return [];
   const size = log.header.engine.block_size;
-  return (log.writes[recordAt(log, step)] ?? []).flatMap(({ seq_id, start, num_tokens, block_tables }) => {
+  return log.writesIn(recordAt(log, step)).flatMap(({ seq_id, start, num_tokens, block_tables }) => {
     const position = start + num_tokens - 1;
     return block_tables.map((table) => ({ seq_id, position, block: table[Math.floor(position / size)], offset: position % size }));
   });
@@ -152,7 +152,7 @@ export const firstContradiction = firstOf(([, log], at) => {
 function sharedWrites(log, index) {
   const size = log.header.engine.block_size;
   const writers = new Map(); // slot -> Set of sequences
-  for (const { seq_id, start, num_tokens, block_tables } of log.writes[index] ?? [])
+  for (const { seq_id, start, num_tokens, block_tables } of log.writesIn(index))
     for (const table of block_tables)
       for (let position = start; position < start + num_tokens; position++) {
         const slot = table[Math.floor(position / size)] * size + (position % size);

@@ -1,54 +1,29 @@
 // The state of a run as a pure function of its log. Mirrors engine/trace/state.py and apply.py: same fields, same rules, same errors.
 //
 // States share what they have in common: a copy owns none of its blocks and sequences until an operation changes one
-// (`blockOf` and `sequenceOf` hand out one that may be changed). So a copy costs little, however large the pool.
+// (`blockOf` and `sequenceOf` hand out one that may be changed, `own` one of its lists). So a copy costs little, however large the
+// pool and however long the sequences.
 
-import { blockGroups, figuresByGroup, groupOf, heldBy, heldIn, RELEASED } from "./groups.js";
+import { geometry, TraceStateError } from "./geometry.js";
+import { figuresByGroup, groupOf, heldBy, heldIn, RELEASED } from "./groups.js";
+import { Budget, UNITS_PER_SLOT } from "./limits.js";
 
-const OWNED = Symbol("owned"); // the blocks and sequences that this state alone holds
+export { TraceStateError };
+
+const OWNED = Symbol("owned"); // the blocks, sequences and lists that this state alone holds
+const UNBOUNDED = new Budget(false);
 
 /** Lookups that the hit rate is taken over. */
 export const RECENT_LOOKUPS = 100;
 
-/** A record does not follow from the state before it. */
-export class TraceStateError extends Error {}
-
-const MAX_LAYERS = 1 << 12; // a header that says more is damage
-const MAX_BLOCKS = 1 << 20; // of a pool or a CPU store; a header that says more is damage, not to be allocated
-
-function setting(header, name, least, most) {
-  const value = header.engine[name];
-  if (!Number.isInteger(value) || value < least || value > most)
-    throw new TraceStateError(`the header's engine.${name} must be a whole number from ${least} to ${most}, not ${value}`);
-  return value;
-}
-
-/** The header's block groups, filled in; refused where their blocks do not follow each other from 0. */
-function groupsIn(header) {
-  setting(header, "num_blocks", 1, MAX_BLOCKS);
-  const layers = header.model?.num_layers ?? 1;
-  if (!Number.isInteger(layers) || layers < 1 || layers > MAX_LAYERS)
-    throw new TraceStateError(`the header's model.num_layers must be from 1 to ${MAX_LAYERS}, not ${layers}`);
-  const groups = blockGroups(header);
-  let next = 0;
-  for (const { first_block: first, num_blocks: count } of groups) {
-    if (first !== next || !Number.isInteger(count) || count < 1 || first + count > MAX_BLOCKS)
-      throw new TraceStateError(`the blocks of the header's block_groups must follow each other from 0, up to ${MAX_BLOCKS} in all`);
-    next += count;
-  }
-  return groups;
-}
-
 /** The state before the first record: every block free, ids in ascending order in the free queues. */
 export function initialState(header) {
-  const blockSize = setting(header, "block_size", 1, Number.MAX_SAFE_INTEGER);
-  const groups = groupsIn(header);
+  const { block_size, groups, swap_space } = geometry(header);
   const numBlocks = groups.reduce((sum, group) => sum + group.num_blocks, 0);
-  const swapSpace = header.engine.swap_space ? setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length)) * groups.length : 0; // each group has so many
   return {
     index: -1,
     step: 0,
-    block_size: blockSize,
+    block_size,
     block_groups: groups,
     blocks: Array.from({ length: numBlocks }, (_, id) => ({
       block_id: id,
@@ -66,7 +41,7 @@ export function initialState(header) {
     running: [],
     finished: [],
     sequences: new Map(),
-    cpu_blocks: Array.from({ length: swapSpace }, (_, id) => freeCpuBlock(id)),
+    cpu_blocks: Array.from({ length: swap_space * groups.length }, (_, id) => freeCpuBlock(id)),
     recent_lookups: [],
     [OWNED]: new Set(),
   };
@@ -90,33 +65,45 @@ export function copyState(state) {
 }
 
 /**
- * Fold `record` into `state`, in place, and return it. `observe(op, state)` is called before each operation takes
- * effect and sees the state as that operation found it.
+ * Fold `record` into `state`, in place, and return it. `observe(op, state)` is called after each operation took effect.
+ * `budget`: what a log that was read may still copy.
  */
-export function apply(state, record, observe = null) {
+export function apply(state, record, observe = null, budget = UNBOUNDED) {
   if (record.index !== state.index + 1)
     throw new TraceStateError(`record ${record.index} cannot follow record ${state.index}`);
   const outputs = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o]));
   (record.ops ?? []).forEach((op, position) => {
-    observe?.(op, state);
     try {
-      OPERATIONS[op.type]?.(state, op, record.index, outputs); // defer explains; it changes nothing
+      OPERATIONS[op.type]?.(state, op, record.index, outputs, budget); // defer explains; it changes nothing
+      observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(
         `record ${record.index}, operation ${position} (${op.type}) contradicts the state: ${error.message}`,
       );
     }
   });
-  for (const { seq_id: seqId } of record.batch ?? [])
-    if (!state.sequences.has(seqId))
-      throw new TraceStateError(`record ${record.index} contradicts the state: its batch has a sequence ${seqId}`);
+  for (const entry of record.batch ?? []) checkEntry(state, record.index, entry);
   state.index = record.index;
   state.step = record.step;
   return state;
 }
 
+function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, context_len: context }) {
+  const sequence = state.sequences.get(id);
+  if (!sequence) throw new TraceStateError(`record ${index} contradicts the state: its batch has a sequence ${id}`);
+  const end = start + tokens.length;
+  const count = sequence.token_ids.length;
+  if (start < 0 || end > count || context !== end)
+    throw new TraceStateError(
+      `record ${index} contradicts the state: its batch has positions [${start}, ${end}) of sequence ${id}, which has ${count} tokens, and a context of ${context}`,
+    );
+}
+
 const OPERATIONS = {
   submit(state, op, index) {
+    expectNew(state, op.seq_id);
+    const [numTokens, numTexts] = [op.prompt_token_ids.length, op.prompt_token_bytes.length];
+    expect(numTokens === numTexts, `${numTokens} prompt tokens stand for ${numTexts} texts`);
     state.sequences.set(op.seq_id, {
       seq_id: op.seq_id,
       request_id: op.request_id,
@@ -139,7 +126,7 @@ const OPERATIONS = {
       score: null,
       chosen: [],
     });
-    state.waiting.splice(op.queue_position, 0, op.seq_id);
+    queue(state, op.queue_position, op.seq_id);
   },
 
   admit(state, op) {
@@ -147,8 +134,11 @@ const OPERATIONS = {
     remove(state.waiting, op.seq_id);
     state.running.push(op.seq_id);
     sequence.status = "running";
+    const computed = op.num_cached_tokens + (op.num_swapped_tokens ?? 0);
+    for (const count of [op.num_cached_tokens, computed])
+      expect(count >= 0 && count <= sequence.token_ids.length, `${count} of ${sequence.token_ids.length} tokens cannot be computed`);
     sequence.num_cached_tokens = op.num_cached_tokens;
-    sequence.num_computed_tokens = op.num_cached_tokens + (op.num_swapped_tokens ?? 0);
+    sequence.num_computed_tokens = computed;
   },
 
   lookup(state, op) {
@@ -158,11 +148,11 @@ const OPERATIONS = {
     if (state.recent_lookups.length > RECENT_LOOKUPS) state.recent_lookups.shift();
   },
 
-  allocate(state, op, index) {
+  allocate(state, op, index, _outputs, budget) {
     const block = blockOf(state, op.block_id);
-    const queue = queueOf(state, op.block_id);
-    expect(queue[0] === op.block_id, `block ${op.block_id} is not the head of its free queue`);
-    queue.shift();
+    const free = queueOf(state, op.block_id);
+    expect(free[0] === op.block_id, `block ${op.block_id} is not the head of its free queue`);
+    free.shift();
     expect(block.block_hash === null, `block ${op.block_id} was allocated with its hash`);
     block.ref_count = 1;
     block.token_ids = [];
@@ -172,7 +162,7 @@ const OPERATIONS = {
     block.num_hits = 0;
     block.last_hit_in = null;
     const sequence = sequenceOf(state, op.seq_id);
-    setTable(state, sequence, op.logical, op.block_id, sequence.cpu_block_table.length > 0);
+    setTable(state, sequence, op.logical, op.block_id, sequence.cpu_block_table.length > 0, budget);
   },
 
   evict(state, op) {
@@ -182,17 +172,21 @@ const OPERATIONS = {
     block.token_ids = [];
   },
 
-  share(state, op, index) {
+  share(state, op, index, _outputs, budget) {
     const block = blockOf(state, op.block_id);
+    expect(op.revived === (block.ref_count === 0), `block ${op.block_id} has ${block.ref_count} owners`);
     if (op.revived) remove(queueOf(state, op.block_id), op.block_id);
     block.ref_count += 1;
     block.num_hits += 1;
     block.last_hit_in = index;
-    setTable(state, sequenceOf(state, op.seq_id), op.logical, op.block_id, true);
+    setTable(state, sequenceOf(state, op.seq_id), op.logical, op.block_id, true, budget);
   },
 
-  fork(state, op, index) {
-    const child = copySequence(sequenceOf(state, op.parent_seq_id));
+  fork(state, op, index, _outputs, budget) {
+    const parent = sequenceOf(state, op.parent_seq_id);
+    expectNew(state, op.seq_id);
+    budget.spend(2 * parent.token_ids.length + parent.block_tables.reduce((sum, table) => sum + table.length, 0));
+    const child = copySequence(parent);
     child.seq_id = op.seq_id;
     child.request_id = op.request_id;
     child.submitted_in = index;
@@ -203,36 +197,45 @@ const OPERATIONS = {
     for (const id of heldBy(child)) blockOf(state, id).ref_count += 1;
   },
 
-  copy(state, op) {
-    blockOf(state, op.src).ref_count -= 1;
-    blockOf(state, op.dst).token_ids = blockOf(state, op.src).token_ids.slice();
+  copy(state, op, _index, _outputs, budget) {
+    const src = blockOf(state, op.src);
+    expectEntry(state, op.seq_id, op.dst, op.logical);
+    expect(src.ref_count > 1, `block ${op.src} has ${src.ref_count} owners, and a copy is for one of several`);
+    budget.spend(UNITS_PER_SLOT * src.token_ids.length);
+    src.ref_count -= 1;
+    blockOf(state, op.dst).token_ids = src.token_ids.slice();
   },
 
   cache(state, op) {
     blockOf(state, op.block_id).block_hash = op.block_hash;
   },
 
-  write(state, op) {
+  write(state, op, _index, _outputs, budget) {
     const sequence = sequenceOf(state, op.seq_id);
-    expect(sequence.num_computed_tokens === op.start, `sequence ${op.seq_id} has computed another number of tokens`);
+    const { start } = op;
+    const end = start + op.num_tokens;
+    expect(sequence.num_computed_tokens === start, `sequence ${op.seq_id} has computed another number of tokens`);
+    expect(end >= start && end <= sequence.token_ids.length, `sequence ${op.seq_id} has ${sequence.token_ids.length} tokens, and none at [${start}, ${end})`);
+    budget.spend(UNITS_PER_SLOT * op.num_tokens * sequence.block_tables.length);
     for (const table of sequence.block_tables)
-      for (let position = op.start; position < op.start + op.num_tokens; position++) {
+      for (let position = start; position < end; position++) {
         const logical = Math.floor(position / state.block_size);
         expect(table[logical] !== RELEASED, `logical block ${logical} is released`);
-        const block = blockOf(state, table[logical]);
+        const filled = own(state, blockOf(state, table[logical]), "token_ids");
         const slot = position % state.block_size;
-        expect(slot <= block.token_ids.length, `slot ${slot} of block ${block.block_id} would leave a hole`);
-        expect(position < sequence.token_ids.length, `sequence ${op.seq_id} has no token at position ${position}`);
-        block.token_ids[slot] = sequence.token_ids[position];
+        expect(slot <= filled.length, `slot ${slot} of block ${table[logical]} would leave a hole`);
+        filled[slot] = sequence.token_ids[position];
       }
-    sequence.num_computed_tokens = op.start + op.num_tokens;
+    sequence.num_computed_tokens = end;
   },
 
   choose(state, op) {
     const sequence = sequenceOf(state, op.seq_id);
     expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
-    const others = sequence.chosen.filter(([position]) => position !== op.position);
-    sequence.chosen = [...others, [op.position, op.token_id]].sort(([a], [b]) => a - b);
+    const chosen = own(state, sequence, "chosen");
+    let at = chosen.length; // they come in order, most of the time
+    while (at > 0 && chosen[at - 1][0] >= op.position) at--;
+    chosen.splice(at, chosen[at]?.[0] === op.position ? 1 : 0, [op.position, op.token_id]);
   },
 
   adjust(state, op) {
@@ -242,18 +245,18 @@ const OPERATIONS = {
   sample(state, op, _index, outputs) {
     const sequence = sequenceOf(state, op.seq_id);
     if (sequence.chosen[0]?.[0] === sequence.token_ids.length) {
-      const [, tokenId] = sequence.chosen.shift();
+      const [, tokenId] = own(state, sequence, "chosen").shift();
       expect(op.token_id === tokenId, `token ${tokenId} was chosen for this position`);
     }
     const output = outputs.get(`${op.seq_id},${op.token_id}`);
     expect(output !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
-    sequence.token_ids.push(op.token_id);
-    sequence.token_bytes.push(output.token_bytes);
+    own(state, sequence, "token_ids").push(op.token_id);
+    own(state, sequence, "token_bytes").push(output.token_bytes);
     sequence.cumulative_logprob += output.logprob;
   },
 
   free(state, op) {
-    const table = tableOf(state, op);
+    const table = ownTable(state, op.seq_id, op.block_id);
     expect(table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
     table.pop();
     while (table.at(-1) === RELEASED) table.pop();
@@ -261,9 +264,9 @@ const OPERATIONS = {
   },
 
   release(state, op) {
-    const table = tableOf(state, op);
-    expect(op.logical >= 0 && op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
-    expect(table[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    expectEntry(state, op.seq_id, op.block_id, op.logical);
+    const table = ownTable(state, op.seq_id, op.block_id);
+    expect(op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
     table[op.logical] = RELEASED;
     letGo(state, op.block_id, op.to ?? null);
   },
@@ -271,33 +274,35 @@ const OPERATIONS = {
   preempt(state, op) {
     const sequence = sequenceOf(state, op.seq_id);
     remove(state.running, op.seq_id);
-    state.waiting.splice(op.queue_position, 0, op.seq_id);
+    queue(state, op.queue_position, op.seq_id);
     sequence.status = "preempted";
     sequence.num_preemptions += 1;
     if (op.mode === "recompute") sequence.num_computed_tokens = 0;
   },
 
-  swap_out(state, op) {
+  swap_out(state, op, _index, _outputs, budget) {
     const sequence = sequenceOf(state, op.seq_id);
     const cpuBlock = state.cpu_blocks[op.cpu_block_id];
     expect(cpuBlock !== undefined, `no CPU block ${op.cpu_block_id}`);
-    expect(tableOf(state, op)[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    const content = contentAt(state, op, budget);
     expect(cpuBlock.seq_id === null, `CPU block ${op.cpu_block_id} is in use`);
     state.cpu_blocks[op.cpu_block_id] = {
       cpu_block_id: op.cpu_block_id,
       seq_id: op.seq_id,
       logical: op.logical,
-      token_ids: blockOf(state, op.block_id).token_ids.slice(),
+      token_ids: content.slice(),
     };
-    sequence.cpu_block_table.push(op.cpu_block_id);
+    own(state, sequence, "cpu_block_table").push(op.cpu_block_id);
   },
 
-  swap_in(state, op) {
+  swap_in(state, op, _index, _outputs, budget) {
     const sequence = sequenceOf(state, op.seq_id);
-    expect(tableOf(state, op)[op.logical] === op.block_id, `block ${op.block_id} is not at ${op.logical}`);
+    contentAt(state, op, budget);
     const content = state.cpu_blocks[op.cpu_block_id]?.token_ids;
+    expect(content !== undefined, `no CPU block ${op.cpu_block_id}`);
+    budget.spend(UNITS_PER_SLOT * content.length);
     freeCpuBlockOf(state, sequence, op.cpu_block_id);
-    blockOf(state, op.block_id).token_ids = content.slice();
+    blockOf(state, op.block_id).token_ids = content;
   },
 
   drop(state, op) {
@@ -317,6 +322,7 @@ const OPERATIONS = {
   },
 
   rank(state, op) {
+    expect(op.seq_ids.length === op.scores.length, `${op.seq_ids.length} sequences have ${op.scores.length} scores`);
     op.seq_ids.forEach((id, rank) => {
       sequenceOf(state, id).rank = rank;
       sequenceOf(state, id).score = op.scores[rank];
@@ -362,7 +368,7 @@ function freeCpuBlock(id) {
 
 function freeCpuBlockOf(state, sequence, id) {
   expect(sequence.cpu_block_table[0] === id, `CPU block ${id} is not the sequence's first`);
-  sequence.cpu_block_table.shift();
+  own(state, sequence, "cpu_block_table").shift();
   state.cpu_blocks[id] = freeCpuBlock(id);
 }
 
@@ -378,21 +384,44 @@ function letGo(state, id, to) {
 /** The free queue of a block's group. */
 const queueOf = (state, id) => state.free_queues[groupOf(state.block_groups, id)];
 
-/** The table of an operation's sequence in the group of its block, to be changed. */
-function tableOf(state, op) {
-  const group = groupOf(state.block_groups, op.block_id);
-  expect(group >= 0, `no block ${op.block_id}`);
-  return sequenceOf(state, op.seq_id).block_tables[group];
+/** The table of a sequence in the group of a block, to be changed. */
+function ownTable(state, seqId, blockId) {
+  const group = groupOf(state.block_groups, blockId);
+  expect(group >= 0, `no block ${blockId}`);
+  return own(state, own(state, sequenceOf(state, seqId), "block_tables"), group);
 }
+
+function expectEntry(state, seqId, blockId, logical) {
+  const group = groupOf(state.block_groups, blockId);
+  expect(group >= 0 && sequenceOf(state, seqId).block_tables[group][logical] === blockId, `block ${blockId} is not at ${logical}`);
+}
+
+/** What the block holds that goes to the CPU store, or is overwritten from there. */
+function contentAt(state, op, budget) {
+  expectEntry(state, op.seq_id, op.block_id, op.logical);
+  const content = blockOf(state, op.block_id).token_ids;
+  budget.spend(UNITS_PER_SLOT * content.length);
+  return content;
+}
+
+function queue(state, position, id) {
+  expect(position >= 0 && position <= state.waiting.length, `the waiting queue has no position ${position}`);
+  state.waiting.splice(position, 0, id);
+}
+
+const expectNew = (state, id) => expect(!state.sequences.has(id), `sequence ${id} exists already`);
 
 /**
  * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is released: hits
  * of a windowed group begin at the window, and who comes back from the CPU store gets blocks for what is kept there.
  */
-function setTable(state, sequence, logical, blockId, maySkip) {
+function setTable(state, sequence, logical, blockId, maySkip, budget) {
   expect(logical >= 0 && logical <= sequence.token_ids.length, `there is no logical block ${logical}`);
-  const table = sequence.block_tables[groupOf(state.block_groups, blockId)];
-  if (maySkip) while (table.length < logical) table.push(RELEASED);
+  const table = ownTable(state, sequence.seq_id, blockId);
+  if (maySkip && logical > table.length) {
+    budget.spend(logical - table.length);
+    while (table.length < logical) table.push(RELEASED);
+  }
   expect(logical <= table.length, `logical block ${logical} would leave a hole in the table`);
   table[logical] = blockId;
 }
@@ -408,26 +437,36 @@ function copySequence(sequence) {
   };
 }
 
-/** Sequence `id`, to be changed: this state's own. */
+/** Sequence `id`, to be changed: this state's own. Its lists are not, until `own` makes them so. */
 function sequenceOf(state, id) {
   const sequence = state.sequences.get(id);
   expect(sequence !== undefined, `no sequence ${id}`);
   if (state[OWNED].has(sequence)) return sequence;
-  const own = copySequence(sequence);
-  state[OWNED].add(own);
-  state.sequences.set(id, own);
-  return own;
+  const changed = { ...sequence };
+  state[OWNED].add(changed);
+  state.sequences.set(id, changed);
+  return changed;
 }
 
-/** Block `id`, to be changed: this state's own. */
+/** Block `id`, to be changed: this state's own. Its `token_ids` are not, until `own` makes them so. */
 function blockOf(state, id) {
   const block = state.blocks[id];
   expect(block !== undefined, `no block ${id}`);
   if (state[OWNED].has(block)) return block;
-  const own = { ...block, token_ids: block.token_ids.slice() };
-  state[OWNED].add(own);
-  state.blocks[id] = own;
-  return own;
+  const changed = { ...block };
+  state[OWNED].add(changed);
+  state.blocks[id] = changed;
+  return changed;
+}
+
+/** The list `key` of something that is this state's own, to be changed. */
+function own(state, holder, key) {
+  const list = holder[key];
+  if (state[OWNED].has(list)) return list;
+  const changed = list.slice();
+  state[OWNED].add(changed);
+  holder[key] = changed;
+  return changed;
 }
 
 function remove(list, id) {

@@ -250,7 +250,7 @@ def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> N
     header = log_of(original).header
     replace = msgspec.structs.replace
     other = replace(
-        header, model=replace(header.model, num_layers=9), machine=replace(header.machine, processor="another")
+        header, model=replace(header.model, vocab_size=99), machine=replace(header.machine, processor="another")
     )
     path = tmp_path / "other.kvtrace"
     path.write_bytes(codec.MAGIC + codec.frame("header", codec.encode(other)))

@@ -1,0 +1,36 @@
+// Dense arrays, as captures have them.
+
+/** A dense array in C order. `row(i, j, …)` reads along the last axis without copying the rest. */
+export class NdArray {
+  constructor(dtype, shape, raw, value) {
+    this.dtype = dtype;
+    this.shape = shape;
+    this.raw = raw;
+    this.value = value;
+  }
+
+  /** The element at the given indices, as a number. */
+  at(...indices) {
+    return this.value(this.raw[this.#offset(indices)]);
+  }
+
+  /** The last axis at the given leading indices, as a Float32Array. */
+  row(...indices) {
+    const width = this.shape[this.shape.length - 1];
+    const start = this.#offset([...indices, 0]);
+    const out = new Float32Array(width);
+    for (let i = 0; i < width; i++) out[i] = this.value(this.raw[start + i]);
+    return out;
+  }
+
+  #offset(indices) {
+    let offset = 0;
+    for (let axis = 0; axis < this.shape.length; axis++) {
+      const index = indices[axis];
+      if (!(index >= 0 && index < this.shape[axis]))
+        throw new RangeError(`index ${index} of an axis of ${this.shape[axis]}`);
+      offset = offset * this.shape[axis] + index;
+    }
+    return offset;
+  }
+}

@@ -1,0 +1,141 @@
+"""One file, read by Python's reader and by the page's: how far each came, and the state at that point."""
+
+from __future__ import annotations
+
+import json
+import math
+import select
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from engine.trace.apply import apply
+from engine.trace.codec import TraceFormatError
+from engine.trace.limits import Budget
+from engine.trace.log import TraceReader
+from engine.trace.state import State, TraceStateError, copy_state, initial_state
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE = shutil.which("node")
+Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_traces.mjs says it
+
+
+class NodeReader:
+    """The page's reader in a process of its own, with a heap of `megabytes`, killed when a file takes `seconds`."""
+
+    def __init__(self, megabytes: int = 512, seconds: float = 60.0) -> None:
+        assert NODE
+        self._command = [NODE, f"--max-old-space-size={megabytes}", "tests/js/read_traces.mjs"]
+        self._seconds = seconds
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def read(self, path: Path) -> Reading:
+        """What it makes of the file; {"crashed": why} when it ends the process, throws, or takes too long."""
+        process = self._process or self._start()
+        assert process.stdin and process.stdout
+        process.stdin.write(f"{path}\n")
+        process.stdin.flush()
+        if not select.select([process.stdout], [], [], self._seconds)[0]:
+            self._end()
+            return {"crashed": f"the page's reader took more than {self._seconds} s"}
+        line = process.stdout.readline()
+        if not line:
+            self._end()
+            return {"crashed": "the page's reader ended: out of memory"}
+        found: Reading = json.loads(line)
+        return found
+
+    def _start(self) -> subprocess.Popen[str]:
+        self._process = subprocess.Popen(
+            self._command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+        return self._process
+
+    def _end(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+
+def python_reading(path: Path) -> Reading:
+    """The same by Python's reader, record by record, keyframes not looked at."""
+    found: Reading = {"records": 0, "refused": None, "captures": [], "state": None}
+    try:
+        with TraceReader(path) as reader:
+            state, budget = initial_state(reader.header), Budget()
+            found["state"] = canonical(state)
+            before = state
+            try:
+                for index in range(len(reader)):
+                    record = reader.record(index)
+                    before = copy_state(state)
+                    budget.read(reader.num_record_bytes(index))
+                    apply(state, record, budget)
+                    before = state
+                    found["records"] += 1
+                    found["captures"].append(_is_capture(reader, index))
+            finally:
+                found["state"] = canonical(before)
+    except (TraceFormatError, TraceStateError) as error:
+        found["refused"] = str(error)
+    return found
+
+
+def _is_capture(reader: TraceReader, index: int) -> bool | None:
+    try:
+        return None if reader.capture(index) is None else True
+    except TraceFormatError:
+        return False
+
+
+def canonical(value: State | Any) -> Any:
+    """As JSON from JavaScript has it: bytes as lowercase hex, map keys as text, no numbers that are none."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, msgspec.Struct):
+        return {name: canonical(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {str(key): canonical(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [canonical(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def disagreement(ours: Reading, theirs: Reading) -> str | None:
+    """In which way two readings differ, in words; None: they do not."""
+    if "crashed" in theirs:
+        return str(theirs["crashed"])
+    for name in ("records", "captures"):
+        if ours[name] != theirs[name]:
+            return f"{name}: {ours[name]} by Python, {theirs[name]} by the page; {_why(ours)} and {_why(theirs)}"
+    if (ours["refused"] is None) != (theirs["refused"] is None):
+        return f"{_why(ours)} by Python, and {_why(theirs)} by the page"
+    if ours["state"] != theirs["state"]:
+        names = [n for n in ours["state"] or {} if ours["state"][n] != (theirs["state"] or {}).get(n)]
+        return f"the states differ in {', '.join(names) or 'all'}"
+    return None
+
+
+def _why(reading: Reading) -> str:
+    return "taken" if reading["refused"] is None else f"refused ({reading['refused'][:200]})"
