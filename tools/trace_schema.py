@@ -18,8 +18,8 @@ from engine.trace.records import Capture, Header, LayerCapture, StepRecord
 
 SCHEMA = Path(__file__).resolve().parent.parent / "static" / "js" / "trace" / "schema.js"
 HEAD = """\
-// Written by `python -m tools.trace_schema`: the types of engine/trace/records.py and events.py, which `types.js` holds values to.
-// A struct is [required fields, optional fields]; a type is a name, {list}, {map}, {either}, {one} of some texts, or {tagged}.
+// Written by `python -m tools.trace_schema` from the types of engine/trace: what `types.js` holds values to.
+// A struct is [required fields, optional fields]; a type a name, {list}, {map}, {either}, {one} of texts, or {tagged}.
 
 export const STRUCTS = {
 """

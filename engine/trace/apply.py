@@ -237,6 +237,8 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             state.finished.append(op.seq_id)
             sequence.status, sequence.finish_reason = "finished", op.reason
         case Rank():
+            num_sequences, num_scores = len(op.seq_ids), len(op.scores)
+            expect(num_sequences == num_scores, f"{num_sequences} sequences have {num_scores} scores")
             for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
                 state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
         case _:  # defer explains; it changes nothing

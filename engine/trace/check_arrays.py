@@ -18,17 +18,23 @@ def wrong_in_capture(capture: Capture, record: StepRecord, header: Header) -> It
         return
     layers = [layer.layer for layer in capture.layers]
     if len(set(layers)) != len(layers):
-        yield f"layers come twice: {layers}"
+        yield f"layers come twice: {str(layers)[:200]}"
+        return
+    num_tokens = sum(len(entry.token_ids) for entry in record.batch)
+    entries = {entry.seq_id: entry for entry in record.batch}
     for layer in capture.layers:
+        where = f"layer {layer.layer}"
         if not 0 <= layer.layer < header.model.num_layers:
             yield f"there is no layer {layer.layer}; the model has {header.model.num_layers}"
             continue
-        yield from (f"layer {layer.layer}: {message}" for message in _layer(layer, capture, record, header))
+        found = _layer(layer, capture.dtype, num_tokens, entries, header)
+        yield from (f"{where}: {message}" for message in found)
 
 
-def _layer(layer: LayerCapture, capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
+def _layer(
+    layer: LayerCapture, dtype: str, tokens: int, entries: dict[int, BatchEntry], header: Header
+) -> Iterator[str]:
     model = header.model
-    tokens = sum(len(entry.token_ids) for entry in record.batch)
     shapes = {
         "q": (layer.q, (tokens, model.num_heads, model.head_dim)),
         "k": (layer.k, (tokens, model.num_kv_heads, model.head_dim)),
@@ -37,9 +43,8 @@ def _layer(layer: LayerCapture, capture: Capture, record: StepRecord, header: He
     for name, (array, shape) in shapes.items():
         if array.shape != shape:
             yield f"{name} has shape {list(array.shape)}; batch and model make it {list(shape)}"
-        if array.dtype != capture.dtype:
-            yield f"{name} is {array.dtype}, and the capture says {capture.dtype}"
-    entries = {entry.seq_id: entry for entry in record.batch}
+        if array.dtype != dtype:
+            yield f"{name} is {array.dtype}, and the capture says {dtype}"
     for rows in layer.rows:
         found = entries.get(rows.seq_id)
         if found is None:
@@ -48,7 +53,7 @@ def _layer(layer: LayerCapture, capture: Capture, record: StepRecord, header: He
             has_sinks = bool(model.sinks and model.sinks[layer.layer])
             yield from (
                 f"rows of sequence {rows.seq_id}: {message}"
-                for message in _rows(rows, found, capture.dtype, header, has_sinks)
+                for message in _rows(rows, found, dtype, header, has_sinks)
             )
 
 
@@ -59,9 +64,9 @@ def _rows(rows: AttentionRows, entry: BatchEntry, dtype: str, header: Header, ha
         return
     num_heads, num_queries, num_keys = weights.shape
     if num_heads != len(rows.heads) or len(set(rows.heads)) != num_heads:
-        yield f"weights of {num_heads} heads, and heads names {rows.heads}"
+        yield f"weights of {num_heads} heads, and heads names {str(rows.heads)[:200]}"
     if any(not 0 <= head < header.model.num_heads for head in rows.heads):
-        yield f"heads {rows.heads} are not all among the model's {header.model.num_heads}"
+        yield f"heads {str(rows.heads)[:200]} are not all among the model's {header.model.num_heads}"
     first, last = rows.query_start, rows.query_start + num_queries
     if not entry.start <= first <= last <= entry.context_len:
         yield f"queries {first} to {last - 1}; the step computed {entry.start} to {entry.context_len - 1}"

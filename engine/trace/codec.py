@@ -153,7 +153,8 @@ def _decode_array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
     if ndim > 8 or len(data) < start:
         raise TraceFormatError("an array whose shape is cut off")
     shape = struct.unpack_from(f"<{ndim}I", data, 2)
-    if len(data) - start != math.prod(shape) * dtype.itemsize:
+    too_large = math.prod(max(n, 1) for n in shape) > MAX_PAYLOAD  # where one of them is 0, the others together too
+    if too_large or len(data) - start != math.prod(shape) * dtype.itemsize:
         raise TraceFormatError(f"an array of shape {shape} with {len(data) - start} bytes")
     return np.frombuffer(bytes(data[start:]), dtype).reshape(shape)
 

@@ -177,6 +177,7 @@ class _Stories:
 
     def __init__(self) -> None:
         self._stories: dict[int, Story] = {}
+        self._waiting: dict[int, Story] = {}
         self._lost: dict[int, int] = {}  # by sequence: tokens that were computed when it was preempted
 
     def all(self) -> list[Story]:
@@ -189,7 +190,7 @@ class _Stories:
                 case Submit():
                     waiting = Wait(since=record.index)
                     new = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[], waiting=waiting)
-                    self._stories[op.seq_id] = new
+                    self._stories[op.seq_id] = self._waiting[op.seq_id] = new
                     self._tell(op.seq_id, record, op)
                 case Fork():
                     self._stories[op.seq_id] = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
@@ -210,11 +211,12 @@ class _Stories:
                     self._lost[op.seq_id] = op.num_computed_tokens
                     if story := self._stories.get(op.seq_id):
                         story.waiting = Wait(since=record.index)
+                        self._waiting[op.seq_id] = story
                 case _:
                     pass
         if record.kind == "step":
             deferred = {op.seq_id for op in record.ops if isinstance(op, Defer)}
-            for story in self._stories.values():
+            for story in self._waiting.values():
                 if story.waiting and story.waiting.since < record.index:
                     story.waiting.steps += 1
                     story.waiting.behind += story.seq_id not in deferred
@@ -229,6 +231,7 @@ class _Stories:
         wait = None
         if isinstance(op, Admit | Finish):
             wait, story.waiting = story.waiting, None
+            self._waiting.pop(seq_id, None)
         story.moments.append(
             Moment(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
         )

@@ -1,6 +1,6 @@
 // node read_traces.mjs: for each path on standard input one line of JSON, what the page's reader makes of the file:
 // {records, refused, captures, state}: how many records it took, why it took no more (null: that is all), for each record whether
-// its arrays are some (null: it has none), and the state after the last record, in canonical form.
+// its arrays are some (null: it has none), and the state after the last record, in canonical form (of a large pool: null).
 
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -10,6 +10,8 @@ import { parseTrace } from "../../static/js/trace/file.js";
 import { TraceLog } from "../../static/js/trace/log.js";
 import { TraceStateError } from "../../static/js/trace/state.js";
 import { canonical } from "./state_dump.mjs";
+
+const MOST_BLOCKS = 4096; // a larger pool is not written out
 
 function read(path) {
   const found = { records: 0, refused: null, captures: [], state: null };
@@ -23,8 +25,9 @@ function read(path) {
       }
     } finally {
       found.records = log.length;
-      found.state = canonical(log.stateAt(log.length - 1));
-      for (let index = 0; index < log.length; index += 16) log.writesIn(index);
+      const state = log.stateAt(log.length - 1);
+      if (state.blocks.length <= MOST_BLOCKS) found.state = canonical(state);
+      for (let index = 0; index < log.length; index += Math.ceil(log.length / 16)) log.writesIn(index);
     }
   } catch (error) {
     if (!(error instanceof TraceFormatError || error instanceof TraceStateError)) throw error;

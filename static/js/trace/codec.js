@@ -7,6 +7,7 @@ import { wrongIn } from "./types.js";
 
 const ARRAY_EXT = 1;
 const MAX_DIMENSIONS = 8;
+const MAX_ELEMENTS = 256 * 1024 * 1024; // where one dimension is 0, the others together too
 
 /** Bytes that are not what a trace holds. */
 export class TraceFormatError extends Error {}
@@ -65,7 +66,12 @@ export function decode(bytes) {
 
 /** The `kind` of engine/trace/records.py in `bytes`: Header, StepRecord, Capture or LayerCapture. Throws TraceFormatError on anything else. */
 export function decodeAs(bytes, kind) {
-  const value = decode(bytes);
+  let value;
+  try {
+    value = decode(bytes);
+  } catch (error) {
+    throw new TraceFormatError(`not a valid ${kind}: ${error.message}`);
+  }
   const wrong = wrongIn(value, kind);
   if (wrong !== null) throw new TraceFormatError(`not a valid ${wrong}`);
   return value;
@@ -88,6 +94,7 @@ function decodeArray(data) {
   const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
   const shape = Array.from({ length: ndim }, (_, axis) => view.getUint32(2 + 4 * axis, true));
   const count = shape.reduce((product, n) => product * n, 1);
+  if (shape.reduce((product, n) => product * Math.max(n, 1), 1) > MAX_ELEMENTS) throw new TraceFormatError(`an array of shape ${shape}`);
   if (data.length - start !== count * dtype.bytes)
     throw new TraceFormatError(`an array of shape ${shape} with ${data.length - start} bytes`);
   const body = Uint8Array.prototype.slice.call(data, start); // its own buffer, aligned for the typed view, whatever `data` is a view of

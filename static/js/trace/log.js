@@ -6,9 +6,11 @@ import { Budget } from "./limits.js";
 import { ByteLru } from "./lru.js";
 import { apply, copyState, initialState } from "./state.js";
 
-const KEYFRAME_INTERVAL = 64; // records between kept states; seeking folds at most this many
-const STRIDE = 4; // records between the states kept on the way to one
-const RECENT_STATES = 96;
+const KEYFRAME_INTERVAL = 64; // records between kept states, at least: those of a large pool are kept where the records are long enough
+const BLOCKS_PER_BYTE = 4;
+const STRIDE = 4; // records between the states kept on the way to one, at least
+const RECENT_STATES = 96; // at most, and fewer of a large pool
+const KEPT_BLOCKS = 1 << 23;
 const FORMAT = "kvtrace";
 const VERSION = 1;
 const MIB = 1024 * 1024;
@@ -25,7 +27,6 @@ export class TraceLog {
     this.header = decodeAs(headerBytes, "Header");
     const { format = FORMAT, version = VERSION } = this.header;
     if (format !== FORMAT || version !== VERSION) throw new TraceFormatError(`format ${format} ${version}; this program reads ${FORMAT} ${VERSION}`);
-    this.groups = blockGroups(this.header);
     this.records = [];
     this.budget = new Budget();
     this.writes = new Map(); // record index -> [{seq_id, start, num_tokens, block_tables}], of the records that were asked for
@@ -33,10 +34,15 @@ export class TraceLog {
     this.fetchable = false; // whether somebody fetches what is missing here
     this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
     this.layerCaptures = new ByteLru(captureLimit); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
-    this.keyframes = new Map([[-1, initialState(this.header)]]);
-    this.recent = new Map();
-    this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES)); // record index -> Capture
     this.tail = initialState(this.header);
+    this.groups = blockGroups(this.header);
+    this.keyframes = new Map([[-1, copyState(this.tail)]]);
+    this.unkept = 0; // bytes of the records since the last keyframe
+    this.recent = new Map();
+    this.stateSize = this.tail.blocks.length + this.tail.cpu_blocks.length;
+    this.stride = Math.max(STRIDE, this.stateSize >> 12);
+    this.recentStates = Math.min(RECENT_STATES, Math.max(STRIDE, Math.floor(KEPT_BLOCKS / this.stateSize)));
+    this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES)); // record index -> Capture
     this.slotHistory = new Map(); // slot -> [{at, record, seq_id, position}], ascending in `at`
     this.swapped = new Map(); // CPU block -> origins of its slots
     this.computed = new Map(); // seq_id -> [{record, start, end}], ascending in record
@@ -64,7 +70,11 @@ export class TraceLog {
       spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
       this.computed.set(entry.seq_id, spans);
     }
-    if ((record.index + 1) % KEYFRAME_INTERVAL === 0) this.keyframes.set(record.index, copyState(this.tail));
+    this.unkept += bytes.byteLength;
+    if ((record.index + 1) % KEYFRAME_INTERVAL === 0 && this.unkept * BLOCKS_PER_BYTE >= this.stateSize) {
+      this.keyframes.set(record.index, copyState(this.tail));
+      this.unkept = 0;
+    }
     return record;
   }
 
@@ -73,15 +83,15 @@ export class TraceLog {
     if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
     const kept = this.recent.get(index) ?? this.keyframes.get(index);
     if (kept) return kept;
-    if (index === this.tail.index) return this.#remember(this.recent, index, copyState(this.tail), RECENT_STATES);
+    if (index === this.tail.index) return this.#remember(this.recent, index, copyState(this.tail), this.recentStates);
     let from = index - 1;
     while (!this.recent.has(from) && !this.keyframes.has(from)) from--;
     let state = this.recent.get(from) ?? this.keyframes.get(from);
     while (state.index < index) {
       state = copyState(state);
-      const stop = Math.min(index, state.index + STRIDE); // the states on the way are the next ones asked for
+      const stop = Math.min(index, state.index + this.stride); // the states on the way are the next ones asked for
       while (state.index < stop) apply(state, this.records[state.index + 1]);
-      this.#remember(this.recent, state.index, state, RECENT_STATES);
+      this.#remember(this.recent, state.index, state, this.recentStates);
     }
     return state;
   }

@@ -1,5 +1,5 @@
-// Written by `python -m tools.trace_schema`: the types of engine/trace/records.py and events.py, which `types.js` holds values to.
-// A struct is [required fields, optional fields]; a type is a name, {list}, {map}, {either}, {one} of some texts, or {tagged}.
+// Written by `python -m tools.trace_schema` from the types of engine/trace: what `types.js` holds values to.
+// A struct is [required fields, optional fields]; a type a name, {list}, {map}, {either}, {one} of texts, or {tagged}.
 
 export const STRUCTS = {
   Adjust: [{"request_id": "str", "seq_ids": {"list": "int"}, "max_tokens": "int", "sampling": {"map": {"either": ["str", "whole", "float", "bool", "null", {"list": {"either": ["str", "whole"]}}, {"map": "float"}]}}}, {}],

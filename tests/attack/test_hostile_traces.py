@@ -1,0 +1,107 @@
+"""Small traces that would hang, fill or end a reader: both refuse the same, in bounded time and memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.recordings.summary import summarize
+from engine.trace.codec import TraceFormatError
+from engine.trace.compare import compare
+from engine.trace.explain import overview, stories
+from engine.trace.log import TraceReader
+from engine.trace.state import TraceStateError
+from tests.fuzz.hostile import MOST_BYTES, TRACES, make_all
+from tests.fuzz.readers import NODE, NodeReader, disagreement, python_reading
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMORY = 300  # MiB of a process that checks one of them, all that it imports included
+HEAP = 512  # MiB of the page's reader, which reads all of them one after the other
+HANG = 60  # seconds; none takes more than three
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """All of them, as files."""
+    folder = tmp_path_factory.mktemp("hostile")
+    found = {}
+    for number, (name, data, _) in enumerate(make_all()):
+        assert len(data) <= MOST_BYTES, name
+        found[name] = folder / f"{number}.kvtrace"
+        found[name].write_bytes(data)
+    return found
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[NodeReader]:
+    with NodeReader(HEAP, HANG) as reader:
+        yield reader
+
+
+@pytest.mark.skipif(NODE is None, reason="node is not installed")
+@pytest.mark.parametrize("name", TRACES)
+def test_both_readers_say_the_same(name: str, files: dict[str, Path], node: NodeReader) -> None:
+    ours, theirs = python_reading(files[name]), node.read(files[name])
+    assert disagreement(ours, theirs) is None
+    refused = TRACES[name].refused
+    if refused is None:
+        assert ours["refused"] is None
+    else:
+        assert refused in ours["refused"] and refused in theirs["refused"]
+
+
+def test_each_is_checked_in_bounded_memory(files: dict[str, Path]) -> None:
+    """By the command itself: a finding is status 1, and nothing is a stack trace. Not one of them is sound."""
+    large = [path for path in files.values() if path.stat().st_size > 100_000]
+    small = [path for path in files.values() if path not in large]
+    for paths in [small, *([path] for path in large)]:
+        done = _run(["trace", "check", *map(str, paths)])
+        assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+        assert all(f"{path}: " in done.stdout and f"{path}: sound" not in done.stdout for path in paths)
+        most = int(done.stderr.splitlines()[-1].split()[1]) // 1024
+        assert most < MEMORY, f"{paths}: {most} MiB"
+
+
+@pytest.mark.parametrize("name", [name for name, trace in TRACES.items() if trace.refused == "would copy"])
+def test_what_is_refused_is_refused_by_all_that_read_it(name: str, files: dict[str, Path]) -> None:
+    with TraceReader(files[name]) as reader, pytest.raises(TraceStateError):
+        reader.state_at(len(reader) - 1)
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_whatever_reads_it_ends(name: str, files: dict[str, Path]) -> None:
+    """With an answer or with one of the two errors; the memory is that of this process, so only by its hanging."""
+    try:
+        summarize(files[name])
+    except TraceFormatError:
+        return
+    for use in (lambda log: compare(log, log), overview, stories):
+        with TraceReader(files[name]) as reader:
+            try:
+                use(reader)
+            except (TraceFormatError, TraceStateError) as error:
+                assert str(error)
+
+
+def test_forks_of_a_long_prompt_are_not_compared(files: dict[str, Path]) -> None:
+    """3,000 forks of 60,000 tokens are 180,000,000 tokens; the file pays for 4,194,304 + 16 · 387,000 at most."""
+    with TraceReader(files["3,000 forks of 60,000 tokens"]) as log:
+        with pytest.raises(TraceStateError, match="would copy"):
+            compare(log, log)
+        with pytest.raises(TraceStateError, match="would copy"):
+            overview(log)
+
+
+def _run(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own. The last line that it prints to stderr: the KiB that it had at most."""
+    code = (
+        "import sys; from app.cli import main; status = main(sys.argv[1:]);"
+        "print(*[l for l in open('/proc/self/status') if l.startswith('VmHWM')], file=sys.stderr, end='');"
+        "sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANG)
