@@ -353,6 +353,7 @@ class KVCacheManager:
     def release(self, seq_id: int) -> None:
         """Let go of the blocks that no later query of the sequence will see. Its table keeps its logical order.
 
+        The last of them first, as `free` does: a prefix is worth more than what follows it, so it is evicted later.
         A hashed block can still be found by others until it is reallocated, and by the sequence itself after a
         preemption. Nothing happens where some layer sees all keys (`Retention`).
         """
@@ -360,7 +361,7 @@ class KVCacheManager:
             return
         table = self._table(seq_id)
         begin = self.retention.first(self.block_size) + table.num_released
-        for logical in range(begin, self.retention.end(table.num_computed, self.block_size)):
+        for logical in reversed(range(begin, self.retention.end(table.num_computed, self.block_size))):
             block = self.pool.blocks[table.block_ids[logical]]
             ensure(
                 self._promised.get(block.block_id) != seq_id,

@@ -43,7 +43,9 @@ def test_what_one_group_has_lost_the_other_cannot_use() -> None:
     needs block 0 hits nothing, and the lookup says which block was evicted, by the trace's id.
     """
     run = hybrid(10)
-    run.run(0, PROMPT)
+    run.run(0, PROMPT[:5])  # block 0 falls out of the window
+    for token in PROMPT[5:]:
+        run.append(0, token)  # and block 1 after it
     run.free(0)
     run.run(1, [9] * 16)
     run.submit(2, PROMPT[:5])

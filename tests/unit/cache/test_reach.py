@@ -47,12 +47,13 @@ def test_what_is_kept_is_what_the_next_query_sees(window: int, sinks: int, block
 def test_a_window_of_two_blocks() -> None:
     """Window 4, blocks of 2, prompt of 7: the query at 7 sees 4, 5, 6 and itself, so blocks 0 and 1 (positions 0-3) go.
 
-    They are hashed: to the back of the free queue, in order. Freeing walks 3, 2 and passes over what is gone.
+    They are hashed: to the back of the free queue, the last first, as freeing does: it walks 3, 2 and passes over what is
+    gone.
     """
     run = CacheRun(6, 2, retention=Retention(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
     assert run.manager.block_table(0) == [RELEASED, RELEASED, 2, 3]
-    assert list(run.manager.pool.free_queue) == [4, 5, 0, 1]
+    assert list(run.manager.pool.free_queue) == [4, 5, 1, 0]
     memory = run.manager.memory()
     assert (memory.blocks_held, memory.tokens_held, memory.tokens_logical) == (2, 3, 3), "positions 4, 5 and 6"
     with pytest.raises(ValueError, match="released"):
@@ -68,9 +69,10 @@ def test_a_window_of_two_blocks() -> None:
 
 
 def test_blocks_without_a_hash_go_to_the_front() -> None:
+    """Block 1 is put there first, then block 0 before it."""
     run = CacheRun(6, 2, enable_prefix_caching=False, retention=Retention(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
-    assert list(run.manager.pool.free_queue) == [1, 0, 4, 5]
+    assert list(run.manager.pool.free_queue) == [0, 1, 4, 5]
 
 
 def test_sinks_keep_their_block() -> None:
@@ -113,7 +115,9 @@ def test_a_hit_behind_the_window_costs_no_block() -> None:
 def test_a_beginning_that_is_gone_does_not_spoil_a_hit_under_a_window() -> None:
     """Three blocks of 2 were computed, the first is evicted: with window 4 the query at 6 does not look at it."""
     run = CacheRun(5, 2, retention=Retention(4, 0, "window"))
-    run.run(0, [1, 2, 3, 4, 5, 6, 7])
+    run.run(0, [1, 2, 3, 4, 5])  # block 0 falls out of the window
+    for token in (6, 7):
+        run.append(0, token)  # and block 1 after it
     run.run(1, [9, 9, 9])  # takes the block that is left and block 0
     run.submit(2, [1, 2, 3, 4, 5, 6, 8])
     match = run.manager.lookup(2, run.tokens[2])
