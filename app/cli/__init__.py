@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from app import __version__
 from app.cli import bench, export, generate, info, replay, serve, trace
 from app.cli.options import UserError
+from app.cli.terminal import say
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -21,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except UserError as error:
-        print(f"kvtheater: {error}", file=sys.stderr)
+        say(*f"kvtheater: {error}".split("\n"), to=sys.stderr)
         return 2
     except BrokenPipeError:  # `kvtheater … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit would fail again

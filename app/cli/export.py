@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
+from app.cli.terminal import say
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
@@ -50,8 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         unfinished.unlink(missing_ok=True)
         raise UserError(f"cannot write {output}: {error.strerror or error}") from error
-    print(f"{output}: {len(page):,} bytes")
+    say(f"{output}: {len(page):,} bytes")
     if damage:
-        print(f"kvtheater: {path} is damaged: {damage}", file=sys.stderr)
+        say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
         return 1
     return 0

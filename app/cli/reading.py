@@ -12,11 +12,6 @@ from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError
 
 
-def shown(text: str) -> str:
-    """Text of a trace for a terminal, which must not obey it: control characters are written as escapes."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
     """The trace, for as long as it is read. A damaged one opens: `damage` says where it ends.

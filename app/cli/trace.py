@@ -10,8 +10,7 @@ from typing import Any
 
 from app.cli import trace_check, trace_compare, trace_explain, trace_export
 from app.cli.options import UserError, add_command
-from app.cli.reading import shown
-from app.plain import to_json
+from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
@@ -46,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except TraceFormatError as error:
-        print(f"kvtheater: {path}: {error}", file=sys.stderr)
+        say(f"kvtheater: {path}: {error}", to=sys.stderr)
         return 1
     with reader:
         damage = reader.damage
@@ -61,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
             damage = str(error)
     if damage:
         sys.stdout.flush()
-        print(f"kvtheater: {path} is damaged: {damage}", file=sys.stderr)
+        say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
         return 1
     return 0
 
@@ -71,44 +70,42 @@ def _show_record(reader: TraceReader, index: int, as_json: bool) -> None:
         raise UserError(f"there is no record {index}; the trace has {len(reader)}, counted from 0")
     record = reader.record(index)
     if as_json:
-        sys.stdout.write(to_json(record).decode() + "\n")
+        say_json(record)
         return
-    print(f"record {index}: {_summary(record)}")
+    say(f"record {index}: {_summary(record)}")
     for entry in record.batch:
         end = entry.start + len(entry.token_ids)
-        print(f"  {entry.phase} of sequence {entry.seq_id}: positions {entry.start} to {end - 1}")
+        say(f"  {entry.phase} of sequence {entry.seq_id}: positions {entry.start} to {end - 1}")
     for op in record.ops:
         fields = {name: getattr(op, name) for name in op.__struct_fields__}
-        print(f"  {type(op).__name__.lower()} " + " ".join(f"{k}={_short(v)}" for k, v in fields.items()))
+        say(f"  {type(op).__name__.lower()} " + " ".join(f"{k}={_short(v)}" for k, v in fields.items()))
     for output in record.outputs:
-        print(f"  sequence {output.seq_id} -> {output.token_id} {_short(output.token_bytes)} {output.logprob:.3f}")
+        say(f"  sequence {output.seq_id} -> {output.token_id} {_short(output.token_bytes)} {output.logprob:.3f}")
 
 
 def _print_json(reader: TraceReader) -> None:
-    sys.stdout.write(to_json(reader.header).decode() + "\n")
+    say_json(reader.header)
     for index in range(len(reader)):
-        sys.stdout.write(to_json(reader.record(index)).decode() + "\n")
+        say_json(reader.record(index))
 
 
 def _print_table(reader: TraceReader) -> None:
     header = reader.header
     engine, machine = header.engine, header.machine
-    print(shown(f"{header.format} {header.version} by {header.generator}, {header.created}"))
-    print(shown(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})"))
-    print(
-        shown(
-            f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "
-            f"{header.kv_bytes_per_token:,} KV bytes a token, seed {engine.get('seed')}"
-        )
+    say(f"{header.format} {header.version} by {header.generator}, {header.created}")
+    say(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})")
+    say(
+        f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "
+        f"{header.kv_bytes_per_token:,} KV bytes a token, seed {engine.get('seed')}"
     )
-    print(shown(f"machine  {machine.device}, {machine.processor}"))
-    print(f"records  {len(reader)}")
+    say(f"machine  {machine.device}, {machine.processor}")
+    say(f"records  {len(reader)}")
     if len(reader):
-        print(f"\n{'record':>6}  {'step':>5}  {'blocks held':>11}  what happened")
+        say("", f"{'record':>6}  {'step':>5}  {'blocks held':>11}  what happened")
     for index in range(len(reader)):
         record = reader.record(index)
         held = f"{record.memory.blocks_held}/{record.memory.num_blocks}"
-        print(f"{index:>6}  {record.step:>5}  {held:>11}  {_summary(record)}")
+        say(f"{index:>6}  {record.step:>5}  {held:>11}  {_summary(record)}")
 
 
 def _summary(record: StepRecord) -> str:

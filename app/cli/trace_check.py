@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
+from app.cli.terminal import say
 from engine.trace.check import Counts, check
 
 
@@ -44,12 +45,12 @@ def _check(path: Path, limit: int) -> bool:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     for finding in shown:
-        print(f"{path}: {finding}")
+        say(f"{path}: {finding}")
     if more:
-        print(f"{path}: and {more} more")
+        say(f"{path}: and {more} more")
     if not shown:
         arrays = f", arrays of {counts.num_captures}" if counts.num_captures else ""
-        print(f"{path}: sound: {counts.num_records} records{arrays}, {counts.num_bytes:,} bytes")
+        say(f"{path}: sound: {counts.num_records} records{arrays}, {counts.num_bytes:,} bytes")
     return not shown
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace, shown
-from app.plain import to_json
+from app.cli.reading import open_trace
+from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import Comparison, OpDifference, SequencePair, compare
 from engine.trace.events import Op
@@ -49,45 +49,47 @@ def run(arguments: argparse.Namespace) -> int:
         except (TraceFormatError, TraceStateError) as error:
             raise UserError(f"they cannot be compared: {error}; `kvtheater trace check` says which is wrong") from error
         if arguments.json:
-            sys.stdout.write(to_json(found).decode() + "\n")
+            say_json(found)
         else:
             _print(found, arguments.a, arguments.b)
         damaged = [r for r in readers if r.damage]
         for reader in damaged:
-            print(f"kvtheater: {reader.path} is damaged: {reader.damage}", file=sys.stderr)
+            say(f"kvtheater: {reader.path} is damaged: {reader.damage}", to=sys.stderr)
         return 1 if damaged or found.first_op else 0
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:
-    print(f"A  {a}\nB  {b}")
+    say(f"A  {a}", f"B  {b}")
     if not found.same_model:
-        print("the models are not the same")
+        say("the models are not the same")
     if not found.same_machine:
-        print("the machines are not the same: seconds tell of them too")
+        say("the machines are not the same: seconds tell of them too")
     for setting in found.settings:
-        print(f"{setting.name}: A {setting.a}, B {setting.b}")
-    print(f"\nfirst operation that differs: {_op_difference(found.first_op)}")
+        say(f"{setting.name}: A {setting.a}, B {setting.b}")
+    say("", *_op_difference(found.first_op))
     first = found.first_token
     if first is None:
-        print("first token that differs: none, as far as both runs have come")
+        say("first token that differs: none, as far as both runs have come")
     else:
-        print(
-            f"first token that differs: request {shown(first.request_id)}, position {first.position}: "
+        say(
+            f"first token that differs: request {first.request_id}, position {first.position}: "
             f"A {_token(first.a)}, B {_token(first.b)}"
         )
-    print(f"\n{'request':<20} {'tokens equal':>14} {'A':>5} {'B':>5} {'cached A/B':>12} {'preempted A/B':>14}")
+    say("", f"{'request':<20} {'tokens equal':>14} {'A':>5} {'B':>5} {'cached A/B':>12} {'preempted A/B':>14}")
     for pair in found.sequences:
-        print(_row(pair))
-    print(f"\n{'':<18} {'A':>22} {'B':>22}")
+        say(_row(pair))
+    say("", f"{'':<18} {'A':>22} {'B':>22}")
     for name, unit in TOTALS:
-        print(f"{name:<18} {_figure(found.a.totals, name, unit):>22} {_figure(found.b.totals, name, unit):>22}")
+        say(f"{name:<18} {_figure(found.a.totals, name, unit):>22} {_figure(found.b.totals, name, unit):>22}")
 
 
-def _op_difference(difference: OpDifference | None) -> str:
+def _op_difference(difference: OpDifference | None) -> list[str]:
+    """A line, and one for each run."""
+    what = "first operation that differs: "
     if difference is None:
-        return "none"
-    where = f"record {difference.record}, operation {difference.op}"
-    return f"{where}\n  A {_op(difference.a, difference.kind_a)}\n  B {_op(difference.b, difference.kind_b)}"
+        return [f"{what}none"]
+    where = f"{what}record {difference.record}, operation {difference.op}"
+    return [where, f"  A {_op(difference.a, difference.kind_a)}", f"  B {_op(difference.b, difference.kind_b)}"]
 
 
 def _op(op: Op | None, kind: str | None) -> str:
@@ -112,7 +114,7 @@ def _row(pair: SequencePair) -> str:
     tokens = [str(len(s.tokens)) if s else "-" for s in sides]
     cached = "/".join(str(s.num_cached_tokens) if s else "-" for s in sides)
     preempted = "/".join(str(s.num_preemptions) if s else "-" for s in sides)
-    return f"{shown(name):<20} {equal:>14} {tokens[0]:>5} {tokens[1]:>5} {cached:>12} {preempted:>14}"
+    return f"{name:<20} {equal:>14} {tokens[0]:>5} {tokens[1]:>5} {cached:>12} {preempted:>14}"
 
 
 def _figure(totals: Totals, name: str, unit: str) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace, shown
-from app.plain import to_json
+from app.cli.reading import open_trace
+from app.cli.terminal import say, say_json
 from engine.trace.events import (
     Adjust,
     Admit,
@@ -70,16 +70,16 @@ def run(arguments: argparse.Namespace) -> int:
             everyone = stories(log)
             found = _of_request(everyone, arguments.request)
             if arguments.json:
-                sys.stdout.write(to_json(found).decode() + "\n")
+                say_json(found)
             else:
                 _Narrator(everyone).tell(found)
         elif arguments.json:
-            sys.stdout.write(to_json(overview(log)).decode() + "\n")
+            say_json(overview(log))
         else:
             _print_overview(overview(log))
         if log.damage:
             sys.stdout.flush()
-            print(f"kvtheater: {arguments.file} is damaged: {log.damage}", file=sys.stderr)
+            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
             return 1
     return 0
 
@@ -89,53 +89,54 @@ def _of_request(everyone: list[Story], request_id: str) -> list[Story]:
     if not found:
         names = list(dict.fromkeys(story.request_id for story in everyone))
         some = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
-        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {shown(some) or 'none'}")
+        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {some or 'none'}")
     return found
 
 
 def _print_overview(found: Overview) -> None:
     totals = found.totals
     share = f"{totals.hit_tokens / totals.asked_tokens:.1%}" if totals.asked_tokens else "-"
-    print(
+    say(
         f"{_count(totals.requests, 'request')}, {_count(totals.num_steps, 'step')}, "
         f"{totals.seconds:.3f} s of the engine; "
         f"{totals.computed_tokens:,} tokens computed, {totals.output_tokens:,} chosen"
     )
-    print(
+    say(
         f"prefix cache: {totals.hit_tokens:,} of {totals.asked_tokens:,} tokens found at first admissions ({share}); "
         f"{totals.evictions} blocks evicted; {totals.preemptions} preemptions"
     )
     if found.fullest:
         _print_fullest(found.fullest)
     if found.slowest:
-        print(f"\nslowest steps (median {found.median_seconds * 1000:.2f} ms)")
-        print(f"{'record':>6} {'step':>6} {'ms':>8} {'forward':>8} {'sample':>7} {'schedule':>8}  tokens")
+        say("", f"slowest steps (median {found.median_seconds * 1000:.2f} ms)")
+        say(f"{'record':>6} {'step':>6} {'ms':>8} {'forward':>8} {'sample':>7} {'schedule':>8}  tokens")
         for step in found.slowest:
-            print(_slow_step(step))
+            say(_slow_step(step))
     head = f"{'request':<16} {'seq':>4} {'prompt':>6} {'cached':>6} {'new':>5} {'preempted':>9} {'again':>6}"
-    print(f"\n{head} {'blocks':>6} {'TTFT ms':>8}  end")
+    say("", f"{head} {'blocks':>6} {'TTFT ms':>8}  end")
     for named in found.sequences:
         s = named.figures
         first = f"{s.ttft * 1000:.1f}" if s.ttft is not None else "-"
-        print(
-            f"{shown(named.request_id):<16} {s.seq_id:>4} {len(s.prompt_token_ids):>6} {s.num_cached_tokens:>6} "
+        say(
+            f"{named.request_id:<16} {s.seq_id:>4} {len(s.prompt_token_ids):>6} {s.num_cached_tokens:>6} "
             f"{len(s.tokens):>5} {s.num_preemptions:>9} {named.recomputed_tokens:>6} {s.blocks_peak:>6} {first:>8}  "
             f"{s.finish_reason or s.status}"
         )
-    print("cached: tokens found at its first admission; again: tokens computed twice; blocks: at most at once")
+    say("cached: tokens found at its first admission; again: tokens computed twice; blocks: at most at once")
 
 
 def _print_fullest(fullest: Fullest) -> None:
     memory = fullest.memory
     wasted = memory.slots_wasted / max(1, memory.blocks_held * memory.block_size)
-    print(
-        f"\nfullest after record {fullest.record} (step {fullest.step}): {memory.blocks_held} of {memory.num_blocks} "
+    say(
+        "",
+        f"fullest after record {fullest.record} (step {fullest.step}): {memory.blocks_held} of {memory.num_blocks} "
         f"blocks of {memory.block_size} held ({memory.bytes_held:,} B), {memory.blocks_cached} cached, "
-        f"{memory.blocks_free} free; {memory.slots_wasted} slots held without content ({wasted:.1%})"
+        f"{memory.blocks_free} free; {memory.slots_wasted} slots held without content ({wasted:.1%})",
     )
     for holder in fullest.holders:
         shared = f", {holder.shared} of them others' too" if holder.shared else ""
-        print(f"  {shown(holder.request_id):<16} sequence {holder.seq_id:<4} {holder.blocks:>4} blocks{shared}")
+        say(f"  {holder.request_id:<16} sequence {holder.seq_id:<4} {holder.blocks:>4} blocks{shared}")
 
 
 def _slow_step(step: SlowStep) -> str:
@@ -150,16 +151,16 @@ class _Narrator:
 
     def __init__(self, everyone: list[Story]) -> None:
         self._priority: int = 0
-        self._requests = {story.seq_id: shown(story.request_id) for story in everyone}
+        self._requests = {story.seq_id: story.request_id for story in everyone}
 
     def tell(self, found: list[Story]) -> None:
         for story in found:
-            print(f"request {shown(story.request_id)}, sequence {story.seq_id}")
+            say(f"request {story.request_id}, sequence {story.seq_id}")
             for moment in story.moments:
                 waited = f"; it {_waited(moment.wait)}" if moment.wait and moment.wait.steps else ""
-                print(f"  record {moment.record:>5}, step {moment.step:>5}: {self._moment(moment)}{waited}")
+                say(f"  record {moment.record:>5}, step {moment.step:>5}: {self._moment(moment)}{waited}")
             if story.waiting:
-                print(f"  the log ends, and it has {_waited(story.waiting)}")
+                say(f"  the log ends, and it has {_waited(story.waiting)}")
 
     def _moment(self, moment: Moment) -> str:
         op = moment.op
@@ -184,7 +185,7 @@ class _Narrator:
             case Adjust():
                 return f"sampling changed from outside, at most {op.max_tokens} new tokens"
             case Finish():
-                return f"finished: {op.reason}" + (f" ({shown(op.detail)})" if op.detail else "")
+                return f"finished: {op.reason}" + (f" ({op.detail})" if op.detail else "")
 
     def _lookup(self, op: Lookup) -> str:
         if op.verdict == "disabled":

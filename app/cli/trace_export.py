@@ -9,6 +9,7 @@ from typing import Any
 
 from app.cli.options import UserError, add_command
 from app.cli.reading import open_trace
+from app.cli.terminal import say
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
 
@@ -47,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror or error}") from error
         for done in written:
-            print(f"{done}: {done.stat().st_size:,} bytes")
+            say(f"{done}: {done.stat().st_size:,} bytes")
         if reader.damage:
-            print(f"kvtheater: {path} is damaged: {reader.damage}", file=sys.stderr)
+            say(f"kvtheater: {path} is damaged: {reader.damage}", to=sys.stderr)
             return 1
     return 0
 

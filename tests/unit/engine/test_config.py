@@ -9,18 +9,18 @@ import pytest
 from engine.config import ConfigError, EngineConfig
 
 HYBRID = [8, None]  # windows of two layers: two groups, with a pool each
-MOST = 1 << 20  # blocks that a log's state has at most, of all groups together
+MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
 
 
 @pytest.mark.parametrize(
     ("settings", "windows", "message"),
     [
         ({"num_blocks": MOST + 1, "block_size": 1}, [None], f"makes {MOST + 1} blocks, and a log holds {MOST} at most"),
-        # the window's pool: 100000 sequences of 8 tokens and one block more each, 512 tokens of a step
+        # the window's pool: 20000 sequences of 8 tokens and one block more each, 512 tokens of a step
         (
-            {"num_blocks": MOST - 1000, "block_size": 1, "max_num_seqs": 100_000},
+            {"num_blocks": MOST - 1000, "block_size": 1, "max_num_seqs": 20_000},
             HYBRID,
-            rf"makes {MOST - 1000 + 100_000 * 9 + 512} blocks in 2 groups of layers",
+            rf"makes {MOST - 1000 + 20_000 * 9 + 512} blocks in 2 groups of layers",
         ),
         (
             {"num_blocks": 64, "block_size": 1, "preemption_mode": "swap", "swap_space": MOST + 1},

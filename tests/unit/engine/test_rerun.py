@@ -234,8 +234,8 @@ def test_another_model_version_or_configuration_is_refused() -> None:
 
         replace = msgspec.structs.replace
         for same in (True, False):
-            assert "num_layers is 9, here it is 3" in refused(
-                replace(log.header, model=replace(log.header.model, num_layers=9)), same
+            assert "hidden_size is 9, here it is " in refused(
+                replace(log.header, model=replace(log.header.model, hidden_size=9)), same
             )
             assert "kvtheater 0.0.0" in refused(replace(log.header, generator="kvtheater 0.0.0"), same)
         assert "num_blocks 63" in refused(replace(log.header, engine={**log.header.engine, "num_blocks": 63}))

@@ -1,0 +1,40 @@
+"""Printing what comes from a file: a terminal obeys control characters, so none of them reaches it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, TextIO
+
+from app.plain import to_json
+
+# JSON escapes the control characters below 32 itself
+_UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
+
+
+def shown(text: str) -> str:
+    """The text with everything that cannot be printed written as escapes, line ends too."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def say(*lines: str, to: TextIO | None = None) -> None:
+    """Print lines; nothing in one of them begins another. Characters that the terminal has not are escapes, too."""
+    stream: TextIO = to or sys.stdout
+    encoding = stream.encoding or "utf-8"
+    for line in lines or ("",):
+        known = shown(line).encode(encoding, "backslashreplace").decode(encoding)
+        stream.write(known + "\n")
+
+
+def say_json(value: Any) -> None:
+    """Print a value as one line of JSON: what cannot be printed stands there as JSON's own escapes."""
+    sys.stdout.write(_UNPRINTABLE.sub(_escaped, to_json(value).decode()) + "\n")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found.group()
+    encoding = sys.stdout.encoding or "utf-8"
+    if character.isprintable() and character.encode(encoding, "ignore"):
+        return character
+    return json.dumps(character)[1:-1]

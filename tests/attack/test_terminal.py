@@ -1,0 +1,65 @@
+"""A trace whose every text is a terminal's command: no command line prints one of them, whatever it is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from tests.fuzz.hostile import ESCAPE, TRACES
+
+COMMANDS = [
+    ["show"], ["show", "--record", "0"], ["show", "--json"], ["show", "--record", "0", "--json"],
+    ["compare", "{b}"], ["compare", "{b}", "--json"],
+    ["explain"], ["explain", "--json"], ["explain", "--request", ESCAPE], ["explain", "--request", ESCAPE, "--json"],
+    ["explain", "--request", "nobody"], ["check"],
+    *(["export", "--to", to, "-o", "{out}"] for to in ("perfetto", "csv", "parquet", "kv-events")),
+]  # fmt: skip
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> tuple[Path, Path]:
+    """The hostile one, and one that differs from it in everything."""
+    hostile, other = tmp_path / "a.kvtrace", tmp_path / "b.kvtrace"
+    hostile.write_bytes(TRACES["control characters"].make())
+    other.write_bytes(TRACES["a keyframe of nothing"].make())
+    return hostile, other
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_nothing_that_a_terminal_obeys_is_printed(
+    command: list[str], traces: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, *rest = [part.format(b=traces[1], out=tmp_path / "out") if "{" in part else part for part in command]
+    main(["trace", name, str(traces[0]), *rest])
+    printed = capsys.readouterr()
+    text = printed.out + printed.err
+    assert text and "Traceback" not in text
+    assert [c for c in text.replace("\n", "") if not c.isprintable()] == []
+    if "--json" in command:
+        lines = [json.loads(line) for line in printed.out.splitlines()]
+        if name != "compare":
+            assert ESCAPE in _texts(lines), "and a program that reads the JSON gets the text as it is"
+
+
+@pytest.mark.parametrize("name", [name for name, trace in TRACES.items() if trace.make.__name__ != "<lambda>"])
+@pytest.mark.parametrize("command", [["show"], ["show", "--record", "0"], ["explain"], ["compare"]], ids=" ".join)
+def test_whatever_a_file_holds_there_is_no_stack_trace(
+    name: str, command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "a.kvtrace"
+    path.write_bytes(TRACES[name].make())
+    files = [str(path)] * (2 if command[0] == "compare" else 1)
+    status = main(["trace", command[0], *files, *command[1:]])
+    printed = capsys.readouterr()
+    assert status in (0, 1, 2) and (printed.out or printed.err)
+
+
+def _texts(value: object) -> set[str]:
+    if isinstance(value, str):
+        return {value}
+    if isinstance(value, dict):
+        return set().union(*map(_texts, [*value, *value.values()]))
+    return set().union(*map(_texts, value)) if isinstance(value, list) else set()
