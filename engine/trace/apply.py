@@ -99,6 +99,9 @@ def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
 
 
 def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], Output], budget: Budget) -> None:
+    seq_id = getattr(op, "seq_id", None)
+    if seq_id is not None and seq_id not in state.sequences and not isinstance(op, Submit | Fork):
+        raise KeyError(seq_id)
     match op:
         case Sample():
             sequence = state.sequences[op.seq_id]

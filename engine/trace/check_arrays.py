@@ -52,8 +52,7 @@ def _layer(
         else:
             has_sinks = bool(model.sinks and model.sinks[layer.layer])
             yield from (
-                f"rows of sequence {rows.seq_id}: {message}"
-                for message in _rows(rows, found, dtype, header, has_sinks)
+                f"rows of sequence {rows.seq_id}: {message}" for message in _rows(rows, found, dtype, header, has_sinks)
             )
 
 

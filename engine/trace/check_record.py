@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from engine.trace.check_ops import Wrong, wrong_in_ops
 from engine.trace.events import Sample, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
 
 LOGPROB_SLACK = 1e-3  # a logarithm of a probability rounded up past 1
-Wrong = tuple[int | None, str]  # which operation, what
 
 
 def wrong_in_record(
@@ -22,6 +22,7 @@ def wrong_in_record(
     yield from _outputs(record, header)
     if state is not None:
         yield from _prompt_logprobs(record, state)
+        yield from wrong_in_ops(record, state, header)
     if record.work is not None:
         tokens = sum(len(entry.token_ids) for entry in record.batch)
         if record.work.num_tokens != tokens:

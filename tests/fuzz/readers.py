@@ -25,13 +25,14 @@ MOST_BLOCKS = 4096  # the state of a larger pool is not compared
 Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_traces.mjs says it
 
 
-class NodeReader:
-    """The page's reader in a process of its own, with a heap of `megabytes`, killed when a file takes `seconds`."""
+class LineReader:
+    """A reader in a process of its own, which gets a path a line and answers with JSON, a line each.
 
-    def __init__(self, megabytes: int = 512, seconds: float = 60.0) -> None:
-        assert NODE
-        self._command = [NODE, f"--max-old-space-size={megabytes}", "tests/js/read_traces.mjs"]
-        self._seconds = seconds
+    It is killed when a file takes more than `seconds`, and started anew for the next one.
+    """
+
+    def __init__(self, command: list[str], seconds: float) -> None:
+        self._command, self._seconds = command, seconds
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -43,18 +44,18 @@ class NodeReader:
         self._end()
 
     def read(self, path: Path) -> Reading:
-        """What it makes of the file; {"crashed": why} when it ends the process, throws, or takes too long."""
+        """What it makes of the file; {"crashed": why} when it ends, throws, or takes too long."""
         process = self._process or self._start()
         assert process.stdin and process.stdout
         process.stdin.write(f"{path}\n")
         process.stdin.flush()
         if not select.select([process.stdout], [], [], self._seconds)[0]:
             self._end()
-            return {"crashed": f"the page's reader took more than {self._seconds} s"}
+            return {"crashed": f"the reader took more than {self._seconds} s"}
         line = process.stdout.readline()
         if not line:
             self._end()
-            return {"crashed": "the page's reader ended: out of memory"}
+            return {"crashed": "the reader ended, as if out of memory"}
         found: Reading = json.loads(line)
         return found
 
@@ -75,6 +76,13 @@ class NodeReader:
             self._process.kill()
             self._process.communicate()
             self._process = None
+
+
+class NodeReader(LineReader):
+    """The page's reader under node, with a heap of `megabytes`."""
+
+    def __init__(self, megabytes: int = 512, seconds: float = 60.0) -> None:
+        super().__init__([NODE or "node", f"--max-old-space-size={megabytes}", "tests/js/read_traces.mjs"], seconds)
 
 
 def python_reading(path: Path) -> Reading:

@@ -74,6 +74,7 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   const outputs = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o]));
   (record.ops ?? []).forEach((op, position) => {
     try {
+      if ((op.seq_id ?? null) !== null && !BEGINS.has(op.type)) expect(state.sequences.has(op.seq_id), `there is no sequence ${op.seq_id}`);
       OPERATIONS[op.type]?.(state, op, record.index, outputs, budget); // defer explains; it changes nothing
       observe?.(op, state);
     } catch (error) {
@@ -98,6 +99,8 @@ function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, contex
       `record ${index} contradicts the state: its batch has positions [${start}, ${end}) of sequence ${id}, which has ${count} tokens, and a context of ${context}`,
     );
 }
+
+const BEGINS = new Set(["submit", "fork"]); // of these the sequence is a new one
 
 const OPERATIONS = {
   submit(state, op, index) {

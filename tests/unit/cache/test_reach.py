@@ -47,7 +47,7 @@ def test_what_is_kept_is_what_the_next_query_sees(window: int, sinks: int, block
 def test_a_window_of_two_blocks() -> None:
     """Window 4, blocks of 2, prompt of 7: the query at 7 sees 4, 5, 6 and itself, so blocks 0 and 1 (positions 0-3) go.
 
-    They are hashed: to the back of the free queue, the last first. So does freeing: it walks 3, 2 and passes over the rest.
+    They are hashed: to the back of the free queue, the last first. Freeing walks 3, 2 and passes over the rest.
     """
     run = CacheRun(6, 2, retention=Retention(4, 0, "window"))
     run.run(0, [1, 2, 3, 4, 5, 6, 7])

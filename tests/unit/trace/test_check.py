@@ -12,7 +12,7 @@ import pytest
 
 from engine.trace import codec
 from engine.trace.check import Counts, check
-from engine.trace.events import Submit
+from engine.trace.events import Lookup, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord
 from engine.trace.state import State
@@ -156,6 +156,49 @@ def test_a_second_capture_and_one_before_the_records(frames: Frames, findings: C
     (finding,) = findings([*frames, frames[4]])
     assert finding.endswith("a second capture of the same record")
     assert findings([frames[0], frames[4], *frames[1:]])[0].endswith("a capture before the first record")
+
+
+@pytest.mark.parametrize(
+    ("index", "place", "fields", "expected"),
+    [
+        (
+            1,
+            0,
+            {"prompt_token_bytes": [b"A", b"B"]},
+            "(submit) contradicts the state: 3 prompt tokens stand for 2 texts",
+        ),
+        (1, 0, {"prompt_token_ids": [65, 66, 256]}, "submit: token 256 is none of a vocabulary of 256"),
+        (2, 3, {"token_ids": [65]}, "cache: token_ids are not the 2 tokens of sequence 0 from position 0"),
+        (2, 3, {"token_ids": [65, 67]}, "cache: token_ids are not the 2 tokens of sequence 0 from position 0"),
+        (2, 3, {"seq_id": 5}, "(cache) contradicts the state: there is no sequence 5"),
+    ],
+)
+def test_what_an_operation_names_is_there(
+    frames: Frames, findings: Check, index: int, place: int, fields: dict[str, Any], expected: str
+) -> None:
+    record: StepRecord = frames[index][1]
+    ops = [replace(op, **fields) if i == place else op for i, op in enumerate(record.ops)]
+    found = findings(changed(frames, index, ops=ops))
+    assert any(f"operation {place}: " in finding and expected in finding for finding in found), found
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"block_ids": [4]}, "there is no block 4"),
+        ({"lost_block_id": -1}, "there is no block -1"),
+        ({"closest_seq_id": 3}, "there is no sequence 3"),
+        ({"evicted_for": 3}, "there is no sequence 3"),
+        ({"evicted_in": 2}, "nothing was evicted in record 2 yet"),
+        ({"num_hit_tokens": 4}, "4 of 3 tokens cannot hit"),
+    ],
+)
+def test_what_a_lookup_names_is_there(frames: Frames, findings: Check, fields: dict[str, Any], expected: str) -> None:
+    lookup = Lookup(seq_id=0, verdict="miss", num_tokens=3, num_hit_tokens=0, block_ids=[])
+    record: StepRecord = frames[2][1]
+    assert findings(changed(frames, 2, ops=[lookup, *record.ops])) == []
+    (finding,) = findings(changed(frames, 2, ops=[replace(lookup, **fields), *record.ops]))
+    assert finding.endswith(f"operation 0: lookup: {expected}")
 
 
 def test_a_state_that_is_wrong_as_a_whole(frames: Frames, findings: Check) -> None:

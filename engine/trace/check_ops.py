@@ -1,0 +1,62 @@
+"""What operations name beside what they change: sequences, blocks and tokens that must be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.trace.events import Cache, Lookup, Op, Preempt, Rank, Sample, Submit
+from engine.trace.records import Header, StepRecord
+from engine.trace.state import State
+
+Wrong = tuple[int | None, str]  # which operation, what
+
+
+def wrong_in_ops(record: StepRecord, state: State, header: Header) -> Iterator[Wrong]:
+    """Each name of something that is not there. `state`: after the record."""
+    for position, op in enumerate(record.ops):
+        for message in _wrong(op, record.index, state, header):
+            yield position, f"{op.__struct_config__.tag}: {message}"
+
+
+def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
+    match op:
+        case Submit():
+            yield from _tokens(op.prompt_token_ids, header)
+        case Sample():
+            sampled = [] if op.sampled_token_id is None else [op.sampled_token_id]
+            yield from _tokens([op.token_id, *sampled], header)
+        case Preempt():
+            yield from _sequences([op.for_seq_id], state)
+        case Lookup():
+            yield from _sequences([op.closest_seq_id, op.evicted_for], state)
+            lost = [] if op.lost_block_id is None else [op.lost_block_id]
+            missing = [b for b in [*op.block_ids, *lost] if not 0 <= b < len(state.blocks)]
+            if missing:
+                yield f"there is no block {missing[0]}"
+            if not 0 <= op.num_hit_tokens <= op.num_tokens:
+                yield f"{op.num_hit_tokens} of {op.num_tokens} tokens cannot hit"
+            if op.evicted_in is not None and not 0 <= op.evicted_in <= index:
+                yield f"nothing was evicted in record {op.evicted_in} yet"
+        case Rank():
+            if not 0 <= op.num_returned <= len(op.seq_ids):
+                yield f"{op.num_returned} of {len(op.seq_ids)} sequences cannot be returned"
+        case Cache():
+            size, tokens = state.block_size, state.sequences[op.seq_id].token_ids
+            promised = tokens[op.logical * size : (op.logical + 1) * size] if op.logical >= 0 else []
+            if len(op.token_ids) != size or (promised != op.token_ids and not header.engine.get("fault")):
+                yield f"token_ids are not the {size} tokens of sequence {op.seq_id} from position {op.logical * size}"
+        case _:
+            pass
+
+
+def _sequences(seq_ids: list[int | None], state: State) -> Iterator[str]:
+    for seq_id in seq_ids:
+        if seq_id is not None and seq_id not in state.sequences:
+            yield f"there is no sequence {seq_id}"
+
+
+def _tokens(token_ids: list[int], header: Header) -> Iterator[str]:
+    most = max(header.model.vocab_size, header.tokenizer.vocab_size)
+    unknown = [token_id for token_id in token_ids if not 0 <= token_id < most]
+    if unknown:
+        yield f"token {unknown[0]} is none of a vocabulary of {most}"
