@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test processors lint types browser bench bench-guard soak clean
+.PHONY: run test processors lint types browser bench bench-guard soak fuzz clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -60,6 +60,10 @@ bench-guard: $(VENV)/.run
 # five hundred viewers, some of them dropped again and again, for ten minutes; ARGS="--seconds 60 --speed 8" otherwise
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.load.viewers --seconds 600 $(ARGS)
+
+# ten minutes of changed traces for both readers; ARGS="--seconds 60 --seed 7"; what is found lies in artifacts/fuzz
+fuzz: $(VENV)/.test
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

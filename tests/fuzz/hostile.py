@@ -267,6 +267,17 @@ TRACES: dict[str, Hostile] = {
     "the same sequence twice": Hostile(lambda: _one(submit(), submit()), "exists already"),
     "a place that the queue has not": Hostile(lambda: _one(submit(queue_position=5)), "no position 5"),
     "an unknown operation": Hostile(lambda: _one({"type": "explode"}), "not a valid StepRecord"),
+    "a group with more to say": Hostile(
+        lambda: trace(
+            header(
+                block_groups=[
+                    {"layers": [0], "first_block": 0, "num_blocks": 4, "kv_bytes_per_token": 16, "colour": "red"}
+                ]
+            ),
+            [record(0, [submit()])],
+        ),
+        None,
+    ),
     "an operation without its fields": Hostile(lambda: _one({"type": "discard"}), "not a valid StepRecord"),
     "text where a number belongs": Hostile(lambda: _one(submit("0")), "not a valid StepRecord"),  # type: ignore[arg-type]
     "text that is no UTF-8": Hostile(lambda: _damaged_text("request_id"), "not a valid StepRecord"),

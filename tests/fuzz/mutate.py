@@ -152,7 +152,8 @@ def _another(value: Any, chance: random.Random) -> Any:
     if chance.random() < 0.1 or isinstance(value, bool):
         return chance.choice([*VALUES, *NUMBERS])
     if isinstance(value, int):
-        return value + chance.choice([-2, -1, 1, 2]) if chance.random() < 0.5 else chance.choice(NUMBERS)
+        near = max(-(1 << 63), min(value + chance.choice([-2, -1, 1, 2]), (1 << 64) - 1))
+        return near if chance.random() < 0.5 else chance.choice(NUMBERS)
     if isinstance(value, float):
         return chance.choice([0.5, -0.5, float("nan"), float("inf"), 1e300, value / 3])
     if isinstance(value, str | bytes):

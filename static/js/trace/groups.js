@@ -15,11 +15,13 @@ export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
  * A log that names none has one, of all layers.
  */
 export function blockGroups(header) {
-  if (!known.has(header)) known.set(header, header.block_groups?.length ? header.block_groups.map((group) => ({ window: null, sinks: 0, ...group })) : [oneGroup(header)]);
+  if (!known.has(header)) known.set(header, header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)]);
   return known.get(header);
 }
 
 const known = new WeakMap(); // header -> its groups
+
+const group = ({ layers, first_block, num_blocks, window = null, sinks = 0, kv_bytes_per_token }) => ({ layers, first_block, num_blocks, window, sinks, kv_bytes_per_token });
 
 function oneGroup({ model, engine, kv_bytes_per_token }) {
   const layers = Array.from({ length: model?.num_layers ?? 0 }, (_, layer) => layer);
