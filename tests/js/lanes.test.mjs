@@ -94,11 +94,11 @@ test("40 sequences over 500 steps: a run each, whatever the number of steps", ()
   assert.equal(cellAt(lanes.lanes[7], 250).kind, "decode");
 });
 
-test("a swapped sequence keeps its tokens; an unknown operation leaves the lanes alone", () => {
+test("a swapped sequence keeps its tokens", () => {
   const lanes = new Lanes();
   lanes.append({ kind: "submit", step: 0, ops: [submit(0, 4)] });
   lanes.append({ kind: "step", step: 1, ops: [admit(0)], batch: [entry(0, "prefill", 0, 4)] });
-  lanes.append({ kind: "step", step: 2, ops: [{ type: "tomorrow", seq_id: 0 }, { ...preempt, seq_id: 0, mode: "swap" }] });
+  lanes.append({ kind: "step", step: 2, ops: [{ ...preempt, seq_id: 0, mode: "swap" }] });
   lanes.append({ kind: "step", step: 3, ops: [{ ...admit(0), resumed: true, num_swapped_tokens: 4 }], batch: [entry(0, "decode", 4, 1)] });
   assert.deepEqual(lanes.lanes[0].runs.map((run) => run.kind), ["waiting", "prefill", "swapped", "decode"]);
   assert.equal(lanes.lanes[0].preemptions[0].again, 0);
@@ -157,12 +157,10 @@ test("operations that alternate or come once a sequence are told together", () =
     { type: "free", seq_id: 1, block_id: 8, to: "back" },
     { type: "free", seq_id: 1, block_id: 7, to: null },
     { type: "finish", seq_id: 1, reason: "stop", detail: "<eos>" },
-    { type: "tomorrow", seq_id: 3, count: 2, list: [1] },
   ];
   const told = operationsOf({ header: HEADER, records: [{ index: 0, ops, batch: [entry(0, "prefill", 0, 8)] }] }, 0);
-  assert.deepEqual(told.map((o) => [o.at, o.type, o.seq]), [[0, "evict", null], [1, "allocate", 0], [4, "write", null], [5, "sample", null], [8, "free", 1], [11, "finish", 1], [12, "tomorrow", 3]]);
+  assert.deepEqual(told.map((o) => [o.at, o.type, o.seq]), [[0, "evict", null], [1, "allocate", 0], [4, "write", null], [5, "sample", null], [8, "free", 1], [11, "finish", 1]]);
   assert.deepEqual(told[0].lines[0], ["op.evict.room", { name: 0, n: 2, ids: [4, 2] }]);
   assert.deepEqual(told[2].lines[0], ["op.write", { n: 9, seqs: 2 }]);
   assert.deepEqual(told[4].lines[1], ["op.free.where", { kept: 1, shared: 1, empty: 1 }]);
-  assert.deepEqual(told[6].lines[0], ["op.unknown", { type: "tomorrow", fields: "seq_id 3, count 2" }]);
 });

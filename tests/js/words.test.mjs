@@ -6,11 +6,13 @@ import { GLOSSARY } from "../../static/js/i18n/glossary.js";
 import { bytesText, fill, grouped, secondsText } from "../../static/js/i18n/index.js";
 import { en as pageEn, zh as pageZh } from "../../static/js/i18n/texts.js";
 import { en as benchEn, zh as benchZh } from "../../static/js/i18n/topics/bench.js"; // of a page of its own
+import { en as compareEn, zh as compareZh } from "../../static/js/i18n/topics/compare.js"; // fetched with their panels
 import { en as objectionsEn, zh as objectionsZh } from "../../static/js/i18n/topics/objections.js"; // fetched when one is said
+import { en as raceEn, zh as raceZh } from "../../static/js/i18n/topics/race.js";
 
 const [en, zh] = [
-  { ...pageEn, ...benchEn, ...objectionsEn },
-  { ...pageZh, ...benchZh, ...objectionsZh },
+  { ...pageEn, ...benchEn, ...compareEn, ...objectionsEn, ...raceEn },
+  { ...pageZh, ...benchZh, ...compareZh, ...objectionsZh, ...raceZh },
 ];
 const JS = new URL("../../static/js/", import.meta.url);
 

@@ -5,6 +5,11 @@ import { en, zh } from "./texts.js";
 
 const LANGUAGES = { en, zh };
 
+/** The texts of a topic that a panel brings along when it is first opened: {en, zh}. */
+export function addTexts(topic) {
+  for (const lang of Object.keys(LANGUAGES)) Object.assign(LANGUAGES[lang], topic[lang]);
+}
+
 /** The text of `key` in the page's language, with `values` put in. */
 export function t(key, values = {}) {
   return fill(LANGUAGES[settings.lang.value][key] ?? key, values);

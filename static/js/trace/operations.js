@@ -20,8 +20,7 @@ export function operationsOf(log, index) {
     const group = groupOfOp(groups, ops[0]);
     const seqs = new Set(ops.map((op) => op.seq_id));
     const seq = seqs.size === 1 ? (ops[0].seq_id ?? null) : null;
-    const say = WORDS[ops[0].type] ?? unknown;
-    const lines = say({ log, record, ops, at: places[0], name: seq, seqs: seqs.size });
+    const lines = WORDS[ops[0].type]({ log, record, ops, at: places[0], name: seq, seqs: seqs.size });
     if (group >= 0 && groups.length > 1) lines[0] = [lines[0][0], { ...lines[0][1], layers: groups[group].layers }];
     return { at: places[0], type: ops[0].type, seq, group, lines };
   });
@@ -181,10 +180,4 @@ export function sampledText(record, op) {
   const output = record.outputs?.find((o) => o.seq_id === op.seq_id);
   const sampled = output?.top.find((c) => c.token_id === op.sampled_token_id);
   return sampled ? labelText(loneLabel(sampled.token_bytes)) : `#${op.sampled_token_id}`;
-}
-
-/** An operation that this page does not know yet: its name and its plain fields. */
-function unknown({ ops: [op] }) {
-  const plain = Object.entries(op).filter(([key, value]) => key !== "type" && ["string", "number", "boolean"].includes(typeof value));
-  return [["op.unknown", { type: op.type, fields: plain.map(([key, value]) => `${key} ${value}`).join(", ") }]];
 }

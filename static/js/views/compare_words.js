@@ -1,8 +1,11 @@
 // Operations and differences of two runs in words.
 
-import { grouped, t } from "../i18n/index.js";
+import { addTexts, grouped, t } from "../i18n/index.js";
+import * as texts from "../i18n/topics/compare.js";
 import { tokenOf } from "../trace/compare.js";
 import { listed } from "../trace/sentence.js";
+
+addTexts(texts); // before anything of it is drawn
 
 const name = (id) => t("sequence.name", { id });
 

@@ -1,6 +1,7 @@
 // With and without: the same prompt under three strategies, in step. Drawn from the lanes' own logs.
 
-import { bytesText, grouped, secondsText, t } from "../i18n/index.js";
+import { addTexts, bytesText, grouped, secondsText, t } from "../i18n/index.js";
+import * as texts from "../i18n/topics/race.js";
 import { racePrompt } from "../model/actions.js";
 import { wantedConfig, wantedSampling } from "../model/run_settings.js";
 import { connection } from "../model/store.js";
@@ -13,6 +14,8 @@ import { Proof } from "./race_proof.js";
 import { LaneStrip, Legend } from "./race_strip.js";
 import { raceSentence, TimeNote } from "./race_words.js";
 import { Fidelity, tips } from "./words.js";
+
+addTexts(texts); // before anything of it is drawn
 
 export function Race() {
   useLanes(race);

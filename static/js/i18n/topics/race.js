@@ -1,8 +1,6 @@
 // Words of the race: one prompt with no cache, with contiguous reservation and with paging.
 
 export const en = {
-  "detail.race": "With and without",
-
   "race.run": "Run",
   "race.pause": "Pause",
   "race.step": "Step",
@@ -67,8 +65,6 @@ export const en = {
 };
 
 export const zh = {
-  "detail.race": "有无缓存",
-
   "race.run": "运行",
   "race.pause": "暂停",
   "race.step": "单步",

@@ -112,7 +112,6 @@ export const en = {
   "op.finish.abort": "{name} aborted. {detail}",
   "op.finish.dropped": "{name} dropped: other beams beat it. {detail}",
   "op.rank": "Request {request}: {of} sequences ranked, {returned} returned.",
-  "op.unknown": "{type}: {fields}",
 };
 
 export const zh = {
@@ -227,5 +226,4 @@ export const zh = {
   "op.finish.abort": "{name} 被中止。{detail}",
   "op.finish.dropped": "{name} 被淘汰：别的束更好。{detail}",
   "op.rank": "请求 {request}：{of} 个序列已排名，返回 {returned} 个。",
-  "op.unknown": "{type}：{fields}",
 };
