@@ -9,10 +9,11 @@ import { en as benchEn, zh as benchZh } from "../../static/js/i18n/topics/bench.
 import { en as compareEn, zh as compareZh } from "../../static/js/i18n/topics/compare.js"; // fetched with their panels
 import { en as objectionsEn, zh as objectionsZh } from "../../static/js/i18n/topics/objections.js"; // fetched when one is said
 import { en as raceEn, zh as raceZh } from "../../static/js/i18n/topics/race.js";
+import { en as tourEn, zh as tourZh } from "../../static/js/i18n/topics/tour.js";
 
 const [en, zh] = [
-  { ...pageEn, ...benchEn, ...compareEn, ...objectionsEn, ...raceEn },
-  { ...pageZh, ...benchZh, ...compareZh, ...objectionsZh, ...raceZh },
+  { ...pageEn, ...benchEn, ...compareEn, ...objectionsEn, ...raceEn, ...tourEn },
+  { ...pageZh, ...benchZh, ...compareZh, ...objectionsZh, ...raceZh, ...tourZh },
 ];
 const JS = new URL("../../static/js/", import.meta.url);
 

@@ -14,10 +14,9 @@ import * as score from "./topics/score.js";
 import * as sentence from "./topics/sentence.js";
 import * as stage from "./topics/stage.js";
 import * as time from "./topics/time.js";
-import * as tour from "./topics/tour.js";
 import * as transport from "./topics/transport.js";
 
-const TOPICS = [attention, chain, exported, fork, groups, library, memory, museum, page, scheduler, score, sentence, stage, time, tour, transport];
+const TOPICS = [attention, chain, exported, fork, groups, library, memory, museum, page, scheduler, score, sentence, stage, time, transport];
 
 export const en = Object.assign({}, ...TOPICS.map((topic) => topic.en));
 export const zh = Object.assign({}, ...TOPICS.map((topic) => topic.zh));

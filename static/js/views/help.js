@@ -2,12 +2,15 @@
 
 import { useState } from "../../vendor/preact/hooks.js";
 import { findTerms, GROUPS } from "../i18n/glossary.js";
-import { t } from "../i18n/index.js";
+import { addTexts, t } from "../i18n/index.js";
+import * as texts from "../i18n/topics/tour.js";
 import { helpOpen, KEYS } from "../model/keyboard.js";
 import { settings } from "../model/settings.js";
 import { startTour } from "../model/tour.js";
 import { html } from "./html.js";
 import { Side } from "./side.js";
+
+addTexts(texts); // before anything of it is drawn
 
 export function Help() {
   return helpOpen.value ? html`<${Open} />` : null;

@@ -1,12 +1,15 @@
 // The tour's card: beside what it explains, never over it where there is room, with an arrow; the page stays usable.
 
 import { useEffect, useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
-import { t } from "../i18n/index.js";
+import { addTexts, t } from "../i18n/index.js";
+import * as texts from "../i18n/topics/tour.js";
 import { settings } from "../model/settings.js";
 import { numRecords, viewIndex } from "../model/store.js";
 import { back, endTour, isDone, next, stop, STOPS } from "../model/tour.js";
 import { html } from "./html.js";
 import { Icon } from "./words.js";
+
+addTexts(texts); // before anything of it is drawn
 
 const GAP = 14; // px between the card and what it explains
 const EDGE = 8;
