@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from msgspec.structs import asdict
 
+from engine.trace.log import LogLimitError
 from engine.trace.records import Objection
 
 Code = Literal[
@@ -62,6 +63,8 @@ def refusal_of(error: BaseException) -> AppError | None:
         return error
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
         return None
+    if isinstance(error, LogLimitError):
+        return AppError("refused", f"{one_sentence(error)}; a reset begins a new run")
     reason = error.strerror or one_sentence(error)
     if error.errno not in FULL and "temporary directory" not in reason:
         return AppError("refused", f"the system says: {reason}")

@@ -19,7 +19,7 @@ from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
 from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
-from engine.trace.limits import Budget
+from engine.trace.limits import Budget, TooMuchError
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
@@ -190,6 +190,10 @@ class TraceReader:
             self._keyframes[len(self._records) - 1] = found
 
 
+class LogLimitError(OSError):
+    """A log that has ended because what came next would have made it one that no reader takes (`limits`)."""
+
+
 class TraceWriter(TraceReader):
     """A trace being written: to `path`, or to an unnamed temporary file that disappears with it.
 
@@ -209,7 +213,7 @@ class TraceWriter(TraceReader):
         self._end = 0
         self._subscribers: list[Subscriber] = []
         self._lock = threading.Lock()
-        self._ended: str | None = None  # why nothing can be written any more
+        self._ended: OSError | None = None  # why nothing can be written any more
         self._write(codec.MAGIC)
         self._header_frame = self._append("header", codec.encode(header))
         self._whole = self._end
@@ -234,13 +238,14 @@ class TraceWriter(TraceReader):
 
         Raises:
             TraceStateError: the record does not follow from the log; nothing is written.
-            OSError: the disk is full or gone; the log has ended with the record before, which stays readable.
+            OSError: the disk is full or gone, or (LogLimitError) a reader would have to copy more than it has to; the
+                log has ended with the record before, which stays readable.
         """
         if record.has_capture != (capture is not None):
             raise TraceStateError(f"record {record.index} must say whether it has a capture")
         with self._lock:
-            if self._ended:
-                raise OSError(self._ended)
+            if self._ended is not None:
+                raise self._ended
             try:
                 payload = codec.encode(record)
                 self._budget.read(len(payload))
@@ -252,6 +257,8 @@ class TraceWriter(TraceReader):
                     self._keyframes[record.index] = self._append("keyframe", codec.encode(self._state))
             except BaseException as error:
                 self._take_back(record.index, error)
+                if isinstance(self._ended, LogLimitError):
+                    raise self._ended from error
                 raise
             # only now, so that no reader sees a record that is not written whole
             self._records.append(found)
@@ -261,8 +268,11 @@ class TraceWriter(TraceReader):
 
     def _take_back(self, index: int, error: BaseException) -> None:
         """Half a record is none: file, index and state are again what they were after the record before."""
+        ended = f"the log ended after {len(self._records)} records"
         if isinstance(error, OSError):
-            self._ended = f"the log ended after {len(self._records)} records: {error.strerror or error}"
+            self._ended = OSError(f"{ended}: {error.strerror or error}")
+        elif isinstance(error.__cause__, TooMuchError):
+            self._ended = LogLimitError(f"{ended}: {error.__cause__}")
         self._captures.pop(index, None)
         self._keyframes.pop(index, None)
         self._end = self._whole

@@ -1,14 +1,19 @@
 """Several samples of one prompt: one prefill, shared blocks, copies on write, seeds of their own."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
+from app.errors import refusal_of
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError
 from engine.model.sampling import sample_seed
 from engine.request import Request
+from engine.trace import limits
 from engine.trace.events import Allocate, Copy, Fork, Preempt, Rank
+from engine.trace.log import LogLimitError, TraceReader
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import PROMPTS, log_of, ops_of, tiny_llama
 
@@ -145,3 +150,22 @@ def test_samples_keep_their_places_among_max_num_seqs() -> None:
 def test_what_contradicts_itself_is_refused(bad: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         replace(SAMPLING, **bad).checked()
+
+
+def test_forks_that_no_reader_would_follow_end_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Seven forks of a prompt of 50 copy 7 * (2 * 50 + its table's 13 entries) = 791 units, where 600 are given; what
+    came before stays readable, and nothing goes on behind it.
+    """
+    monkeypatch.setattr(limits, "FREE_UNITS", 600)
+    monkeypatch.setattr(limits, "UNITS_PER_BYTE", 0)
+    path = tmp_path / "a.kvtrace"
+    config = EngineConfig(block_size=4, num_blocks=64)
+    with Engine(tiny_llama(), config, log_path=path) as engine:
+        engine.add_request([5] * 50, replace(SAMPLING, n=8))
+        for _ in range(2):
+            with pytest.raises(LogLimitError, match="the log ended after 1 records: the log would copy") as ended:
+                engine.step()
+        refusal = refusal_of(ended.value)
+        assert refusal is not None and refusal.code == "refused" and refusal.message.endswith("begins a new run")
+    with TraceReader(path) as reader:
+        assert len(reader) == 1 and reader.damage is None
