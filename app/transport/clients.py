@@ -36,13 +36,14 @@ PING_TIMEOUT = 60  # seconds; on a slow line a ping waits behind a batch
 Ack = dict[str, Any]
 
 
+def _nothing() -> None: ...
+
+
 class Answer(NamedTuple):
     """What a handler may give instead of an acknowledgement: one that comes later, or that something follows."""
 
     ack: Ack | Future[Ack]
-    then: Callable[[], None] = lambda: (
-        None
-    )  # called when the acknowledgement is on its way, before anything later is sent
+    then: Callable[[], None] = _nothing  # called when the acknowledgement is on its way, before anything later is sent
 
 
 class Message(MsgPackPacket):  # type: ignore[misc]
