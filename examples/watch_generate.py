@@ -13,8 +13,7 @@ import argparse
 
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.model.shipped import BUNDLED, shipped_model
-from engine.watch import watch_generate
+from kvtheater import shipped_model, watch_generate
 
 
 def main() -> None:
@@ -25,7 +24,7 @@ def main() -> None:
     parser.add_argument("--out", default="run.kvtrace")
     args = parser.parse_args()
 
-    bundled = shipped_model(BUNDLED)
+    bundled = shipped_model("bundled")
     assert bundled is not None
     source = args.model or str(bundled.folder)
     # as in any script of yours: nothing here knows of KV Theater

@@ -1,6 +1,6 @@
 """A plain `model.generate` of transformers, watched and written down as a trace: people bring their own script.
 
-from engine.watch import watch_generate
+from kvtheater import watch_generate
 
 with watch_generate(model, tokenizer, "run.kvtrace"):
     model.generate(**inputs, max_new_tokens=40)
