@@ -30,6 +30,7 @@ run: $(VENV)/.run
 # two workers, one of them for all that needs Chromium (tests/conftest.py); ARGS="-n 0" runs in one process
 test: $(VENV)/.test browser
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
@@ -43,6 +44,7 @@ browser: $(VENV)/.test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 
 types: $(VENV)/.test
 	$(BIN)/mypy

@@ -58,4 +58,3 @@ def _tensors(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     return [t for item in value for t in _tensors(item)] if isinstance(value, (list, tuple)) else []
-
