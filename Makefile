@@ -31,6 +31,7 @@ run: $(VENV)/.run
 test: $(VENV)/.test browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	$(BIN)/biome check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
@@ -45,6 +46,7 @@ browser: $(VENV)/.test
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
+	$(BIN)/biome check .
 
 types: $(VENV)/.test
 	$(BIN)/mypy

@@ -38,6 +38,11 @@ def modules_from(folder: Path, entry: str) -> list[str]:
     return found[1:]
 
 
+def panel_sheets(folder: Path) -> list[str]:
+    """The style sheets that panels have in their folders, as paths below `folder`."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.glob("js/panels/*/*.css"))
+
+
 class StaticFiles:
     """WSGI middleware: a first visit asks for two hundred small files, which no framework needs to look at.
 

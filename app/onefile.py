@@ -20,7 +20,9 @@ from posixpath import join, normpath
 
 from jinja2 import Environment, FileSystemLoader
 
+from app.assets import panel_sheets
 from app.paths import static_dir, templates_dir
+from app.words import languages, words_of
 from engine.trace import codec
 from engine.trace.log import TraceReader
 
@@ -67,6 +69,7 @@ def _trace(log: TraceReader) -> bytes:
 
 def _page(model: str, trace: bytes) -> bytes:
     log = _packed(trace)
+    words = json.dumps({code: words_of(code) for code in languages()}, ensure_ascii=False).replace("</", "<\\/")
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
     # known only when everything else is: nothing in the log can name it
     nonce = hashlib.sha256((log + texts).encode()).hexdigest()[:32]
@@ -84,7 +87,7 @@ def _page(model: str, trace: bytes) -> bytes:
         return f'href="data:image/svg+xml;base64,{data}"'
 
     environment = Environment(loader=FileSystemLoader(templates_dir()), autoescape=True)
-    page = environment.get_template("index.html").render(modules=[])
+    page = environment.get_template("index.html").render(modules=[], panel_sheets=panel_sheets(static_dir()))
     page = _SOCKETS.sub("", page)
     page = _MODULE.sub("", page)
     page = _ICON.sub(icon, _STYLE.sub(style, page))
@@ -97,6 +100,7 @@ def _page(model: str, trace: bytes) -> bytes:
     head, body_end, rest = page.rpartition("</body>")
     page = (
         f'{head}<script type="text/plain" id="licences">\n{_licences()}</script>\n'
+        f'<script type="application/json" id="page-words">{words}</script>\n'
         f'<script type="application/gzip;base64" id="embedded-log">{log}</script>\n'
         f'<script type="application/gzip;base64" id="page-modules">{texts}</script>\n'
         f'<script nonce="{nonce}">\n{loader}</script>\n{body_end}{rest}'

@@ -8,7 +8,7 @@ from pathlib import Path
 import flask
 from flask import Flask, Response
 
-from app import api, assets, bench_page, events, plotly_asset
+from app import api, assets, bench_page, events, plotly_asset, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.engine_face import ServedModel
@@ -38,13 +38,15 @@ def create_app(model: ServedModel | None, settings: ServerSettings, shown: Seque
     events.register(transport.clients, stage, model, settings)
     app.register_blueprint(endpoints.blueprint(stage, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
+    app.register_blueprint(words.blueprint())
     app.register_blueprint(api.blueprint(stage, model, settings))
     app.register_error_handler(Exception, api.answer_error)
 
     @app.get("/")
     def page() -> Response:
         modules = assets.modules_from(static_dir(), "js/main.js")
-        response = flask.make_response(flask.render_template("index.html", modules=modules))
+        sheets = assets.panel_sheets(static_dir())
+        response = flask.make_response(flask.render_template("index.html", modules=modules, panel_sheets=sheets))
         response.headers["Cache-Control"] = "no-cache"
         return response
 

@@ -1,4 +1,4 @@
-"""Write the types of a trace for the browser: `static/js/trace/schema.js`, from the types that Python reads with.
+"""Write the types of a trace for the browser: `static/js/core/schema.js`, from the types that Python reads with.
 
 Usage: python -m tools.trace_schema
 

@@ -1,21 +1,22 @@
 // Where the page begins: settings, theme, the view, the connection.
 
-import { effect } from "../vendor/signals/signals.js";
 import { render } from "../vendor/preact/preact.js";
-import { themeChanged } from "./draw/colour.js";
-import { startMotion } from "./draw/frame.js";
-import { t } from "./i18n/index.js";
-import { followDraft, followFocus, followSpeed } from "./model/actions.js";
-import { listenToKeys } from "./model/keyboard.js";
-import { followPlaying } from "./model/playback.js";
-import { followSelection } from "./model/selection.js";
-import { preparePaper } from "./model/paper.js";
-import { connectSettings, settings } from "./model/settings.js";
-import { offerTour } from "./model/tour.js";
+import { effect } from "../vendor/signals/signals.js";
+import { followDraft, followFocus, followSpeed } from "./control/actions.js";
+import { listenToKeys } from "./control/keyboard.js";
+import { followPlaying } from "./control/playback.js";
+import { offerTour } from "./control/tour.js";
+import { themeChanged } from "./kit/colour.js";
+import { startMotion } from "./kit/frame.js";
+import { html } from "./kit/html.js";
+import { preparePaper } from "./kit/print.js";
 import { take } from "./net/library.js";
 import { start } from "./net/session.js";
-import { App } from "./views/app.js";
-import { html } from "./views/html.js";
+import { followLanguage } from "./net/words.js";
+import { App } from "./page/app.js";
+import { followSelection } from "./state/selection.js";
+import { connectSettings, settings } from "./state/settings.js";
+import { t } from "./tell/words.js";
 
 connectSettings(location, history, localStorageOrNull());
 
@@ -26,8 +27,8 @@ effect(() => {
   themeChanged();
 });
 dark.addEventListener("change", themeChanged);
+await followLanguage();
 effect(() => {
-  root.lang = settings.lang.value === "zh" ? "zh-CN" : "en";
   document.title = t("app.title");
 });
 

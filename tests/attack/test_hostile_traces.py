@@ -16,7 +16,7 @@ from engine.trace.explain import overview, stories
 from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError
 from tests.fuzz.hostile import MOST_BYTES, TRACES, make_all
-from tests.fuzz.readers import NODE, NodeReader, disagreement, python_reading
+from tests.fuzz.readers import NodeReader, disagreement, python_reading
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 300  # MiB of a process that checks one of them, all that it imports included
@@ -42,7 +42,6 @@ def node() -> Iterator[NodeReader]:
         yield reader
 
 
-@pytest.mark.skipif(NODE is None, reason="node is not installed")
 @pytest.mark.parametrize("name", TRACES)
 def test_both_readers_say_the_same(name: str, files: dict[str, Path], node: NodeReader) -> None:
     ours, theirs = python_reading(files[name]), node.read(files[name])

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlparse
 import pytest
 from playwright.sync_api import Page, expect
 
-SAYS_THE_SETTINGS = """import('/static/js/model/settings.js').then(({ settings, TABLE, writeQuery }) => {
+SAYS_THE_SETTINGS = """import('/static/js/state/settings.js').then(({ settings, TABLE, writeQuery }) => {
   const query = writeQuery(Object.fromEntries(Object.keys(TABLE).map((name) => [name, settings[name].value])));
   return location.hash === '' && location.search === (query && `?${query}`);
 })"""

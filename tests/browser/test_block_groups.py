@@ -24,7 +24,7 @@ def held(page: Page) -> list[int]:
 
 def blocks_of(page: Page) -> list[list[int]]:
     """The ids of each group's blocks, from the log's header."""
-    found: list[list[int]] = page.evaluate("""() => import('/static/js/model/store.js').then(({ log }) =>
+    found: list[list[int]] = page.evaluate("""() => import('/static/js/state/store.js').then(({ log }) =>
       log.value.groups.map((g) => Array.from({ length: g.num_blocks }, (_, i) => g.first_block + i)))""")
     return found
 
@@ -96,8 +96,8 @@ def test_the_windowed_pool_stops_growing_and_the_page_says_what_that_saves(open_
     page.click("#memory-figures .figure.held .figure-bytes")
     expect(page.locator(f'{PANEL} [data-kind="figure"]')).to_contain_text("40 slots · 1\u2009024 B = 40\u2009960 B")
     expect(page.locator(f'{PANEL} [data-kind="part"]')).to_have_count(2)
-    memory = page.evaluate("""() => import('/static/js/model/store.js').then(({ record, state }) =>
-      import('/static/js/trace/state.js').then(({ memoryFigures }) =>
+    memory = page.evaluate("""() => import('/static/js/state/store.js').then(({ record, state }) =>
+      import('/static/js/core/state.js').then(({ memoryFigures }) =>
         JSON.stringify(memoryFigures(state.value)) === JSON.stringify(record.value.memory)))""")
     assert memory, "the page counts other figures than the engine"
 

@@ -59,9 +59,9 @@ def test_a_viewer_far_behind_says_how_far(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
     # a word of the server that is still on its way would say otherwise
-    wait_until(page, "import('/static/js/model/store.js').then((store) => store.status.value.num_records === 2)")
+    wait_until(page, "import('/static/js/state/store.js').then((store) => store.status.value.num_records === 2)")
     page.evaluate(
-        """import("/static/js/model/store.js").then((store) => {
+        """import("/static/js/state/store.js").then((store) => {
           store.status.value = { ...store.status.value, num_records: store.numRecords.value + 300 };
         })"""
     )
@@ -104,7 +104,7 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
     page.click("#btn-again")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
     expect(page.locator("#notice")).to_have_count(0)
-    assert page.evaluate("import('/static/js/model/store.js').then((s) => s.log.value.header.engine.block_size)") == 8
+    assert page.evaluate("import('/static/js/state/store.js').then((s) => s.log.value.header.engine.block_size)") == 8
     prefill(page)
 
 

@@ -110,7 +110,7 @@ def test_a_step_while_looking_back_returns_to_live(open_page: OpenPage) -> None:
     shows(page, 3)
 
 
-PAUSED = """import('/static/js/model/store.js').then(({ status, numRecords }) => status.value.mode === 'paused'
+PAUSED = """import('/static/js/state/store.js').then(({ status, numRecords }) => status.value.mode === 'paused'
   && status.value.num_records === Number(document.documentElement.dataset.numRecords))"""
 
 
@@ -301,7 +301,7 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
     wait_until(page, "[...document.querySelectorAll('.status')].filter((e) => e.matches('.finished')).length === 3")
     said = ""
     for index in range(int(page.locator("html").get_attribute("data-num-records") or 0)):
-        page.evaluate("(i) => import('/static/js/model/store.js').then((store) => store.goTo(i))", index)
+        page.evaluate("(i) => import('/static/js/state/store.js').then((store) => store.goTo(i))", index)
         shows(page, index)
         said += page.locator("#sentence").inner_text() + "\n"
     assert re.search(r"seq \d was preempted for seq \d: of its \d+ computed tokens \d+ stay in the prefix cache", said)

@@ -12,7 +12,7 @@ PANEL = "#region-provenance"
 
 
 def select(page: Page, target: str) -> None:
-    page.evaluate("(t) => import('/static/js/model/store.js').then((store) => store.select(JSON.parse(t)))", target)
+    page.evaluate("(t) => import('/static/js/state/store.js').then((store) => store.select(JSON.parse(t)))", target)
 
 
 def link(page: Page, kind: str) -> str:
@@ -43,8 +43,8 @@ def test_a_weight_of_an_earlier_query_is_the_captured_one(open_page: OpenPage) -
     step(page, 2)
     select(page, '{"query": 10, "position": 4}')
     weight = page.evaluate("""async () => {
-      const store = await import('/static/js/model/store.js');
-      const { attentionRow } = await import('/static/js/trace/stage.js');
+      const store = await import('/static/js/state/store.js');
+      const { attentionRow } = await import('/static/js/core/columns.js');
       const row = attentionRow(store.log.value, 1, 0, store.layer.value, store.head.value, 10);
       return String(Number(row.weights[4].toPrecision(4)));
     }""")

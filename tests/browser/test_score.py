@@ -13,8 +13,8 @@ from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_unti
 
 OpenPage = Callable[..., Page]
 SUBMIT = "(texts) => import('/static/js/net/session.js').then((session) => session.submit(texts))"
-LOG = "import('/static/js/model/store.js').then((store) => store.log.value.id)"
-HEADER = "import('/static/js/model/store.js').then((store) => ({ ...store.log.value.header.engine }))"
+LOG = "import('/static/js/state/store.js').then((store) => store.log.value.id)"
+HEADER = "import('/static/js/state/store.js').then((store) => ({ ...store.log.value.header.engine }))"
 
 
 def play(page: Page, scene: str) -> None:
@@ -23,7 +23,7 @@ def play(page: Page, scene: str) -> None:
     before = page.evaluate(LOG)
     page.click("#btn-scene")
     wait_until(page, f"{LOG}.then((id) => id > {before})")  # the scene before may show its first record too
-    wait_until(page, "import('/static/js/model/store.js').then((store) => store.numRecords.value === 1)")
+    wait_until(page, "import('/static/js/state/store.js').then((store) => store.numRecords.value === 1)")
     shows(page, 0)
 
 
@@ -117,7 +117,7 @@ def test_what_is_being_typed_stays_when_its_field_is_drawn_anew(open_page: OpenP
     open_settings(page, "scheduler")
     page.locator("#max-num-seqs").select_text()
     page.keyboard.type("3")
-    news = """import('/static/js/model/store.js').then(({ modelFacts }) => {
+    news = """import('/static/js/state/store.js').then(({ modelFacts }) => {
       modelFacts.value = { ...modelFacts.value, config: { ...modelFacts.value.config, max_num_seqs: 17 } };
     })"""
     page.evaluate(news)

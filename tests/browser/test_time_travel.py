@@ -65,7 +65,7 @@ def test_space_stops_playing_where_it_is(open_page: OpenPage) -> None:
     wait_until(page, f"{SHOWN} >= 1")
     page.keyboard.press("Space")
     expect(page.locator("#btn-play")).to_be_visible()
-    at = page.evaluate("import('/static/js/model/store.js').then((store) => store.viewIndex.value)")
+    at = page.evaluate("import('/static/js/state/store.js').then((store) => store.viewIndex.value)")
     assert 1 <= at < 9
     rests(page, at)
     page.wait_for_timeout(1200)  # more than two moves
@@ -151,7 +151,7 @@ def test_a_number_can_be_typed_while_records_come(open_page: OpenPage) -> None:
     page.keyboard.press("g")
     expect(page.locator("#jump-record")).to_be_focused()
     page.keyboard.type("1")
-    page.evaluate("import('/static/js/model/actions.js').then((actions) => actions.step())")
+    page.evaluate("import('/static/js/control/actions.js').then((actions) => actions.step())")
     shows(page, 3)
     expect(page.locator("#jump-record")).to_have_value("1")
     page.keyboard.press("Enter")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import select
-import shutil
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -18,9 +17,9 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.limits import Budget
 from engine.trace.log import TraceReader
 from engine.trace.state import State, TraceStateError, initial_state
+from tools.node import node
 
 ROOT = Path(__file__).resolve().parents[2]
-NODE = shutil.which("node")
 MOST_BLOCKS = 4096  # the state of a larger pool is not compared
 Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_traces.mjs says it
 
@@ -82,7 +81,7 @@ class NodeReader(LineReader):
     """The page's reader under node, with a heap of `megabytes`."""
 
     def __init__(self, megabytes: int = 512, seconds: float = 60.0) -> None:
-        super().__init__([NODE or "node", f"--max-old-space-size={megabytes}", "tests/js/read_traces.mjs"], seconds)
+        super().__init__([node(), f"--max-old-space-size={megabytes}", "tests/js/read_traces.mjs"], seconds)
 
 
 def python_reading(path: Path) -> Reading:

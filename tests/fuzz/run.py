@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.trace.codec import MAGIC
 from tests.fuzz.hostile import make_all
 from tests.fuzz.mutate import frames_of, joined, mutate
-from tests.fuzz.readers import NODE, ROOT, LineReader, NodeReader, Reading, disagreement
+from tests.fuzz.readers import ROOT, LineReader, NodeReader, Reading, disagreement
 
 CHECK_SECONDS = 2.0  # of CPU, for a file of a megabyte at most
 HANG = 60.0  # wall-clock seconds after which a reader is given up
@@ -60,7 +60,7 @@ def fuzz(
         while done.files < files and time.monotonic() - started < seconds:
             data = mutate(chance.choice(originals), chance)
             path.write_bytes(data)
-            wrong = _wrong(python.read(path), node.read(path) if NODE else None, done)
+            wrong = _wrong(python.read(path), node.read(path), done)
             done.files += 1
             if wrong:
                 keep.mkdir(parents=True, exist_ok=True)

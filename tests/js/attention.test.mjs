@@ -1,8 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { headsLayout } from "../../static/js/draw/heads.js";
-import { cellsFor, RowPyramid } from "../../static/js/draw/rows.js";
 import {
   attentionTerms,
   compareInto,
@@ -14,12 +11,14 @@ import {
   rowSources,
   softmaxOf,
   strongest,
-  visibleKeys,
   vectorAt,
-} from "../../static/js/trace/attention.js";
-import { decode } from "../../static/js/trace/codec.js";
-import { TraceLog } from "../../static/js/trace/log.js";
-import { attentionRow, stageAt } from "../../static/js/trace/stage.js";
+  visibleKeys,
+} from "../../static/js/core/attention.js";
+import { decode } from "../../static/js/core/codec.js";
+import { attentionRow, stageAt } from "../../static/js/core/columns.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { headsLayout } from "../../static/js/panels/attention/heads_geometry.js";
+import { cellsFor, RowPyramid } from "../../static/js/panels/attention/rows.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, floats, header, MEMORY, records } from "./log_builder.mjs";
 
@@ -88,7 +87,13 @@ test("rows of a prefix hit were computed by the sequence that filled the block",
   const sources = rowSources(stageAt(logOfTwo(), 4, 1, 0, 0));
   assert.deepEqual(
     sources.map(({ record, seq_id, position }) => [record, seq_id, position]),
-    [[1, 0, 0], [1, 0, 1], [4, 1, 2], [4, 1, 3], [4, 1, 4]],
+    [
+      [1, 0, 0],
+      [1, 0, 1],
+      [4, 1, 2],
+      [4, 1, 3],
+      [4, 1, 4],
+    ],
   );
 });
 
@@ -105,7 +110,14 @@ test("a source gives its row and its vectors, or null when its capture is not he
 test("softmax: q · k · scaling, exp(score − max), the sum, the weights", () => {
   // scores 0 and ln 3: weights 1/4 and 3/4
   const terms = { scaling: 0.5, softcap: null, sink: null };
-  const found = softmaxOf([2, 0], [[0, 9], [Math.log(3), 9]], terms);
+  const found = softmaxOf(
+    [2, 0],
+    [
+      [0, 9],
+      [Math.log(3), 9],
+    ],
+    terms,
+  );
   assert.deepEqual(found.scores, [0, Math.log(3)]);
   assert.ok(Math.abs(found.exps[0] - 1 / 3) < 1e-15 && found.exps[1] === 1);
   assert.ok(Math.abs(found.weights[0] - 0.25) < 1e-15 && Math.abs(found.weights[1] - 0.75) < 1e-15);
@@ -159,12 +171,24 @@ test("comparing finds the largest difference and its place; a number that is non
 function whole({ weight = 0, key = 0 } = {}) {
   const n = 6;
   const rows = [0, 1].flatMap((head) =>
-    Array.from({ length: n }, (_, q) => Array.from({ length: n }, (_, k) => (k <= q ? 1 / (q + 1) : 0) + (head === 1 && q === 3 && k === 2 ? weight : 0))).flat(),
+    Array.from({ length: n }, (_, q) =>
+      Array.from({ length: n }, (_, k) => (k <= q ? 1 / (q + 1) : 0) + (head === 1 && q === 3 && k === 2 ? weight : 0)),
+    ).flat(),
   );
   const k = Array.from({ length: n }, (_, p) => [p + (p === 4 ? key : 0), -p]).flat();
   const v = Array.from({ length: n }, (_, p) => [p, 0]).flat();
-  const arrays = { layer: 0, q: floats([n, 2, 2], new Array(n * 4).fill(0)), k: floats([n, 1, 2], k), v: floats([n, 1, 2], v) };
-  return decode(encode({ ...arrays, rows: [{ seq_id: 0, query_start: 0, key_start: 0, heads: [0, 1], weights: floats([2, n, n], rows) }] }));
+  const arrays = {
+    layer: 0,
+    q: floats([n, 2, 2], new Array(n * 4).fill(0)),
+    k: floats([n, 1, 2], k),
+    v: floats([n, 1, 2], v),
+  };
+  return decode(
+    encode({
+      ...arrays,
+      rows: [{ seq_id: 0, query_start: 0, key_start: 0, heads: [0, 1], weights: floats([2, n, n], rows) }],
+    }),
+  );
 }
 
 test("rows, keys and values of all records are compared with one pass over everything", () => {
@@ -222,7 +246,15 @@ test("a row ends at its own key, or at the last later key that was given weight"
     log.append(submit);
     const weights = floats([1, 1, 5], recorded);
     const rows = [{ seq_id: 0, query_start: 1, key_start: 0, heads: [0], weights }];
-    log.append(prefill, encode({ index: 1, dtype: "float32", layers: [{ layer: 0, q: floats([0], []), k: floats([0], []), v: floats([0], []), rows }], omitted: "" }));
+    log.append(
+      prefill,
+      encode({
+        index: 1,
+        dtype: "float32",
+        layers: [{ layer: 0, q: floats([0], []), k: floats([0], []), v: floats([0], []), rows }],
+        omitted: "",
+      }),
+    );
     return attentionRow(log, 1, 0, 0, 0, 1);
   };
   const causal = rowAs([0.5, 0.5, 0, 0, 0]);
@@ -235,7 +267,10 @@ test("a row ends at its own key, or at the last later key that was given weight"
 test("a window's keys before its start stay empty", () => {
   const rows = new RowPyramid();
   rows.put(9, "w", 7, Float32Array.of(0.5, 0.25, 0.25), 0.5);
-  assert.deepEqual(Array.from(rows.levels[0].bytes.slice(9 * 64, 9 * 64 + 11)), [0, 0, 0, 0, 0, 0, 0, 255, 128, 128, 0]);
+  assert.deepEqual(
+    Array.from(rows.levels[0].bytes.slice(9 * 64, 9 * 64 + 11)),
+    [0, 0, 0, 0, 0, 0, 0, 255, 128, 128, 0],
+  );
 });
 
 test("cells shrink in steps and waste at most an eighth", () => {
@@ -253,10 +288,17 @@ test("small multiples: heads of one KV head stand together, more than fit come i
   const at = headsLayout(small, { layer: 0, head: 5 }, 215, 95, true);
   assert.deepEqual(at.heads, [0, 1, 2, 3, 4, 5, 6, 7]);
   assert.ok(at.x(4) - at.x(3) > at.x(3) - at.x(2));
-  assert.deepEqual(at.brackets.map(({ kv }) => kv), [0, 1]);
+  assert.deepEqual(
+    at.brackets.map(({ kv }) => kv),
+    [0, 1],
+  );
   assert.ok(at.x(7) + at.across <= 215 && at.y(3) + at.down <= 95);
   const large = { num_layers: 48, num_heads: 64, num_kv_heads: 8 };
-  for (const [layer, head] of [[0, 0], [47, 63], [20, 33]]) {
+  for (const [layer, head] of [
+    [0, 0],
+    [47, 63],
+    [20, 33],
+  ]) {
     const page = headsLayout(large, { layer, head }, 300, 200, true);
     assert.ok(page.heads.includes(head) && page.layers.includes(layer));
     assert.equal(page.heads[0] % 8, 0); // a page begins with a KV head

@@ -1,32 +1,37 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-
-import { link, TABLE } from "../../static/js/bench/link.js";
-import { axisPoints, baselinesOf, csvOf, curves, failures, highest, isCategorical, NotARecord, parseRecord } from "../../static/js/bench/record.js";
-import { barText } from "../../static/js/bench/findings.js";
 import { wrapped } from "../../static/js/bench/figure.js";
+import { barText } from "../../static/js/bench/findings.js";
+import { link, TABLE } from "../../static/js/bench/link.js";
+import {
+  axisPoints,
+  baselinesOf,
+  csvOf,
+  curves,
+  failures,
+  highest,
+  isCategorical,
+  NotARecord,
+  parseRecord,
+} from "../../static/js/bench/record.js";
 import { estimateText, measureOf, numberText, quantityText } from "../../static/js/bench/words.js";
-import { en, zh } from "../../static/js/i18n/topics/bench.js";
-import { parseQuery, settings, writeQuery } from "../../static/js/model/settings.js";
+import "./words.mjs";
+import { parseQuery, settings, writeQuery } from "../../static/js/state/settings.js";
 
 const text = readFileSync(new URL("../../engine/bench/results/guard.json", import.meta.url), "utf8");
 const guard = () => JSON.parse(text);
-settings.lang.value = "en";
 
 const figure = (median, low, high, ratios = {}) => ({ median, low, high, samples: [median], ratios });
-
-test("both languages have the same words", () => {
-  assert.deepEqual(Object.keys(en).sort(), Object.keys(zh).sort());
-  const holes = (words) => [...words.matchAll(/\{(\w+)/g)].map(([, name]) => name);
-  for (const key of Object.keys(en)) assert.deepEqual([...new Set(holes(zh[key]))].sort(), [...new Set(holes(en[key]))].sort(), key);
-});
 
 test("a shipped record is read", () => {
   const record = parseRecord(text);
   assert.equal(record.scenario.id, "guard");
   assert.equal(isCategorical(record), false);
-  assert.deepEqual(axisPoints(record).map(({ at }) => at), [256, 512]);
+  assert.deepEqual(
+    axisPoints(record).map(({ at }) => at),
+    [256, 512],
+  );
 });
 
 test("what is not a sound record is refused, and says why", () => {
@@ -46,7 +51,12 @@ test("what is not a sound record is refused, and says why", () => {
     [changed((r) => (r.environment.machine = null)), "bench.drop.damaged"],
     [changed((r) => (r.metrics.seconds.title = "one language")), "bench.drop.damaged"],
   ];
-  for (const [given, message] of cases) assert.throws(() => parseRecord(given), (error) => error instanceof NotARecord && error.message === message, given.slice(0, 60));
+  for (const [given, message] of cases)
+    assert.throws(
+      () => parseRecord(given),
+      (error) => error instanceof NotARecord && error.message === message,
+      given.slice(0, 60),
+    );
 });
 
 test("curves are the variants' medians with their intervals, or their ratios", () => {
@@ -56,11 +66,21 @@ test("curves are the variants' medians with their intervals, or their ratios", (
   record.points[1].figures = { seconds: figure(1, 0.5, 1.5, { none: figure(0.5, 0.4, 0.7) }) };
   record.points[2].figures = {};
   const found = curves(record, "seconds");
-  assert.deepEqual(found.map(({ variant, index, points }) => [variant.id, index, points.map(({ at, median, low, high }) => [at, median, low, high])]), [
-    ["none", 0, [[256, 2, 1, 3]]],
-    ["contiguous", 1, [[256, 1, 0.5, 1.5]]],
-  ]);
-  assert.deepEqual(curves(record, "seconds", "none")[1].points.map(({ median, low, high }) => [median, low, high]), [[0.5, 0.4, 0.7]]);
+  assert.deepEqual(
+    found.map(({ variant, index, points }) => [
+      variant.id,
+      index,
+      points.map(({ at, median, low, high }) => [at, median, low, high]),
+    ]),
+    [
+      ["none", 0, [[256, 2, 1, 3]]],
+      ["contiguous", 1, [[256, 1, 0.5, 1.5]]],
+    ],
+  );
+  assert.deepEqual(
+    curves(record, "seconds", "none")[1].points.map(({ median, low, high }) => [median, low, high]),
+    [[0.5, 0.4, 0.7]],
+  );
   assert.deepEqual(baselinesOf(record, "seconds"), ["none"]);
   assert.equal(highest([record], "seconds"), 3); // the upper end of an interval, not a median
   assert.equal(highest([record], "seconds", "none"), 1);
@@ -70,18 +90,24 @@ test("curves are the variants' medians with their intervals, or their ratios", (
 
 test("points that failed are gathered by reason", () => {
   const record = guard();
-  for (const point of record.points.filter((p) => p.variant === "paged")) Object.assign(point, { failed: "no room", figures: {} });
+  for (const point of record.points.filter((p) => p.variant === "paged"))
+    Object.assign(point, { failed: "no room", figures: {} });
   assert.deepEqual(failures(record), [{ variant: "paged", why: "no room", at: [256, 512] }]);
 });
 
 test("the CSV has every figure once for each baseline, quoted where it must be and never a formula", () => {
   const record = guard();
   record.points = record.points.slice(0, 3);
-  record.points[0].figures = { seconds: { ...figure(2, 1, 3, { none: figure(1, 1, 1), other: figure(4, 3, 5) }), samples: [1, 2, 3] } };
+  record.points[0].figures = {
+    seconds: { ...figure(2, 1, 3, { none: figure(1, 1, 1), other: figure(4, 3, 5) }), samples: [1, 2, 3] },
+  };
   Object.assign(record.points[1], { figures: {}, failed: '=HYPERLINK("x"), no', tokens_identical: null });
   record.points[2].figures = { waste: figure(-0.5, -0.5, -0.5) };
   const lines = csvOf([{ id: "a", record }]).split("\r\n");
-  assert.equal(lines[0], "record,created,scenario,axis,at,variant,metric,unit,median,low,high,samples,ratio_to,ratio,ratio_low,ratio_high,tokens_identical,failed");
+  assert.equal(
+    lines[0],
+    "record,created,scenario,axis,at,variant,metric,unit,median,low,high,samples,ratio_to,ratio,ratio_low,ratio_high,tokens_identical,failed",
+  );
   const head = `a,${record.environment.created},guard,pool_slots,256`;
   assert.deepEqual(lines.slice(1), [
     `${head},none,seconds,s,2,1,3,1 2 3,none,1,1,1,true,`,
@@ -107,10 +133,19 @@ test("values are written in the measure of their unit", () => {
 });
 
 test("a link carries scenario, metric, baseline and records, and nothing that is not a name", () => {
-  const values = { ...Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial])), scenario: "guard", metric: "waste", records: ["shipped-guard", "here-1"] };
+  const values = {
+    ...Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial])),
+    scenario: "guard",
+    metric: "waste",
+    records: ["shipped-guard", "here-1"],
+  };
   const query = writeQuery(values, TABLE);
   assert.equal(query, "scenario=guard&metric=waste&records=shipped-guard%2Chere-1");
-  assert.deepEqual(parseQuery(query, TABLE), { scenario: "guard", metric: "waste", records: ["shipped-guard", "here-1"] });
+  assert.deepEqual(parseQuery(query, TABLE), {
+    scenario: "guard",
+    metric: "waste",
+    records: ["shipped-guard", "here-1"],
+  });
   assert.deepEqual(parseQuery("scenario=../x&records=,%2F,&step=3", TABLE), {});
   assert.equal(link.lang, settings.lang); // language and theme are those of all pages
 });

@@ -2,22 +2,44 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { operationsOf } from "../../static/js/core/operations.js";
+import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
+import {
+  bytesOf,
+  foldedPairs,
+  labelsOf,
+  lanesOf,
+  linesOf,
+  operationsThatDiffer,
+  tokenOf,
+} from "../../static/js/runs/comparison.js";
+import { sentencesOf } from "../../static/js/tell/sentence.js";
+import { tIn } from "../../static/js/tell/words.js";
+import "./words.mjs";
 
-import { tIn } from "../../static/js/i18n/index.js";
-import { settings } from "../../static/js/model/settings.js";
-import { bytesOf, foldedPairs, labelsOf, lanesOf, linesOf, operationsThatDiffer, tokenOf } from "../../static/js/trace/compare.js";
-import { operationsOf } from "../../static/js/trace/operations.js";
-import { sentencesOf } from "../../static/js/trace/sentence.js";
-import { opDifference, opWords } from "../../static/js/views/compare_words.js";
-
-settings.lang.value = "en";
 const hex = (text) => Buffer.from(text).toString("hex");
-const token = (id, text, record) => ({ token_id: id, token_bytes: hex(text), logprob: -1, record, step: record, chosen: false });
+const token = (id, text, record) => ({
+  token_id: id,
+  token_bytes: hex(text),
+  logprob: -1,
+  record,
+  step: record,
+  chosen: false,
+});
 const figures = (seq, tokens, more = {}) => ({ seq_id: seq, tokens, status: "finished", ...more });
 
 const A = [token(1, "月", 1), token(2, "明", 2), token(3, "星", 3)];
 const B = [token(1, "月", 1), token(9, "白", 3)];
-const PAIR = { request_id: "r", number: 0, member: 0, a: figures(0, A), b: figures(0, B), same_prompt: true, equal_tokens: 1, difference: { position: 5 } };
+const PAIR = {
+  request_id: "r",
+  number: 0,
+  member: 0,
+  a: figures(0, A),
+  b: figures(0, B),
+  same_prompt: true,
+  equal_tokens: 1,
+  difference: { position: 5 },
+};
 const DIFFERENCE = {
   record: 2,
   op: 1,
@@ -30,9 +52,21 @@ const COMPARISON = { sequences: [PAIR], first_op: DIFFERENCE };
 
 test("what both chose stands once, then each one's own, place by place", () => {
   const lanes = lanesOf(PAIR);
-  assert.deepEqual(lanes.same.map((t) => t.label), ["月"]);
-  assert.deepEqual(lanes.a.map((t) => [t.place, t.label, t.record]), [[1, "明", 2], [2, "星", 3]]);
-  assert.deepEqual(lanes.b.map((t) => [t.place, t.label, t.record]), [[1, "白", 3]]);
+  assert.deepEqual(
+    lanes.same.map((t) => t.label),
+    ["月"],
+  );
+  assert.deepEqual(
+    lanes.a.map((t) => [t.place, t.label, t.record]),
+    [
+      [1, "明", 2],
+      [2, "星", 3],
+    ],
+  );
+  assert.deepEqual(
+    lanes.b.map((t) => [t.place, t.label, t.record]),
+    [[1, "白", 3]],
+  );
   assert.equal(lanes.differs, true);
 });
 
@@ -45,7 +79,11 @@ test("other prompts have nothing in common, and a run without the request has no
 
 test("a fragment of a character is told as one", () => {
   assert.deepEqual([...bytesOf("e69c88")], [0xe6, 0x9c, 0x88]);
-  assert.deepEqual(labelsOf([{ token_bytes: "e69c" }, { token_bytes: "88" }, { token_bytes: hex(" the") }]), ["月 1/2", "月 2/2", "␣the"]);
+  assert.deepEqual(labelsOf([{ token_bytes: "e69c" }, { token_bytes: "88" }, { token_bytes: hex(" the") }]), [
+    "月 1/2",
+    "月 2/2",
+    "␣the",
+  ]);
 });
 
 test("an operation is told with its token", () => {
@@ -60,13 +98,17 @@ test("an operation is told with its token", () => {
 });
 
 test("every operation of the format has words, and one that this page does not know its name", () => {
-  const types = "submit lookup admit defer allocate evict share fork copy cache write sample choose adjust swap_out swap_in preempt discard drop free release finish rank";
+  const types =
+    "submit lookup admit defer allocate evict share fork copy cache write sample choose adjust swap_out swap_in preempt discard drop free release finish rank";
   for (const type of types.split(" "))
     for (const lang of ["en", "zh"]) assert.notEqual(tIn(lang, `compare.op.${type}`), `compare.op.${type}`, type);
   assert.equal(opWords({ type: "brand_new", seq_id: 1 }, "step"), "brand_new");
   assert.equal(opWords(null, null), "the log ends before this record");
   assert.equal(opWords(null, "step"), "the record has no more operations");
-  assert.equal(opWords({ type: "write", seq_id: 2, start: 7, num_tokens: 1 }, "step"), "K and V of 1 token of seq 2 written, from position 7 on");
+  assert.equal(
+    opWords({ type: "write", seq_id: 2, start: 7, num_tokens: 1 }, "step"),
+    "K and V of 1 token of seq 2 written, from position 7 on",
+  );
 });
 
 test("decisions that are not equally many are listed", () => {
@@ -81,9 +123,17 @@ test("both runs are drawn on one scale: the longer one's steps, the larger value
   const series = (...values) => ({ series: values.map((bytes_held, i) => ({ step: i + 1, bytes_held })) });
   const { a, b, steps, most } = linesOf({ a: series(2, 4), b: series(1, 1, 8, 8) }, (p) => p.bytes_held);
   assert.deepEqual([steps, most], [4, 8]);
-  assert.deepEqual(a, [[0, 0.25], [0.25, 0.25], [0.25, 0.5], [0.5, 0.5]]);
+  assert.deepEqual(a, [
+    [0, 0.25],
+    [0.25, 0.25],
+    [0.25, 0.5],
+    [0.5, 0.5],
+  ]);
   assert.deepEqual(b.at(-1), [1, 1]);
-  assert.deepEqual(linesOf({ a: series(), b: series() }, (p) => p.bytes_held), { a: [], b: [], steps: 1, most: 0 });
+  assert.deepEqual(
+    linesOf({ a: series(), b: series() }, (p) => p.bytes_held),
+    { a: [], b: [], steps: 1, most: 0 },
+  );
 });
 
 test("what came from outside is told in the decisions and in the sentence", () => {
@@ -101,10 +151,10 @@ test("what came from outside is told in the decisions and in the sentence", () =
     outputs: [0, 1, 2].map((seq_id) => ({ seq_id, token_id: 9, top })),
   };
   const log = { header: { engine: {} }, records: [{ index: 0, kind: "adjust", ops: [choose, adjust] }, step] };
-  assert.deepEqual(operationsOf(log, 0).map((entry) => entry.lines), [
-    [["op.choose", { name: 0, position: 5, token: "白" }]],
-    [["op.adjust", { request: "r", max: 8 }]],
-  ]);
+  assert.deepEqual(
+    operationsOf(log, 0).map((entry) => entry.lines),
+    [[["op.choose", { name: 0, position: 5, token: "白" }]], [["op.adjust", { request: "r", max: 8 }]]],
+  );
   assert.deepEqual(operationsOf(log, 1)[0].lines, [
     ["op.sample", { n: 3, seqs: 3 }],
     ["op.sample.overruled", { name: 0, token: "明" }],
@@ -118,7 +168,14 @@ test("what came from outside is told in the decisions and in the sentence", () =
 
 test("operations that the same words tell are told apart by their fields", () => {
   const lookup = { type: "lookup", seq_id: 0, num_tokens: 7, num_hit_tokens: 0, block_ids: [] };
-  const first_op = { record: 1, op: 0, kind_a: "step", kind_b: "step", a: { ...lookup, verdict: "miss", reason: "nothing_shared" }, b: { ...lookup, verdict: "too_short", reason: null } };
+  const first_op = {
+    record: 1,
+    op: 0,
+    kind_a: "step",
+    kind_b: "step",
+    a: { ...lookup, verdict: "miss", reason: "nothing_shared" },
+    b: { ...lookup, verdict: "too_short", reason: null },
+  };
   const { a, b } = opDifference({ ...COMPARISON, first_op });
   assert.equal(a, "prefix cache, seq 0: 0 of 7 tokens found (verdict miss, reason nothing_shared)");
   assert.equal(b, "prefix cache, seq 0: 0 of 7 tokens found (verdict too_short, reason –)");
@@ -129,7 +186,11 @@ test("of many sequences those that are the same to their ends are folded, of a f
   const shorter = { ...PAIR, b: figures(0, A.slice(0, 1)), equal_tokens: 1, difference: null };
   const alone = { ...PAIR, b: null, same_prompt: false, equal_tokens: 0, difference: null };
   assert.deepEqual(foldedPairs({ sequences: [same, same, PAIR] }), { shown: [same, same, PAIR], apart: [], same: [] });
-  assert.deepEqual(foldedPairs({ sequences: [same, same, shorter, PAIR, alone] }), { shown: [shorter, PAIR, alone], apart: [], same: [same, same] });
+  assert.deepEqual(foldedPairs({ sequences: [same, same, shorter, PAIR, alone] }), {
+    shown: [shorter, PAIR, alone],
+    apart: [],
+    same: [same, same],
+  });
   const many = foldedPairs({ sequences: Array(12).fill(PAIR) });
   assert.deepEqual([many.shown.length, many.apart.length, many.same.length], [8, 4, 0]);
 });

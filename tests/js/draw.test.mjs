@@ -1,8 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { divergingAt, divergingScale, niceCeiling } from "../../static/js/draw/colour.js";
-import { columns, figureMiddle, figuresApart, litAt, miniature, pooledWeights, scrollTo } from "../../static/js/draw/strip.js";
+import { divergingAt, divergingScale, niceCeiling } from "../../static/js/kit/colour.js";
+import {
+  columns,
+  figureMiddle,
+  figuresApart,
+  litAt,
+  miniature,
+  pooledWeights,
+  scrollTo,
+} from "../../static/js/panels/stage/geometry.js";
 
 test("zero is the paper, the ends are the scale's ends, values outside are clipped", () => {
   const scale = divergingScale("#1f62a8", "#f4f1ea", "#b4410e");
@@ -30,7 +38,9 @@ test("a window holds every column that it cuts, and no more than three beyond on
     const layout = columns(settings);
     for (const left of [0, 1, 13, 500.5, 20_000, layout.extent - 600]) {
       const [first, last] = layout.visible(left, left + 600);
-      const cut = Array.from({ length: layout.count }, (_, p) => p).filter((p) => layout.x(p) < left + 600 && layout.x(p) + layout.width > left);
+      const cut = Array.from({ length: layout.count }, (_, p) => p).filter(
+        (p) => layout.x(p) < left + 600 && layout.x(p) + layout.width > left,
+      );
       for (const p of cut) assert.ok(first <= p && p < last);
       assert.ok(last - first <= cut.length + 6);
     }
@@ -56,7 +66,10 @@ test("the strip scrolls only when a column is out of sight, and leaves room for 
 });
 
 test("in small, a sequence keeps its scale until it has doubled", () => {
-  assert.deepEqual([1, 64, 65, 128, 129].map((count) => miniature(count, 2000, 500).places), [64, 64, 128, 128, 256]);
+  assert.deepEqual(
+    [1, 64, 65, 128, 129].map((count) => miniature(count, 2000, 500).places),
+    [64, 64, 128, 128, 256],
+  );
   assert.equal(miniature(20, 30, 500).places, 30); // no more than can come
   const mini = miniature(100, 2000, 500);
   assert.equal(mini.position(mini.x(77) + 0.1), 77);
@@ -95,7 +108,13 @@ test("of a window at the beginning the columns that stand whole in it are counte
 
 test("of figures that would overlap the larger weight's stays, wherever it stands", () => {
   const figures = [0.29, 0.7, 0.01].map((weight, i) => ({ weight, half: 12, middle: [118, 139, 163][i] }));
-  assert.deepEqual(figuresApart(figures).map(({ weight }) => weight), [0.7]);
+  assert.deepEqual(
+    figuresApart(figures).map(({ weight }) => weight),
+    [0.7],
+  );
   figures[2].middle = 166;
-  assert.deepEqual(figuresApart(figures).map(({ weight }) => weight), [0.7, 0.01]);
+  assert.deepEqual(
+    figuresApart(figures).map(({ weight }) => weight),
+    [0.7, 0.01],
+  );
 });

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { KINDS, recordsKept } from "../../static/js/model/fork.js";
-import { settings } from "../../static/js/model/settings.js";
-import { log, numRecords } from "../../static/js/model/store.js";
+import { KINDS, recordsKept } from "../../static/js/control/fork.js";
+import { settings } from "../../static/js/state/settings.js";
+import { log, numRecords } from "../../static/js/state/store.js";
 
 log.value = { header: { model: { num_layers: 1, num_heads: 1 } }, records: [], length: 10, stateAt: () => null };
 numRecords.value = 10;
@@ -14,7 +14,13 @@ test("what is changed at a record comes after it; a token is changed in the reco
   settings.step.value = 4; // the fifth record is looked at
   assert.deepEqual(
     KINDS.map((kind) => [kind, recordsKept({ kind, record: 4 })]),
-    [["token", 4], ["request", 5], ["abort", 5], ["sampling", 5], ["config", 0]],
+    [
+      ["token", 4],
+      ["request", 5],
+      ["abort", 5],
+      ["sampling", 5],
+      ["config", 0],
+    ],
   );
   settings.step.value = null; // the newest
   assert.equal(recordsKept({ kind: "abort" }), 10);

@@ -1,6 +1,6 @@
 // Runs built by hand in blocks of two, for the tests of provenance and of the pool's motions.
 
-import { TraceLog } from "../../static/js/trace/log.js";
+import { TraceLog } from "../../static/js/core/log.js";
 import { header, MODEL, op, recordsOf } from "./log_builder.mjs";
 
 export function logOf(steps, engine = {}, more = {}) {
@@ -83,7 +83,14 @@ export const shared = () =>
     submit(op.submit(0, [1, 2, 3])),
     {
       batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
-      ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.cache(0, 0, 0, "h0", [1, 2]), op.write(0, 0, 3), op.sample(0)],
+      ops: [
+        op.admit(0),
+        op.allocate(0, 0, 0),
+        op.allocate(0, 1, 1),
+        op.cache(0, 0, 0, "h0", [1, 2]),
+        op.write(0, 0, 3),
+        op.sample(0),
+      ],
     },
     submit(op.submit(1, [1, 2, 4])),
     {
@@ -108,12 +115,27 @@ export const evicted = () =>
       submit(op.submit(0, [1, 2])),
       {
         batch: [op.entry(0, "prefill", 0, [1, 2])],
-        ops: [op.admit(0), op.allocate(0, 0, 0), op.cache(0, 0, 0, "h0", [1, 2]), op.write(0, 0, 2), op.sample(0), op.free(0, 0, "back"), op.finish(0)],
+        ops: [
+          op.admit(0),
+          op.allocate(0, 0, 0),
+          op.cache(0, 0, 0, "h0", [1, 2]),
+          op.write(0, 0, 2),
+          op.sample(0),
+          op.free(0, 0, "back"),
+          op.finish(0),
+        ],
       },
       submit(op.submit(1, [5, 6, 8])),
       {
         batch: [op.entry(1, "prefill", 0, [5, 6, 8])],
-        ops: [op.admit(1), op.allocate(1, 1, 0), op.evict(0, "h0"), op.allocate(1, 0, 1), op.write(1, 0, 3), op.sample(1)],
+        ops: [
+          op.admit(1),
+          op.allocate(1, 1, 0),
+          op.evict(0, "h0"),
+          op.allocate(1, 0, 1),
+          op.write(1, 0, 3),
+          op.sample(1),
+        ],
       },
     ],
     { num_blocks: 2 },
@@ -125,11 +147,26 @@ export const forked = () =>
     submit(op.submit(0, [1, 2, 3])),
     {
       batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
-      ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.write(0, 0, 3), op.fork(0, 1), op.sample(0), op.sample(1, 8)],
+      ops: [
+        op.admit(0),
+        op.allocate(0, 0, 0),
+        op.allocate(0, 1, 1),
+        op.write(0, 0, 3),
+        op.fork(0, 1),
+        op.sample(0),
+        op.sample(1, 8),
+      ],
     },
     {
       batch: [op.entry(0, "decode", 3, [7]), op.entry(1, "decode", 3, [8])],
-      ops: [op.allocate(0, 2, 1), op.copy(0, 1, 1, 2), op.write(0, 3, 1), op.write(1, 3, 1), op.sample(0), op.sample(1)],
+      ops: [
+        op.allocate(0, 2, 1),
+        op.copy(0, 1, 1, 2),
+        op.write(0, 3, 1),
+        op.write(1, 3, 1),
+        op.sample(0),
+        op.sample(1),
+      ],
     },
   ]);
 
@@ -140,7 +177,16 @@ export const preempted = () =>
       submit(op.submit(0, [1, 2]), op.submit(1, [3, 4])),
       {
         batch: [op.entry(0, "prefill", 0, [1, 2]), op.entry(1, "prefill", 0, [3, 4])],
-        ops: [op.admit(0), op.allocate(0, 0, 0), op.admit(1), op.allocate(1, 1, 0), op.write(0, 0, 2), op.write(1, 0, 2), op.sample(0), op.sample(1)],
+        ops: [
+          op.admit(0),
+          op.allocate(0, 0, 0),
+          op.admit(1),
+          op.allocate(1, 1, 0),
+          op.write(0, 0, 2),
+          op.write(1, 0, 2),
+          op.sample(0),
+          op.sample(1),
+        ],
       },
       {
         batch: [op.entry(0, "decode", 2, [7])],
@@ -173,7 +219,10 @@ export const hybrid = () =>
           op.sample(0, 6),
         ],
       },
-      { batch: [op.entry(0, "decode", 5, [6])], ops: [op.write(0, 5, 1), op.release(0, 5, 1, "back"), op.sample(0, 7)] },
+      {
+        batch: [op.entry(0, "decode", 5, [6])],
+        ops: [op.write(0, 5, 1), op.release(0, 5, 1, "back"), op.sample(0, 7)],
+      },
       submit(op.submit(1, [1, 2, 3, 4, 9])),
       {
         batch: [op.entry(1, "prefill", 4, [9])],

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { joinText, labelText, loneLabel, tokenLabels } from "../../static/js/trace/labels.js";
+import { joinText, labelText, loneLabel, tokenLabels } from "../../static/js/core/labels.js";
 import { bytes } from "./log_builder.mjs";
 
 test("fragments of a character are named by the character and their part", () => {

@@ -1,15 +1,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cellAt, Lanes, lanesOf, marksIn } from "../../static/js/trace/lanes.js";
-import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/trace/metrics.js";
-import { operationsOf } from "../../static/js/trace/operations.js";
+import { cellAt, Lanes, lanesOf, marksIn } from "../../static/js/core/lanes.js";
+import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
+import { operationsOf } from "../../static/js/core/operations.js";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 2, max_num_batched_tokens: 8, strategy: "paged" } };
-const submit = (id, n) => ({ type: "submit", seq_id: id, request_id: `r${id}`, queue_position: id, prompt_token_ids: Array(n).fill(1), max_tokens: 9 });
+const submit = (id, n) => ({
+  type: "submit",
+  seq_id: id,
+  request_id: `r${id}`,
+  queue_position: id,
+  prompt_token_ids: Array(n).fill(1),
+  max_tokens: 9,
+});
 const admit = (id, cached = 0, resumed = false) => ({ type: "admit", seq_id: id, num_cached_tokens: cached, resumed });
-const entry = (id, phase, start, n) => ({ seq_id: id, phase, start, token_ids: Array(n).fill(1), context_len: start + n, samples: true });
-const preempt = { type: "preempt", seq_id: 1, queue_position: 0, mode: "recompute", for_seq_id: 0, num_computed_tokens: 6 };
+const entry = (id, phase, start, n) => ({
+  seq_id: id,
+  phase,
+  start,
+  token_ids: Array(n).fill(1),
+  context_len: start + n,
+  samples: true,
+});
+const preempt = {
+  type: "preempt",
+  seq_id: 1,
+  queue_position: 0,
+  mode: "recompute",
+  for_seq_id: 0,
+  num_computed_tokens: 6,
+};
 
 /** Two requests; the second waits, is computed in two chunks, is preempted and comes back over 4 cached tokens. */
 const RECORDS = [
@@ -22,9 +43,33 @@ const RECORDS = [
     outputs: [{ seq_id: 0, token_id: 1 }],
     seconds: 5,
   },
-  { kind: "step", step: 2, ops: [admit(1)], batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)], outputs: [{ seq_id: 0, token_id: 1 }], seconds: 3 },
-  { kind: "step", step: 3, ops: [], batch: [entry(0, "decode", 6, 1), entry(1, "prefill", 4, 2)], outputs: [{ seq_id: 0, token_id: 1 }, { seq_id: 1, token_id: 1 }], seconds: 2 },
-  { kind: "step", step: 4, ops: [preempt], batch: [entry(0, "decode", 7, 1)], outputs: [{ seq_id: 0, token_id: 1 }], seconds: 1 },
+  {
+    kind: "step",
+    step: 2,
+    ops: [admit(1)],
+    batch: [entry(0, "decode", 5, 1), entry(1, "prefill", 0, 4)],
+    outputs: [{ seq_id: 0, token_id: 1 }],
+    seconds: 3,
+  },
+  {
+    kind: "step",
+    step: 3,
+    ops: [],
+    batch: [entry(0, "decode", 6, 1), entry(1, "prefill", 4, 2)],
+    outputs: [
+      { seq_id: 0, token_id: 1 },
+      { seq_id: 1, token_id: 1 },
+    ],
+    seconds: 2,
+  },
+  {
+    kind: "step",
+    step: 4,
+    ops: [preempt],
+    batch: [entry(0, "decode", 7, 1)],
+    outputs: [{ seq_id: 0, token_id: 1 }],
+    seconds: 1,
+  },
   {
     kind: "step",
     step: 5,
@@ -34,7 +79,10 @@ const RECORDS = [
       { type: "finish", seq_id: 0, reason: "length" },
     ],
     batch: [entry(0, "decode", 8, 1), entry(1, "prefill", 4, 3)],
-    outputs: [{ seq_id: 0, token_id: 1 }, { seq_id: 1, token_id: 1 }],
+    outputs: [
+      { seq_id: 0, token_id: 1 },
+      { seq_id: 1, token_id: 1 },
+    ],
     seconds: 4,
   },
   { kind: "submit", step: 5, ops: [submit(2, 3)] },
@@ -47,10 +95,25 @@ const kinds = (lanes, id) => RECORDS.map((_, i) => cellAt(lanes.byId.get(id), i)
 test("a lane says what a sequence did in every record", () => {
   const lanes = lanesOf(log);
   assert.deepEqual(kinds(lanes, 0), ["waiting", "prefill", "decode", "decode", "decode", "decode", "-", "-"]);
-  assert.deepEqual(kinds(lanes, 1), ["waiting", "waiting", "prefill", "prefill", "preempted", "prefill", "idle", "idle"]);
+  assert.deepEqual(kinds(lanes, 1), [
+    "waiting",
+    "waiting",
+    "prefill",
+    "prefill",
+    "preempted",
+    "prefill",
+    "idle",
+    "idle",
+  ]);
   assert.deepEqual(kinds(lanes, 2), ["-", "-", "-", "-", "-", "-", "waiting", "waiting"]);
   assert.equal(lanes.byId.get(0).runs.length, 3); // equal cells are one run, prefill chunks apart
-  assert.deepEqual(lanes.byId.get(1).runs.filter((run) => run.kind === "prefill").map((run) => run.tokens), [4, 2, 3]);
+  assert.deepEqual(
+    lanes.byId
+      .get(1)
+      .runs.filter((run) => run.kind === "prefill")
+      .map((run) => run.tokens),
+    [4, 2, 3],
+  );
 });
 
 test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {
@@ -62,13 +125,18 @@ test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {
 
 test("preempted after 6 tokens, back over 4 cached ones: 2 of the 3 tokens are computed a second time", () => {
   const lane = lanesOf(log).byId.get(1);
-  assert.deepEqual(lane.preemptions, [{ record: 4, at: 0, step: 4, lost: 6, resumed: 5, resumed_step: 5, cached: 4, again: 2 }]);
+  assert.deepEqual(lane.preemptions, [
+    { record: 4, at: 0, step: 4, lost: 6, resumed: 5, resumed_step: 5, cached: 4, again: 2 },
+  ]);
   assert.deepEqual(cellAt(lane, 5), { kind: "prefill", from: 5, to: 5, tokens: 3, again: 2 });
 });
 
 test("marks are found by window", () => {
   const lane = lanesOf(log).byId.get(1);
-  assert.deepEqual(marksIn(lane, 0, 7).map((m) => `${m.record} ${m.mark}`), ["0 submit", "1 defer", "4 preempt", "5 hit"]);
+  assert.deepEqual(
+    marksIn(lane, 0, 7).map((m) => `${m.record} ${m.mark}`),
+    ["0 submit", "1 defer", "4 preempt", "5 hit"],
+  );
   assert.deepEqual(marksIn(lane, 2, 4), [{ record: 4, at: 0, mark: "preempt" }]);
 });
 
@@ -87,8 +155,14 @@ test("40 sequences over 500 steps: a run each, whatever the number of steps", ()
   const lanes = new Lanes();
   const ids = Array.from({ length: 40 }, (_, id) => id);
   lanes.append({ kind: "submit", step: 0, ops: ids.map((id) => submit(id, 4)) });
-  lanes.append({ kind: "step", step: 1, ops: ids.map((id) => admit(id)), batch: ids.map((id) => entry(id, "prefill", 0, 4)) });
-  for (let step = 2; step <= 500; step++) lanes.append({ kind: "step", step, ops: [], batch: ids.map((id) => entry(id, "decode", step + 2, 1)) });
+  lanes.append({
+    kind: "step",
+    step: 1,
+    ops: ids.map((id) => admit(id)),
+    batch: ids.map((id) => entry(id, "prefill", 0, 4)),
+  });
+  for (let step = 2; step <= 500; step++)
+    lanes.append({ kind: "step", step, ops: [], batch: ids.map((id) => entry(id, "decode", step + 2, 1)) });
   assert.equal(lanes.lanes.length, 40);
   assert.deepEqual(lanes.lanes[39].runs.at(-1), { kind: "decode", from: 2, to: 500 });
   assert.equal(cellAt(lanes.lanes[7], 250).kind, "decode");
@@ -99,8 +173,16 @@ test("a swapped sequence keeps its tokens", () => {
   lanes.append({ kind: "submit", step: 0, ops: [submit(0, 4)] });
   lanes.append({ kind: "step", step: 1, ops: [admit(0)], batch: [entry(0, "prefill", 0, 4)] });
   lanes.append({ kind: "step", step: 2, ops: [{ ...preempt, seq_id: 0, mode: "swap" }] });
-  lanes.append({ kind: "step", step: 3, ops: [{ ...admit(0), resumed: true, num_swapped_tokens: 4 }], batch: [entry(0, "decode", 4, 1)] });
-  assert.deepEqual(lanes.lanes[0].runs.map((run) => run.kind), ["waiting", "prefill", "swapped", "decode"]);
+  lanes.append({
+    kind: "step",
+    step: 3,
+    ops: [{ ...admit(0), resumed: true, num_swapped_tokens: 4 }],
+    batch: [entry(0, "decode", 4, 1)],
+  });
+  assert.deepEqual(
+    lanes.lanes[0].runs.map((run) => run.kind),
+    ["waiting", "prefill", "swapped", "decode"],
+  );
   assert.equal(lanes.lanes[0].preemptions[0].again, 0);
 });
 
@@ -133,10 +215,13 @@ test("roofline: 600 FLOPs over 300 bytes in 2 s are 2 FLOPs a byte and 300 FLOP/
 });
 
 test("decisions are told in order, with the numbers they rest on", () => {
-  assert.deepEqual(operationsOf(log, 1).map((o) => o.lines[0]), [
-    ["op.admit.new", { name: 0, n: 5, cached: 0, swapped: 0 }],
-    ["op.defer.token_budget", { name: 1, needed: 1, available: 0, places: 2, budget: 8 }],
-  ]);
+  assert.deepEqual(
+    operationsOf(log, 1).map((o) => o.lines[0]),
+    [
+      ["op.admit.new", { name: 0, n: 5, cached: 0, swapped: 0 }],
+      ["op.defer.token_budget", { name: 1, needed: 1, available: 0, places: 2, budget: 8 }],
+    ],
+  );
   const [hit] = operationsOf(log, 5);
   assert.deepEqual(hit.lines, [["op.lookup.hit", { name: 1, n: 7, hit: 4, blocks: 1, ids: [3], full: 1, size: 4 }]]);
   const [gone] = operationsOf(log, 4);
@@ -159,7 +244,17 @@ test("operations that alternate or come once a sequence are told together", () =
     { type: "finish", seq_id: 1, reason: "stop", detail: "<eos>" },
   ];
   const told = operationsOf({ header: HEADER, records: [{ index: 0, ops, batch: [entry(0, "prefill", 0, 8)] }] }, 0);
-  assert.deepEqual(told.map((o) => [o.at, o.type, o.seq]), [[0, "evict", null], [1, "allocate", 0], [4, "write", null], [5, "sample", null], [8, "free", 1], [11, "finish", 1]]);
+  assert.deepEqual(
+    told.map((o) => [o.at, o.type, o.seq]),
+    [
+      [0, "evict", null],
+      [1, "allocate", 0],
+      [4, "write", null],
+      [5, "sample", null],
+      [8, "free", 1],
+      [11, "finish", 1],
+    ],
+  );
   assert.deepEqual(told[0].lines[0], ["op.evict.room", { name: 0, n: 2, ids: [4, 2] }]);
   assert.deepEqual(told[2].lines[0], ["op.write", { n: 9, seqs: 2 }]);
   assert.deepEqual(told[4].lines[1], ["op.free.where", { kept: 1, shared: 1, empty: 1 }]);

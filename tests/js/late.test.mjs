@@ -5,18 +5,20 @@ import { test } from "node:test";
 
 import { file, following, joined, later, session, settings, socket, soon, store } from "./session_page.mjs";
 
-const actions = await import("../../static/js/model/actions.js");
-const { followSelection, canGoBack } = await import("../../static/js/model/selection.js");
+const actions = await import("../../static/js/control/actions.js");
+const { followSelection, canGoBack } = await import("../../static/js/state/selection.js");
 const { library, refresh, take } = await import("../../static/js/net/library.js");
-const { comparison, followComparison } = await import("../../static/js/model/compare.js");
+const { comparison, followComparison } = await import("../../static/js/panels/compare/model.js");
 const bench = await import("../../static/js/bench/live.js");
-const { roofs, wantRoofs } = await import("../../static/js/model/machine.js");
+const { roofs, wantRoofs } = await import("../../static/js/net/machine.js");
 
 /** From now on each fetch waits for the test: [{address, answer(status, body)}]. */
 function slowFetch() {
   const asked = [];
   globalThis.fetch = (address) =>
-    new Promise((done) => asked.push({ address, answer: (status, body) => done({ ok: status < 300, status, json: async () => body }) }));
+    new Promise((done) =>
+      asked.push({ address, answer: (status, body) => done({ ok: status < 300, status, json: async () => body }) }),
+    );
   return asked;
 }
 
@@ -70,7 +72,10 @@ test("a pause is not undone by a speed that was chosen before it", async () => {
   socket.question("run").answer({ status: {} });
   socket.question("pause").answer({ status: {} });
   await soon();
-  assert.deepEqual(socket.asked.filter(({ event }) => event === "run"), []);
+  assert.deepEqual(
+    socket.asked.filter(({ event }) => event === "run"),
+    [],
+  );
 });
 
 test("a machine that was busy is measured when the run was paused while the answer was on its way", async () => {
@@ -115,7 +120,10 @@ test("two runs that grow faster than they are compared are shown all the same, a
   const asked = slowFetch();
   const answer = (question, records) => question.answer(200, { runs: [{ status: {} }], records });
   const compares = () => asked.filter(({ address }) => address.startsWith("/api/compare"));
-  const lists = () => asked.filter(({ address }) => !address.startsWith("/api/compare")).forEach((one) => one.answer(200, { theaters: [], recordings: [] }));
+  const lists = () =>
+    asked
+      .filter(({ address }) => !address.startsWith("/api/compare"))
+      .forEach((one) => one.answer(200, { theaters: [], recordings: [] }));
   settings.run_b.value = "U";
   const stop = followComparison();
   for (const count of [1, 2, 3]) {

@@ -22,8 +22,14 @@ function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
       requests.push([layer, ...records]);
       if (fail()) throw new Error("no network");
       const taken = records.slice(0, most);
-      const body = encode({ records: taken, arrays: taken.map((index) => (has(index, layer) ? new Uint8Array([1]) : null)) });
-      return { ok: true, arrayBuffer: async () => body.buffer.slice(body.byteOffset, body.byteOffset + body.byteLength) };
+      const body = encode({
+        records: taken,
+        arrays: taken.map((index) => (has(index, layer) ? new Uint8Array([1]) : null)),
+      });
+      return {
+        ok: true,
+        arrayBuffer: async () => body.buffer.slice(body.byteOffset, body.byteOffset + body.byteLength),
+      };
     },
   });
   return { fetcher, log, kept, requests, heard };
@@ -32,7 +38,10 @@ function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
 test("what is wanted in one breath is asked for together, a layer a request, and nothing twice", async () => {
   const { fetcher, kept, requests, heard } = world();
   await Promise.all([fetcher.want(3, 0), fetcher.want(4, 0), fetcher.want(3, 0), fetcher.want(4, 2)]);
-  assert.deepEqual(requests, [[0, 3, 4], [2, 4]]);
+  assert.deepEqual(requests, [
+    [0, 3, 4],
+    [2, 4],
+  ]);
   assert.deepEqual([...kept], ["3/0", "4/0", "4/2"]);
   await fetcher.want(3, 0); // it is here
   assert.equal(requests.length, 2);
@@ -44,7 +53,10 @@ test("130 records are three requests of 64, 64 and 2", async () => {
   let round;
   for (let index = 0; index < 130; index++) round = fetcher.want(index, 1);
   await round;
-  assert.deepEqual(requests.map((request) => request.length - 1), [64, 64, 2]);
+  assert.deepEqual(
+    requests.map((request) => request.length - 1),
+    [64, 64, 2],
+  );
 });
 
 test("what the server does not have is not asked for again; what an answer left out is", async () => {
@@ -52,7 +64,10 @@ test("what the server does not have is not asked for again; what an answer left 
   await Promise.all([5, 6, 7].map((index) => fetcher.want(index, 0)));
   assert.deepEqual([...log.captureGone], ["5/0"]);
   await Promise.all([5, 6, 7].map((index) => fetcher.want(index, 0)));
-  assert.deepEqual(requests, [[0, 5, 6, 7], [0, 7]]);
+  assert.deepEqual(requests, [
+    [0, 5, 6, 7],
+    [0, 7],
+  ]);
 });
 
 test("after a failure there is a pause, and then whoever still looks is told to ask again", async () => {

@@ -39,7 +39,9 @@ class Server {
     const socket = {
       on: (event, handler) => (handlers[event] = handler),
       disconnect: () => (handlers.gone = true),
-      timeout: () => ({ emit: (event, body, told) => this.#answer(event, body, handlers).then((answer) => told(null, answer), told) }),
+      timeout: () => ({
+        emit: (event, body, told) => this.#answer(event, body, handlers).then((answer) => told(null, answer), told),
+      }),
     };
     setTimeout(() => handlers.connect(), 0);
     return socket;
@@ -53,16 +55,20 @@ class Server {
     if (event === "create") this.theaters.set((body.theater = `t${this.theaters.size}`), { epoch: 0, sent: 0 });
     const theater = this.theaters.get(body.theater);
     if (event === "configure") Object.assign(theater, { epoch: theater.epoch + 1, sent: 0 });
-    if (event === "create" || event === "configure") return { ok: true, theater: body.theater, epoch: theater.epoch, header: header({ seed: body.config.seed }) };
+    if (event === "create" || event === "configure")
+      return { ok: true, theater: body.theater, epoch: theater.epoch, header: header({ seed: body.config.seed }) };
     if (event === "focus") return { ok: true };
     const { epoch, sent: first } = theater;
     theater.sent += 1;
-    setTimeout(() => handlers.gone || handlers.records({ theater: body.theater, epoch, first, records: [RECORDS[first]] }), 1);
+    setTimeout(
+      () => handlers.gone || handlers.records({ theater: body.theater, epoch, first, records: [RECORDS[first]] }),
+      1,
+    );
     return { ok: true, num_records: first + 1 };
   }
 }
 
-const { Lockstep } = await import("../../static/js/net/lockstep.js");
+const { Lockstep } = await import("../../static/js/runs/lockstep.js");
 const wish = (seed) => ({ prompts: ["a"], sampling: {}, configs: { left: { seed }, right: { seed: seed + 1 } } });
 const make = (options) => new Lockstep("test", ["left", "right"], options);
 const seeds = (lanes) => lanes.logs.value.map((log) => log.header.engine.seed);
@@ -75,17 +81,26 @@ test("lanes take turns, one step each, to their end", async () => {
   assert.equal(lanes.phase.value, "done");
   assert.equal(lanes.numSteps.value, OUTPUTS);
   assert.deepEqual(seeds(lanes), [5, 6]);
-  assert.deepEqual(lanes.logs.value.map((log) => log.length), [1 + OUTPUTS, 1 + OUTPUTS]);
+  assert.deepEqual(
+    lanes.logs.value.map((log) => log.length),
+    [1 + OUTPUTS, 1 + OUTPUTS],
+  );
   const steps = server.asked.filter(([event]) => event === "step").map(([, body]) => body.theater);
   assert.deepEqual(steps, ["t0", "t1", "t0", "t1", "t0", "t1"]);
-  assert.deepEqual(server.asked.filter(([event]) => event === "create").map(([, body]) => body.name), ["test: left", "test: right"]);
+  assert.deepEqual(
+    server.asked.filter(([event]) => event === "create").map(([, body]) => body.name),
+    ["test: left", "test: right"],
+  );
 });
 
 test("lanes whose arrays nobody wants capture nothing", async () => {
   for (const captures of [false, true]) {
     const server = new Server();
     await make({ captures }).step(wish(0));
-    assert.deepEqual(server.asked.filter(([event]) => event === "create").map(([, body]) => body.captures), [captures, captures]);
+    assert.deepEqual(
+      server.asked.filter(([event]) => event === "create").map(([, body]) => body.captures),
+      [captures, captures],
+    );
     assert.equal(server.asked.filter(([event]) => event === "focus").length, captures ? 0 : 2);
   }
 });
@@ -148,7 +163,10 @@ test("a refusal is a sentence, and the next try begins from the start", async ()
   assert.deepEqual([lanes.phase.value, lanes.problem.value, lanes.logs.value], ["idle", { message: "no room" }, null]);
   server.refuse = null;
   await lanes.step(wish(1));
-  assert.deepEqual([lanes.phase.value, lanes.problem.value, lanes.numSteps.value, server.sockets], ["ready", null, 1, 2]);
+  assert.deepEqual(
+    [lanes.phase.value, lanes.problem.value, lanes.numSteps.value, server.sockets],
+    ["ready", null, 1, 2],
+  );
 });
 
 test("looking back holds the step; at the newest it is followed", async () => {

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { decode } from "../../static/js/trace/codec.js";
-import { TraceLog } from "../../static/js/trace/log.js";
-import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/trace/metrics.js";
-import { sentencesOf } from "../../static/js/trace/sentence.js";
-import { stageAt, vectorOf } from "../../static/js/trace/stage.js";
-import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/trace/state.js";
+import { decode } from "../../static/js/core/codec.js";
+import { stageAt, vectorOf } from "../../static/js/core/columns.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/core/metrics.js";
+import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/core/state.js";
+import { sentencesOf } from "../../static/js/tell/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, header, MEMORY, records } from "./log_builder.mjs";
 
@@ -45,7 +45,15 @@ function longLog() {
     const ops = [];
     if (!seq) {
       seq = { id: index, count: 0, table: [] };
-      ops.push({ type: "submit", seq_id: index, queue_position: 0, request_id: `r${index}`, prompt_token_ids: [1], prompt_token_bytes: [bytes("春")], max_tokens: 9 });
+      ops.push({
+        type: "submit",
+        seq_id: index,
+        queue_position: 0,
+        request_id: `r${index}`,
+        prompt_token_ids: [1],
+        prompt_token_bytes: [bytes("春")],
+        max_tokens: 9,
+      });
       ops.push({ type: "admit", seq_id: index, num_cached_tokens: 0, resumed: false });
     }
     if (seq.count % 2 === 0) {
@@ -152,7 +160,10 @@ test("the sentence of a decode step says which slot was written and that the new
   const sentences = sentencesOf(wholeLog(), 2, 0);
   const [key, values] = sentences[0];
   assert.equal(key, "sentence.decode");
-  assert.deepEqual({ keys: values.keys, blocks: values.blocks, block: values.block, slot: values.slot }, { keys: 6, blocks: 3, block: 2, slot: 1 });
+  assert.deepEqual(
+    { keys: values.keys, blocks: values.blocks, block: values.block, slot: values.slot },
+    { keys: 6, blocks: 3, block: 2, slot: 1 },
+  );
   assert.equal(sentences[1][0], "sentence.sampled_last");
   assert.equal(sentences[2][0], "sentence.finish.length");
 });
@@ -164,8 +175,16 @@ test("damaged bytes are a format error", () => {
 test("what comes back from the CPU store is still known by who wrote it", () => {
   const log = new TraceLog(header({ swap_space: 4 }));
   for (const [record] of records().slice(0, 2)) log.append(record); // 5 tokens in blocks 0, 1, 2
-  const step = (index, ops) => log.append(encode({ index, kind: "step", step: index, ops, outputs: [], timing: { at: index }, memory: MEMORY }));
-  const swap = (type, logical, block_id) => ({ type, seq_id: 0, logical, block_id, cpu_block_id: logical, num_bytes: 1 });
+  const step = (index, ops) =>
+    log.append(encode({ index, kind: "step", step: index, ops, outputs: [], timing: { at: index }, memory: MEMORY }));
+  const swap = (type, logical, block_id) => ({
+    type,
+    seq_id: 0,
+    logical,
+    block_id,
+    cpu_block_id: logical,
+    num_bytes: 1,
+  });
   step(2, [
     ...[0, 1, 2].map((b) => swap("swap_out", b, b)),
     { type: "free", seq_id: 0, block_id: 2, to: "front" },
@@ -174,7 +193,10 @@ test("what comes back from the CPU store is still known by who wrote it", () => 
     { type: "preempt", seq_id: 0, queue_position: 0, mode: "swap", for_seq_id: 9, num_computed_tokens: 5 },
   ]);
   assert.deepEqual(log.stateAt(2).free_queues, [[1, 2, 3, 0]]); // so that it comes back to other blocks
-  const back = [1, 2, 3].flatMap((block, logical) => [{ type: "allocate", seq_id: 0, block_id: block, logical }, swap("swap_in", logical, block)]);
+  const back = [1, 2, 3].flatMap((block, logical) => [
+    { type: "allocate", seq_id: 0, block_id: block, logical },
+    swap("swap_in", logical, block),
+  ]);
   step(3, [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: true, num_swapped_tokens: 5 }, ...back]);
   assert.deepEqual(log.slotOrigin(2 * 2 + 1, 3), { at: 3, record: 1, seq_id: 0, position: 3 }); // block 2 now holds logical block 1
 });
@@ -187,5 +209,9 @@ test("a header whose model cannot be, and a batch of a sequence that nobody subm
   }
   const [first] = log.records;
   apply(initialState(log.header), first);
-  assert.throws(() => apply(initialState(log.header), { ...first, batch: [{ seq_id: 99, start: 0, token_ids: [], context_len: 0 }] }), /its batch has a sequence 99/);
+  assert.throws(
+    () =>
+      apply(initialState(log.header), { ...first, batch: [{ seq_id: 99, start: 0, token_ids: [], context_len: 0 }] }),
+    /its batch has a sequence 99/,
+  );
 });

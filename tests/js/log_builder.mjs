@@ -1,7 +1,7 @@
 // A small log built by hand, as bytes: one request of five tokens in blocks of two, then decode steps.
 
-import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { ExtData } from "../../static/vendor/msgpack/ExtData.mjs";
+import { encode } from "../../static/vendor/msgpack/encode.mjs";
 
 export const MODEL = {
   name: "tiny",
@@ -95,7 +95,15 @@ export function records() {
       { type: "allocate", seq_id: 0, block_id: 1, logical: 1 },
       { type: "allocate", seq_id: 0, block_id: 2, logical: 2 },
       { type: "write", seq_id: 0, start: 0, num_tokens: 5 },
-      { type: "cache", seq_id: 0, block_id: 0, logical: 0, block_hash: bytes("h0"), parent_hash: null, token_ids: [1, 2] },
+      {
+        type: "cache",
+        seq_id: 0,
+        block_id: 0,
+        logical: 0,
+        block_hash: bytes("h0"),
+        parent_hash: null,
+        token_ids: [1, 2],
+      },
       { type: "sample", seq_id: 0, token_id: 6 },
     ],
     outputs: [{ seq_id: 0, token_id: 6, token_bytes: bytes("海").slice(0, 1), text: "", logprob: -0.5, top: [] }],
@@ -141,10 +149,21 @@ function capture(index, count, start) {
     layers: [
       {
         layer: 0,
-        q: floats([count, 2, 2], positions.flatMap((p) => [p, 0, p, 1])),
-        k: floats([count, 1, 2], positions.flatMap((p) => [p, -p])),
-        v: floats([count, 1, 2], positions.flatMap((p) => [p, 0])),
-        rows: [{ seq_id: 0, query_start: start, key_start: 0, heads: [0, 1], weights: floats([2, count, width], rows) }],
+        q: floats(
+          [count, 2, 2],
+          positions.flatMap((p) => [p, 0, p, 1]),
+        ),
+        k: floats(
+          [count, 1, 2],
+          positions.flatMap((p) => [p, -p]),
+        ),
+        v: floats(
+          [count, 1, 2],
+          positions.flatMap((p) => [p, 0]),
+        ),
+        rows: [
+          { seq_id: 0, query_start: start, key_start: 0, heads: [0, 1], weights: floats([2, count, width], rows) },
+        ],
       },
     ],
     omitted: "",
@@ -161,7 +180,14 @@ export function recordsOf(steps) {
     if (kind === "step") step += 1;
     const outputs = ops
       .filter((op) => op.type === "sample")
-      .map((op) => ({ seq_id: op.seq_id, token_id: op.token_id, token_bytes: bytes("x"), text: "x", logprob: -1, top: [] }));
+      .map((op) => ({
+        seq_id: op.seq_id,
+        token_id: op.token_id,
+        token_bytes: bytes("x"),
+        text: "x",
+        logprob: -1,
+        top: [],
+      }));
     return encode({ index, kind, step, batch, ops, outputs, timing: { at: index }, memory: MEMORY });
   });
 }
@@ -180,15 +206,44 @@ export const op = {
   admit: (seq_id, num_cached_tokens = 0, resumed = false) => ({ type: "admit", seq_id, num_cached_tokens, resumed }),
   allocate: (seq_id, block_id, logical) => ({ type: "allocate", seq_id, block_id, logical }),
   share: (seq_id, block_id, logical, revived) => ({ type: "share", seq_id, block_id, logical, revived }),
-  cache: (seq_id, block_id, logical, hash, token_ids) => ({ type: "cache", seq_id, block_id, logical, block_hash: bytes(hash), parent_hash: null, token_ids }),
+  cache: (seq_id, block_id, logical, hash, token_ids) => ({
+    type: "cache",
+    seq_id,
+    block_id,
+    logical,
+    block_hash: bytes(hash),
+    parent_hash: null,
+    token_ids,
+  }),
   evict: (block_id, hash) => ({ type: "evict", block_id, block_hash: bytes(hash) }),
   fork: (parent_seq_id, seq_id) => ({ type: "fork", parent_seq_id, seq_id, request_id: `r${seq_id}` }),
   copy: (seq_id, logical, src, dst) => ({ type: "copy", seq_id, logical, src, dst }),
   write: (seq_id, start, num_tokens) => ({ type: "write", seq_id, start, num_tokens }),
   sample: (seq_id, token_id = 7) => ({ type: "sample", seq_id, token_id }),
   free: (seq_id, block_id, to = null) => ({ type: "free", seq_id, block_id, to }),
-  release: (seq_id, block_id, logical, to = null, reason = "window") => ({ type: "release", seq_id, block_id, logical, reason, to }),
-  preempt: (seq_id, for_seq_id, num_computed_tokens) => ({ type: "preempt", seq_id, for_seq_id, num_computed_tokens, queue_position: 0, mode: "recompute" }),
+  release: (seq_id, block_id, logical, to = null, reason = "window") => ({
+    type: "release",
+    seq_id,
+    block_id,
+    logical,
+    reason,
+    to,
+  }),
+  preempt: (seq_id, for_seq_id, num_computed_tokens) => ({
+    type: "preempt",
+    seq_id,
+    for_seq_id,
+    num_computed_tokens,
+    queue_position: 0,
+    mode: "recompute",
+  }),
   finish: (seq_id, reason = "length") => ({ type: "finish", seq_id, reason }),
-  entry: (seq_id, phase, start, token_ids) => ({ seq_id, phase, start, token_ids, context_len: start + token_ids.length, samples: true }),
+  entry: (seq_id, phase, start, token_ids) => ({
+    seq_id,
+    phase,
+    start,
+    token_ids,
+    context_len: start + token_ids.length,
+    samples: true,
+  }),
 };

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { TraceLog } from "../../static/js/trace/log.js";
-import { ByteLru } from "../../static/js/trace/lru.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { ByteLru } from "../../static/js/core/lru.js";
 import { Decoder } from "../../static/vendor/msgpack/Decoder.mjs";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { header, records } from "./log_builder.mjs";
@@ -13,7 +13,10 @@ test("the value used longest ago goes first, and no more than needed", () => {
   kept.set("b", 2, 4);
   assert.equal(kept.get("a"), 1); // used: now "b" is the oldest
   kept.set("c", 3, 4); // 12 > 10
-  assert.deepEqual(["a", "b", "c"].map((key) => kept.has(key)), [true, false, true]);
+  assert.deepEqual(
+    ["a", "b", "c"].map((key) => kept.has(key)),
+    [true, false, true],
+  );
   assert.equal(kept.bytes, 8);
 });
 

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
-
-import * as moment from "../../static/js/model/moment.js";
-import { settings } from "../../static/js/model/settings.js";
-import * as store from "../../static/js/model/store.js";
-import { TraceLog } from "../../static/js/trace/log.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import * as moment from "../../static/js/state/moment.js";
+import { settings } from "../../static/js/state/settings.js";
+import * as store from "../../static/js/state/store.js";
 import { batch, effect } from "../../static/vendor/signals/signals.js";
 import { header, records } from "./log_builder.mjs";
 
@@ -70,17 +69,47 @@ test("a motion backwards passes the same places as forwards, in the other order"
 });
 
 test("forward the next record is drawn from nothing; back the later one is drawn until it is gone", () => {
-  assert.deepEqual(motionBetween({ index: 4, at: 6 }, { index: 5, at: 6 }, isStep), { index: 5, from: 0, to: 6, ms: 900 });
-  assert.deepEqual(motionBetween({ index: 5, at: 6 }, { index: 4, at: 6 }, isStep), { index: 5, from: 6, to: 0, ms: 900 });
-  assert.deepEqual(motionBetween({ index: 5, at: 2 }, { index: 5, at: 3 }, isStep), { index: 5, from: 2, to: 3, ms: 350 });
-  assert.deepEqual(motionBetween({ index: 5, at: 6 }, { index: 6, at: 1 }, isStep), { index: 6, from: 0, to: 1, ms: 350 });
+  assert.deepEqual(motionBetween({ index: 4, at: 6 }, { index: 5, at: 6 }, isStep), {
+    index: 5,
+    from: 0,
+    to: 6,
+    ms: 900,
+  });
+  assert.deepEqual(motionBetween({ index: 5, at: 6 }, { index: 4, at: 6 }, isStep), {
+    index: 5,
+    from: 6,
+    to: 0,
+    ms: 900,
+  });
+  assert.deepEqual(motionBetween({ index: 5, at: 2 }, { index: 5, at: 3 }, isStep), {
+    index: 5,
+    from: 2,
+    to: 3,
+    ms: 350,
+  });
+  assert.deepEqual(motionBetween({ index: 5, at: 6 }, { index: 6, at: 1 }, isStep), {
+    index: 6,
+    from: 0,
+    to: 1,
+    ms: 350,
+  });
   assert.equal(motionBetween({ index: 5, at: 6 }, { index: 7, at: 6 }, isStep), null); // farther than a step: at once
   assert.equal(motionBetween({ index: 5, at: 6 }, { index: 4, at: 3 }, isStep), null);
 });
 
 test("records that are not steps are passed over", () => {
-  assert.deepEqual(motionBetween({ index: -1, at: 6 }, { index: 1, at: 6 }, isStep), { index: 1, from: 0, to: 6, ms: 900 });
-  assert.deepEqual(motionBetween({ index: 1, at: 6 }, { index: -1, at: 6 }, isStep), { index: 1, from: 6, to: 0, ms: 900 });
+  assert.deepEqual(motionBetween({ index: -1, at: 6 }, { index: 1, at: 6 }, isStep), {
+    index: 1,
+    from: 0,
+    to: 6,
+    ms: 900,
+  });
+  assert.deepEqual(motionBetween({ index: 1, at: 6 }, { index: -1, at: 6 }, isStep), {
+    index: 1,
+    from: 6,
+    to: 0,
+    ms: 900,
+  });
   assert.equal(motionBetween({ index: -1, at: 6 }, { index: 0, at: 6 }, isStep), null);
 });
 
@@ -91,7 +120,10 @@ test("going back, the record drawn stays the later one until the motion ends; wh
   assert.equal(store.state.value.index, 2);
   const frames = play();
   assert.ok(frames.length > 50);
-  assert.deepEqual(frames.slice(0, -1).map(([index]) => index), Array(frames.length - 1).fill(2));
+  assert.deepEqual(
+    frames.slice(0, -1).map(([index]) => index),
+    Array(frames.length - 1).fill(2),
+  );
   for (let i = 1; i < frames.length - 1; i++) assert.ok(frames[i][1] <= frames[i - 1][1]);
   assert.deepEqual(frames.at(-1), [1, 6]);
   assert.equal(store.state.value.index, 1);
@@ -172,7 +204,10 @@ test("a new log is shown at once, whatever moved before", () => {
 
 test("who watches one phase is not woken by the others", () => {
   let woken = { attend: 0, all: 0 };
-  const stop = [effect(() => (moment.phase("attend"), (woken.attend += 1))), effect(() => (moment.phases(), (woken.all += 1)))];
+  const stop = [
+    effect(() => (moment.phase("attend"), (woken.attend += 1))),
+    effect(() => (moment.phases(), (woken.all += 1))),
+  ];
   store.goTo(1);
   play();
   woken = { attend: 0, all: 0 };

@@ -4,16 +4,23 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { laterWeights } from "../../static/js/trace/attention.js";
-import { parseTrace } from "../../static/js/trace/file.js";
-import { TraceLog } from "../../static/js/trace/log.js";
-import * as arrays from "../../static/js/trace/museum_arrays.js";
-import * as museum from "../../static/js/trace/museum.js";
-import { stepRecords } from "../../static/js/trace/race.js";
-import { attentionRow } from "../../static/js/trace/stage.js";
-import { labelText, loneLabel } from "../../static/js/trace/labels.js";
+import { laterWeights } from "../../static/js/core/attention.js";
+import { attentionRow } from "../../static/js/core/columns.js";
+import { parseTrace } from "../../static/js/core/file.js";
+import { labelText, loneLabel } from "../../static/js/core/labels.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import * as museum from "../../static/js/runs/fault.js";
+import * as arrays from "../../static/js/runs/fault_arrays.js";
+import { stepRecords } from "../../static/js/runs/race.js";
 
-const EXHIBITS = ["slot_off_by_one", "no_copy_at_shared_write", "stale_hash_after_reallocation", "output_lost_at_preemption", "missing_causal_mask", "rope_restarted_at_chunk"];
+const EXHIBITS = [
+  "slot_off_by_one",
+  "no_copy_at_shared_write",
+  "stale_hash_after_reallocation",
+  "output_lost_at_preemption",
+  "missing_causal_mask",
+  "rope_restarted_at_chunk",
+];
 const END = 1000;
 
 function read(name) {
@@ -69,7 +76,10 @@ test("no copy: one slot, two writers, and who wrote first reads the other's word
   assert.deepEqual(museum.contradictions(logs[1], 2), [{ kind: "shared_write", seqs: [0, 1], block: 4, offset: 2 }]); // position 18 of 18 + 1
   assert.deepEqual(museum.firstDecisionDifference(logs, END), { step: 2 });
   const [healthy, faulty] = museum.differingDecisions(logs, 2);
-  assert.deepEqual(healthy.map((entry) => entry.type), ["allocate", "copy"]);
+  assert.deepEqual(
+    healthy.map((entry) => entry.type),
+    ["allocate", "copy"],
+  );
   assert.deepEqual(faulty, []);
   const [foreign] = museum.contradictions(logs[1], 4);
   assert.deepEqual([foreign.kind, foreign.seq_id, foreign.blocks], ["foreign", 0, [4]]);
@@ -83,7 +93,9 @@ test("a stale hash: the third request hits 12 tokens and finds another poem ther
   const logs = twins("stale_hash_after_reallocation");
   const decided = museum.firstDecisionDifference(logs, END).step;
   assert.equal(decided, 33); // 16 tokens each for two requests, one at a time
-  const hits = logs.map((log) => log.records[museum.recordAt(log, decided)].ops.find((op) => op.type === "lookup").num_hit_tokens);
+  const hits = logs.map(
+    (log) => log.records[museum.recordAt(log, decided)].ops.find((op) => op.type === "lookup").num_hit_tokens,
+  );
   assert.deepEqual(hits, [0, 12]);
   const [foreign] = museum.contradictions(logs[1], decided);
   assert.deepEqual([foreign.seq_id, foreign.blocks, foreign.own.length], [2, [0, 1, 2], 12]);
@@ -91,7 +103,11 @@ test("a stale hash: the third request hits 12 tokens and finds another poem ther
   assert.notEqual(words(foreign.there), words(foreign.own));
   assert.deepEqual(museum.firstContradiction(logs, decided).step, decided);
   assert.equal(museum.firstContradiction(logs, decided - 1), null);
-  assert.ok(museum.objections(logs[1], decided).some(({ step, rule, block_id }) => step === decided && rule === "stale_hit" && block_id === 0));
+  assert.ok(
+    museum
+      .objections(logs[1], decided)
+      .some(({ step, rule, block_id }) => step === decided && rule === "stale_hit" && block_id === 0),
+  );
 });
 
 test("output lost: the log gave tokens that are not computed after the preemption", () => {
@@ -120,8 +136,14 @@ test("no causal mask: weight above the diagonal, in the prefill alone", () => {
   assert.equal(rows.length, 18);
   assert.equal(rows[above.query].weights[above.key], above.weight);
   const row = attentionRow(logs[1], stepRecords(logs[1])[0], 0, above.layer, above.head, above.query); // what the stage draws
-  assert.deepEqual([laterWeights(row, above.query).position, laterWeights(row, above.query).weight], [above.key, above.weight]);
-  assert.equal(laterWeights(attentionRow(logs[0], stepRecords(logs[0])[0], 0, above.layer, above.head, above.query), above.query), null);
+  assert.deepEqual(
+    [laterWeights(row, above.query).position, laterWeights(row, above.query).weight],
+    [above.key, above.weight],
+  );
+  assert.equal(
+    laterWeights(attentionRow(logs[0], stepRecords(logs[0])[0], 0, above.layer, above.head, above.query), above.query),
+    null,
+  );
   const { layers } = arrays.keyDifferences(logs, 1, 0);
   assert.ok(layers[0].every((value) => value === 0));
   assert.ok(layers[1].slice(0, -1).every((value) => value > 0.01));
@@ -147,14 +169,23 @@ test("looking back shows what was, and a search goes on where it stopped", () =>
   const logs = twins("no_copy_at_shared_write");
   for (const step of [1, 3, 5, 2]) {
     const [seq] = museum.sequencesAt(logs, step);
-    assert.deepEqual(seq.lanes.map((lane) => lane.length), [step, step]);
+    assert.deepEqual(
+      seq.lanes.map((lane) => lane.length),
+      [step, step],
+    );
     assert.equal(museum.firstDecisionDifference(logs, step)?.step ?? null, step >= 2 ? 2 : null);
   }
-  assert.deepEqual(museum.sequencesAt(logs, 0).map((seq) => seq.lanes.flat()), [[]]); // one prompt, not forked yet
+  assert.deepEqual(
+    museum.sequencesAt(logs, 0).map((seq) => seq.lanes.flat()),
+    [[]],
+  ); // one prompt, not forked yet
 });
 
 test("objections of older logs are sentences alone", () => {
-  assert.deepEqual(museum.objectionsIn({ integrity: "block 4 is shared; another" }), [{ rule: "", text: "block 4 is shared" }, { rule: "", text: "another" }]);
+  assert.deepEqual(museum.objectionsIn({ integrity: "block 4 is shared; another" }), [
+    { rule: "", text: "block 4 is shared" },
+    { rule: "", text: "another" },
+  ]);
   assert.deepEqual(museum.objectionsIn({ integrity: "" }), []);
   assert.deepEqual(museum.objectionsIn({}), []);
 });

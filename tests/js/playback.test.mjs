@@ -1,14 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { announcer } from "../../static/js/model/announcer.js";
-import { KEYS, keyOf, rowFor } from "../../static/js/model/keyboard.js";
-import { beat, mainAction, recordAtTenth } from "../../static/js/model/playback.js";
-import { en } from "../../static/js/i18n/texts.js";
-import { clusters, KINDS, marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../../static/js/trace/marks.js";
-import { TraceLog } from "../../static/js/trace/log.js";
-import { SIGNS } from "../../static/js/draw/marks.js";
+import { KEYS, keyOf, rowFor } from "../../static/js/control/keyboard.js";
+import { beat, mainAction, recordAtTenth } from "../../static/js/control/playback.js";
+import {
+  clusters,
+  KINDS,
+  marksIn,
+  nearest,
+  nearestOfAny,
+  recordOfStep,
+  tokensOf,
+} from "../../static/js/core/events.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { announcer } from "../../static/js/kit/announcer.js";
+import { SIGNS } from "../../static/js/kit/event_marks.js";
 import { header, records } from "./log_builder.mjs";
+import { en } from "./words.mjs";
 
 function wholeLog() {
   const log = new TraceLog(header());
@@ -32,17 +39,32 @@ test("events are found by kind, and the index grows with the log", () => {
 
 test("nearest looks strictly after or before", () => {
   const at = [3, 8, 20];
-  assert.deepEqual([-1, 3, 7, 20].map((i) => nearest(at, i, 1)), [3, 8, 8, null]);
-  assert.deepEqual([3, 4, 8, 99].map((i) => nearest(at, i, -1)), [null, 3, 3, 20]);
+  assert.deepEqual(
+    [-1, 3, 7, 20].map((i) => nearest(at, i, 1)),
+    [3, 8, 8, null],
+  );
+  assert.deepEqual(
+    [3, 4, 8, 99].map((i) => nearest(at, i, -1)),
+    [null, 3, 3, 20],
+  );
   assert.equal(nearest([], 5, 1), null);
   const log = wholeLog();
-  assert.deepEqual([-1, 0, 1, 2].map((i) => nearestOfAny(log, i, 1)), [0, 1, 2, null]);
-  assert.deepEqual([0, 2].map((i) => nearestOfAny(log, i, -1)), [null, 1]);
+  assert.deepEqual(
+    [-1, 0, 1, 2].map((i) => nearestOfAny(log, i, 1)),
+    [0, 1, 2, null],
+  );
+  assert.deepEqual(
+    [0, 2].map((i) => nearestOfAny(log, i, -1)),
+    [null, 1],
+  );
 });
 
 test("a step number leads to the record of that pass", () => {
   const log = wholeLog(); // a submission (0 passes), then steps 1 and 2
-  assert.deepEqual([0, 1, 2, 3].map((step) => recordOfStep(log, step)), [0, 1, 2, null]);
+  assert.deepEqual(
+    [0, 1, 2, 3].map((step) => recordOfStep(log, step)),
+    [0, 1, 2, null],
+  );
 });
 
 test("ten thousand marks are painted as at most one sign each few pixels", () => {
@@ -77,7 +99,10 @@ test("beats keep the pace when a frame comes late, and forgive a long pause", ()
 });
 
 test("digits are tenths of the run", () => {
-  assert.deepEqual([0, 1, 5, 9].map((n) => recordAtTenth(n, 100)), [-1, 9, 49, 89]);
+  assert.deepEqual(
+    [0, 1, 5, 9].map((n) => recordAtTenth(n, 100)),
+    [-1, 9, 49, 89],
+  );
   assert.equal(recordAtTenth(5, 0), -1);
 });
 
@@ -89,7 +114,16 @@ test("no key is taken twice, and the browser's own are left alone", () => {
 });
 
 const target = (matches = []) => ({ closest: (selector) => (matches.some((m) => selector.includes(m)) ? {} : null) });
-const press = (key, more = {}) => ({ key, shiftKey: false, ctrlKey: false, metaKey: false, altKey: false, isComposing: false, target: target(), ...more });
+const press = (key, more = {}) => ({
+  key,
+  shiftKey: false,
+  ctrlKey: false,
+  metaKey: false,
+  altKey: false,
+  isComposing: false,
+  target: target(),
+  ...more,
+});
 
 test("Shift tells letters and arrows apart, and nothing else", () => {
   assert.equal(keyOf(press("N", { shiftKey: true })), "Shift+n");

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { readSelection, writeSelection } from "../../static/js/model/selection.js";
-import { counterfactual } from "../../static/js/trace/counterfactual.js";
-import { blockHistory } from "../../static/js/trace/history.js";
-import { TraceLog } from "../../static/js/trace/log.js";
-import { connectedTo, provenanceOf } from "../../static/js/trace/provenance.js";
+import { counterfactual } from "../../static/js/core/counterfactual.js";
+import { blockHistory } from "../../static/js/core/history.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
+import { readSelection, writeSelection } from "../../static/js/state/selection.js";
 import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";
 import { header, op, records } from "./log_builder.mjs";
 
@@ -21,7 +20,19 @@ function captured() {
 test("a weight leads from its query to the key, slot, block, table, owners, decision and bytes", () => {
   const chain = provenanceOf(captured(), 1, { query: 4, position: 3 }, { seq: 0, layer: 0, head: 1 });
   assert.equal(chain.kind, "weight");
-  assert.deepEqual(kinds(chain), ["query", "weight", "key", "slot", "block", "table", "owners", "written", "decision", "life", "bytes"]);
+  assert.deepEqual(kinds(chain), [
+    "query",
+    "weight",
+    "key",
+    "slot",
+    "block",
+    "table",
+    "owners",
+    "written",
+    "decision",
+    "life",
+    "bytes",
+  ]);
   assert.ok(Math.abs(of(chain, "weight").value - 1 / 5) < 1e-7); // every key gets the same of query 4's weight
   assert.deepEqual([of(chain, "weight").rank, of(chain, "weight").of], [1, 5]);
   assert.deepEqual([of(chain, "query").position, of(chain, "query").go], [4, 1]);
@@ -34,7 +45,10 @@ test("a weight leads from its query to the key, slot, block, table, owners, deci
 test("one token is layers · KV heads · (D + Dv) · bytes = 1 · 1 · 4 · 4 = 16 bytes; a block of two slots 32", () => {
   const log = captured();
   assert.equal(of(provenanceOf(log, 1, { block: 0, offset: 1 }), "bytes").bytes, 16);
-  assert.deepEqual([of(provenanceOf(log, 1, { block: 0 }), "bytes").bytes, of(provenanceOf(log, 1, { block: 0 }), "bytes").per_layer], [32, 32]);
+  assert.deepEqual(
+    [of(provenanceOf(log, 1, { block: 0 }), "bytes").bytes, of(provenanceOf(log, 1, { block: 0 }), "bytes").per_layer],
+    [32, 32],
+  );
 });
 
 test("a weight whose query was not captured is told as missing, not as zero", () => {
@@ -65,7 +79,10 @@ test("a shared block names both owners and how each came to it", () => {
   const chain = provenanceOf(shared(), 3, { position: 0 }, { seq: 1 });
   assert.deepEqual(
     of(chain, "owners").owners.map(({ seq, how, go }) => [seq, how, go]),
-    [[0, "allocate", 1], [1, "share", 3]],
+    [
+      [0, "allocate", 1],
+      [1, "share", 3],
+    ],
   );
   assert.equal(of(chain, "block").ref_count, 2);
   assert.deepEqual([of(chain, "written").seq, of(chain, "written").holds], [0, true]);
@@ -77,7 +94,10 @@ test("content that outlived its writer: the key of seq 1 was written by seq 0, w
   const chain = provenanceOf(reused(), 3, { position: 1 }, { seq: 1 });
   const { seq, position, holds, copied, go } = of(chain, "written");
   assert.deepEqual({ seq, position, holds, copied, go }, { seq: 0, position: 1, holds: false, copied: false, go: 1 });
-  assert.deepEqual(of(chain, "owners").owners.map(({ seq: id, how }) => [id, how]), [[1, "share"]]);
+  assert.deepEqual(
+    of(chain, "owners").owners.map(({ seq: id, how }) => [id, how]),
+    [[1, "share"]],
+  );
   assert.equal(of(chain, "decision").seq, 0); // the allocation that the content dates from
 });
 
@@ -106,7 +126,13 @@ test("a copied block: the content came by copy-on-write, the decision says from 
   const chain = provenanceOf(log, 2, { position: 2 }, { seq: 0 });
   assert.deepEqual([of(chain, "written").go, of(chain, "written").copied], [1, true]);
   assert.deepEqual([of(chain, "decision").why, of(chain, "decision").src], ["copy", 1]);
-  assert.deepEqual(of(provenanceOf(log, 1, { block: 1 }), "owners").owners.map(({ seq, how }) => [seq, how]), [[0, "allocate"], [1, "fork"]]);
+  assert.deepEqual(
+    of(provenanceOf(log, 1, { block: 1 }), "owners").owners.map(({ seq, how }) => [seq, how]),
+    [
+      [0, "allocate"],
+      [1, "fork"],
+    ],
+  );
 });
 
 test("an appended block says which position needed it", () => {
@@ -117,7 +143,11 @@ test("an appended block says which position needed it", () => {
 
 test("a block's history is in order, with the slots that each write filled", () => {
   const events = blockHistory(shared(), 1, 3).map(({ record, op: { type }, from, to }) => [record, type, from, to]);
-  assert.deepEqual(events, [[1, "allocate", undefined, undefined], [1, "write", 0, 1], [3, "write", 1, 2]]);
+  assert.deepEqual(events, [
+    [1, "allocate", undefined, undefined],
+    [1, "write", 0, 1],
+    [3, "write", 1, 2],
+  ]);
   assert.equal(blockHistory(shared(), 1, 1).length, 2); // nothing from later records
 });
 
@@ -136,7 +166,10 @@ test("used 5 slots, reserved 6, wasted 1: 80, 96 and 16 bytes, and the parts add
   assert.deepEqual(bytes, [5 * 16, 6 * 16, 16, 0, 2 * 16]);
   for (const name of ["used", "held", "waste"]) {
     const parts = figure(name).links.filter((link) => link.kind === "part");
-    assert.equal(parts.reduce((sum, part) => sum + part.bytes, 0), of(figure(name), "figure").bytes);
+    assert.equal(
+      parts.reduce((sum, part) => sum + part.bytes, 0),
+      of(figure(name), "figure").bytes,
+    );
   }
 });
 
@@ -154,7 +187,10 @@ test("a run that reserves in one piece is compared with blocks of 16: 20 tokens 
   const log = logOf(
     [
       { kind: "submit", ops: [op.submit(0, tokens, 10)] },
-      { batch: [op.entry(0, "prefill", 0, tokens)], ops: [op.admit(0), op.allocate(0, 0, 0), op.write(0, 0, 20), op.sample(0)] },
+      {
+        batch: [op.entry(0, "prefill", 0, tokens)],
+        ops: [op.admit(0), op.allocate(0, 0, 0), op.write(0, 0, 20), op.sample(0)],
+      },
     ],
     { strategy: "contiguous", num_blocks: 2, block_size: 64, max_model_len: 64 },
   );
@@ -164,13 +200,27 @@ test("a run that reserves in one piece is compared with blocks of 16: 20 tokens 
 
 test("what names nothing has no chain", () => {
   const log = shared();
-  for (const selection of [null, { block: 99 }, { seq: 9 }, { record: 9, op: 0 }, { record: 1, op: 99 }, { figure: "other" }, { position: 99 }])
+  for (const selection of [
+    null,
+    { block: 99 },
+    { seq: 9 },
+    { record: 9, op: 0 },
+    { record: 1, op: 99 },
+    { figure: "other" },
+    { position: 99 },
+  ])
     assert.equal(provenanceOf(log, 3, selection, { seq: 0 }), null);
   assert.equal(provenanceOf(log, -1, { block: 0 }), null);
 });
 
 test("a selection travels in a link", () => {
-  for (const target of [{ query: 20, position: 9, seq: 0 }, { block: 5, offset: 1 }, { seq: 0 }, { record: 12, op: 3 }, { figure: "used" }])
+  for (const target of [
+    { query: 20, position: 9, seq: 0 },
+    { block: 5, offset: 1 },
+    { seq: 0 },
+    { record: 12, op: 3 },
+    { figure: "used" },
+  ])
     assert.deepEqual(readSelection(writeSelection(target)), target);
   for (const text of ["", null, "x1", "p", "p-1", "f-", "p1<"]) assert.equal(readSelection(text), null);
 });

@@ -1,8 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { TraceLog } from "../../static/js/trace/log.js";
-import { compareTokens, computedSoFar, expectedComputed, laneAt, raceAt, stepRecords, timeAgainstWork } from "../../static/js/trace/race.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import {
+  compareTokens,
+  computedSoFar,
+  expectedComputed,
+  laneAt,
+  raceAt,
+  stepRecords,
+  timeAgainstWork,
+} from "../../static/js/runs/race.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, header, MEMORY } from "./log_builder.mjs";
 
@@ -14,17 +22,30 @@ function lane(strategy, chosen, seconds = (n) => n) {
   const size = SIZE[strategy];
   const log = new TraceLog(header({ strategy, num_blocks: 8 / size, block_size: size }));
   const prompt = [1, 2, 3];
-  const submit = { type: "submit", seq_id: 0, queue_position: 0, request_id: "r", prompt_token_ids: prompt, prompt_token_bytes: prompt.map((i) => bytes(`p${i}`)), max_tokens: chosen.length };
+  const submit = {
+    type: "submit",
+    seq_id: 0,
+    queue_position: 0,
+    request_id: "r",
+    prompt_token_ids: prompt,
+    prompt_token_bytes: prompt.map((i) => bytes(`p${i}`)),
+    max_tokens: chosen.length,
+  };
   log.append(encode({ index: 0, kind: "submit", step: 0, ops: [submit], timing: { at: 0 }, memory: MEMORY }));
   let blocks = 0;
   chosen.forEach((token, i) => {
     const context = prompt.length + i;
     const start = strategy === "none" || i === 0 ? 0 : context - 1;
     const ops = i === 0 ? [{ type: "admit", seq_id: 0, num_cached_tokens: 0, resumed: false }] : [];
-    for (; blocks * size < context; blocks++) ops.push({ type: "allocate", seq_id: 0, block_id: blocks, logical: blocks });
-    ops.push({ type: "write", seq_id: 0, start, num_tokens: context - start }, { type: "sample", seq_id: 0, token_id: token });
+    for (; blocks * size < context; blocks++)
+      ops.push({ type: "allocate", seq_id: 0, block_id: blocks, logical: blocks });
+    ops.push(
+      { type: "write", seq_id: 0, start, num_tokens: context - start },
+      { type: "sample", seq_id: 0, token_id: token },
+    );
     const last = i === chosen.length - 1;
-    if (last || strategy === "none") for (; blocks > 0; blocks--) ops.push({ type: "free", seq_id: 0, block_id: blocks - 1, to: "front" });
+    if (last || strategy === "none")
+      for (; blocks > 0; blocks--) ops.push({ type: "free", seq_id: 0, block_id: blocks - 1, to: "front" });
     if (last) ops.push({ type: "finish", seq_id: 0, reason: "length" });
     else if (strategy === "none") ops.push({ type: "discard", seq_id: 0 });
     log.append(
@@ -32,12 +53,27 @@ function lane(strategy, chosen, seconds = (n) => n) {
         index: i + 1,
         kind: "step",
         step: i + 1,
-        batch: [{ seq_id: 0, phase: i ? "decode" : "prefill", start, token_ids: [...Array(context - start).keys()], context_len: context, samples: true }],
+        batch: [
+          {
+            seq_id: 0,
+            phase: i ? "decode" : "prefill",
+            start,
+            token_ids: [...Array(context - start).keys()],
+            context_len: context,
+            samples: true,
+          },
+        ],
         ops,
         outputs: [{ seq_id: 0, token_id: token, token_bytes: bytes(`t${token}`), text: "", logprob: -1, top: [] }],
         timing: { at: i + 1, schedule: 0, prepare: 0, forward: seconds(context - start), sample: 0 },
         memory: { ...MEMORY, bytes_used: last || strategy === "none" ? 0 : context * PER_TOKEN },
-        work: { num_tokens: context - start, flops: 10 * (context - start), weight_bytes: 0, kv_read_bytes: 0, kv_write_bytes: 0 },
+        work: {
+          num_tokens: context - start,
+          flops: 10 * (context - start),
+          weight_bytes: 0,
+          kv_read_bytes: 0,
+          kv_write_bytes: 0,
+        },
       }),
     );
   });
@@ -58,7 +94,10 @@ test("memory is that of the forward pass: contiguous reserves everything, paged 
   const [none, contiguous, paged] = raceAt(race(), 3).lanes;
   // five positions with K and V: three blocks of two, or one block of eight
   assert.deepEqual([paged.held, paged.used, paged.wasted], [6 * PER_TOKEN, 5 * PER_TOKEN, PER_TOKEN]);
-  assert.deepEqual([contiguous.held, contiguous.used, contiguous.wasted], [8 * PER_TOKEN, 5 * PER_TOKEN, 3 * PER_TOKEN]);
+  assert.deepEqual(
+    [contiguous.held, contiguous.used, contiguous.wasted],
+    [8 * PER_TOKEN, 5 * PER_TOKEN, 3 * PER_TOKEN],
+  );
   assert.deepEqual([none.held, none.used], [6 * PER_TOKEN, 5 * PER_TOKEN]);
   assert.deepEqual([none.kept, paged.kept], [0, 5 * PER_TOKEN]);
   assert.deepEqual(none.slots, { reserved: 6, read: 0, computed: 5 });
@@ -67,7 +106,10 @@ test("memory is that of the forward pass: contiguous reserves everything, paged 
 
 test("looking back shows what was", () => {
   const logs = race();
-  assert.deepEqual(raceAt(logs, 1).lanes.map((one) => [one.computed, one.totalComputed, one.finished]), Array(3).fill([3, 3, false]));
+  assert.deepEqual(
+    raceAt(logs, 1).lanes.map((one) => [one.computed, one.totalComputed, one.finished]),
+    Array(3).fill([3, 3, false]),
+  );
   const before = laneAt(logs[2], 0);
   assert.deepEqual([before.computed, before.held, before.slots, before.tokenIds], [0, 0, null, []]);
 });
@@ -75,7 +117,10 @@ test("looking back shows what was", () => {
 test("a finished lane computes nothing more and keeps its totals", () => {
   const logs = [lane("none", [7, 8, 9, 7]), lane("paged", [7, 8])];
   const [, short] = raceAt(logs, 4).lanes;
-  assert.deepEqual([short.computed, short.seconds, short.totalComputed, short.finished, short.step], [0, 0, 4, true, 2]);
+  assert.deepEqual(
+    [short.computed, short.seconds, short.totalComputed, short.finished, short.step],
+    [0, 0, 4, true, 2],
+  );
   assert.equal(raceAt(logs, 3).finished, false);
   assert.equal(raceAt(logs, 4).finished, true);
 });
@@ -90,7 +135,10 @@ test("equal tokens are the proof, and the first difference has a place", () => {
 test("a text that ends early differs where it ends; one that is only behind does not differ yet", () => {
   const ended = raceAt([lane("none", [7, 8, 9]), lane("paged", [7, 8])], 3).lanes;
   assert.deepEqual(compareTokens(ended), { same: 2, difference: 2 });
-  const behind = [{ tokenIds: [7, 8, 9], finished: false }, { tokenIds: [7, 8], finished: false }];
+  const behind = [
+    { tokenIds: [7, 8, 9], finished: false },
+    { tokenIds: [7, 8], finished: false },
+  ];
   assert.deepEqual(compareTokens(behind), { same: 2, difference: null });
 });
 

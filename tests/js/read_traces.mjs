@@ -5,10 +5,10 @@
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-import { decodeAs, TraceFormatError } from "../../static/js/trace/codec.js";
-import { parseTrace } from "../../static/js/trace/file.js";
-import { TraceLog } from "../../static/js/trace/log.js";
-import { TraceStateError } from "../../static/js/trace/state.js";
+import { decodeAs, TraceFormatError } from "../../static/js/core/codec.js";
+import { parseTrace } from "../../static/js/core/file.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { TraceStateError } from "../../static/js/core/state.js";
 import { canonical } from "./state_dump.mjs";
 
 const MOST_BLOCKS = 4096; // a larger pool is not written out

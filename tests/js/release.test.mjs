@@ -1,16 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { motionsOf, movingLook, movingQueues, restingLook, travelling } from "../../static/js/draw/pool_motion.js";
-import { phaseProgress } from "../../static/js/model/moment.js";
-import { freeReason } from "../../static/js/trace/decisions.js";
-import { blockHistory } from "../../static/js/trace/history.js";
-import { slotOf } from "../../static/js/trace/metrics.js";
-import { operationsOf } from "../../static/js/trace/operations.js";
-import { ownersOf, provenanceOf } from "../../static/js/trace/provenance.js";
-import { blocksRead, keysRead } from "../../static/js/trace/sentence.js";
-import { RELEASED } from "../../static/js/trace/groups.js";
-import { memoryFigures } from "../../static/js/trace/state.js";
+import { freeReason } from "../../static/js/core/decisions.js";
+import { RELEASED } from "../../static/js/core/groups.js";
+import { blockHistory } from "../../static/js/core/history.js";
+import { slotOf } from "../../static/js/core/metrics.js";
+import { operationsOf } from "../../static/js/core/operations.js";
+import { ownersOf, provenanceOf } from "../../static/js/core/provenance.js";
+import { memoryFigures } from "../../static/js/core/state.js";
+import {
+  motionsOf,
+  movingLook,
+  movingQueues,
+  restingLook,
+  travelling,
+} from "../../static/js/panels/memory/pool_motion.js";
+import { phaseProgress } from "../../static/js/state/moment.js";
+import { blocksRead, keysRead } from "../../static/js/tell/sentence.js";
 import { logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 
@@ -24,7 +29,10 @@ test("a released entry keeps its place; its tokens no longer count; the last fre
   assert.deepEqual([after.blocks[0].ref_count, after.blocks[1].ref_count, after.free_queues], [0, 2, [[3, 0]]]);
   assert.equal(memoryFigures(after).tokens_logical, 6); // positions 2, 3 and 4 of two sequences
   const done = log.stateAt(2);
-  assert.deepEqual([0, 1, 2].map((id) => done.sequences.get(id).block_tables), [[[]], [[]], [[RELEASED, RELEASED, 2]]]);
+  assert.deepEqual(
+    [0, 1, 2].map((id) => done.sequences.get(id).block_tables),
+    [[[]], [[]], [[RELEASED, RELEASED, 2]]],
+  );
 });
 
 test("a release that contradicts the table is refused", () => {
@@ -33,7 +41,12 @@ test("a release that contradicts the table is refused", () => {
     { ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.write(0, 0, 3), release] },
   ];
   logOf(steps(op.release(0, 0, 0, "front")));
-  for (const wrong of [op.release(0, 0, 0), op.release(0, 1, 0, "front"), op.release(0, 1, 1, "front"), op.release(0, 0, -1, "front")])
+  for (const wrong of [
+    op.release(0, 0, 0),
+    op.release(0, 1, 0, "front"),
+    op.release(0, 1, 1, "front"),
+    op.release(0, 0, -1, "front"),
+  ])
     assert.throws(() => logOf(steps(wrong)), /operation 4 \(release\) contradicts the state/);
 });
 
@@ -60,19 +73,44 @@ test("the block says who let it go and why", () => {
 
 test("a record with releases begins as the state before it and ends as the state after it", () => {
   const log = released();
-  const lookOf = (state, id) => restingLook(state.blocks[id], ownersOf({ state }, id).map((o) => o.seq).sort(), state.block_size);
-  const plain = (look) => ({ ...look, owners: look.owners.map((o) => [o.seq, o.share]).sort(), fresh: undefined, renewed: undefined });
+  const lookOf = (state, id) =>
+    restingLook(
+      state.blocks[id],
+      ownersOf({ state }, id)
+        .map((o) => o.seq)
+        .sort(),
+      state.block_size,
+    );
+  const plain = (look) => ({
+    ...look,
+    owners: look.owners.map((o) => [o.seq, o.share]).sort(),
+    fresh: undefined,
+    renewed: undefined,
+  });
   for (const index of [1, 2]) {
     const before = log.stateAt(index - 1);
-    for (const [at, state] of [[0, before], [6, log.stateAt(index)]]) {
+    for (const [at, state] of [
+      [0, before],
+      [6, log.stateAt(index)],
+    ]) {
       const motions = motionsOf(before, log.records[index]);
       const phases = phaseProgress(at);
       for (const { block_id: id } of before.blocks)
-        assert.deepEqual(plain(movingLook(lookOf(before, id), motions.get(id) ?? [], phases)), plain(lookOf(state, id)), `block ${id} at ${at} of record ${index}`);
+        assert.deepEqual(
+          plain(movingLook(lookOf(before, id), motions.get(id) ?? [], phases)),
+          plain(lookOf(state, id)),
+          `block ${id} at ${at} of record ${index}`,
+        );
       assert.deepEqual(movingQueues(before, motions, phases), state.free_queues);
     }
   }
-  const gives = travelling(motionsOf(log.stateAt(0), log.records[1]), { schedule: 1, allocate: 1, write: 1, attend: 1, sample: 0.5 });
+  const gives = travelling(motionsOf(log.stateAt(0), log.records[1]), {
+    schedule: 1,
+    allocate: 1,
+    write: 1,
+    attend: 1,
+    sample: 0.5,
+  });
   assert.ok(gives.some((motion) => motion.kind === "give" && motion.block === 0 && motion.end === "back"));
 });
 
@@ -82,7 +120,8 @@ test("a query reads the keys that its widest layer sees, under a policy the sink
   assert.equal(reads([8, 16], {}), 16);
   assert.equal(reads([null, 8], { attention_window: 12, attention_sinks: 4 }), 16);
   assert.equal(reads([8, 10], { attention_window: 12, attention_sinks: 4 }), 10);
-  const blocks = (engine) => blocksRead({ header: { model: { sliding_windows: [null] }, engine: { block_size: 4, ...engine } } }, 27);
+  const blocks = (engine) =>
+    blocksRead({ header: { model: { sliding_windows: [null] }, engine: { block_size: 4, ...engine } } }, 27);
   assert.equal(blocks({}), 7);
   assert.equal(blocks({ attention_window: 8 }), 3); // positions 19 to 26
   assert.equal(blocks({ attention_window: 8, attention_sinks: 2 }), 4); // and 0, 1

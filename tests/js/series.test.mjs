@@ -1,13 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { budgetScale, GUTTER, labelEvery, lanesLayout } from "../../static/js/draw/lanes.js";
-import { roofs } from "../../static/js/model/machine.js";
-import { connection, log as shownLog } from "../../static/js/model/store.js";
-import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/trace/series.js";
+import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
+import { roofs } from "../../static/js/net/machine.js";
+import { budgetScale, GUTTER, labelEvery, lanesLayout } from "../../static/js/panels/scheduler/geometry.js";
+import { connection, log as shownLog } from "../../static/js/state/store.js";
 
 const HEADER = { kv_bytes_per_token: 16, engine: { block_size: 2, num_blocks: 4 } };
-const memory = (used, held, cached) => ({ num_blocks: 4, block_size: 2, bytes_used: used, bytes_held: held, bytes_cached: cached });
+const memory = (used, held, cached) => ({
+  num_blocks: 4,
+  block_size: 2,
+  bytes_used: used,
+  bytes_held: held,
+  bytes_cached: cached,
+});
 const RECORDS = [
   { index: 0, kind: "submit", step: 0, timing: {}, memory: memory(0, 0, 0) },
   {
@@ -24,7 +29,18 @@ const RECORDS = [
 const log = { header: HEADER, records: RECORDS };
 
 test("a step's row holds its parts and their sum; a step that computed nothing has none", () => {
-  assert.deepEqual(stepRows(log), [{ record: 1, step: 1, phase: "prefill", schedule: 0.1, prepare: 0.2, forward: 2, sample: 0.3, total: 0.1 + 0.2 + 2 + 0.3 }]);
+  assert.deepEqual(stepRows(log), [
+    {
+      record: 1,
+      step: 1,
+      phase: "prefill",
+      schedule: 0.1,
+      prepare: 0.2,
+      forward: 2,
+      sample: 0.3,
+      total: 0.1 + 0.2 + 2 + 0.3,
+    },
+  ]);
 });
 
 test("memory: 96 bytes held of which 80 used leave 16 wasted; the pool has 4 blocks of 2 slots of 16 bytes", () => {
@@ -32,7 +48,9 @@ test("memory: 96 bytes held of which 80 used leave 16 wasted; the pool has 4 blo
 });
 
 test("roofline: 800 FLOPs over 200 bytes in 2 s", () => {
-  assert.deepEqual(rooflineRows(log), [{ record: 1, step: 1, flops: 800, bytes: 200, intensity: 4, achieved: 400, phase: "prefill" }]);
+  assert.deepEqual(rooflineRows(log), [
+    { record: 1, step: 1, flops: 800, bytes: 200, intensity: 4, achieved: 400, phase: "prefill" },
+  ]);
 });
 
 test("rows as CSV: names first, lists with spaces, nothing for what is not defined", () => {

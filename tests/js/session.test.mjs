@@ -106,7 +106,8 @@ test("buttons are free when nothing is under way any more, not when one of two t
   await coming("a");
   socket.question("join", "a").answer(joined("a"));
   await soon();
-  const one = session.command("step"), other = session.command("abort", { request_id: "r" });
+  const one = session.command("step"),
+    other = session.command("abort", { request_id: "r" });
   await soon();
   socket.question("abort").answer({ num_records: 1 });
   await other;
@@ -117,7 +118,7 @@ test("buttons are free when nothing is under way any more, not when one of two t
 });
 
 test("of two changes of the settings the second is sent when the first is done, and the prompts come back once", async () => {
-  const actions = await import("../../static/js/model/actions.js");
+  const actions = await import("../../static/js/control/actions.js");
   await coming("a");
   socket.question("join", "a").answer(joined("a"));
   await soon();

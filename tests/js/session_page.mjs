@@ -10,7 +10,12 @@ const RECORDS = recordsOf([
   { kind: "submit", ops: [op.submit(0, [1], OUTPUTS)] },
   ...Array.from({ length: OUTPUTS }, (_, i) => ({
     batch: [op.entry(0, i ? "decode" : "prefill", i, [1])],
-    ops: [...(i === 0 ? [op.admit(0)] : []), ...(i % 2 === 0 ? [op.allocate(0, i / 2, i / 2)] : []), op.write(0, i, 1), op.sample(0)],
+    ops: [
+      ...(i === 0 ? [op.admit(0)] : []),
+      ...(i % 2 === 0 ? [op.allocate(0, i / 2, i / 2)] : []),
+      op.write(0, i, 1),
+      op.sample(0),
+    ],
   })),
 ]);
 
@@ -27,7 +32,15 @@ class Socket {
   }
 
   timeout() {
-    return { emit: (event, body, told) => this.asked.push({ event, body, answer: (map) => told(null, { ok: true, ...map }), lose: () => told(new Error("away")) }) };
+    return {
+      emit: (event, body, told) =>
+        this.asked.push({
+          event,
+          body,
+          answer: (map) => told(null, { ok: true, ...map }),
+          lose: () => told(new Error("away")),
+        }),
+    };
   }
 
   disconnect() {
@@ -37,7 +50,9 @@ class Socket {
 
   /** The oldest question of this kind that has no answer yet. */
   question(event, theater) {
-    const at = this.asked.findIndex((one) => one.event === event && (theater === undefined || one.body.theater === theater));
+    const at = this.asked.findIndex(
+      (one) => one.event === event && (theater === undefined || one.body.theater === theater),
+    );
     assert.notEqual(at, -1, `nobody asks to ${event} ${theater ?? ""}`);
     return this.asked.splice(at, 1)[0];
   }
@@ -55,12 +70,20 @@ const wait = globalThis.setTimeout;
 globalThis.setTimeout = (action, ms) => (ms > 1000 ? wait(action, ms).unref() : wait(action, ms)); // what leaves after a while holds nobody up
 
 export const session = await import("../../static/js/net/session.js");
-export const store = await import("../../static/js/model/store.js");
-export const { settings } = await import("../../static/js/model/settings.js");
+export const store = await import("../../static/js/state/store.js");
+export const { settings } = await import("../../static/js/state/settings.js");
 
 export const later = (ms) => new Promise((done) => wait(done, ms));
 export const soon = () => later(5);
-export const joined = (theater, more = {}) => ({ theater, epoch: 0, header: header(), num_records: RECORDS.length, from: 0, status: { theater, mode: "paused", error: null }, ...more });
+export const joined = (theater, more = {}) => ({
+  theater,
+  epoch: 0,
+  header: header(),
+  num_records: RECORDS.length,
+  from: 0,
+  status: { theater, mode: "paused", error: null },
+  ...more,
+});
 export const errors = () => store.toasts.value.filter(({ tone }) => tone === "error").map(({ text }) => text);
 
 /** A file with the first `count` records. */
@@ -72,7 +95,11 @@ export function file(count) {
     head.setUint32(5, crc32(payload), true);
     return Buffer.concat([Buffer.from(head.buffer), payload]);
   };
-  return Buffer.concat([Buffer.from("KVTRACE\x01", "latin1"), frame(1, header()), ...RECORDS.slice(0, count).map((record) => frame(2, record))]);
+  return Buffer.concat([
+    Buffer.from("KVTRACE\x01", "latin1"),
+    frame(1, header()),
+    ...RECORDS.slice(0, count).map((record) => frame(2, record)),
+  ]);
 }
 
 /** The page without a run, on its way to theater `wanted` or to one of its own. */

@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { connectSettings, markPlace, parseAddress, parseQuery, settings, TABLE, writeQuery } from "../../static/js/model/settings.js";
+import {
+  connectSettings,
+  markPlace,
+  parseAddress,
+  parseQuery,
+  settings,
+  TABLE,
+  writeQuery,
+} from "../../static/js/state/settings.js";
 
 const initial = () => Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
 const later = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -33,10 +41,18 @@ function fakeBrowser(start) {
   const split = () => new URL(entries[at], "http://here/");
   return {
     entries,
-    location: { get search() { return split().search; }, get hash() { return split().hash; }, pathname: "/" },
+    location: {
+      get search() {
+        return split().search;
+      },
+      get hash() {
+        return split().hash;
+      },
+      pathname: "/",
+    },
     history: {
       replaceState: (_state, _title, address) => (entries[at] = address),
-      pushState: (_state, _title, address) => (entries.splice(++at, Infinity, address)),
+      pushState: (_state, _title, address) => entries.splice(++at, Infinity, address),
     },
     events: { addEventListener: (_name, listener) => listeners.push(listener) },
     go(by) {

@@ -2,8 +2,8 @@
 // keys as the Python fields, sorted; bytes as lowercase hex; maps keyed by decimal strings.
 
 import { readFileSync } from "node:fs";
-import { parseTrace } from "../../static/js/trace/file.js";
-import { TraceLog } from "../../static/js/trace/log.js";
+import { parseTrace } from "../../static/js/core/file.js";
+import { TraceLog } from "../../static/js/core/log.js";
 
 export function canonical(value) {
   if (value instanceof Uint8Array) return Buffer.from(value).toString("hex");

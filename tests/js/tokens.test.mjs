@@ -11,7 +11,9 @@ function variables(selector) {
   const start = css.indexOf(`${selector} {`);
   assert.ok(start >= 0, selector);
   const block = css.slice(start, css.indexOf("}", start));
-  return Object.fromEntries([...block.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6})/g)].map(([, name, value]) => [name, value]));
+  return Object.fromEntries(
+    [...block.matchAll(/--([\w-]+):\s*(#[0-9a-f]{6})/g)].map(([, name, value]) => [name, value]),
+  );
 }
 
 const light = variables(":root");
@@ -20,7 +22,10 @@ const auto = { ...light, ...variables(':root[data-theme="auto"]') };
 
 const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255);
 const linear = (value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
-const luminance = (hex) => channels(hex).map(linear).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+const luminance = (hex) =>
+  channels(hex)
+    .map(linear)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
 
 /** WCAG 2: (L1 + 0.05) / (L2 + 0.05) */
 function contrast(a, b) {

@@ -1,21 +1,9 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-
-import { GLOSSARY } from "../../static/js/i18n/glossary.js";
-import { bytesText, fill, grouped, secondsText } from "../../static/js/i18n/index.js";
-import { en as pageEn, zh as pageZh } from "../../static/js/i18n/texts.js";
-import { en as benchEn, zh as benchZh } from "../../static/js/i18n/topics/bench.js"; // of a page of its own
-import { en as compareEn, zh as compareZh } from "../../static/js/i18n/topics/compare.js"; // fetched with their panels
-import { en as objectionsEn, zh as objectionsZh } from "../../static/js/i18n/topics/objections.js"; // fetched when one is said
-import { en as raceEn, zh as raceZh } from "../../static/js/i18n/topics/race.js";
-import { en as tourEn, zh as tourZh } from "../../static/js/i18n/topics/tour.js";
-
-const [en, zh] = [
-  { ...pageEn, ...benchEn, ...compareEn, ...objectionsEn, ...raceEn, ...tourEn },
-  { ...pageZh, ...benchZh, ...compareZh, ...objectionsZh, ...raceZh, ...tourZh },
-];
-const JS = new URL("../../static/js/", import.meta.url);
+import { LANGUAGES } from "../../static/js/tell/language.js";
+import { bytesText, fill, grouped, secondsText } from "../../static/js/tell/words.js";
+import { en, glossary, JS, zh } from "./words.mjs";
 
 test("both languages have the same keys", () => {
   assert.deepEqual(Object.keys(zh).sort(), Object.keys(en).sort());
@@ -28,18 +16,34 @@ test("both languages put in the same values", () => {
 
 test("every key that the page asks for exists", () => {
   const missing = [];
+  const terms = new Set(Object.values(glossary.en).flatMap((entries) => Object.keys(entries)));
   for (const name of readdirSync(JS, { recursive: true })) {
     if (!String(name).endsWith(".js")) continue;
     const source = readFileSync(new URL(String(name), JS), "utf8");
     for (const [, key] of source.matchAll(/\bt\(\s*"([\w.]+)"/g)) if (!(key in en)) missing.push(key);
     for (const [, key] of source.matchAll(/"(sentence\.[\w.]+)"/g)) if (!(key in en)) missing.push(key);
-    for (const [, id] of source.matchAll(/<\$\{Term\} id="(\w+)"/g)) if (!(id in GLOSSARY)) missing.push(id);
+    for (const [, id] of source.matchAll(/<\$\{Term\} id="(\w+)"/g)) if (!terms.has(id)) missing.push(id);
   }
   assert.deepEqual(missing, []);
 });
 
+test("every language of the list has words in every room that has any", () => {
+  const files = readdirSync(JS, { recursive: true }).map(String);
+  const roomsOf = (code) =>
+    files.filter((one) => one.endsWith(`words.${code}.json`)).map((one) => one.slice(0, -`${code}.json`.length));
+  for (const { code } of LANGUAGES) assert.deepEqual(roomsOf(code).sort(), roomsOf("en").sort(), code);
+});
+
+test("a plural takes the form that the language's rules name", () => {
+  assert.equal(fill("{n|key|keys}", { n: 0 }, "en"), "keys");
+  assert.equal(fill("{n|блок|блока|блоков}", { n: 1 }, "ru"), "блок");
+  assert.equal(fill("{n|блок|блока|блоков}", { n: 2 }, "ru"), "блока");
+  assert.equal(fill("{n|блок|блока|блоков}", { n: 11 }, "ru"), "блоков");
+});
+
 test("every term is defined in both languages", () => {
-  for (const entry of Object.values(GLOSSARY)) for (const lang of ["en", "zh"]) assert.equal(entry[lang].length, 2);
+  const ids = (code) => Object.entries(glossary[code]).map(([group, entries]) => [group, Object.keys(entries)]);
+  assert.deepEqual(ids("zh"), ids("en"));
 });
 
 test("numbers are written with units and groups", () => {

@@ -17,7 +17,7 @@ from app.paths import static_dir
 def test_the_page_names_every_module_that_it_will_import_once(server):
     page = requests.get(f"{server.url}/").text
     named = [line.split('href="')[1].split('"')[0] for line in page.splitlines() if "modulepreload" in line]
-    assert "/static/js/views/app.js" in named and "/static/vendor/preact/preact.js" in named
+    assert "/static/js/page/app.js" in named and "/static/vendor/preact/preact.js" in named
     assert len(named) == len(set(named)) > 100
     for address in (named[0], named[-1]):
         answer = requests.get(server.url + address)

@@ -13,8 +13,10 @@ import pytest
 import requests
 
 from app import onefile
+from app.assets import panel_sheets
 from app.cli import main
 from app.messages import SubmittedPrompt
+from app.paths import static_dir
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.log import TraceReader, TraceWriter
 from tests.server.fake import FakeModel
@@ -63,7 +65,7 @@ def test_modules_import_each_other_by_names_that_are_there(trace):
     assert named <= set(modules)
     assert set(modules) - named == {"page/js/main.js"}
     # by a dynamic import, twice in a minified line, and deep in a package
-    assert {"page/js/views/export.js", "page/vendor/signals-core/signals-core.js"} <= named
+    assert {"page/js/panels/export/panel.js", "page/vendor/signals-core/signals-core.js"} <= named
     assert "page/vendor/msgpack/utils/utf8.mjs" in named
 
 
@@ -79,8 +81,8 @@ def test_the_page_names_nothing_outside_itself_and_may_fetch_nothing(trace):
     assert "/static/" not in head and "@import" not in head and not re.findall(r"url\((?!data:)", head)
     scripts = re.findall(r"<script[^>]*>", page)
     assert [s for s in scripts if 'type="' not in s] == [f'<script nonce="{nonce[1]}">']
-    (sheets,) = re.findall(r"set sheets = \[(.*?)\]", Path("templates/index.html").read_text(), re.S)
-    assert page.count("<style nonce=") == len(sheets.split(","))
+    own = re.findall(r'"css/\w+\.css"', Path("templates/index.html").read_text())
+    assert page.count("<style nonce=") == len(own) + len(panel_sheets(static_dir()))
     for package in ("preact", "msgpack", "fflate"):
         assert f"{package}\n\n" in page, "its licence goes along"
 

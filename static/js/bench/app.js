@@ -1,16 +1,16 @@
 // The benchmark page: a line at the top, the scenarios at the left, a report to read.
 
-import { t as page } from "../i18n/index.js";
-import { settings } from "../model/settings.js";
-import { html } from "../views/html.js";
-import { Icon, Tooltip } from "../views/words.js";
+import { html } from "../kit/html.js";
+import { LanguageSwitch } from "../kit/language_switch.js";
+import { Icon, Tooltip } from "../kit/parts.js";
+import { settings } from "../state/settings.js";
+import { t } from "../tell/words.js";
 import { hovering, take } from "./drop.js";
 import { link } from "./link.js";
 import { List } from "./list.js";
 import { Overview } from "./overview.js";
 import { Report } from "./report.js";
 import { dropped, index, notice, tell } from "./store.js";
-import { t } from "./words.js";
 
 export function App() {
   return html`<a class="skip" href="#bench-main">${t("bench.skip")}</a>
@@ -30,10 +30,10 @@ export function App() {
 
 function Header() {
   return html`<header class="header">
-    <h1 class="wordmark"><a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${page("app.title").replace("KV ", "")}</a> <span class="bench-name">${t("bench.title")}</span></h1>
+    <h1 class="wordmark"><a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a> <span class="bench-name">${t("bench.title")}</span></h1>
     <div class="header-tools">
       <a class="tool" id="bench-to-stage" href="/">${t("bench.to_stage")}</a>
-      <button class="tool" id="btn-language" onClick=${() => (settings.lang.value = settings.lang.value === "zh" ? "en" : "zh")} lang=${settings.lang.value === "zh" ? "en" : "zh-CN"} aria-label=${page("header.language_label")}>${page("header.language")}</button>
+      <${LanguageSwitch} />
       <${ThemeButton} />
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("bench.share")} title=${t("bench.share")}><${Icon} name="share" /></button>
     </div>
@@ -43,7 +43,7 @@ function Header() {
 function ThemeButton() {
   const order = ["auto", "light", "dark"];
   const now = settings.theme.value;
-  const text = page("header.theme", { theme: page(`header.theme.${now}`) });
+  const text = t("header.theme", { theme: t(`header.theme.${now}`) });
   const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
   return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme" /></button>`;
 }
@@ -60,7 +60,7 @@ function DropLine() {
 function Notice() {
   const now = notice.value;
   return html`<div class="toasts" role=${now?.error ? "alert" : "status"} aria-live="polite">
-    ${now ? html`<div class=${`toast ${now.error ? "error" : "quiet"}`}><span>${now.text}</span><button class="tool small" onClick=${() => (notice.value = null)} aria-label=${page("help.close")}><${Icon} name="close" /></button></div>` : null}
+    ${now ? html`<div class=${`toast ${now.error ? "error" : "quiet"}`}><span>${now.text}</span><button class="tool small" onClick=${() => (notice.value = null)} aria-label=${t("help.close")}><${Icon} name="close" /></button></div>` : null}
   </div>`;
 }
 

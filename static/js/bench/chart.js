@@ -1,15 +1,16 @@
 // One chart of one record: drawn by Plotly when it is here, told by the page's tooltip, saved as a picture.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
-import { colours, themeVersion } from "../draw/colour.js";
-import { CONFIG, loadPlotly } from "../draw/plotly.js";
-import { settings } from "../model/settings.js";
-import { html } from "../views/html.js";
-import { hideTip, tipAt } from "../views/words.js";
+import { themeVersion } from "../kit/colour.js";
+import { html } from "../kit/html.js";
+import { hideTip, tipAt } from "../kit/parts.js";
+import { CONFIG, loadPlotly } from "../kit/plotly.js";
+import { language } from "../tell/language.js";
+import { inLanguage, t } from "../tell/words.js";
 import { figure, picture, styleOf, variantTitle } from "./figure.js";
 import { axisPoints, curves, isCategorical, pointAt } from "./record.js";
 import { stepOf, traceAddress } from "./store.js";
-import { atText, both, estimateText, measureOf, numberText, quantityText, t } from "./words.js";
+import { atText, estimateText, measureOf, numberText, quantityText } from "./words.js";
 
 const HEIGHT = 320;
 const SHEET = 640; // px of a sheet's width: A4 between its margins
@@ -26,7 +27,10 @@ export function Chart({ shown, metric, against = null, most, where }) {
   const latest = useRef(now);
   latest.current = now;
   useEffect(() => {
-    loadPlotly().then((loaded) => setPlotly(() => ({ loaded })), () => setPlotly("failed"));
+    loadPlotly().then(
+      (loaded) => setPlotly(() => ({ loaded })),
+      () => setPlotly("failed"),
+    );
     const sizes = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
     sizes.observe(box.current);
     const element = plot.current;
@@ -39,7 +43,11 @@ export function Chart({ shown, metric, against = null, most, where }) {
   const empty = !curves(record, metric, against).length;
   const onPaper = useRef(false);
   const draw = () => {
-    const { data, layout } = figure({ ...latest.current, width: onPaper.current ? SHEET : latest.current.width, height: HEIGHT });
+    const { data, layout } = figure({
+      ...latest.current,
+      width: onPaper.current ? SHEET : latest.current.width,
+      height: HEIGHT,
+    });
     plotly.loaded.react(plot.current, data, layout, CONFIG);
   };
   useEffect(() => {
@@ -57,14 +65,29 @@ export function Chart({ shown, metric, against = null, most, where }) {
     draw();
     if (fresh) listen(plot.current, latest);
     box.current.dataset.drawn = `${shown.id}/${metric}/${against ?? ""}`; // tests: what is drawn
-  }, [plotly, width, empty, record, metric, against, most, themeVersion.value, settings.lang.value]);
-  const hint = empty ? "bench.chart.empty" : plotly === "failed" ? "bench.chart.failed" : plotly ? null : "bench.chart.loading";
-  const title = both(record.metrics[metric]?.title ?? { en: metric, zh: metric });
+  }, [plotly, width, empty, record, metric, against, most, themeVersion.value, language.value]);
+  const hint = empty
+    ? "bench.chart.empty"
+    : plotly === "failed"
+      ? "bench.chart.failed"
+      : plotly
+        ? null
+        : "bench.chart.loading";
+  const title = inLanguage(record.metrics[metric]?.title ?? { en: metric, zh: metric });
   const save = async () => {
     const loaded = await loadPlotly();
-    const subtitle = against === null ? title : `${title}: ${t("bench.ratio", { baseline: variantTitle(record, against) })}`;
-    const { data, layout } = picture({ ...now, ...PICTURE }, both(record.scenario.title), subtitle, where);
-    await loaded.downloadImage({ data, layout }, { format: "png", filename: `${record.scenario.id}-${metric}${against === null ? "" : `-against-${against}`}`, ...PICTURE, scale: 2 });
+    const subtitle =
+      against === null ? title : `${title}: ${t("bench.ratio", { baseline: variantTitle(record, against) })}`;
+    const { data, layout } = picture({ ...now, ...PICTURE }, inLanguage(record.scenario.title), subtitle, where);
+    await loaded.downloadImage(
+      { data, layout },
+      {
+        format: "png",
+        filename: `${record.scenario.id}-${metric}${against === null ? "" : `-against-${against}`}`,
+        ...PICTURE,
+        scale: 2,
+      },
+    );
   };
   return html`<figure class="bench-figure">
     <figcaption>
@@ -79,7 +102,9 @@ export function Chart({ shown, metric, against = null, most, where }) {
 }
 
 function listen(element, latest) {
-  element.on("plotly_hover", ({ event, points }) => tipAt(event.clientX, event.clientY, tipLines(latest.current, points[0])));
+  element.on("plotly_hover", ({ event, points }) =>
+    tipAt(event.clientX, event.clientY, tipLines(latest.current, points[0])),
+  );
   element.on("plotly_unhover", hideTip);
   element.on("plotly_click", ({ points: [{ customdata }] }) => {
     const { shown, record, metric } = latest.current;
@@ -97,32 +122,55 @@ function tipLines({ shown, record, metric, most }, { customdata: [variant, at] }
   const where = axisPoints(record).find((one) => one.at === at);
   return [
     html`<b>${variantTitle(record, variant)}</b>`,
-    `${both(record.scenario.axis.title)}: ${atText(where)}`,
-    t("bench.tip.value", { metric: both(info.title), value: quantityText(figureOf.median, info.unit, measure) }),
+    `${inLanguage(record.scenario.axis.title)}: ${atText(where)}`,
+    t("bench.tip.value", { metric: inLanguage(info.title), value: quantityText(figureOf.median, info.unit, measure) }),
     figureOf.low === figureOf.high
       ? record.rounds > 1 && t("bench.tip.exact")
-      : t("bench.tip.interval", { low: quantityText(figureOf.low, info.unit, measure), high: quantityText(figureOf.high, info.unit, measure) }),
+      : t("bench.tip.interval", {
+          low: quantityText(figureOf.low, info.unit, measure),
+          high: quantityText(figureOf.high, info.unit, measure),
+        }),
     t("bench.tip.rounds", { n: record.rounds }),
     ...Object.entries(figureOf.ratios)
       .filter(([baseline]) => baseline !== variant)
-      .map(([baseline, ratio]) => t("bench.tip.ratio", { baseline: variantTitle(record, baseline), value: `${numberText(ratio.median)}×`, low: numberText(ratio.low), high: numberText(ratio.high) })),
+      .map(([baseline, ratio]) =>
+        t("bench.tip.ratio", {
+          baseline: variantTitle(record, baseline),
+          value: `${numberText(ratio.median)}×`,
+          low: numberText(ratio.low),
+          high: numberText(ratio.high),
+        }),
+      ),
     point.tokens_identical === false && t("bench.tip.differs"),
-    traceAddress(shown.entry, point) && (stepOf(point, metric) === null ? t("bench.tip.trace") : t("bench.tip.trace_step", { step: stepOf(point, metric) })),
+    traceAddress(shown.entry, point) &&
+      (stepOf(point, metric) === null
+        ? t("bench.tip.trace")
+        : t("bench.tip.trace_step", { step: stepOf(point, metric) })),
   ];
 }
 
 /** The chart for who does not see it. The table says the same and more. */
 function inWords({ record, metric, against, most }, title) {
-  const unit = against === null ? record.metrics[metric]?.unit ?? "" : "×";
+  const unit = against === null ? (record.metrics[metric]?.unit ?? "") : "×";
   const measure = measureOf(unit, most);
   const titles = new Map(axisPoints(record).map((one) => [one.at, atText(one)]));
   const lines = curves(record, metric, against).map(({ variant, points }) =>
-    t("bench.chart.line", { variant: both(variant.title), values: points.map((p) => `${titles.get(p.at)}: ${estimateText(p, unit, measure)}`).join(", ") }),
+    t("bench.chart.line", {
+      variant: inLanguage(variant.title),
+      values: points.map((p) => `${titles.get(p.at)}: ${estimateText(p, unit, measure)}`).join(", "),
+    }),
   );
-  return t("bench.chart.of", { metric: title, scenario: both(record.scenario.title), lines: lines.join("; ") });
+  return t("bench.chart.of", { metric: title, scenario: inLanguage(record.scenario.title), lines: lines.join("; ") });
 }
 
-const DASHES = { solid: "", dash: "5 3", dot: "1.5 3", dashdot: "5 3 1.5 3", longdash: "8 3", longdashdot: "8 3 1.5 3" };
+const DASHES = {
+  solid: "",
+  dash: "5 3",
+  dot: "1.5 3",
+  dashdot: "5 3 1.5 3",
+  longdash: "8 3",
+  longdashdot: "8 3 1.5 3",
+};
 const SHAPES = {
   circle: "M18 7a4 4 0 1 1-8 0a4 4 0 1 1 8 0z",
   square: "M10.5 3.5h7v7h-7z",
@@ -133,7 +181,16 @@ const SHAPES = {
   star: "M14 1.5l1.6 3.6l3.9.4l-2.9 2.6l.9 3.9l-3.5-2l-3.5 2l.9-3.9l-2.9-2.6l3.9-.4z",
   pentagon: "M14 2.5l4.5 3.3l-1.7 5.2h-5.6l-1.7-5.2z",
 };
-const HATCHES = { "": "", "/": "M6 12L16 2M12 12L22 2", x: "M6 12L16 2M12 12L22 2M6 2L16 12M12 2L22 12", "-": "M6 5h16M6 9h16", "|": "M10 2v10M14 2v10M18 2v10", ".": "M10 5h1M15 5h1M10 9h1M15 9h1", "+": "M10 2v10M18 2v10M6 7h16", "\\": "M6 2L16 12M12 2L22 12" };
+const HATCHES = {
+  "": "",
+  "/": "M6 12L16 2M12 12L22 2",
+  x: "M6 12L16 2M12 12L22 2M6 2L16 12M12 2L22 12",
+  "-": "M6 5h16M6 9h16",
+  "|": "M10 2v10M14 2v10M18 2v10",
+  ".": "M10 5h1M15 5h1M10 9h1M15 9h1",
+  "+": "M10 2v10M18 2v10M6 7h16",
+  "\\": "M6 2L16 12M12 2L22 12",
+};
 
 /** Which curve is which: colour, and without colour marker and dash, or the bars' hatching. */
 export function Legend({ record, metric }) {
@@ -144,11 +201,13 @@ export function Legend({ record, metric }) {
       const style = styleOf(index);
       return html`<li key=${variant.id} class=${`bench-style-${style.colour}`}>
         <svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">
-          ${bars
-            ? html`<rect x="6" y="2" width="16" height="10" class="bench-key-fill" /><path d=${HATCHES[style.pattern]} class="bench-key-hatch" />`
-            : html`<path d="M0 7h28" stroke-dasharray=${DASHES[style.dash]} class="bench-key-line" /><path d=${SHAPES[style.symbol]} class="bench-key-fill" />`}
+          ${
+            bars
+              ? html`<rect x="6" y="2" width="16" height="10" class="bench-key-fill" /><path d=${HATCHES[style.pattern]} class="bench-key-hatch" />`
+              : html`<path d="M0 7h28" stroke-dasharray=${DASHES[style.dash]} class="bench-key-line" /><path d=${SHAPES[style.symbol]} class="bench-key-fill" />`
+          }
         </svg>
-        ${both(variant.title)}${record.peers[variant.id] ? html` <span class="hint">${record.peers[variant.id]}</span>` : null}
+        ${inLanguage(variant.title)}${record.peers[variant.id] ? html` <span class="hint">${record.peers[variant.id]}</span>` : null}
       </li>`;
     })}
   </ul>`;

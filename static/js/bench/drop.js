@@ -1,10 +1,10 @@
 // Records from another machine: dropped on the page or chosen as files. They stay in the page.
 
 import { signal } from "../../vendor/signals/signals.js";
+import { inLanguage, t } from "../tell/words.js";
 import { NotARecord, parseRecord } from "./record.js";
 import { keep, tell } from "./store.js";
 import { machineText } from "./where.js";
-import { both, t } from "./words.js";
 
 const MOST_BYTES = 64 << 20; // as the program's own reader
 
@@ -19,7 +19,7 @@ export async function take(files) {
       if (file.size > MOST_BYTES) throw new NotARecord("bench.drop.large");
       const record = parseRecord(await file.text());
       keep(file.name, record);
-      tell(t("bench.drop.added", { title: both(record.scenario.title), machine: machineText(record) }));
+      tell(t("bench.drop.added", { title: inLanguage(record.scenario.title), machine: machineText(record) }));
     } catch (error) {
       if (!(error instanceof NotARecord)) throw error;
       tell(t(error.message, { ...error.values, name: file.name }), true);

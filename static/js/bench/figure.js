@@ -1,9 +1,10 @@
 // A record's curves as a Plotly figure: lines over a numeric axis, groups of bars over a categorical one. y begins at 0.
 
-import { colours } from "../draw/colour.js";
-import { axis, baseLayout } from "../draw/plotly.js";
+import { colours } from "../kit/colour.js";
+import { axis, baseLayout } from "../kit/plotly.js";
+import { inLanguage, t } from "../tell/words.js";
 import { axisPoints, curves, isCategorical } from "./record.js";
-import { atText, both, measureOf, t, unitText } from "./words.js";
+import { atText, measureOf, unitText } from "./words.js";
 
 /** How variants are told apart, by their place in the scenario: a colour of the palette's sequences, and without colour. */
 export const STYLES = [
@@ -43,18 +44,36 @@ export function figure({ record, metric, against, most, width, height }) {
       width: bars ? 3 : 4,
     };
     const shared = {
-      name: literal(both(variant.title)),
+      name: literal(inLanguage(variant.title)),
       x: points.map((p) => (bars ? String(p.at) : p.at)),
       y: points.map((p) => p.median * measure.factor),
       customdata: points.map((p) => [variant.id, p.at]),
       hoverinfo: "none",
       error_y,
     };
-    if (!bars) return { ...shared, type: "scatter", mode: "lines+markers", line: { color: colour, width: 1.8, dash: style.dash }, marker: { color: colour, symbol: style.symbol, size: 8, line: { width: 1, color: palette.paper } } };
+    if (!bars)
+      return {
+        ...shared,
+        type: "scatter",
+        mode: "lines+markers",
+        line: { color: colour, width: 1.8, dash: style.dash },
+        marker: { color: colour, symbol: style.symbol, size: 8, line: { width: 1, color: palette.paper } },
+      };
     return {
       ...shared,
       type: "bar",
-      marker: { color: colour, line: { width: 0 }, pattern: { shape: style.pattern, fillmode: "overlay", fgcolor: palette.paper, fgopacity: 0.9, size: 6, solidity: 0.25 } },
+      marker: {
+        color: colour,
+        line: { width: 0 },
+        pattern: {
+          shape: style.pattern,
+          fillmode: "overlay",
+          fgcolor: palette.paper,
+          fgopacity: 0.9,
+          size: 6,
+          solidity: 0.25,
+        },
+      },
     };
   });
   const layout = {
@@ -66,24 +85,48 @@ export function figure({ record, metric, against, most, width, height }) {
     hovermode: "closest",
     separators: ".\u2009",
     xaxis: bars ? names(record, width) : numbers(record),
-    yaxis: axis(literal(yTitle(record, metric, against, measure)), { range: [0, most > 0 ? most * measure.factor * 1.06 : 1], fixedrange: true, tickformat: ",~r", separatethousands: true, nticks: 6 }),
-    shapes: against === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: palette["ink-3"], width: 1, dash: "dot" }, layer: "below" }],
+    yaxis: axis(literal(yTitle(record, metric, against, measure)), {
+      range: [0, most > 0 ? most * measure.factor * 1.06 : 1],
+      fixedrange: true,
+      tickformat: ",~r",
+      separatethousands: true,
+      nticks: 6,
+    }),
+    shapes:
+      against === null
+        ? []
+        : [
+            {
+              type: "line",
+              xref: "paper",
+              x0: 0,
+              x1: 1,
+              y0: 1,
+              y1: 1,
+              line: { color: palette["ink-3"], width: 1, dash: "dot" },
+              layer: "below",
+            },
+          ],
   };
   return { data, layout };
 }
 
 function yTitle(record, metric, against, measure) {
   if (against !== null) return t("bench.ratio.axis", { baseline: variantTitle(record, against) });
-  return measure.unit || both(record.metrics[metric].title);
+  return measure.unit || inLanguage(record.metrics[metric].title);
 }
 
-export const variantTitle = (record, id) => both(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
+export const variantTitle = (record, id) =>
+  inLanguage(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
 
 /** The axis' title with its unit, and that it is logarithmic. */
 export function axisTitle(record) {
   const { title, unit, scale } = record.scenario.axis;
-  const more = [unit && !both(title).includes(unitText(unit)) && unitText(unit), !isCategorical(record) && scale === "log" && t("bench.chart.log")].filter(Boolean);
-  return more.length ? `${both(title)} (${more.join(", ")})` : both(title);
+  const more = [
+    unit && !inLanguage(title).includes(unitText(unit)) && unitText(unit),
+    !isCategorical(record) && scale === "log" && t("bench.chart.log"),
+  ].filter(Boolean);
+  return more.length ? `${inLanguage(title)} (${more.join(", ")})` : inLanguage(title);
 }
 
 /** A tick at each value of the record: nothing was measured in between. */
@@ -148,10 +191,34 @@ export function picture(options, title, subtitle, where) {
     legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", font: { color: palette.ink } },
     title: { text: literal(title), x: 0.03, y: 0.965, yanchor: "top", font: { size: 20, color: palette.ink } },
     annotations: [
-      { text: literal(subtitle), showarrow: false, xref: "paper", yref: "paper", x: 0, y: 1, yshift: 50, xanchor: "left", yanchor: "bottom", font: { size: 15, color: palette["ink-2"] } },
-      { text: where.map(literal).join("<br>"), showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0, yshift: -104, xanchor: "left", yanchor: "bottom", align: "left", font: { size: 11, color: palette["ink-3"] } },
+      {
+        text: literal(subtitle),
+        showarrow: false,
+        xref: "paper",
+        yref: "paper",
+        x: 0,
+        y: 1,
+        yshift: 50,
+        xanchor: "left",
+        yanchor: "bottom",
+        font: { size: 15, color: palette["ink-2"] },
+      },
+      {
+        text: where.map(literal).join("<br>"),
+        showarrow: false,
+        xref: "paper",
+        yref: "paper",
+        x: 0,
+        y: 0,
+        yshift: -104,
+        xanchor: "left",
+        yanchor: "bottom",
+        align: "left",
+        font: { size: 11, color: palette["ink-3"] },
+      },
     ],
   };
-  for (const name of ["xaxis", "yaxis"]) look[name] = { ...look[name], title: { ...look[name].title, font: { size: 15, color: palette["ink-2"] } } };
+  for (const name of ["xaxis", "yaxis"])
+    look[name] = { ...look[name], title: { ...look[name].title, font: { size: 15, color: palette["ink-2"] } } };
   return { data, layout: look };
 }

@@ -1,7 +1,8 @@
 // Headlines: what came out, and whether the bar that was set before was met.
 
-import { html } from "../views/html.js";
-import { both, estimateText, quantityText, t } from "./words.js";
+import { html } from "../kit/html.js";
+import { inLanguage, t } from "../tell/words.js";
+import { estimateText, quantityText } from "./words.js";
 
 /** The bar in the unit of the value. */
 export function barText({ bar, unit }) {
@@ -16,18 +17,21 @@ export function Verdict({ finding }) {
   return html`<span class=${finding.met ? "bench-met" : "bench-missed"}><i aria-hidden="true">${finding.met ? "✓" : "✗"}</i> ${barText(finding)}: ${t(finding.met ? "bench.met" : "bench.not_met")}</span>`;
 }
 
-export const findingText = (finding) => estimateText({ median: finding.value, low: finding.low, high: finding.high }, finding.unit);
+export const findingText = (finding) =>
+  estimateText({ median: finding.value, low: finding.low, high: finding.high }, finding.unit);
 
 /** The headlines of the records shown, one line each; a value for each record. */
 export function Findings({ all, labels }) {
-  const titles = [...new Map(all.flatMap(({ record }) => record.findings.map((found) => [found.title.en, found.title]))).values()];
+  const titles = [
+    ...new Map(all.flatMap(({ record }) => record.findings.map((found) => [found.title.en, found.title]))).values(),
+  ];
   if (!titles.length) return null;
   return html`<section aria-labelledby="bench-findings">
     <h3 id="bench-findings">${t("bench.findings")}</h3>
     <dl class="bench-findings num">
       ${titles.map(
         (title) => html`<div key=${title.en}>
-          <dt>${both(title)}</dt>
+          <dt>${inLanguage(title)}</dt>
           ${all.map(({ id, record }) => {
             const found = record.findings.find((finding) => finding.title.en === title.en);
             return html`<dd key=${id}>

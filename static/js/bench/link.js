@@ -1,7 +1,7 @@
 // What a link to the benchmark page carries: a table of its own, beside language and theme, which all pages share.
 
 import { signal } from "../../vendor/signals/signals.js";
-import { TABLE as PAGE, settings } from "../model/settings.js";
+import { TABLE as PAGE, settings } from "../state/settings.js";
 
 const name = { parse: (text) => (/^[\w.-]{1,120}$/.test(text) ? text : undefined), write: String };
 const names = {
@@ -22,4 +22,9 @@ export const TABLE = {
 };
 
 /** Every row as a signal, by name. */
-export const link = Object.fromEntries(Object.entries(TABLE).map(([key, row]) => [key, settings[key] && PAGE[key] === row ? settings[key] : signal(row.initial)]));
+export const link = Object.fromEntries(
+  Object.entries(TABLE).map(([key, row]) => [
+    key,
+    settings[key] && PAGE[key] === row ? settings[key] : signal(row.initial),
+  ]),
+);

@@ -1,11 +1,11 @@
 // The scenarios, in groups.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
-import { markPlace } from "../model/settings.js";
-import { html } from "../views/html.js";
+import { html } from "../kit/html.js";
+import { markPlace } from "../state/settings.js";
+import { inLanguage, t } from "../tell/words.js";
 import { link } from "./link.js";
 import { dropped, goTo, recordsOf, scenarios } from "./store.js";
-import { both, t } from "./words.js";
 
 const GROUPS = {
   against: ["against-no-cache", "against-transformers"],
@@ -36,19 +36,23 @@ export function List() {
   const box = useRef(null);
   useEffect(() => {
     const current = box.current.querySelector("[aria-current]"); // in sight where the list is a small one
-    if (current) box.current.scrollTop += current.getBoundingClientRect().top - box.current.getBoundingClientRect().top - box.current.clientHeight / 3;
+    if (current)
+      box.current.scrollTop +=
+        current.getBoundingClientRect().top - box.current.getBoundingClientRect().top - box.current.clientHeight / 3;
   }, [here]);
   const item = (id) => {
     const empty = !recordsOf(id).length && !dropped.value.some(({ record }) => record.scenario.id === id);
     return html`<li key=${id}>
-      <${ScenarioLink} id=${id} aria-current=${here === id ? "page" : null}>${both(known.get(id).title)}${empty ? html` <span class="hint">${t("bench.no_record")}</span>` : null}<//>
+      <${ScenarioLink} id=${id} aria-current=${here === id ? "page" : null}>${inLanguage(known.get(id).title)}${empty ? html` <span class="hint">${t("bench.no_record")}</span>` : null}<//>
     </li>`;
   };
   return html`<nav class="bench-list" ref=${box} aria-label=${t("bench.list")}>
     <p><${ScenarioLink} id=${null} aria-current=${here === null ? "page" : null}>${t("bench.overview")}<//></p>
     ${Object.entries(groups).map(([name, ids]) => {
       const present = ids.filter((id) => known.has(id));
-      return present.length ? html`<h2 key=${name}>${t(`bench.group.${name}`)}</h2><ul>${present.map(item)}</ul>` : null;
+      return present.length
+        ? html`<h2 key=${name}>${t(`bench.group.${name}`)}</h2><ul>${present.map(item)}</ul>`
+        : null;
     })}
   </nav>`;
 }

@@ -2,9 +2,9 @@
 
 import { signal } from "../../vendor/signals/signals.js";
 import { Client, NoAnswer } from "../net/client.js";
+import { t } from "../tell/words.js";
 import { link } from "./link.js";
 import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
-import { t } from "./words.js";
 
 /** The status of the latest run, as the server says it; null until it does. */
 export const run = signal(null);

@@ -1,11 +1,12 @@
 // The headlines of every scenario, from the records that come with the program.
 
-import { html } from "../views/html.js";
+import { html } from "../kit/html.js";
+import { inLanguage, t } from "../tell/words.js";
 import { barText, findingText, Verdict } from "./findings.js";
+import { ScenarioLink } from "./list.js";
 import { index } from "./store.js";
 import { machineText } from "./where.js";
-import { both, momentText, t } from "./words.js";
-import { ScenarioLink } from "./list.js";
+import { momentText } from "./words.js";
 
 export function Overview() {
   const entries = index.value.records.filter((entry) => entry.origin === "shipped" && entry.findings.length);
@@ -21,8 +22,8 @@ export function Overview() {
           ${entries.map((entry) =>
             entry.findings.map(
               (finding, i) => html`<tr key=${`${entry.id} ${finding.title.en}`} class=${i ? "" : "first"}>
-                <th scope="row">${i ? html`<span class="visually-hidden">${both(entry.title)}</span>` : html`<${ScenarioLink} id=${entry.scenario}>${both(entry.title)}<//>`}</th>
-                <td>${both(finding.title)}</td>
+                <th scope="row">${i ? html`<span class="visually-hidden">${inLanguage(entry.title)}</span>` : html`<${ScenarioLink} id=${entry.scenario}>${inLanguage(entry.title)}<//>`}</th>
+                <td>${inLanguage(finding.title)}</td>
                 <td>${findingText(finding)}</td>
                 <td>${finding.bar ? html`<${Verdict} finding=${finding} />` : html`<span class="hint">${barText(finding) || t("bench.no_bar")}</span>`}</td>
               </tr>`,

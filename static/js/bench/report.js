@@ -1,6 +1,7 @@
 // One scenario: what to look for, its headlines, its charts, where they were measured, all figures.
 
-import { html } from "../views/html.js";
+import { html } from "../kit/html.js";
+import { inLanguage, t } from "../tell/words.js";
 import { Chart, Legend } from "./chart.js";
 import { variantTitle } from "./figure.js";
 import { Findings } from "./findings.js";
@@ -10,17 +11,19 @@ import { RunBox } from "./run.js";
 import { choose, chosenOf, dropped, forget, loaded, recordsOf, runsHere, scenarios, shownOf } from "./store.js";
 import { Figures } from "./table.js";
 import { machineText, wasBusy, whereParts } from "./where.js";
-import { atText, both, momentText, t } from "./words.js";
+import { atText, momentText } from "./words.js";
 
 export function Report({ scenario }) {
   const all = shownOf(scenario);
   const about = all[0]?.record.scenario ?? scenarios.value.find((card) => card.id === scenario);
   const waiting = chosenOf(scenario).some((id) => !loaded.value.has(id));
-  const failed = chosenOf(scenario).map((id) => loaded.value.get(id)?.failed).filter(Boolean);
+  const failed = chosenOf(scenario)
+    .map((id) => loaded.value.get(id)?.failed)
+    .filter(Boolean);
   const labels = new Map(all.map((one) => [one.id, labelOf(one)]));
   return html`<article class="bench-report" aria-busy=${waiting}>
-    <h2>${about ? both(about.title) : scenario}</h2>
-    ${about?.text ? html`<p class="bench-text"><span class="bench-look">${t("bench.look")}</span> <${Marked} text=${both(about.text)} /></p>` : null}
+    <h2>${about ? inLanguage(about.title) : scenario}</h2>
+    ${about?.text ? html`<p class="bench-text"><span class="bench-look">${t("bench.look")}</span> <${Marked} text=${inLanguage(about.text)} /></p>` : null}
     <${RunBox} scenario=${scenario} />
     <${Choice} scenario=${scenario} />
     ${failed.map((reason) => html`<p class="bench-problem" role="alert">${t("bench.unreachable", { reason })}</p>`)}
@@ -31,7 +34,8 @@ export function Report({ scenario }) {
 /** A text with `code` in it. */
 const Marked = ({ text }) => text.split("`").map((part, i) => (i % 2 ? html`<code>${part}</code>` : part));
 
-const originText = ({ entry, name }) => (entry ? t(`bench.origin.${entry.origin}`) : t("bench.origin.dropped", { name }));
+const originText = ({ entry, name }) =>
+  entry ? t(`bench.origin.${entry.origin}`) : t("bench.origin.dropped", { name });
 
 /** Whose record it is, in a few words. */
 const labelOf = (one) => `${originText(one)}, ${momentText(one.record.environment.created)}`;
@@ -41,7 +45,8 @@ function Choice({ scenario }) {
   const entries = recordsOf(scenario);
   const others = dropped.value.filter(({ record }) => record.scenario.id === scenario);
   const chosen = chosenOf(scenario);
-  if (!entries.length && !others.length) return html`<p class="bench-none">${t(runsHere(scenario) ? "bench.none" : "bench.none_elsewhere")}</p>`;
+  if (!entries.length && !others.length)
+    return html`<p class="bench-none">${t(runsHere(scenario) ? "bench.none" : "bench.none_elsewhere")}</p>`;
   return html`<fieldset class="bench-records">
     <legend>${t("bench.records")}</legend>
     ${entries.map(
@@ -77,8 +82,11 @@ function Charts({ all, labels }) {
     ${all.length > 1 ? html`<p class="bench-cell-name">${labels.get(one.id)} <span class="hint">${machineText(one.record)}</span></p>` : null}
     <${Chart} key=${`${one.id} ${metric} ${baseline}`} shown=${one} metric=${metric} against=${baseline} most=${baseline === null ? most : mostRatio} where=${wrapLine(whereParts(one.record).join(" · "), 150)} />
   </div>`;
-  const kind = [t(`bench.metric.${info.source}`), info.better && t(`bench.better.${info.better}`)].filter(Boolean).join("; ");
-  const named = records.find((record) => record.scenario.variants.some((variant) => variant.id === against)) ?? records[0];
+  const kind = [t(`bench.metric.${info.source}`), info.better && t(`bench.better.${info.better}`)]
+    .filter(Boolean)
+    .join("; ");
+  const named =
+    records.find((record) => record.scenario.variants.some((variant) => variant.id === against)) ?? records[0];
   const notes = [
     "bench.chart.note",
     all.length > 1 && "bench.chart.note.same",
@@ -89,16 +97,18 @@ function Charts({ all, labels }) {
     <div class="bench-controls">
       <label>${t("bench.metric")}
         <select id="bench-metric" value=${metric} onChange=${(event) => (link.metric.value = event.currentTarget.value)}>
-          ${names.map((name) => html`<option key=${name} value=${name}>${both(metrics[name].title)}</option>`)}
+          ${names.map((name) => html`<option key=${name} value=${name}>${inLanguage(metrics[name].title)}</option>`)}
         </select>
       </label>
-      ${baselines.length > 1
-        ? html`<label>${t("bench.against")}
+      ${
+        baselines.length > 1
+          ? html`<label>${t("bench.against")}
             <select id="bench-against" value=${against} onChange=${(event) => (link.against.value = event.currentTarget.value)}>
               ${baselines.map((id) => html`<option key=${id} value=${id}>${variantTitle(named, id)}</option>`)}
             </select>
           </label>`
-        : null}
+          : null
+      }
       <p class="hint">${kind}</p>
     </div>
     <${Legend} record=${records.find((record) => record.metrics[metric]) ?? records[0]} metric=${metric} />
@@ -136,20 +146,35 @@ function Tables({ all, labels }) {
   return html`<section class="bench-tables" aria-labelledby="bench-tables">
     <h3 id="bench-tables">${t("bench.table")}
       <button class="link" id="bench-csv" onClick=${() => save(csvOf(all), "text/csv", `${all[0].record.scenario.id}.csv`)} aria-label=${t("bench.save.csv")} title=${t("bench.save.csv")}>CSV</button></h3>
-    ${all.map((one) => html`<div key=${one.id}>
+    ${all.map(
+      (one) => html`<div key=${one.id}>
       ${all.length > 1 ? html`<p class="bench-cell-name">${labels.get(one.id)}</p>` : null}
       <${Figures} shown=${one} label=${labels.get(one.id)} />
-    </div>`)}
+    </div>`,
+    )}
     <p class="hint bench-note">${t("bench.table.caption")}</p>
-    ${lost.length
-      ? html`<h4>${t("bench.failures")}</h4>
-          <ul class="bench-lost">${lost.flatMap(({ id, record, failed }) => failed.map(({ variant, why, at }) => html`<li key=${`${id} ${variant} ${why}`}><b>${variantTitle(record, variant)}</b> (${axisPoints(record).filter((where) => at.includes(where.at)).map(atText).join("; ")}): ${why}</li>`))}</ul>`
-      : null}
+    ${
+      lost.length
+        ? html`<h4>${t("bench.failures")}</h4>
+          <ul class="bench-lost">${lost.flatMap(({ id, record, failed }) =>
+            failed.map(
+              ({ variant, why, at }) =>
+                html`<li key=${`${id} ${variant} ${why}`}><b>${variantTitle(record, variant)}</b> (${axisPoints(record)
+                  .filter((where) => at.includes(where.at))
+                  .map(atText)
+                  .join("; ")}): ${why}</li>`,
+            ),
+          )}</ul>`
+        : null
+    }
   </section>`;
 }
 
 function save(text, type, name) {
-  const made = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  const made = Object.assign(document.createElement("a"), {
+    href: URL.createObjectURL(new Blob([text], { type })),
+    download: name,
+  });
   made.click();
   URL.revokeObjectURL(made.href);
 }

@@ -1,12 +1,13 @@
 // Run a scenario here: how much work it is, how far it has got, and what it means for the timings.
 
 import { useState } from "../../vendor/preact/hooks.js";
-import { html } from "../views/html.js";
-import { Typed } from "../views/typed.js";
+import { html } from "../kit/html.js";
+import { Typed } from "../kit/typed.js";
+import { inLanguage, t } from "../tell/words.js";
 import { ScenarioLink } from "./list.js";
 import { ask, run, show } from "./live.js";
 import { index, scenarios } from "./store.js";
-import { both, durationText, numberText, t } from "./words.js";
+import { durationText, numberText } from "./words.js";
 
 const active = (status) => status?.state === "running" || status?.state === "stopping";
 
@@ -16,7 +17,8 @@ export function RunBox({ scenario }) {
   if (!card) return null; // only a record knows it
   const { can_run: canRun, keeps_records: keeps } = index.value;
   const status = run.value;
-  if (card.refused) return html`<p class="bench-run hint">${t("bench.run.refused", { why: both(card.refused) })}</p>`;
+  if (card.refused)
+    return html`<p class="bench-run hint">${t("bench.run.refused", { why: inLanguage(card.refused) })}</p>`;
   if (!canRun) return html`<p class="bench-run hint">${t("bench.run.nowhere", { id: scenario })}</p>`;
   if (active(status)) return html`<${Progress} status=${status} scenario=${scenario} />`;
   const wanted = rounds ?? card.rounds;
@@ -36,7 +38,7 @@ export function RunBox({ scenario }) {
 function Progress({ status, scenario }) {
   const own = status.scenario === scenario;
   const card = scenarios.value.find((found) => found.id === status.scenario);
-  const title = card ? both(card.title) : status.scenario;
+  const title = card ? inLanguage(card.title) : status.scenario;
   return html`<section class="bench-run running" aria-label=${t("bench.run")}>
     ${own ? null : html`<p><${ScenarioLink} id=${status.scenario}>${t("bench.run.other", { scenario: title })}<//></p>`}
     <div class="bench-run-row">

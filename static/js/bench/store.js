@@ -29,13 +29,18 @@ export async function fetchIndex() {
   }
 }
 
-const listed = () => (index.value && index.value !== "failed" ? index.value : { scenarios: [], records: [], can_run: false, keeps_records: true });
+const listed = () =>
+  index.value && index.value !== "failed"
+    ? index.value
+    : { scenarios: [], records: [], can_run: false, keeps_records: true };
 
 /** Every scenario of which there is something: those of the server, then those that only a record names. */
 export const scenarios = computed(() => {
   const cards = new Map(listed().scenarios.map((card) => [card.id, card]));
-  for (const { scenario, title } of listed().records) if (!cards.has(scenario)) cards.set(scenario, { id: scenario, title });
-  for (const { record } of dropped.value) if (!cards.has(record.scenario.id)) cards.set(record.scenario.id, record.scenario);
+  for (const { scenario, title } of listed().records)
+    if (!cards.has(scenario)) cards.set(scenario, { id: scenario, title });
+  for (const { record } of dropped.value)
+    if (!cards.has(record.scenario.id)) cards.set(record.scenario.id, record.scenario);
   return [...cards.values()];
 });
 
@@ -67,8 +72,15 @@ export function choose(scenario, id, wanted) {
 /** The records shown of a scenario, in order: [{id, entry or null, name or null, record}]; those not here yet are left out. */
 export function shownOf(scenario) {
   const entries = new Map(recordsOf(scenario).map((entry) => [entry.id, entry]));
-  const own = chosenOf(scenario).map((id) => ({ id, entry: entries.get(id), name: null, record: loaded.value.get(id) }));
-  const others = dropped.value.filter(({ record }) => record.scenario.id === scenario).map((one) => ({ ...one, entry: null }));
+  const own = chosenOf(scenario).map((id) => ({
+    id,
+    entry: entries.get(id),
+    name: null,
+    record: loaded.value.get(id),
+  }));
+  const others = dropped.value
+    .filter(({ record }) => record.scenario.id === scenario)
+    .map((one) => ({ ...one, entry: null }));
   return [...own.filter(({ record }) => record && !record.failed), ...others];
 }
 

@@ -1,10 +1,11 @@
 // All figures of a record: a line for each variant at each point of the axis, a column for each metric.
 
-import { html } from "../views/html.js";
+import { html } from "../kit/html.js";
+import { inLanguage, t } from "../tell/words.js";
 import { variantTitle } from "./figure.js";
 import { axisPoints, pointAt } from "./record.js";
 import { traceAddress } from "./store.js";
-import { atText, both, estimateText, highestOf, measureOf, t } from "./words.js";
+import { atText, estimateText, highestOf, measureOf } from "./words.js";
 
 export function Figures({ shown, label }) {
   const { record, entry } = shown;
@@ -17,9 +18,9 @@ export function Figures({ shown, label }) {
       <caption class="visually-hidden">${caption}</caption>
       <thead>
         <tr>
-          <th scope="col">${both(record.scenario.axis.title)}</th>
+          <th scope="col">${inLanguage(record.scenario.axis.title)}</th>
           <th scope="col">${t("bench.table.variant")}</th>
-          ${metrics.map(([name, info]) => html`<th scope="col" key=${name}>${both(info.title)}${measures.get(name).unit ? html`<br /><span class="unit">${measures.get(name).unit}</span>` : null}</th>`)}
+          ${metrics.map(([name, info]) => html`<th scope="col" key=${name}>${inLanguage(info.title)}${measures.get(name).unit ? html`<br /><span class="unit">${measures.get(name).unit}</span>` : null}</th>`)}
           <th scope="col">${t("bench.table.tokens")}</th>
           ${anyTrace ? html`<th scope="col">${t("bench.table.trace")}</th>` : null}
         </tr>
@@ -43,13 +44,15 @@ function Row({ record, entry, point, at, rows, measures, anyTrace }) {
   return html`<tr class=${rows ? "first" : ""}>
     ${rows ? html`<th scope="rowgroup" rowspan=${rows}>${at}</th>` : null}
     <th scope="row" class="variant">${variant}</th>
-    ${point.failed
-      ? html`<td class="failed" colspan=${metrics.length}>${t("bench.table.failed", { why: point.failed })}</td>`
-      : metrics.map(([name, info]) => {
-          const figure = point.figures[name];
-          const measure = measures.get(name);
-          return html`<td key=${name}>${figure ? html`<${Value} figure=${figure} unit=${info.unit} measure=${measure} />` : "–"}</td>`;
-        })}
+    ${
+      point.failed
+        ? html`<td class="failed" colspan=${metrics.length}>${t("bench.table.failed", { why: point.failed })}</td>`
+        : metrics.map(([name, info]) => {
+            const figure = point.figures[name];
+            const measure = measures.get(name);
+            return html`<td key=${name}>${figure ? html`<${Value} figure=${figure} unit=${info.unit} measure=${measure} />` : "–"}</td>`;
+          })
+    }
     <td class=${point.tokens_identical === false ? "differ" : ""}>${point.failed ? "–" : t(point.tokens_identical === null ? "bench.table.not_asked" : point.tokens_identical ? "bench.table.identical" : "bench.table.differ")}</td>
     ${anyTrace ? html`<td>${address ? html`<a href=${address} aria-label=${t("bench.table.open_label", { variant, at })}>${t("bench.table.open")}</a>` : "–"}</td>` : null}
   </tr>`;

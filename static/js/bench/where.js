@@ -1,16 +1,20 @@
 // Where and how a record was made, in words.
 
-import { bytesText } from "../i18n/index.js";
-import { both, momentText, t } from "./words.js";
+import { bytesText, inLanguage, t } from "../tell/words.js";
+import { momentText } from "./words.js";
 
 /** The machine in a few words, for headings. */
-export const machineText = ({ environment: { machine, system } }) => (machine.device === "cpu" ? machine.processor || system : machine.device);
+export const machineText = ({ environment: { machine, system } }) =>
+  machine.device === "cpu" ? machine.processor || system : machine.device;
 
 /** Everything that a reader needs to judge the figures, as short parts. */
 export function whereParts(record) {
   const { environment: e, scenario } = record;
   const { machine } = e;
-  const others = Object.entries(record.peers).map(([variant, version]) => `${both(scenario.variants.find((v) => v.id === variant)?.title ?? { en: variant, zh: variant })}: ${version}`);
+  const others = Object.entries(record.peers).map(
+    ([variant, version]) =>
+      `${inLanguage(scenario.variants.find((v) => v.id === variant)?.title ?? { en: variant, zh: variant })}: ${version}`,
+  );
   return [
     machineText(record),
     machine.device === "cpu" ? null : machine.processor,
@@ -18,10 +22,15 @@ export function whereParts(record) {
     t("bench.where.threads", { cpus: e.num_cpus, threads: machine.num_threads }),
     e.memory_bytes && t("bench.where.memory", { memory: bytesText(e.memory_bytes) }),
     t("bench.where.dtype", { model: scenario.model, dtype: scenario.dtype }),
-    Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`).join(", "),
+    Object.entries(machine.versions)
+      .map(([name, version]) => `${name} ${version}`)
+      .join(", "),
     others.length && t("bench.where.peers", { peers: others.join("; ") }),
     `${momentText(e.created)} UTC`,
-    e.commit && t("bench.where.commit", { commit: e.modified ? t("bench.where.modified", { commit: e.commit.slice(0, 10) }) : e.commit.slice(0, 10) }),
+    e.commit &&
+      t("bench.where.commit", {
+        commit: e.modified ? t("bench.where.modified", { commit: e.commit.slice(0, 10) }) : e.commit.slice(0, 10),
+      }),
     t("bench.where.seed", { seed: e.seed }),
     t(record.complete === false ? "bench.where.stopped" : "bench.where.rounds", { n: record.rounds }),
     quietText(e),
@@ -32,7 +41,9 @@ export function whereParts(record) {
 function quietText({ quiet, busy_cpus: busy }) {
   if (busy === null || busy === undefined) return t("bench.where.unknown");
   if (busy > 0.1) return t("bench.where.busy", { busy });
-  return quiet ? t("bench.where.quiet", { busy }) : `${t("bench.where.busy_before")}; ${t("bench.where.quiet", { busy })}`;
+  return quiet
+    ? t("bench.where.quiet", { busy })
+    : `${t("bench.where.busy_before")}; ${t("bench.where.quiet", { busy })}`;
 }
 
 /** Whether a reader should be careful with the timings. */

@@ -1,16 +1,6 @@
 // Words and figures of the benchmark page, in the language of the page.
 
-import { fill } from "../i18n/index.js";
-import { en, zh } from "../i18n/topics/bench.js";
-import { settings } from "../model/settings.js";
-
-const LANGUAGES = { en, zh };
-
-/** The text of `key`, with `values` put in. */
-export const t = (key, values = {}) => fill(LANGUAGES[settings.lang.value][key] ?? key, values);
-
-/** What a record says in both languages. */
-export const both = (text) => text[settings.lang.value];
+import { inLanguage, t } from "../tell/words.js";
 
 const PREFIXES = ["", "k", "M", "G", "T", "P"];
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -20,7 +10,12 @@ const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
  * text of the page, or "" without one.
  */
 export function measureOf(unit, most) {
-  if (unit === "s") return most === 0 || most >= 1 ? { factor: 1, unit: "s" } : most >= 1e-3 ? { factor: 1e3, unit: "ms" } : { factor: 1e6, unit: "µs" };
+  if (unit === "s")
+    return most === 0 || most >= 1
+      ? { factor: 1, unit: "s" }
+      : most >= 1e-3
+        ? { factor: 1e3, unit: "ms" }
+        : { factor: 1e6, unit: "µs" };
   if (unit === "share") return { factor: 100, unit: "%" };
   if (unit === "×") return { factor: 1, unit: "×" };
   if (unit === "B") {
@@ -55,7 +50,9 @@ const groupedDigits = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u200
 export function quantityText(value, unit, measure = measureOf(unit, Math.abs(value))) {
   const number = numberText(Number((value * measure.factor).toPrecision(6)));
   if (!measure.unit) return number;
-  return measure.unit === "%" || measure.unit === "×" ? `${number}${measure.unit === "×" ? "×" : "\u2009%"}` : `${number}\u2009${measure.unit}`;
+  return measure.unit === "%" || measure.unit === "×"
+    ? `${number}${measure.unit === "×" ? "×" : "\u2009%"}`
+    : `${number}\u2009${measure.unit}`;
 }
 
 /** `median [low, high] unit`; without the interval where rounds did not differ. */
@@ -67,13 +64,18 @@ export function estimateText({ median, low, high }, unit, measure = measureOf(un
 }
 
 /** A value of the axis: its title where it has one, else the number. */
-export const atText = ({ at, title }) => (title ? both(title) : typeof at === "number" ? numberText(at) : String(at));
+export const atText = ({ at, title }) =>
+  title ? inLanguage(title) : typeof at === "number" ? numberText(at) : String(at);
 
 /** How long something takes, roughly. */
-export const durationText = (seconds) => (seconds < 90 ? t("bench.seconds", { n: Math.max(1, Math.round(seconds)) }) : t("bench.minutes", { n: Math.round(seconds / 60) }));
+export const durationText = (seconds) =>
+  seconds < 90
+    ? t("bench.seconds", { n: Math.max(1, Math.round(seconds)) })
+    : t("bench.minutes", { n: Math.round(seconds / 60) });
 
 /** A moment of ISO 8601 as date and time, UTC. */
 export const momentText = (iso) => iso.slice(0, 16).replace("T", " ");
 
 /** The largest median that a record has of a metric. */
-export const highestOf = (record, metric) => Math.max(0, ...record.points.map((point) => point.figures[metric]?.median ?? 0));
+export const highestOf = (record, metric) =>
+  Math.max(0, ...record.points.map((point) => point.figures[metric]?.median ?? 0));

@@ -17,7 +17,12 @@ export class NoAnswer extends Error {}
 export class Client {
   /** `handlers`: {records, status, reset, closed, connect, disconnect}. */
   constructor(handlers) {
-    this.socket = globalThis.io({ transports: ["websocket", "polling"], tryAllTransports: true, reconnectionDelay: 300, reconnectionDelayMax: 3000 });
+    this.socket = globalThis.io({
+      transports: ["websocket", "polling"],
+      tryAllTransports: true,
+      reconnectionDelay: 300,
+      reconnectionDelayMax: 3000,
+    });
     this.socket.on("connect", () => handlers.connect());
     this.socket.on("disconnect", (reason) => handlers.disconnect(reason));
     this.socket.on("connect_error", (error) => handlers.disconnect(error.message));

@@ -1,6 +1,6 @@
 // Arrays that did not travel with their records, fetched a layer of many records at a time.
 
-import { decode } from "../trace/codec.js";
+import { decode } from "../core/codec.js";
 
 const MOST = 64; // records of one request
 const PAUSE = 1000; // ms before what could not be fetched is asked for again

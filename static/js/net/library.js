@@ -1,9 +1,9 @@
 // The recordings of the server: the list, and what can be done with one. See app/PROTOCOL.md, "Recordings".
 
 import { computed, signal } from "../../vendor/signals/signals.js";
-import { t } from "../i18n/index.js";
-import { log, status, toast } from "../model/store.js";
-import { isEmbedded } from "./embedded.js";
+import { isEmbedded } from "../state/embedded.js";
+import { log, status, toast } from "../state/store.js";
+import { t } from "../tell/words.js";
 import { command, isKept, open, watch } from "./session.js";
 
 /** What the server last answered: {recordings, findings, can_keep, max_bytes}; null before that. */
@@ -36,7 +36,10 @@ export async function refresh() {
 let changing = Promise.resolve(); // one change after the other: two requests may overtake each other
 
 /** Give a recording another name or other tags. Whether it was taken. */
-export const change = (id, fields) => (changing = changing.then(() => attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) }))));
+export const change = (id, fields) =>
+  (changing = changing.then(() =>
+    attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) })),
+  ));
 
 /** Delete a recording and its file. */
 export const remove = (id) => attempt(() => ask(`/api/recordings/${id}`, { method: "DELETE" }));
@@ -89,7 +92,10 @@ function upload(file) {
     const name = file.name.replace(/\.kvtrace$/, "");
     request.open("POST", `/api/recordings?name=${encodeURIComponent(name)}`);
     request.responseType = "json";
-    request.upload.addEventListener("progress", ({ loaded, total }) => (uploading.value = { name, share: loaded / total }));
+    request.upload.addEventListener(
+      "progress",
+      ({ loaded, total }) => (uploading.value = { name, share: loaded / total }),
+    );
     request.addEventListener("load", () => {
       if (request.status === 201) done(request.response);
       else refused(new Error(request.response?.error?.message ?? String(request.status)));

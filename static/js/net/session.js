@@ -1,15 +1,15 @@
 // One theater as this page follows it: creating or joining, feeding the log, sending commands, fetching arrays.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
-import { t } from "../i18n/index.js";
-import { adoptConfig, differing, wantedConfig, wantedSampling } from "../model/run_settings.js";
-import { settings } from "../model/settings.js";
-import * as store from "../model/store.js";
-import { asBytes } from "../trace/codec.js";
-import { parseTrace } from "../trace/file.js";
-import { LIVE_CAPTURES, TraceLog } from "../trace/log.js";
+import { asBytes } from "../core/codec.js";
+import { parseTrace } from "../core/file.js";
+import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
+import { embeddedTrace, isEmbedded } from "../state/embedded.js";
+import { adoptConfig, differing, wantedConfig, wantedSampling } from "../state/run_settings.js";
+import { settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { t } from "../tell/words.js";
 import { Client, NoAnswer, Refusal } from "./client.js";
-import { embeddedTrace, isEmbedded } from "./embedded.js";
 import { LayerFetcher } from "./layers.js";
 
 /** Why there is no run to follow, as the server said it; null when it did not say or there is one. */
@@ -116,7 +116,8 @@ async function fetchModelFacts() {
     const answer = await fetch("/api/model");
     if (answer.ok) store.modelFacts.value = await answer.json();
     // now that the server's own settings are known, a link need not repeat them
-    if (store.connection.value === "live" && store.log.value && !differing().length) adoptConfig(store.log.value.header.engine);
+    if (store.connection.value === "live" && store.log.value && !differing().length)
+      adoptConfig(store.log.value.header.engine);
   } catch {
     // the page works without: presets of its own
   }
@@ -166,7 +167,9 @@ export async function openFirst() {
   const asked = client;
   const { recordings } = await (await fetch("/api/recordings")).json();
   if (client !== asked) return; // a file was opened meanwhile
-  const first = ["file", "shipped", "library"].flatMap((source) => recordings.filter((entry) => entry.source === source))[0];
+  const first = ["file", "shipped", "library"].flatMap((source) =>
+    recordings.filter((entry) => entry.source === source),
+  )[0];
   if (first) await watch(first.id);
   else lose(t("library.nothing_here"));
 }
@@ -432,7 +435,7 @@ function complain(error) {
 
 /** Show what went wrong: the server's sentence, or a guard's objection in the page's language. */
 async function tell(message, objection) {
-  const words = objection ? await import("../i18n/objections.js").catch(() => null) : null;
+  const words = objection ? await import("../tell/objections.js").catch(() => null) : null;
   store.toast(words ? words.stepFailed(objection) : message, "error");
 }
 

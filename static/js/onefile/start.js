@@ -7,8 +7,13 @@
   const inflated = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const texts = await new Response(inflated).json();
   const imports = {};
-  for (const [name, text] of Object.entries(texts)) imports[name] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-  const map = Object.assign(document.createElement("script"), { type: "importmap", nonce, textContent: JSON.stringify({ imports }) });
+  for (const [name, text] of Object.entries(texts))
+    imports[name] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  const map = Object.assign(document.createElement("script"), {
+    type: "importmap",
+    nonce,
+    textContent: JSON.stringify({ imports }),
+  });
   document.head.append(map);
   await import("page/js/main.js");
 })();

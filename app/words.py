@@ -1,0 +1,69 @@
+"""The page's words: each room of `static/js` has a file a language, and a page fetches its language's in one answer."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import flask
+from flask import Response
+
+from app.errors import AppError
+from app.paths import static_dir
+
+
+def blueprint() -> flask.Blueprint:
+    """`/words/<language>.json`."""
+    words = flask.Blueprint("words", __name__)
+
+    @words.get("/words/<language>.json")
+    def of_language(language: str) -> Response:
+        if language not in languages():
+            raise AppError("not_found", f"there are no words in {language[:20]!r}")
+        response = flask.jsonify(words_of(language))
+        response.headers["Cache-Control"] = "no-cache"
+        response.add_etag()
+        response.make_conditional(flask.request)
+        return response
+
+    return words
+
+
+def languages() -> list[str]:
+    """Codes of the languages that have words, in alphabetical order."""
+    return sorted(path.suffixes[-2].removeprefix(".") for path in (static_dir() / "js/tell").glob("words.*.json"))
+
+
+def words_of(language: str) -> dict[str, Any]:
+    """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all."""
+    texts: dict[str, str] = {}
+    for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
+        for key, text in _content(path).items():
+            if key in texts:
+                raise ValueError(f"{path.name} of {path.parent.name} has {key!r}, which another room has too")
+            texts[key] = _joined(text)
+    return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
+
+
+def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
+    groups = _content(static_dir() / f"js/tell/glossary.{language}.json")
+    return {
+        group: {term: [name, _joined(definition)] for term, (name, *definition) in entries.items()}
+        for group, entries in groups.items()
+    }
+
+
+def _joined(text: str | list[str]) -> str:
+    """A long text is written in parts, a line each."""
+    return text if isinstance(text, str) else "".join(text)
+
+
+def _content(path: Path) -> Any:
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=256)
+def _read(path: Path, _: int) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,197 @@
+// What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
+
+import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { asTheModelSees, command, focusOn, startAnew, submit } from "../net/session.js";
+import { PRESETS } from "../state/prompts.js";
+import { chooseConfig, chooseSampling, differing, wantedConfig } from "../state/run_settings.js";
+import { settings, TABLE } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { t } from "../tell/words.js";
+
+/** The prompt being written: what the next submission sends. */
+export const draft = signal(PRESETS[0]);
+/** Whether the model will see the draft with other punctuation than it was written with. */
+export const rewritten = signal(false);
+let lastSubmitted = [PRESETS[0]]; // prompts that a reset brings back
+
+const expected = () => ({ expect: store.numRecords.peek() });
+
+/** Send the draft to the waiting queue. */
+export async function addPrompt() {
+  const text = draft.value;
+  if (!text) return store.toast(t("error.no_prompt"));
+  const answer = await submit([text]);
+  if (!answer) return null;
+  lastSubmitted = [text];
+  if (draft.value === text) draft.value = "";
+  return answer;
+}
+
+const unfinished = () => {
+  const log = store.log.peek();
+  return log ? log.tail.waiting.length + log.tail.running.length : 0;
+};
+
+/** Submit the draft when there is one (`always`) or when nothing else is left to compute. False: nothing to do. */
+async function ensureWork(always) {
+  store.backToLive();
+  if (store.status.value?.mode === "running" && unfinished() === 0) await command("pause"); // it ran out of work
+  if (draft.value && (always || unfinished() === 0)) return Boolean(await addPrompt());
+  if (unfinished() > 0) return true;
+  store.toast(t("transport.nothing"));
+  return false;
+}
+
+export async function prefill() {
+  if (await ensureWork(true)) await command("prefill");
+}
+
+export async function step() {
+  const fresh = unfinished() === 0;
+  return (await ensureWork(false)) && command("step", fresh ? {} : expected());
+}
+
+export async function run() {
+  if (await ensureWork(false)) await runAtSpeed();
+}
+
+let turn = 0; // of running and pausing: the last one counts
+let telling = null; // the turn in which the server is being told a speed
+
+/** Run at the speed that the control shows when the answer is here: requests may overtake each other, so one at a time. */
+async function runAtSpeed() {
+  const mine = (telling = ++turn);
+  for (let told = null; mine === turn && told !== settings.speed.peek(); ) {
+    told = settings.speed.peek();
+    if (!(await command("run", { speed: told }))) break;
+  }
+  if (telling === mine) telling = null;
+}
+
+export function pause() {
+  turn += 1;
+  return command("pause");
+}
+
+/** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
+export const running = () => store.status.value?.mode === "running" && store.numRecords.value > 0 && unfinished() > 0;
+
+/** A new, empty log under the same settings; the prompt comes back to be sent again, those of a scene wait again. */
+export async function reset() {
+  store.backToLive();
+  if (await command("reset")) await bringBack();
+}
+
+/** A new log under the settings that the controls show. */
+export async function applyConfig() {
+  store.backToLive();
+  if (await configure()) await bringBack();
+}
+
+let configured = Promise.resolve(); // what was asked for last
+let configurations = 0;
+
+/** Tell the server the settings when it has those before: requests may overtake each other. Null: refused, or later ones follow. */
+async function configure() {
+  const mine = (configurations += 1);
+  const before = configured;
+  const sent = before.then(() => (mine === configurations ? command("configure", { config: wantedConfig() }) : null));
+  configured = sent.catch(() => null);
+  const answer = await sent;
+  return mine === configurations ? answer : null;
+}
+
+/** A new run where there is none any more; the prompts come back. */
+export async function startAgain() {
+  if (await startAnew()) await bringBack();
+}
+
+async function bringBack() {
+  if (draft.value) return;
+  if (lastSubmitted.length > 1) await submit(lastSubmitted);
+  else draft.value = lastSubmitted[0];
+}
+
+/** Set the stage for one of the server's presets: its settings, a new log, all its prompts waiting. */
+export async function playScene(preset) {
+  const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+  store.backToLive();
+  batch(() => {
+    chooseConfig(preset.config, initial);
+    chooseSampling(preset.sampling, initial);
+    settings.priority.value = initial.priority;
+  });
+  if (!(await configure())) return;
+  await queue(preset.prompts);
+}
+
+/**
+ * Follow a run of its own that sets the stage for `scene` (as a preset, with a whole configuration), and take its first `count`
+ * steps. Whether there is one: the run that was followed stays when there is not.
+ */
+export async function openScene(scene, count) {
+  if (!(await startAnew(scene.config))) return false;
+  const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+  batch(() => {
+    chooseSampling(scene.sampling, initial);
+    settings.priority.value = initial.priority;
+  });
+  if ((await queue(scene.prompts)) && count > 0) await command("step", { count });
+  return true;
+}
+
+function queue(prompts) {
+  lastSubmitted = prompts;
+  draft.value = "";
+  return submit(prompts);
+}
+
+/** What a race is about: the prompt that is written, else the one submitted last. */
+export const racePrompt = () => draft.value || lastSubmitted[0];
+
+/** Whether the controls say something other than the run's own header. */
+export const configDiffers = () => differing().length > 0;
+
+export function changeConfig(name, value) {
+  settings[name].value = value;
+  if (store.numRecords.value === 0 && configDiffers()) applyConfig();
+}
+
+export const abort = (requestId) => command("abort", { request_id: requestId });
+
+/** Tell the server another speed while it runs. */
+export function followSpeed() {
+  let known = settings.speed.peek();
+  effect(() => {
+    const speed = settings.speed.value;
+    if (speed !== known && telling !== turn && store.status.peek()?.mode === "running") runAtSpeed();
+    known = speed;
+  });
+}
+
+/** Ask the server how the model will see the draft, when it may differ. */
+export function followDraft() {
+  let timer = null;
+  effect(() => {
+    const text = draft.value;
+    const connected = store.connection.value === "live";
+    clearTimeout(timer);
+    if (!connected || !/[\u2e80-\u{10ffff}][,?!]/u.test(text)) return void (rewritten.value = false);
+    timer = setTimeout(async () => {
+      const seen = await asTheModelSees(text);
+      if (draft.peek() === text) rewritten.value = seen !== null && seen !== text;
+    }, 200);
+  });
+}
+
+/** Captures over their byte budget keep the chosen layer first. */
+export function followFocus() {
+  effect(() => {
+    const layer = store.layer.value;
+    store.log.value; // another run has not been told
+    if (store.connection.value === "live") focusOn(layer);
+  });
+}
+
+/** Speeds offered, steps a second; 0 is as fast as it goes. */
+export const SPEEDS = [0.25, 0.5, 1, 2, 4, 8, 16, 0];

@@ -1,0 +1,69 @@
+// Forking time: the run on stage is made again up to a record, one thing is changed, and both futures can be compared.
+
+import { batch, computed, signal } from "../../vendor/signals/signals.js";
+import { command, forking } from "../net/session.js";
+import { settings } from "../state/settings.js";
+import { connection, log, viewIndex } from "../state/store.js";
+
+/** What may be changed, in the order of the form. */
+export const KINDS = ["token", "request", "abort", "sampling", "config"];
+
+/** Whether the form is open, and which kind of change it shows. */
+export const formOpen = signal(false);
+export const kind = signal("token");
+
+/** Where the keyboard is to go on as soon as that is there: "form" when it was opened from elsewhere, "futures" when a fork was made; null. */
+export const goOnAt = signal(null);
+
+/** Whether there is a run that can be made again here. */
+export const canFork = computed(
+  () => connection.value === "live" && Boolean(log.value) && Boolean(settings.theater.value),
+);
+
+/** Why the last fork could not be made, as the server said it; null. */
+export const problem = signal(null);
+
+/** How far the fork under way is: {done, of}, or null. */
+export const progress = signal(null);
+
+/** Open the form of the compare panel at the record that one looks at. */
+export function openForm(asked = null) {
+  batch(() => {
+    if (asked) kind.value = asked;
+    formOpen.value = true;
+    goOnAt.value = "form";
+    settings.detail.value = "compare";
+    settings.region.value = "detail"; // on a phone
+  });
+}
+
+/** How many records stay as they are when this is changed now: a token is changed in the record that chose it. */
+export function recordsKept(change) {
+  if (change.kind === "config") return 0;
+  return change.kind === "token" ? change.record : viewIndex.peek() + 1;
+}
+
+/** Make the fork, of the run on stage, and compare both. Whether there is one now; the reason why not is shown. */
+export async function fork({ record, ...change }) {
+  const source = settings.theater.peek();
+  const at = recordsKept({ record, ...change });
+  progress.value = { done: 0, of: at };
+  problem.value = null;
+  const stop = forking.subscribe((told) => told && (progress.value = { done: Math.min(told.num_records, at), of: at }));
+  try {
+    const answer = await command("fork", { at, change }, (error) => (problem.value = error.message));
+    if (!answer) return false;
+    batch(() => {
+      formOpen.value = false;
+      goOnAt.value = "futures";
+      settings.run_a.value = source;
+      settings.run_b.value = answer.theater;
+      settings.detail.value = "compare";
+      settings.region.value = "detail";
+    });
+    return true;
+  } finally {
+    stop();
+    progress.value = forking.value = null;
+  }
+}

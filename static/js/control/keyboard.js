@@ -1,0 +1,94 @@
+// The keys of the page: one table that the page obeys, the help shows and the tests hold. Text fields keep theirs, and so do
+// lists that use arrows themselves. F5 and a browser's own shortcuts are left alone.
+
+import { signal } from "../../vendor/signals/signals.js";
+import * as store from "../state/store.js";
+import * as actions from "./actions.js";
+import * as playback from "./playback.js";
+
+export const helpOpen = signal(false);
+/** Whether the list of places to go to is open. */
+export const jumpOpen = signal(false);
+/** Whether the page is black, as a presenter's remote asks for. */
+export const blackout = signal(false);
+
+const digits = Array.from({ length: 10 }, (_, n) => String(n));
+
+/**
+ * Rows of {keys, shown, text, run}. `keys`: what `keyOf` makes of an event; `shown`: what the help prints on the keycaps;
+ * `text`: key of its words; `moves`: keys that some elements use themselves. `run(key)`.
+ */
+export const KEYS = [
+  { keys: ["ArrowLeft"], shown: ["←"], text: "key.back", moves: true, run: () => playback.stepRecord(-1) },
+  { keys: ["ArrowRight"], shown: ["→"], text: "key.forward", moves: true, run: () => playback.stepRecord(1) },
+  {
+    keys: [",", "Shift+ArrowLeft"],
+    shown: [",", "⇧ ←"],
+    text: "key.sub_back",
+    moves: true,
+    run: () => playback.stepSub(-1),
+  },
+  {
+    keys: [".", "Shift+ArrowRight"],
+    shown: [".", "⇧ →"],
+    text: "key.sub_forward",
+    moves: true,
+    run: () => playback.stepSub(1),
+  },
+  { keys: [" "], shown: ["Space"], text: "key.main", run: () => playback.doMain() },
+  { keys: ["j"], shown: ["J"], text: "key.play_back", run: () => playback.play(-1) },
+  { keys: ["k"], shown: ["K"], text: "key.stop", run: () => playback.stop() },
+  { keys: ["l"], shown: ["L"], text: "key.play", run: () => playback.play(1) },
+  { keys: ["n"], shown: ["N"], text: "key.next_event", run: () => playback.jumpToEvent(1) },
+  { keys: ["Shift+n"], shown: ["⇧ N"], text: "key.previous_event", run: () => playback.jumpToEvent(-1) },
+  { keys: ["g"], shown: ["G"], text: "key.jump", run: () => (jumpOpen.value = !jumpOpen.value) },
+  { keys: digits, shown: ["0", "…", "9"], text: "key.tenths", run: (key) => playback.jumpToTenth(Number(key)) },
+  { keys: ["Home"], shown: ["Home"], text: "key.home", moves: true, run: () => playback.jumpTo(-1) },
+  { keys: ["End"], shown: ["End"], text: "key.end", moves: true, run: () => playback.backToLive() },
+  { keys: ["PageDown"], shown: ["PgDn"], text: "key.next", run: () => playback.next() },
+  { keys: ["PageUp"], shown: ["PgUp"], text: "key.previous", run: () => playback.previous() },
+  { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
+  { keys: ["s"], shown: ["S"], text: "key.step", run: () => actions.step() },
+  { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => actions.prefill() },
+  { keys: ["r"], shown: ["R"], text: "key.reset", run: () => actions.reset() },
+  { keys: ["Escape"], shown: ["Esc"], text: "key.escape", run: letGo },
+  { keys: ["?"], shown: ["?"], text: "key.help", run: () => (helpOpen.value = !helpOpen.value) },
+];
+
+/** One thing at a time: what covers the page, then the help or the list, then the selection. */
+function letGo() {
+  for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
+  store.selected.value = null;
+}
+
+/** An event's key as the table writes it: letters small, Shift told where it makes no other sign. */
+export function keyOf({ key, shiftKey }) {
+  const letter = /^[a-z]$/i.test(key);
+  const name = letter ? key.toLowerCase() : key;
+  return shiftKey && (letter || key.startsWith("Arrow")) ? `Shift+${name}` : name;
+}
+
+const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
+
+/** The row that an event asks for where it happens, or null. */
+export function rowFor(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return null;
+  const key = keyOf(event);
+  const row = ROWS.get(key) ?? null;
+  const at = (selector) => event.target.closest(selector);
+  if (key !== "Escape" && at("input:not([type=range]), textarea, select, [contenteditable]")) return null;
+  if (key === " " && at("button, summary, a, [role=option]")) return null;
+  if (row?.moves && at("[data-arrows]")) return null;
+  if (key.startsWith("Page") && at(".help")) return null; // it scrolls
+  return row;
+}
+
+export function listenToKeys() {
+  document.addEventListener("keydown", (event) => {
+    const row = rowFor(event);
+    if (!row) return;
+    if (event.key === "Escape") event.target.closest("input, textarea, select")?.blur();
+    else event.preventDefault();
+    row.run(keyOf(event));
+  });
+}

@@ -1,0 +1,196 @@
+// Moving through what the log already holds: playing it, forwards and backwards, and jumping to a record, a step, an event.
+//
+// Playing never asks the engine for anything. What is played is what is looked at: whole records, or sub-steps while one is
+// shown.
+
+import { computed, effect, signal } from "../../vendor/signals/signals.js";
+import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/events.js";
+import { enterNextAt, goToMoment, playSpeed, stepMoment, viewSub } from "../state/moment.js";
+import { markPlace, settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+import * as actions from "./actions.js";
+
+/** 1 forwards, −1 backwards, 0 when nothing is played. */
+export const playing = signal(0);
+/** The kind of event that "next" and "previous" look for: `any`, one of core/events.js, or `token` of the sequence shown. */
+export const eventKind = signal("any");
+
+// ── Pure ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** When the beat after the one at `last` counts as taken: its own time, or `now` when the page could not keep up. */
+export function beat(last, now, period) {
+  return now - last < 2 * period ? last + period : now;
+}
+
+/**
+ * What the one big button does: `run` and `pause` the engine, `play` and `stop` what is in the log. The engine is meant only
+ * by who looks at the newest record of a live run.
+ */
+export function mainAction({ live, following, running, playing: moves }) {
+  if (moves) return "stop";
+  if (!live || !following) return "play";
+  return running ? "pause" : "run";
+}
+
+/** The record at `tenths` tenths of `count` records: 0 is before the first. */
+export const recordAtTenth = (tenths, count) => Math.round((tenths / 10) * count) - 1;
+
+// ── Playing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const live = computed(() => store.connection.value === "live");
+
+export const main = computed(() =>
+  mainAction({
+    live: live.value,
+    following: store.following.value,
+    running: actions.running(),
+    playing: playing.value,
+  }),
+);
+
+/** The big button, and the space bar. */
+export function doMain() {
+  return { run: actions.run, pause: actions.pause, play, stop }[main.peek()]();
+}
+
+/** Play what is in the log; at its end, from the beginning again. */
+export function play(direction = 1) {
+  if (!store.numRecords.peek()) return;
+  const atEnd =
+    store.viewIndex.peek() === store.numRecords.peek() - 1 && (viewSub.peek() === null || store.following.peek());
+  if (direction > 0 && atEnd) {
+    if (live.peek()) return;
+    store.goTo(-1);
+  }
+  playing.value = direction;
+}
+
+export function stop() {
+  playing.value = 0;
+}
+
+/** Move when it is time to. Called once, when the page begins. */
+export function followPlaying() {
+  let last = 0;
+  let frame = 0;
+  const look = (now) => {
+    const speed = settings.speed.peek();
+    if (now - last >= (speed ? 1000 / speed : 0)) {
+      last = beat(last, now, speed ? 1000 / speed : 0);
+      if (!move(playing.peek())) return ended();
+    }
+    frame = requestAnimationFrame(look);
+  };
+  effect(() => {
+    cancelAnimationFrame(frame);
+    const moves = playing.value;
+    if (!moves) return;
+    last = -Infinity; // the first move at once
+    frame = requestAnimationFrame(look);
+  });
+  effect(() => {
+    playSpeed.value = playing.value ? settings.speed.value : null;
+  });
+  effect(() => {
+    store.log.value; // another run: nothing of the old one goes on
+    stop();
+  });
+}
+
+/** One move of what is looked at. False at the end. */
+function move(direction) {
+  if (viewSub.peek() !== null) return stepMoment(direction);
+  const next = store.viewIndex.peek() + direction;
+  if (next < -1 || next >= store.numRecords.peek()) return false;
+  store.goTo(next);
+  return true;
+}
+
+function ended() {
+  if (playing.peek() > 0) store.backToLive(); // what comes next is followed
+  stop();
+}
+
+// ── Going somewhere ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** One record on or back, by hand. */
+export function stepRecord(direction) {
+  stop();
+  store.goTo(Math.max(-1, store.viewIndex.peek() + direction));
+}
+
+/** One sub-step on or back, by hand. */
+export function stepSub(direction) {
+  stop();
+  stepMoment(direction);
+}
+
+/** What a presenter's "next" means: on by what is looked at; at the newest record of a live run the engine takes a step. */
+export async function next() {
+  stop();
+  if (move(1) || !live.peek()) return;
+  if (viewSub.peek() !== null) enterNextAt(0);
+  const done = await actions.step();
+  if (!done?.performed) enterNextAt(null);
+}
+
+export function previous() {
+  stop();
+  return move(-1);
+}
+
+/** Show record `index`, from afar: the browser's Back comes back here. */
+export function jumpTo(index) {
+  stop();
+  const last = store.numRecords.peek() - 1;
+  const to = Math.max(-1, Math.min(index, last));
+  if (to === store.viewIndex.peek() && viewSub.peek() === null) return;
+  markPlace();
+  store.goTo(to);
+}
+
+export const jumpToTenth = (tenths) => jumpTo(recordAtTenth(tenths, store.numRecords.peek()));
+
+/** Show the record of engine step `step`. False when the log does not hold it. */
+export function jumpToStep(step) {
+  const index = recordOfStep(store.log.peek(), step);
+  if (index !== null) jumpTo(index);
+  return index !== null;
+}
+
+/** The record of the nearest event of `kind` in a direction, or null. */
+export function eventFrom(index, direction, kind = eventKind.value) {
+  const log = store.log.value;
+  if (!log) return null;
+  if (kind === "any") return nearestOfAny(log, index, direction);
+  return nearest(recordsOf(kind), index, direction);
+}
+
+/** Records of a kind, ascending. */
+export function recordsOf(kind) {
+  const log = store.log.value;
+  if (!log) return [];
+  return kind === "token" ? tokensOf(log, store.shownSeq.value) : marksIn(log).get(kind);
+}
+
+/** To the next (+1) or previous (−1) event of the chosen kind. False when there is none. */
+export function jumpToEvent(direction, kind = eventKind.peek()) {
+  const to = eventFrom(store.viewIndex.peek(), direction, kind);
+  if (to !== null) jumpTo(to);
+  return to !== null;
+}
+
+/** Show sub-step `sub` of the record shown; the same again shows the record whole. */
+export function chooseSub(sub) {
+  stop();
+  const index = store.viewIndex.peek();
+  if (viewSub.peek() === sub) store.goTo(index);
+  else goToMoment(index, sub);
+}
+
+/** Back to the newest record. */
+export function backToLive() {
+  stop();
+  if (!store.following.peek()) markPlace();
+  store.backToLive();
+}

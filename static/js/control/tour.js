@@ -1,0 +1,113 @@
+// The tour of the first visit: five stops, each done when the learner has done it. What is done is read from the run.
+
+import { computed, effect, signal } from "../../vendor/signals/signals.js";
+import { settings } from "../state/settings.js";
+import { chain, connection, log, numRecords, pointed, selected, viewIndex } from "../state/store.js";
+import { helpOpen } from "./keyboard.js";
+
+const MEMORY_KEY = "kvtheater.tour"; // on this device: the stop one is at, or "done". Not a setting: a link must not carry it.
+
+const decodes = () => {
+  let count = 0;
+  for (let i = 0; i < numRecords.value; i++)
+    if (log.value?.records[i]?.batch?.some((entry) => entry.phase === "decode")) count += 1;
+  return count;
+};
+
+/** {id, target: selector of what it explains, region: where that is on a phone, side: where the card goes, done: () => boolean} */
+export const STOPS = [
+  { id: "prompt", target: "#region-score .composer", region: "score", side: "right", done: () => numRecords.value > 0 },
+  {
+    id: "attention",
+    target: "#region-stage .strip",
+    region: "stage",
+    side: "below",
+    done: () => decodes() > before.decodes,
+  },
+  {
+    id: "pool",
+    target: "#region-memory .pool",
+    region: "memory",
+    side: "left",
+    done: () => pointed.value?.block !== undefined,
+  },
+  {
+    id: "provenance",
+    target: "#chain",
+    region: "stage",
+    side: "below",
+    done: () => selected.value !== null && chain.value !== null,
+  },
+  {
+    id: "time",
+    target: ".scrubber",
+    region: "stage",
+    side: "above",
+    done: () => viewIndex.value >= -1 && viewIndex.value < numRecords.value - 1,
+  },
+];
+
+/** Index of the stop shown, or null. */
+export const stop = signal(null);
+const finished = signal(new Set()); // ids of the stops that the learner has done
+export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
+
+let before = { decodes: 0 }; // how the run stood when the stop began
+let storage = null;
+
+const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b"];
+
+/** Offer the tour on a first visit: not to somebody who follows a link to a run, a recording, a step, an exhibit or two runs. */
+export function offerTour(memory) {
+  storage = memory;
+  const kept = read();
+  const invited = PLACES.some((name) => settings[name].value !== null);
+  if (kept === "done" || (kept === null && invited)) return;
+  const from = Math.min(STOPS.length - 1, Number(kept) || 0);
+  const wait = effect(() => {
+    if (connection.value === "live" && log.value) queueMicrotask(() => (wait(), stop.value === null && show(from)));
+  });
+}
+
+export function startTour() {
+  helpOpen.value = false;
+  finished.value = new Set();
+  show(0);
+}
+
+export function endTour() {
+  stop.value = null;
+  keep("done");
+}
+
+export const next = () => (stop.value === STOPS.length - 1 ? endTour() : show(stop.value + 1));
+export const back = () => show(Math.max(0, stop.value - 1));
+
+function show(index) {
+  before = { decodes: decodes() };
+  stop.value = index;
+  if (innerWidth < 720) settings.region.value = STOPS[index].region; // a phone shows one region at a time
+  keep(String(index));
+}
+
+effect(() => {
+  if (stop.value === null) return;
+  const { id, done } = STOPS[stop.value];
+  if (done() && !finished.peek().has(id)) finished.value = new Set(finished.peek()).add(id);
+});
+
+function read() {
+  try {
+    return storage?.getItem(MEMORY_KEY) ?? null;
+  } catch {
+    return null;
+  }
+}
+
+function keep(value) {
+  try {
+    storage?.setItem(MEMORY_KEY, value);
+  } catch {
+    // a private window forgets; the tour can be skipped again
+  }
+}

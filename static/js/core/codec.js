@@ -1,0 +1,118 @@
+// Bytes of a trace in the browser: msgpack, with arrays as extension type 1 (see engine/trace/codec.py).
+
+import { Decoder } from "../../vendor/msgpack/Decoder.mjs";
+import { ExtensionCodec } from "../../vendor/msgpack/ExtensionCodec.mjs";
+import { NdArray } from "./ndarray.js";
+import { wrongIn } from "./types.js";
+
+const ARRAY_EXT = 1;
+const MAX_DIMENSIONS = 8;
+const MAX_ELEMENTS = 256 * 1024 * 1024; // where one dimension is 0, the others together too
+
+/** Bytes that are not what a trace holds. */
+export class TraceFormatError extends Error {}
+
+const HALF_TO_FLOAT = halfTable();
+
+const DTYPES = {
+  1: { name: "f16", bytes: 2, view: (b) => new Uint16Array(b), value: (raw) => HALF_TO_FLOAT[raw] },
+  2: { name: "f32", bytes: 4, view: (b) => new Float32Array(b), value: (raw) => raw },
+  3: { name: "i32", bytes: 4, view: (b) => new Int32Array(b), value: (raw) => raw },
+  4: { name: "u8", bytes: 1, view: (b) => new Uint8Array(b), value: (raw) => raw },
+};
+
+const extensions = new ExtensionCodec();
+extensions.register({
+  type: ARRAY_EXT,
+  encode: () => null,
+  decode: decodeArray,
+});
+
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/** Refuses what Python's reader refuses: text that is no UTF-8, keys that are no text. */
+class StrictDecoder extends Decoder {
+  decodeUtf8String(byteLength, headerOffset) {
+    const start = this.pos + headerOffset;
+    const isKey = this.stateIsMapKey();
+    const text = super.decodeUtf8String(byteLength, headerOffset);
+    const bytes = this.bytes.subarray(start, start + byteLength);
+    if (bytes.every((byte) => byte < 128)) return text;
+    try {
+      return UTF8.decode(bytes);
+    } catch {
+      if (isKey) return `\ud800${bytes.join(" ")}`; // no field is called so; and no key of a map may be
+      throw new TraceFormatError("text that is no UTF-8");
+    }
+  }
+}
+
+const decoder = new StrictDecoder({
+  extensionCodec: extensions,
+  mapKeyConverter(key) {
+    if (typeof key === "string") return key;
+    throw new TraceFormatError("a key that is no text");
+  },
+});
+
+/** What is in `bytes`. Throws TraceFormatError when it is not msgpack. */
+export function decode(bytes) {
+  try {
+    return decoder.decode(asBytes(bytes));
+  } catch (error) {
+    throw error instanceof TraceFormatError ? error : new TraceFormatError(`not valid msgpack: ${error.message}`);
+  }
+}
+
+/** The `kind` of engine/trace/records.py in `bytes`: Header, StepRecord, Capture or LayerCapture. Throws TraceFormatError on anything else. */
+export function decodeAs(bytes, kind) {
+  let value;
+  try {
+    value = decode(bytes);
+  } catch (error) {
+    throw new TraceFormatError(`not a valid ${kind}: ${error.message}`);
+  }
+  const wrong = wrongIn(value, kind);
+  if (wrong !== null) throw new TraceFormatError(`not a valid ${wrong}`);
+  return value;
+}
+
+/** A Uint8Array over whatever binary type a transport delivers. */
+export function asBytes(binary) {
+  if (binary instanceof Uint8Array) return binary;
+  if (binary instanceof ArrayBuffer) return new Uint8Array(binary);
+  if (ArrayBuffer.isView(binary)) return new Uint8Array(binary.buffer, binary.byteOffset, binary.byteLength);
+  throw new TraceFormatError("text where bytes belong");
+}
+
+function decodeArray(data) {
+  const dtype = DTYPES[data[0]];
+  const ndim = data[1];
+  if (data.length < 2 || !dtype) throw new TraceFormatError("an unknown array type");
+  const start = 2 + 4 * ndim;
+  if (ndim > MAX_DIMENSIONS || data.length < start) throw new TraceFormatError("an array whose shape is cut off");
+  const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
+  const shape = Array.from({ length: ndim }, (_, axis) => view.getUint32(2 + 4 * axis, true));
+  const count = shape.reduce((product, n) => product * n, 1);
+  if (shape.reduce((product, n) => product * Math.max(n, 1), 1) > MAX_ELEMENTS)
+    throw new TraceFormatError(`an array of shape ${shape}`);
+  if (data.length - start !== count * dtype.bytes)
+    throw new TraceFormatError(`an array of shape ${shape} with ${data.length - start} bytes`);
+  const body = Uint8Array.prototype.slice.call(data, start); // its own buffer, aligned for the typed view, whatever `data` is a view of
+  return new NdArray(dtype.name, shape, dtype.view(body.buffer), dtype.value);
+}
+
+/** All 65,536 half-precision values, so that reading one is a lookup. */
+function halfTable() {
+  const table = new Float32Array(65536);
+  for (let bits = 0; bits < 65536; bits++) {
+    const exponent = (bits >> 10) & 31;
+    const fraction = bits & 1023;
+    let value;
+    if (exponent === 0) value = fraction * 2 ** -24;
+    else if (exponent === 31) value = fraction ? NaN : Infinity;
+    else value = (1 + fraction / 1024) * 2 ** (exponent - 15);
+    table[bits] = bits & 0x8000 ? -value : value;
+  }
+  return table;
+}

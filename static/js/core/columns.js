@@ -1,0 +1,100 @@
+// What the stage shows of one sequence at one record: its columns, the query in flight, the attention row.
+
+import { groupOfLayer, RELEASED } from "./groups.js";
+import { tokenLabels } from "./labels.js";
+import { slotOf } from "./metrics.js";
+
+/**
+ * The stage of `seqId` after record `index`, for `layer` and query head `head`; null when there is no such sequence.
+ *
+ * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
+ * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record. `tables`: its
+ * block tables, `table` that of the layer's block `group`.
+ */
+export function stageAt(log, index, seqId, layer, head) {
+  if (index < 0) return null;
+  const state = log.stateAt(index);
+  const seq = state.sequences.get(seqId);
+  if (!seq) return null;
+  const record = log.records[index];
+  const entry = record.batch?.find((e) => e.seq_id === seqId) ?? null;
+  const tables = log.tablesAtCompute(index, seqId) ?? seq.block_tables;
+  const group = groupOfLayer(log.groups, layer);
+  const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
+  const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
+  const stage = {
+    log,
+    index,
+    record,
+    state,
+    seq,
+    entry,
+    tables,
+    table: tables[group] ?? [],
+    group,
+    layer,
+    head,
+    kvHead,
+    labels: tokenLabels(seq.token_bytes),
+    numFilled,
+    released: !entry && seq.status === "finished",
+    query: entry ? entry.context_len - 1 : null,
+    output: record.outputs?.find((o) => o.seq_id === seqId) ?? null,
+    blockSize: state.block_size,
+  };
+  stage.attention = entry ? attentionRow(log, index, seqId, layer, head, stage.query) : null;
+  return stage;
+}
+
+/**
+ * Weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the keys it saw, or
+ * null when they were not captured or have not arrived. Captures are rectangles: the row ends at the query's own key, or
+ * at the last later key to which the capture gives any weight. Causal attention gives none; the row says what was recorded.
+ */
+export function attentionRow(log, index, seqId, layer, head, position) {
+  const rows = rowsWith(log.layer(index, layer), seqId, head, position);
+  if (!rows) return null;
+  const whole = rows.weights.row(rows.heads.indexOf(head), position - rows.query_start);
+  let end = whole.length;
+  while (end > position - rows.key_start + 1 && whole[end - 1] === 0) end--;
+  const weights = whole.subarray(0, end);
+  let max = 0;
+  for (const weight of weights) if (weight > max) max = weight;
+  return { keyStart: rows.key_start, weights, max };
+}
+
+function rowsWith(layer, seqId, head, position) {
+  return layer?.rows.find(
+    (r) =>
+      r.seq_id === seqId &&
+      r.heads.includes(head) &&
+      position >= r.query_start &&
+      position < r.query_start + r.weights.shape[1],
+  );
+}
+
+/** Whether the block of `position` was let go, in the shown layer's block group, while the sequence runs. */
+export const isReleased = (stage, position) => stage.table[Math.floor(position / stage.blockSize)] === RELEASED;
+
+/** Where the K and V of `position` were computed: {record, seq_id, position} or null when no block holds them. */
+export function originOf(stage, position) {
+  if (position >= stage.numFilled) return null;
+  if (stage.entry && position >= stage.entry.start) return { record: stage.index, seq_id: stage.seq.seq_id, position };
+  const place = slotOf(stage.table, stage.blockSize, position);
+  return place ? stage.log.slotOrigin(place.slot, stage.index) : null;
+}
+
+/**
+ * One vector of `position`: kind "k" or "v" from the cache, "q" only for tokens computed in this record. Float32Array,
+ * or null when it does not exist, or `undefined` when its capture is not here.
+ */
+export function vectorOf(stage, kind, position) {
+  let origin = originOf(stage, position);
+  if (kind === "q" && origin && origin.record !== stage.index) origin = null;
+  if (!origin) return null;
+  const arrays = stage.log.layer(origin.record, stage.layer);
+  if (!arrays) return undefined;
+  const packed = stage.log.packedIndex(origin.record, origin.seq_id, origin.position);
+  if (packed < 0) return null;
+  return arrays[kind].row(packed, kind === "q" ? stage.head : stage.kvHead);
+}

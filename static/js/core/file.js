@@ -1,0 +1,69 @@
+// A `.kvtrace` file, read in the browser: magic, then frames (see engine/trace/codec.py).
+
+import { asBytes, TraceFormatError } from "./codec.js";
+
+const MAGIC = [0x4b, 0x56, 0x54, 0x52, 0x41, 0x43, 0x45, 0x01]; // KVTRACE, version 1
+const FRAME_HEAD = 9; // kind u8, length u32, CRC-32 u32, little endian
+const KINDS = { 1: "header", 2: "record", 3: "capture", 4: "keyframe" };
+const MAX_PAYLOAD = 256 * 1024 * 1024;
+
+/**
+ * The frames of a trace: `{header, records, captures, damage}`, payloads as Uint8Array views, `captures` parallel to
+ * `records` (null where a record has none). A damaged tail is left out and `damage` says where it starts.
+ * Throws TraceFormatError when the beginning is no trace.
+ */
+export function parseTrace(buffer) {
+  const bytes = asBytes(buffer);
+  if (MAGIC.some((byte, i) => bytes[i] !== byte)) throw new TraceFormatError("not a .kvtrace file, version 1");
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const first = readFrame(bytes, view, MAGIC.length);
+  if (first.kind !== "header") throw new TraceFormatError(`a ${first.kind} where the header belongs`);
+  const trace = { header: first.payload, records: [], captures: [], damage: null };
+  let offset = first.end;
+  while (offset < bytes.length) {
+    try {
+      const frame = readFrame(bytes, view, offset);
+      if (frame.kind === "record") {
+        trace.records.push(frame.payload);
+        trace.captures.push(null);
+      } else if (frame.kind === "header" || !trace.records.length) {
+        throw new TraceFormatError(`a ${frame.kind} at byte ${offset}`);
+      } else if (frame.kind === "capture") {
+        trace.captures[trace.records.length - 1] = frame.payload;
+      }
+      offset = frame.end;
+    } catch (error) {
+      if (!(error instanceof TraceFormatError)) throw error;
+      trace.damage = `${error.message}; the ${trace.records.length} records before it are readable`;
+      break;
+    }
+  }
+  return trace;
+}
+
+function readFrame(bytes, view, offset) {
+  if (offset + FRAME_HEAD > bytes.length)
+    throw new TraceFormatError(`the file ends inside a frame head at byte ${offset}`);
+  const kind = KINDS[bytes[offset]];
+  const length = view.getUint32(offset + 1, true);
+  const checksum = view.getUint32(offset + 5, true);
+  if (!kind || length > MAX_PAYLOAD) throw new TraceFormatError(`no valid frame at byte ${offset}`);
+  const start = offset + FRAME_HEAD;
+  if (start + length > bytes.length) throw new TraceFormatError(`the file ends inside the ${kind} at byte ${offset}`);
+  const payload = bytes.subarray(start, start + length);
+  if (crc32(payload) !== checksum) throw new TraceFormatError(`the ${kind} at byte ${offset} fails its checksum`);
+  return { kind, payload, end: start + length };
+}
+
+const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
+  let c = n;
+  for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ 0xedb88320 : c >>> 1;
+  return c;
+});
+
+/** CRC-32 as zlib computes it. */
+export function crc32(bytes) {
+  let crc = 0xffffffff;
+  for (let i = 0; i < bytes.length; i++) crc = CRC_TABLE[(crc ^ bytes[i]) & 255] ^ (crc >>> 8);
+  return (crc ^ 0xffffffff) >>> 0;
+}

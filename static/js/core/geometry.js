@@ -1,0 +1,81 @@
+// What a header must be before anything is made of it. Mirrors engine/trace/geometry.py: same rules, same errors.
+
+import { blockGroups } from "./groups.js";
+import { MAX_BLOCK_SIZE, MAX_BLOCKS, MAX_DIMENSIONS, MAX_GROUPS, MAX_HEADS, MAX_LAYERS } from "./limits.js";
+
+/** A record does not follow from the state before it, or a header describes nothing that can be. */
+export class TraceStateError extends Error {}
+
+/** The pools that the header describes: {block_size, groups, swap_space}. Throws TraceStateError when no reader takes them. */
+export function geometry(header) {
+  checkModel(header);
+  const block_size = setting(header, "block_size", 1, MAX_BLOCK_SIZE);
+  setting(header, "num_blocks", 1, MAX_BLOCKS);
+  const groups = blockGroups(header);
+  if (header.block_groups?.length) checkGroups(header.block_groups, header.model.num_layers);
+  const asked = header.engine.swap_space;
+  const swap_space = NONE.has(asked) ? 0 : setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length));
+  return { block_size, groups, swap_space };
+}
+
+const NONE = new Set([undefined, null, 0, false, ""]);
+
+function setting(header, name, least, most) {
+  const value = header.engine[name];
+  if (!Number.isInteger(value) || value < least || value > most)
+    refuse(
+      `the header's engine.${name} must be a whole number from ${least} to ${most}, not ${String(value).slice(0, 80)}`,
+    );
+  return value;
+}
+
+/** Each number over its limit, each list that has not an entry for each layer or head. */
+function checkModel({ model, kv_bytes_per_token: bytesEach }) {
+  const limits = {
+    num_layers: MAX_LAYERS,
+    num_heads: MAX_HEADS,
+    num_kv_heads: MAX_HEADS,
+    head_dim: MAX_DIMENSIONS,
+    v_head_dim: MAX_DIMENSIONS,
+  };
+  for (const [name, most] of Object.entries(limits))
+    if (model[name] < 1 || model[name] > most)
+      refuse(`the header's model.${name} must be from 1 to ${most}, not ${model[name]}`);
+  if (model.num_heads % model.num_kv_heads)
+    refuse(
+      `the header's model.num_heads ${model.num_heads} is no multiple of model.num_kv_heads ${model.num_kv_heads}`,
+    );
+  for (const name of ["sliding_windows", "scalings", "softcaps", "sinks"]) {
+    const count = model[name]?.length ?? 0;
+    if (count !== model.num_layers && (count > 0 || name === "sliding_windows"))
+      refuse(`the header's model.${name} has ${count} entries for ${model.num_layers} layers`);
+  }
+  (model.sinks ?? []).forEach((sinks, layer) => {
+    if (sinks !== null && sinks.length !== model.num_heads)
+      refuse(
+        `the header's model.sinks of layer ${layer} has ${sinks.length} entries for ${model.num_heads} query heads`,
+      );
+  });
+  for (const { layer, head } of model.heads ?? [])
+    if (layer < 0 || layer >= model.num_layers || head < 0 || head >= model.num_heads)
+      refuse(`the header's model.heads names head ${head} of layer ${layer}, which the model has not`);
+  if (bytesEach < 1) refuse(`the header's kv_bytes_per_token is ${bytesEach}`);
+}
+
+/** Blocks that follow each other from 0, and each layer once. */
+function checkGroups(groups, numLayers) {
+  if (groups.length > MAX_GROUPS) refuse(`the header has ${groups.length} block groups; ${MAX_GROUPS} is the most`);
+  let next = 0;
+  for (const { first_block: first, num_blocks: count } of groups) {
+    if (first !== next || count < 1 || first + count > MAX_BLOCKS)
+      refuse(`the header's block groups do not follow each other at block ${next}`);
+    next += count;
+  }
+  const layers = groups.flatMap((group) => group.layers).sort((a, b) => a - b);
+  if (layers.length !== numLayers || layers.some((layer, i) => layer !== i))
+    refuse(`the header's block_groups have not each of the model's ${numLayers} layers once`);
+}
+
+function refuse(message) {
+  throw new TraceStateError(message);
+}

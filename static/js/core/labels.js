@@ -1,0 +1,129 @@
+// What to call a token: byte-aware, so that a fragment of a character says so and whitespace can be seen.
+
+const strict = new TextDecoder("utf-8", { fatal: true });
+const VISIBLE = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
+const cache = new WeakMap(); // token_bytes array -> {length, labels}
+const whole = new WeakMap(); // bytes of a token -> its label, or null
+
+/**
+ * Labels of a sequence's tokens. Each is `{text, char, part, of, hex}`: for whole characters `text` is what to show and
+ * `of` is 0; for a fragment `char` is the character it belongs to (null while its other bytes have not come), `part`
+ * of `of` tokens, and `hex` its bytes.
+ */
+export function tokenLabels(tokenBytes) {
+  const known = cache.get(tokenBytes);
+  if (known?.length === tokenBytes.length) return known.labels;
+  const labels = tokenBytes.map((bytes) => wholeLabel(bytes));
+  labels.forEach((label, i) => {
+    if (label === null) labelFragments(tokenBytes, labels, i);
+  });
+  cache.set(tokenBytes, { length: tokenBytes.length, labels });
+  return labels;
+}
+
+/** The label of a token by itself, as in a list of candidates. */
+export function loneLabel(bytes) {
+  return wholeLabel(bytes) ?? fragment(bytes, null, 0, 1);
+}
+
+/** A label as one short string: `月`, `␣the`, `月 1/3`, `E6 9C`. */
+export function labelText(label) {
+  if (!label.of) return label.text;
+  return label.char ? `${label.char} ${label.part}/${label.of}` : label.hex;
+}
+
+/** Text of a run of tokens; bytes of unfinished characters at its end are left out. */
+export function joinText(tokenBytes) {
+  const total = tokenBytes.reduce((sum, bytes) => sum + bytes.length, 0);
+  const all = new Uint8Array(total);
+  let offset = 0;
+  for (const bytes of tokenBytes) {
+    all.set(bytes, offset);
+    offset += bytes.length;
+  }
+  let end = total;
+  for (let cut = 0; cut < 4 && end >= 0; cut++, end--) {
+    try {
+      return strict.decode(all.subarray(0, end));
+    } catch {
+      // an unfinished character at the end: try without its last byte
+    }
+  }
+  return new TextDecoder().decode(all).replaceAll("\ufffd", "·");
+}
+
+/** `text` with its whitespace and control characters made visible. */
+export function visible(text) {
+  return text.replace(
+    /[\s\p{Cc}]/gu,
+    (c) => VISIBLE[c] ?? (c < " " ? String.fromCodePoint(0x2400 + c.codePointAt(0)) : c),
+  );
+}
+
+/** The label of bytes that are text by themselves, else null. Tokens stay the same objects from state to state. */
+function wholeLabel(bytes) {
+  const known = whole.get(bytes);
+  if (known !== undefined) return known;
+  const text = textOf(bytes);
+  // a fragment has none: its neighbours say what of
+  const label =
+    text === null ? null : { text: text === "" ? "∅" : visible(text), char: null, part: 0, of: 0, hex: hexOf(bytes) };
+  whole.set(bytes, label);
+  return label;
+}
+
+/** The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks whole. */
+function textOf(bytes) {
+  if (bytesMissing(bytes) !== 0) return null;
+  try {
+    return strict.decode(bytes);
+  } catch {
+    return null; // an overlong form, a surrogate
+  }
+}
+
+/** How many bytes the last character of UTF-8 `bytes` still needs; -1 when no bytes after them can make a text of them. */
+function bytesMissing(bytes) {
+  let at = 0;
+  while (at < bytes.length) {
+    const lead = bytes[at];
+    const length =
+      lead < 0x80
+        ? 1
+        : lead >= 0xc2 && lead <= 0xdf
+          ? 2
+          : lead >= 0xe0 && lead <= 0xef
+            ? 3
+            : lead >= 0xf0 && lead <= 0xf4
+              ? 4
+              : 0;
+    if (!length) return -1;
+    for (let i = at + 1; i < Math.min(at + length, bytes.length); i++) if ((bytes[i] & 0xc0) !== 0x80) return -1;
+    at += length;
+  }
+  return at - bytes.length;
+}
+
+/** Token `i` is no whole text: join it with the tokens after it until they make one, and label them together. */
+function labelFragments(tokenBytes, labels, i) {
+  for (let end = i + 1; end <= Math.min(i + 8, tokenBytes.length); end++) {
+    const run = tokenBytes.slice(i, end);
+    const joined = new Uint8Array(run.reduce((sum, bytes) => sum + bytes.length, 0));
+    run.reduce((offset, bytes) => (joined.set(bytes, offset), offset + bytes.length), 0);
+    if (bytesMissing(joined) < 0) break;
+    const text = textOf(joined);
+    if (text === null) continue;
+    const char = visible(text);
+    run.forEach((bytes, k) => (labels[i + k] = fragment(bytes, char, k + 1, run.length)));
+    return;
+  }
+  labels[i] = fragment(tokenBytes[i], null, 0, 1);
+}
+
+function fragment(bytes, char, part, of) {
+  return { text: char ?? hexOf(bytes), char, part, of, hex: hexOf(bytes) };
+}
+
+function hexOf(bytes) {
+  return Array.from(bytes, (byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ");
+}

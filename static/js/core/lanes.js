@@ -1,0 +1,161 @@
+// The scheduler's lanes: what each sequence did in each record, and what each step spent of its budgets. A pure fold over
+// records that goes on where it stopped: appending one costs as many operations as it has, plus one for each unfinished lane.
+//
+// A lane is runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
+//   waiting    in the queue                     prefill  `tokens` of it computed (a run of its own; `again` of them a second time)
+//   preempted  back in the queue, nothing kept  decode   one token computed
+//   swapped    back in the queue, kept on CPU   idle     running, but not computed in this record
+
+/** Marks on a lane, by the operation that they stand for. */
+const MARKS = {
+  submit: () => "submit",
+  fork: () => "fork",
+  lookup: (op) => (op.num_hit_tokens > 0 ? "hit" : null),
+  defer: () => "defer",
+  preempt: () => "preempt",
+  finish: (op) => (op.reason === "stop" || op.reason === "length" ? "finish" : "abort"),
+};
+
+export class Lanes {
+  constructor() {
+    this.lanes = [];
+    this.byId = new Map();
+    this.alive = [];
+    this.columns = []; // per record: {step, kind, prefill, decode, scheduled, running, waiting}
+    this.most = { tokens: 0, scheduled: 0 };
+  }
+
+  get length() {
+    return this.columns.length;
+  }
+
+  /** Fold the next record in. */
+  append(record) {
+    const index = this.columns.length;
+    const entries = new Map((record.batch ?? []).map((entry) => [entry.seq_id, entry]));
+    (record.ops ?? []).forEach((op, at) => this.#operation(op, at, index, record.step));
+    const column = {
+      step: record.step,
+      kind: record.kind,
+      prefill: 0,
+      decode: 0,
+      scheduled: entries.size,
+      running: 0,
+      waiting: 0,
+    };
+    for (const lane of this.alive) {
+      const entry = entries.get(lane.seq_id);
+      if (entry) column[entry.phase] += entry.token_ids.length;
+      this.#cell(lane, entry, index);
+      if (lane.status === "running") column.running += 1;
+      else if (lane.status !== "finished") column.waiting += 1;
+    }
+    this.alive = this.alive.filter((lane) => lane.to === null);
+    this.columns.push(column);
+    this.most.tokens = Math.max(this.most.tokens, column.prefill + column.decode);
+    this.most.scheduled = Math.max(this.most.scheduled, column.scheduled);
+  }
+
+  #operation(op, at, index, step) {
+    if (op.type === "submit" || op.type === "fork") this.#open(op, index);
+    const lane = this.byId.get(op.seq_id);
+    if (!lane) return;
+    const mark = MARKS[op.type]?.(op);
+    if (mark) lane.marks.push({ record: index, at, mark });
+    if (op.type === "admit") {
+      lane.status = "running";
+      const open = lane.preemptions.at(-1);
+      if (op.resumed && open && open.resumed === null)
+        Object.assign(open, { resumed: index, resumed_step: step, cached: op.num_cached_tokens });
+    } else if (op.type === "preempt") {
+      lane.status = op.mode === "swap" ? "swapped" : "preempted";
+      const lost = op.mode === "swap" ? 0 : op.num_computed_tokens;
+      lane.preemptions.push({ record: index, at, step, lost, resumed: null, resumed_step: null, cached: 0, again: 0 });
+    } else if (op.type === "finish") {
+      lane.before = lane.status;
+      lane.status = "finished";
+      lane.to = index;
+    }
+  }
+
+  #open(op, index) {
+    const lane = {
+      seq_id: op.seq_id,
+      request_id: op.request_id,
+      parent: op.parent_seq_id ?? null,
+      from: index,
+      to: null, // record in which it finished
+      status: op.type === "fork" ? "running" : "waiting",
+      runs: [],
+      marks: [], // {record, at (its place in ops), mark}, ascending
+      preemptions: [], // {record, at, step, lost, resumed, resumed_step, cached, again: tokens computed a second time}
+    };
+    this.lanes.push(lane);
+    this.byId.set(op.seq_id, lane);
+    this.alive.push(lane);
+  }
+
+  #cell(lane, entry, index) {
+    if (entry?.phase === "prefill") {
+      const again = this.#again(lane, entry);
+      lane.runs.push({ kind: "prefill", from: index, to: index, tokens: entry.token_ids.length, again });
+      return;
+    }
+    const status = lane.status === "finished" ? lane.before : lane.status;
+    const kind = entry ? "decode" : status === "running" ? "idle" : status;
+    const last = lane.runs.at(-1);
+    if (last?.kind === kind && kind !== "prefill") last.to = index;
+    else lane.runs.push({ kind, from: index, to: index });
+  }
+
+  /** How many tokens of `entry` had been computed before the last preemption. */
+  #again(lane, entry) {
+    const back = lane.preemptions.at(-1);
+    if (!back || entry.start >= back.lost) return 0;
+    const again = Math.min(entry.start + entry.token_ids.length, back.lost) - entry.start;
+    back.again += again;
+    return again;
+  }
+}
+
+const folded = new WeakMap();
+
+/** The lanes of a log as far as it is here. */
+export function lanesOf(log) {
+  let lanes = folded.get(log);
+  if (!lanes) folded.set(log, (lanes = new Lanes()));
+  while (lanes.length < log.records.length) lanes.append(log.records[lanes.length]);
+  return lanes;
+}
+
+/** Place in `lane.runs` of the run that covers record `index`, or that of the next one after it. */
+export function runFrom(lane, index) {
+  let low = 0;
+  let high = lane.runs.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane.runs[middle].to < index) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** What the sequence did in record `index`: its run, or null before it came and after it finished. */
+export function cellAt(lane, index) {
+  const run = lane.runs[runFrom(lane, index)];
+  return run && run.from <= index ? run : null;
+}
+
+/** Marks of the lane in records [from, to]. */
+export function marksIn(lane, from, to) {
+  let low = 0;
+  let high = lane.marks.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (lane.marks[middle].record < from) low = middle + 1;
+    else high = middle;
+  }
+  const found = [];
+  for (let i = low; i < lane.marks.length && lane.marks[i].record <= to; i++) found.push(lane.marks[i]);
+  return found;
+}

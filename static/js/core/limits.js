@@ -1,0 +1,36 @@
+// What a trace may ask of whoever reads it: the limits of engine/trace/limits.py, which FORMAT.md names.
+
+export const MAX_LAYERS = 1 << 12;
+export const MAX_HEADS = 1 << 12;
+export const MAX_DIMENSIONS = 1 << 16; // of a head's vectors
+export const MAX_GROUPS = 16; // of layers that share their blocks
+export const MAX_BLOCKS = 1 << 18; // of all pools together, and of the CPU store
+export const MAX_BLOCK_SIZE = 1 << 24; // tokens
+
+const FREE_UNITS = 1 << 22; // things that any log may have copied
+const UNITS_PER_BYTE = 16; // and so many for each byte of its records
+/** A slot that is filled or copied; a token or a table entry that is copied counts 1. */
+export const UNITS_PER_SLOT = 8;
+
+/** What one pass over a log may copy: forks' tokens and tables, content of blocks. Without `bounded`: anything. */
+export class Budget {
+  #left;
+
+  constructor(bounded = true) {
+    this.#left = bounded ? FREE_UNITS : Infinity;
+  }
+
+  /** A record of so many bytes comes next. */
+  read(numBytes) {
+    this.#left += numBytes * UNITS_PER_BYTE;
+  }
+
+  /** Throws when the records so far do not pay for it. */
+  spend(units) {
+    this.#left -= units;
+    if (this.#left < 0)
+      throw new Error(
+        `the log would copy ${-this.#left} more than ${FREE_UNITS} tokens and table entries and ${UNITS_PER_BYTE} for each byte of its records`,
+      );
+  }
+}

@@ -1,0 +1,221 @@
+// A run's log in the browser: records by index, the state after any of them, and where each slot's content came from.
+
+import { decodeAs, TraceFormatError } from "./codec.js";
+import { blockGroups } from "./groups.js";
+import { Budget } from "./limits.js";
+import { ByteLru } from "./lru.js";
+import { apply, copyState, initialState } from "./state.js";
+
+const KEYFRAME_INTERVAL = 64; // records between kept states, at least: those of a large pool are kept where the records are long enough
+const BLOCKS_PER_BYTE = 4;
+const STRIDE = 4; // records between the states kept on the way to one, at least
+const RECENT_STATES = 96; // at most, and fewer of a large pool
+const KEPT_BLOCKS = 1 << 23;
+const FORMAT = "kvtrace";
+const VERSION = 1;
+const MIB = 1024 * 1024;
+const DECODED_CAPTURES = 64 * MIB;
+/** Captures of a live run that are kept, in bytes: older ones can be fetched again. */
+export const LIVE_CAPTURES = 96 * MIB;
+
+let nextId = 0;
+
+export class TraceLog {
+  /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
+  constructor(headerBytes, captureLimit = Infinity) {
+    this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second, and a run be shown twice
+    this.header = decodeAs(headerBytes, "Header");
+    const { format = FORMAT, version = VERSION } = this.header;
+    if (format !== FORMAT || version !== VERSION)
+      throw new TraceFormatError(`format ${format} ${version}; this program reads ${FORMAT} ${VERSION}`);
+    this.records = [];
+    this.budget = new Budget();
+    this.writes = new Map(); // record index -> [{seq_id, start, num_tokens, block_tables}], of the records that were asked for
+    this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
+    this.fetchable = false; // whether somebody fetches what is missing here
+    this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
+    this.layerCaptures = new ByteLru(captureLimit); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
+    this.tail = initialState(this.header);
+    this.groups = blockGroups(this.header);
+    this.keyframes = new Map([[-1, copyState(this.tail)]]);
+    this.unkept = 0; // bytes of the records since the last keyframe
+    this.recent = new Map();
+    this.stateSize = this.tail.blocks.length + this.tail.cpu_blocks.length;
+    this.stride = Math.max(STRIDE, this.stateSize >> 12);
+    this.recentStates = Math.min(RECENT_STATES, Math.max(STRIDE, Math.floor(KEPT_BLOCKS / this.stateSize)));
+    this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES)); // record index -> Capture
+    this.slotHistory = new Map(); // slot -> [{at, record, seq_id, position}], ascending in `at`
+    this.swapped = new Map(); // CPU block -> origins of its slots
+    this.computed = new Map(); // seq_id -> [{record, start, end}], ascending in record
+  }
+
+  get length() {
+    return this.records.length;
+  }
+
+  /** Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log. */
+  append(bytes, captureBytes = null) {
+    const record = decodeAs(bytes, "StepRecord");
+    this.budget.read(bytes.byteLength);
+    try {
+      apply(this.tail, record, (op, state) => this.#observe(op, state, record.index), this.budget);
+    } catch (error) {
+      this.tail = initialState(this.header); // half of the record is in it
+      for (const before of this.records) apply(this.tail, before);
+      throw error;
+    }
+    this.records.push(record);
+    if (captureBytes) this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);
+    for (const entry of record.batch ?? []) {
+      const spans = this.computed.get(entry.seq_id) ?? [];
+      spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
+      this.computed.set(entry.seq_id, spans);
+    }
+    this.unkept += bytes.byteLength;
+    if ((record.index + 1) % KEYFRAME_INTERVAL === 0 && this.unkept * BLOCKS_PER_BYTE >= this.stateSize) {
+      this.keyframes.set(record.index, copyState(this.tail));
+      this.unkept = 0;
+    }
+    return record;
+  }
+
+  /** The state after record `index` (-1: before the first). Shared: treat it as frozen. */
+  stateAt(index) {
+    if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
+    const kept = this.recent.get(index) ?? this.keyframes.get(index);
+    if (kept) return kept;
+    if (index === this.tail.index) return this.#remember(this.recent, index, copyState(this.tail), this.recentStates);
+    let from = index - 1;
+    while (!this.recent.has(from) && !this.keyframes.has(from)) from--;
+    let state = this.recent.get(from) ?? this.keyframes.get(from);
+    while (state.index < index) {
+      state = copyState(state);
+      const stop = Math.min(index, state.index + this.stride); // the states on the way are the next ones asked for
+      while (state.index < stop) apply(state, this.records[state.index + 1]);
+      this.#remember(this.recent, state.index, state, this.recentStates);
+    }
+    return state;
+  }
+
+  /** The capture of record `index`, or null when it is not here. */
+  capture(index) {
+    const known = this.decoded.get(index);
+    if (known) return known;
+    const bytes = this.captureBytes.get(index);
+    if (!bytes) return null;
+    const capture = decodeAs(bytes, "Capture");
+    this.decoded.set(index, capture, bytes.byteLength);
+    return capture;
+  }
+
+  /** Keep one layer's arrays of record `index`, as they travelled. */
+  addLayer(index, layer, bytes) {
+    this.layerCaptures.set(`${index}/${layer}`, decodeAs(bytes, "LayerCapture"), bytes.byteLength);
+  }
+
+  /** One layer's arrays of record `index`, or null when they are not here. */
+  layer(index, layer) {
+    const alone = this.layerCaptures.get(`${index}/${layer}`);
+    if (alone) return alone;
+    return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
+  }
+
+  /** Whether record `index` has arrays of `layer`, as far as is known, that are not here and could come. */
+  captureMissing(index, layer) {
+    const key = `${index}/${layer}`;
+    const here =
+      this.captureBytes.has(index) ||
+      this.decoded.has(index) ||
+      this.layerCaptures.has(key) ||
+      this.captureGone.has(key);
+    return this.fetchable && Boolean(this.records[index]?.has_capture) && !here;
+  }
+
+  /** Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null. */
+  slotOrigin(slot, index) {
+    const history = this.slotHistory.get(slot);
+    if (!history) return null;
+    for (let i = history.length - 1; i >= 0; i--) if (history[i].at <= index) return history[i];
+    return null;
+  }
+
+  /** The block tables, one a block group, under which `seqId` was computed in record `index`, or null when it was not. */
+  tablesAtCompute(index, seqId) {
+    return this.writesIn(index).find((w) => w.seq_id === seqId)?.block_tables ?? null;
+  }
+
+  /** What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them. */
+  writesIn(index) {
+    const known = this.writes.get(index);
+    if (known || !this.records[index]) return known ?? [];
+    const writes = [];
+    apply(copyState(this.stateAt(index - 1)), this.records[index], ({ type, seq_id, start, num_tokens }, state) => {
+      if (type === "write")
+        writes.push({
+          seq_id,
+          start,
+          num_tokens,
+          block_tables: state.sequences.get(seq_id).block_tables.map((table) => table.slice()),
+        });
+    });
+    return this.#remember(this.writes, index, writes, RECENT_STATES);
+  }
+
+  /** The last record up to `index` in which position `position` of `seqId` was computed, or -1. */
+  computedIn(seqId, position, index) {
+    const spans = this.computed.get(seqId) ?? [];
+    for (let i = spans.length - 1; i >= 0; i--) {
+      const span = spans[i];
+      if (span.record <= index && span.start <= position && position < span.end) return span.record;
+    }
+    return -1;
+  }
+
+  /** Index of a token among the packed tokens of its step: the first axis of q, k and v. -1 when it is not there. */
+  packedIndex(record, seqId, position) {
+    let offset = 0;
+    for (const entry of this.records[record]?.batch ?? []) {
+      if (entry.seq_id === seqId) {
+        const within = position - entry.start;
+        return within >= 0 && within < entry.token_ids.length ? offset + within : -1;
+      }
+      offset += entry.token_ids.length;
+    }
+    return -1;
+  }
+
+  #observe(op, state, index) {
+    const size = state.block_size;
+    const lastOrigins = (block) =>
+      state.blocks[block].token_ids.map((_, slot) => this.slotHistory.get(block * size + slot)?.at(-1));
+    if (op.type === "write") {
+      for (const table of state.sequences.get(op.seq_id).block_tables)
+        for (let position = op.start; position < op.start + op.num_tokens; position++) {
+          const slot = table[Math.floor(position / size)] * size + (position % size);
+          this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
+        }
+    } else if (op.type === "copy") {
+      lastOrigins(op.src).forEach(
+        (origin, slot) => origin && this.#addOrigin(op.dst * size + slot, { ...origin, at: index }),
+      );
+    } else if (op.type === "swap_out") {
+      this.swapped.set(op.cpu_block_id, lastOrigins(op.block_id));
+    } else if (op.type === "swap_in") {
+      this.swapped
+        .get(op.cpu_block_id)
+        ?.forEach((origin, slot) => origin && this.#addOrigin(op.block_id * size + slot, { ...origin, at: index }));
+    }
+  }
+
+  #addOrigin(slot, origin) {
+    const history = this.slotHistory.get(slot);
+    if (history) history.push(origin);
+    else this.slotHistory.set(slot, [origin]);
+  }
+
+  #remember(map, key, value, limit) {
+    map.set(key, value);
+    if (map.size > limit) map.delete(map.keys().next().value);
+    return value;
+  }
+}

@@ -1,0 +1,66 @@
+// What the time charts draw, as rows of plain numbers read from the records: one row a point, the same rows as CSV. Pure.
+
+import { csvText } from "./csv.js";
+import { blockGroups, capacityBytes } from "./groups.js";
+import { latencies, phaseOf, rooflinePoint, stepSeconds } from "./metrics.js";
+
+/** Seconds of every step by what they went to: {record, step, phase, schedule, prepare, forward, sample, total}. */
+export function stepRows(log) {
+  const found = [];
+  for (const record of log.records) {
+    const phase = phaseOf(record);
+    if (record.kind !== "step" || phase === null) continue;
+    const { schedule = 0, prepare = 0, forward = 0, sample = 0 } = record.timing;
+    found.push({
+      record: record.index,
+      step: record.step,
+      phase,
+      schedule,
+      prepare,
+      forward,
+      sample,
+      total: stepSeconds(record),
+    });
+  }
+  return found;
+}
+
+/** Bytes of the pools after every record: {record, step, used, wasted, held, cached, pool}; used + wasted = held. */
+export function memoryRows(log) {
+  const groups = blockGroups(log.header);
+  return log.records.map(({ index, step, memory: m }) => ({
+    record: index,
+    step,
+    used: m.bytes_used,
+    wasted: m.bytes_held - m.bytes_used,
+    held: m.bytes_held,
+    cached: m.bytes_cached,
+    pool: capacityBytes(groups, m.block_size),
+  }));
+}
+
+/** Steps on the roofline: {record, step, phase, flops, bytes, intensity, achieved}; steps without work are left out. */
+export function rooflineRows(log) {
+  const found = [];
+  for (const record of log.records) {
+    const point = rooflinePoint(record);
+    if (point) found.push({ record: record.index, step: record.step, ...point });
+  }
+  return found;
+}
+
+/** Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl}. */
+export function sequenceRows(log, index) {
+  if (index < 0) return [];
+  return [...log.stateAt(index).sequences.keys()].map((seq) => {
+    const { queue, ttft, tpot, itl, num_output_tokens: tokens } = latencies(log, seq, index);
+    return { seq, tokens, queue, ttft, tpot, itl_max: itl.length ? Math.max(...itl) : null, itl };
+  });
+}
+
+/** Rows as CSV under the names of their fields. */
+export function csvOf(rows) {
+  if (!rows.length) return "";
+  const names = Object.keys(rows[0]);
+  return csvText([names, ...rows.map((row) => names.map((name) => row[name]))]);
+}

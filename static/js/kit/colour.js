@@ -1,0 +1,103 @@
+// Colours of the canvases, read from the style sheet, and the two scales of values.
+
+import { signal } from "../../vendor/signals/signals.js";
+
+const STEPS = 128; // of each half of the diverging scale
+const GAMMA = 0.7; // small values stay visible; the legend shows the same curve
+
+/** Grows when the theme changes: painters depend on it. */
+export const themeVersion = signal(0);
+
+let known = null;
+
+/** The design's colours by name (`ink`, `q`, `seq3`, …), as CSS colours. */
+export function colours() {
+  known ??= readColours();
+  return known;
+}
+
+/** Read the style sheet again: after a change of theme. */
+export function themeChanged() {
+  known = null;
+  themeVersion.value = themeVersion.peek() + 1;
+}
+
+function readColours() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(`--${name}`).trim();
+  const names =
+    "paper surface ink ink-2 ink-3 line line-2 q k v prompt generated waste fault focus neg zero pos att-0 att-1 att-2".split(
+      " ",
+    );
+  const found = Object.fromEntries(names.map((name) => [name, read(name)]));
+  found.sequences = Array.from({ length: 8 }, (_, i) => read(`seq-${i}`));
+  found.diverging = divergingScale(found.neg, found.zero, found.pos);
+  found.sequential = sequentialScale([found["att-0"], found["att-1"], found["att-2"]]);
+  return found;
+}
+
+/** [r, g, b] of `value` in [-1, 1]; zero is the paper. */
+export function divergingAt(scale, value) {
+  const clipped = Math.max(-1, Math.min(1, value));
+  const bent = Math.sign(clipped) * Math.abs(clipped) ** GAMMA;
+  return scale[Math.round((bent + 1) * STEPS)];
+}
+
+/** CSS colour of `share` in [0, 1] on the attention scale. */
+export function sequentialAt(scale, share) {
+  const [r, g, b] = scale[Math.round(Math.max(0, Math.min(1, share)) ** GAMMA * 2 * STEPS)];
+  return `rgb(${r},${g},${b})`;
+}
+
+export function divergingScale(low, zero, high) {
+  const [a, b, c] = [low, zero, high].map(toOklab);
+  return Array.from({ length: 2 * STEPS + 1 }, (_, i) => (i < STEPS ? mix(a, b, i / STEPS) : mix(b, c, i / STEPS - 1)));
+}
+
+export function sequentialScale([from, via, to]) {
+  return divergingScale(from, via, to);
+}
+
+/** `#rrggbb` with an opacity. */
+export function alpha(hex, opacity) {
+  const [r, g, b] = toRgb(hex);
+  return `rgba(${r},${g},${b},${opacity})`;
+}
+
+/** A round number at or above `value`: 1, 1.5, 2, 3, 5 or 7 times a power of ten. */
+export function niceCeiling(value) {
+  if (!(value > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  const step = [1, 1.5, 2, 3, 5, 7, 10].find((s) => value <= s * power * (1 + 1e-9));
+  return Number((step * power).toPrecision(2));
+}
+
+function toRgb(hex) {
+  const digits = hex.replace("#", "");
+  return [0, 2, 4].map((i) => parseInt(digits.slice(i, i + 2), 16));
+}
+
+// OKLab: https://bottosson.github.io/posts/oklab/ (mixing there keeps steps perceptually even)
+function toOklab(hex) {
+  const [r, g, b] = toRgb(hex).map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
+  const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
+  const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
+  const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
+  return [
+    0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s,
+    1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
+    0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
+  ];
+}
+
+function mix(a, b, t) {
+  const [lightness, green, blue] = a.map((v, i) => v + (b[i] - v) * t);
+  const l = (lightness + 0.3963377774 * green + 0.2158037573 * blue) ** 3;
+  const m = (lightness - 0.1055613458 * green - 0.0638541728 * blue) ** 3;
+  const s = (lightness - 0.0894841775 * green - 1.291485548 * blue) ** 3;
+  return [
+    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
+    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
+    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
+  ].map((v) => Math.round(255 * Math.max(0, Math.min(1, v <= 0.0031308 ? 12.92 * v : 1.055 * v ** (1 / 2.4) - 0.055))));
+}

@@ -1,0 +1,48 @@
+// The decisions of the record shown, in words with their numbers; each can be followed to where it leads.
+
+import { operationsOf } from "../core/operations.js";
+import { log, record, select, selected } from "../state/store.js";
+import { inWords } from "../tell/operations.js";
+import { grouped, sentences, t } from "../tell/words.js";
+import { html } from "./html.js";
+import { Fidelity, Swatch } from "./parts.js";
+
+export function Decisions() {
+  const now = record.value;
+  return html`<section class="decisions" aria-label=${t("ops.title")}>
+    <header class="decisions-head">
+      <h3 class="panel-title">${now ? t(now.kind === "step" ? "ops.step" : "ops.outside", { record: now.index + 1, step: now.step }) : t("ops.title")} <${Fidelity} kind="captured" /></h3>
+      ${now?.kind === "step" ? html`<span class="decisions-used num">${used(now)}</span>` : null}
+    </header>
+    ${now ? html`<${List} now=${now} />` : html`<p class="hint">${t("ops.empty")}</p>`}
+  </section>`;
+}
+
+function used({ batch = [] }) {
+  const { max_num_batched_tokens: budget, max_num_seqs: places } = log.value.header.engine;
+  const tokens = batch.reduce((sum, entry) => sum + entry.token_ids.length, 0);
+  return t("ops.used", { tokens: grouped(tokens), budget: grouped(budget), seqs: batch.length, places });
+}
+
+const ROUTINE = new Set(["write", "sample", "cache"]); // follows from what was decided
+
+function List({ now }) {
+  const told = operationsOf(log.value, now.index);
+  const decided = told.some((entry) => !ROUTINE.has(entry.type));
+  return html`<ul class="decision-list" tabindex="0" aria-label=${t("ops.title")}>
+    ${decided ? null : html`<li class="hint">${t("ops.none")}</li>`}
+    ${told.map((entry) => html`<${Decision} key=${`${now.index}/${entry.at}`} entry=${entry} index=${now.index} />`)}
+  </ul>`;
+}
+
+const TONES = { defer: "held", preempt: "lost", evict: "lost", finish: "done" };
+
+function Decision({ entry, index }) {
+  const chosen = selected.value?.record === index && selected.value?.op === entry.at;
+  return html`<li>
+    <button class=${`decision ${ROUTINE.has(entry.type) ? "routine" : (TONES[entry.type] ?? "")}`} aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
+      <span class="decision-seq">${entry.seq === null ? null : html`<${Swatch} id=${entry.seq} />`}</span>
+      <span>${sentences(entry.lines.map(inWords))}</span>
+    </button>
+  </li>`;
+}

@@ -1,0 +1,90 @@
+// Plotly as this page uses it: fetched from this server when the first chart is opened, under the page's strict policy.
+//
+// The script is the one of the plotly package (app/plotly_asset.py). It needs no eval for the traces drawn here, and it
+// sets styles through the CSSOM, which the policy allows; only three habits of it would break `style-src 'self'`:
+// - at its start it writes global rules into a <style>: it leaves that to a style sheet that is marked as ours, the
+//   <link id="plotly.js-style-global" class="no-inline-styles"> of charts.css in the page's head;
+// - its map part adds a <style> of its own unless an element with its id is there: MAP_STYLE_ID is;
+// - pseudo-HTML in texts (<b>, <sub>) becomes style attributes: texts here have none, and what is pointed at is told by
+//   the page's own tooltip. The mode bar, which adds rules too, is off: the page has its own buttons.
+// So the policy stays as it is. A browser test fails if a release of Plotly breaks it.
+
+import { isEmbedded } from "../state/embedded.js";
+import { alpha, colours } from "./colour.js";
+
+const ADDRESS = "/vendor/plotly.min.js";
+const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53"; // in plotly.js 4.1
+
+let loading = null;
+
+/** Resolves to Plotly; fetched once. Rejects when the server does not have it, and in a page in one file, which has no room for it. */
+export function loadPlotly() {
+  if (isEmbedded) return Promise.reject(new Error(ADDRESS));
+  loading ??= new Promise((resolve, reject) => {
+    if (!document.getElementById(MAP_STYLE_ID))
+      document.head.append(Object.assign(document.createElement("meta"), { id: MAP_STYLE_ID }));
+    const script = Object.assign(document.createElement("script"), { src: ADDRESS, async: true });
+    script.addEventListener("load", () => resolve(globalThis.Plotly));
+    script.addEventListener("error", () => {
+      script.remove();
+      loading = null; // asked for again at the next look
+      reject(new Error(ADDRESS));
+    });
+    document.head.append(script);
+  });
+  return loading;
+}
+
+export const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false };
+
+/** The page's look as a Plotly layout; a chart adds its axes with `axis`. */
+export function baseLayout(width, height) {
+  const palette = colours();
+  return {
+    width,
+    height,
+    margin: { l: 48, r: 10, t: 8, b: 34 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: palette["ink-2"] },
+    showlegend: false,
+    barmode: "stack",
+    bargap: 0.12,
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+    hoverdistance: 40,
+  };
+}
+
+/** One axis in the page's hairlines. */
+export function axis(title, more = {}) {
+  const palette = colours();
+  return {
+    title: { text: title, standoff: 4, font: { size: 12, color: palette["ink-3"] } },
+    gridcolor: palette["line-2"],
+    linecolor: palette.line,
+    tickcolor: palette.line,
+    zerolinecolor: palette.line,
+    ticks: "outside",
+    ticklen: 3,
+    automargin: false,
+    fixedrange: false,
+    ...more,
+  };
+}
+
+/** A band that marks a step on an x axis of steps. */
+export function stepBand(step) {
+  const palette = colours();
+  return {
+    type: "rect",
+    xref: "x",
+    yref: "paper",
+    x0: step - 0.5,
+    x1: step + 0.5,
+    y0: 0,
+    y1: 1,
+    fillcolor: alpha(palette.focus, 0.18),
+    line: { width: 0 },
+    layer: "below",
+  };
+}

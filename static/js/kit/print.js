@@ -1,0 +1,59 @@
+// Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the page out
+// anew for paper, but does not wait until a canvas has been painted for that.
+
+import { sharpen } from "./canvas.js";
+import { themeChanged } from "./colour.js";
+import { flushNow } from "./frame.js";
+
+const PAINTED = ".strip, .strip-scroll, .matrix .panel-canvas, .pool-scroll";
+const SHEET = 1000; // px of a sheet's width, see css/print.css
+const COLUMN = 420; // px of the column in which the matrix stands
+const SHARP = 3; // pixels for each px
+
+export function preparePaper() {
+  const root = document.documentElement;
+  let restore = null;
+  addEventListener("beforeprint", () => {
+    if (restore) return;
+    const shown = root.dataset.theme;
+    document.getElementById("print-link").textContent = location.href;
+    repaint("light", SHARP);
+    const release = freeze();
+    restore = () => {
+      release();
+      repaint(shown, 1);
+    };
+  });
+  addEventListener("afterprint", () => {
+    restore?.();
+    restore = null;
+  });
+
+  function repaint(theme, ratio) {
+    sharpen(ratio);
+    root.dataset.theme = theme;
+    themeChanged();
+    flushNow();
+  }
+}
+
+/** Keep the sizes of what is painted; the stage as small as the sheet needs, the matrix as large as its column allows. */
+function freeze() {
+  const changed = Array.from(document.querySelectorAll(PAINTED), (element) => [
+    element,
+    element.offsetWidth,
+    element.offsetHeight,
+  ]);
+  const stage = document.getElementById("region-stage");
+  const wide = document.querySelector("#region-stage .strip")?.offsetWidth ?? 0;
+  for (const [element, width, height] of changed)
+    Object.assign(element.style, { width: `${width}px`, height: `${height}px` });
+  stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, wide)));
+  const matrix = document.querySelector(".matrix .panel-canvas");
+  if (matrix?.offsetWidth) matrix.style.zoom = String(Math.min(3, COLUMN / matrix.offsetWidth));
+  return () => {
+    for (const [element] of changed) Object.assign(element.style, { width: "", height: "" });
+    stage.style.zoom = "";
+    if (matrix) matrix.style.zoom = "";
+  };
+}

@@ -1,0 +1,30 @@
+// A column that comes in beside the page: takes the focus when it opens, gives it back when it closes, leaves with Escape.
+
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { t } from "../tell/words.js";
+import { html } from "./html.js";
+import { Icon } from "./parts.js";
+
+export function Side({ id, label, close, children }) {
+  const panel = useRef(null);
+  const latest = useRef(close);
+  latest.current = close;
+  useEffect(() => {
+    const before = document.activeElement;
+    const onEscape = (event) => {
+      if (event.key !== "Escape") return;
+      event.stopPropagation(); // one thing at a time: the selection stays
+      latest.current();
+    };
+    panel.current.focus();
+    document.addEventListener("keydown", onEscape, true);
+    return () => {
+      document.removeEventListener("keydown", onEscape, true);
+      if (before?.isConnected) before.focus();
+    };
+  }, []);
+  return html`<aside class="side" id=${id} aria-label=${label} tabindex="-1" ref=${panel}>
+    <button class="tool side-close" aria-label=${t("help.close")} onClick=${close}><${Icon} name="close" /></button>
+    ${children}
+  </aside>`;
+}

@@ -1,0 +1,64 @@
+// Textures that tell sequences apart without colour, and the hatching of waste.
+
+import { alpha } from "./colour.js";
+
+const SIZE = 8;
+const cache = new Map();
+
+const MARKS = [
+  (c) => dot(c, 2, 2),
+  (c) => line(c, 0, 8, 8, 0),
+  (c) => (line(c, 1, 2.5, 4, 2.5), line(c, 2.5, 1, 2.5, 4)),
+  (c) => line(c, 0, 2.5, 8, 2.5),
+  (c) => line(c, 2.5, 0, 2.5, 8),
+  (c) => line(c, 0, 0, 8, 8),
+  (c) => (dot(c, 2, 2), dot(c, 6, 6)),
+  (c) => (line(c, 0, 4, 4, 0), line(c, 4, 8, 8, 4), line(c, 0, 4, 4, 8), line(c, 4, 0, 8, 4)),
+];
+
+/** Pattern of sequence `id` in `colour`, for fillStyle. */
+export function sequencePattern(context, id, colour, opacity = 0.55) {
+  return pattern(
+    context,
+    `${id % MARKS.length}/${colour}/${opacity}`,
+    alpha(colour, opacity),
+    MARKS[id % MARKS.length],
+  );
+}
+
+/** The hatching of reserved, unused slots. */
+export function wastePattern(context, colour) {
+  return pattern(context, `waste/${colour}`, colour, (c) => {
+    line(c, -2, 6, 6, -2);
+    line(c, 2, 10, 10, 2);
+  });
+}
+
+function pattern(context, key, colour, mark) {
+  const known = cache.get(key);
+  if (known) return known;
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = SIZE * 2;
+  const c = tile.getContext("2d");
+  c.scale(2, 2);
+  c.strokeStyle = c.fillStyle = colour;
+  c.lineWidth = 1;
+  mark(c);
+  const made = context.createPattern(tile, "repeat"); // good for every canvas
+  made.setTransform(new DOMMatrix().scale(0.5, 0.5));
+  cache.set(key, made);
+  return made;
+}
+
+function line(c, x0, y0, x1, y1) {
+  c.beginPath();
+  c.moveTo(x0, y0);
+  c.lineTo(x1, y1);
+  c.stroke();
+}
+
+function dot(c, x, y) {
+  c.beginPath();
+  c.arc(x, y, 1.1, 0, 2 * Math.PI);
+  c.fill();
+}

@@ -1,7 +1,0 @@
-// A race: one prompt under every strategy, in lockstep.
-
-import { Lockstep } from "./lockstep.js";
-
-export const STRATEGIES = ["none", "contiguous", "paged"];
-
-export const race = new Lockstep("race", STRATEGIES);

@@ -1,0 +1,37 @@
+// The words of a language: from the server, or out of a page in one file.
+
+import { effect } from "../../vendor/signals/signals.js";
+import { embeddedWords, isEmbedded } from "../state/embedded.js";
+import { settings } from "../state/settings.js";
+import { toast } from "../state/store.js";
+import { language, languageOf } from "../tell/language.js";
+import { addWords, hasWords, t } from "../tell/words.js";
+
+async function load(code) {
+  if (hasWords(code)) return;
+  if (isEmbedded) return addWords(code, embeddedWords(code));
+  const answer = await fetch(`/words/${code}.json`);
+  if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
+  addWords(code, await answer.json());
+}
+
+/** Write the page in the language of the settings, now and whenever another is chosen. Resolves when the first is here. */
+export async function followLanguage() {
+  await load(settings.lang.value);
+  effect(() => {
+    const wanted = settings.lang.value;
+    load(wanted).then(
+      () => {
+        if (settings.lang.peek() === wanted) language.value = wanted; // another may have been chosen meanwhile
+      },
+      () => {
+        settings.lang.value = language.peek();
+        toast(t("error.no_answer"), "error");
+      },
+    );
+  });
+  language.value = settings.lang.value;
+  effect(() => {
+    document.documentElement.lang = languageOf(language.value).html;
+  });
+}

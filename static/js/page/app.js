@@ -1,0 +1,67 @@
+// The page: header, four regions, transport; on a phone one region at a time.
+
+import { exportOpen } from "../control/export_side.js";
+import { helpOpen } from "../control/keyboard.js";
+import { stop } from "../control/tour.js";
+import { html } from "../kit/html.js";
+import { lazy } from "../kit/lazy.js";
+import { Icon, Tooltip } from "../kit/parts.js";
+import { Blackout, Notice } from "../panels/header/notice.js";
+import { Header } from "../panels/header/panel.js";
+import { Memory } from "../panels/memory/panel.js";
+import { Score } from "../panels/setup/panel.js";
+import { Stage } from "../panels/stage/panel.js";
+import { Transport } from "../panels/transport/panel.js";
+import { settings } from "../state/settings.js";
+import { dismiss, provenance, toasts } from "../state/store.js";
+import { t } from "../tell/words.js";
+import { Detail } from "./detail.js";
+
+const Export = lazy(() => import("../panels/export/panel.js").then((m) => m.Export));
+const Help = lazy(() => import("../panels/help/panel.js").then((m) => m.Help));
+const Provenance = lazy(() => import("../panels/provenance/panel.js").then((m) => m.Provenance));
+const Tour = lazy(() => import("../panels/tour/panel.js").then((m) => m.Tour));
+
+export function App() {
+  return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
+    ${stop.value === null ? null : html`<${Tour} />`}
+    <${Header} />
+    <${Tabs} />
+    <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
+      <${Score} />
+      ${provenance.value ? html`<${Provenance} />` : null}
+      <${Stage} />
+      <${Detail} />
+      <${Memory} />
+    </main>
+    <${Transport} />
+    <p class="print-link" id="print-link"></p>
+    <${Toasts} />
+    ${helpOpen.value ? html`<${Help} />` : null}
+    ${exportOpen.value ? html`<${Export} />` : null}
+    <${Tooltip} />
+    <${Blackout} />`;
+}
+
+function Tabs() {
+  return html`<nav class="tabs" aria-label=${t("app.title")}>
+    ${["stage", "score", "memory", "detail"].map(
+      (
+        name,
+      ) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`} onClick=${() => (settings.region.value = name)}>
+        ${t(`region.${name}`)}
+      </button>`,
+    )}
+  </nav>`;
+}
+
+function Toasts() {
+  return html`<div class="toasts" role="alert" id="toasts">
+    <${Notice} />
+    ${toasts.value.map(
+      (toast) => html`<p class=${`toast ${toast.tone}`} key=${toast.id}>
+        ${toast.text}<button class="tool small" aria-label=${t("help.close")} onClick=${() => dismiss(toast.id)}><${Icon} name="close" /></button>
+      </p>`,
+    )}
+  </div>`;
+}

@@ -1,0 +1,72 @@
+// What the model could have said: the most probable tokens of the step's output.
+
+import { computed } from "../../../vendor/signals/signals.js";
+import { canFork, fork, progress } from "../../control/fork.js";
+import { loneLabel } from "../../core/labels.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, hideTip, Icon, tipAt } from "../../kit/parts.js";
+import { phase } from "../../state/moment.js";
+import { stage } from "../../state/store.js";
+import { langOf, probabilityText, t } from "../../tell/words.js";
+
+/** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
+const sampled = computed(() => phase("sample") > 0);
+
+/** `choice`: what stands in place of the title where two panels share one place. */
+export function Candidates({ choice = null }) {
+  const output = sampled.value ? stage.value?.output : null;
+  return html`<section class="panel candidates">
+    <h3 class="panel-title">${choice ?? t("candidates.title")} <${Fidelity} kind="captured" /></h3>
+    ${output ? html`<${List} output=${output} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
+  </section>`;
+}
+
+function List({ output }) {
+  const among = output.top.some((c) => c.token_id === output.token_id);
+  const chosen = { token_id: output.token_id, token_bytes: output.token_bytes, logprob: output.logprob };
+  const listed = among ? output.top : [...output.top.slice(0, -1), chosen];
+  const rest = Math.max(0, 1 - listed.reduce((sum, c) => sum + Math.exp(c.logprob), 0));
+  return html`<ol class="candidate-list">
+    ${listed.map((c, i) => {
+      const rank =
+        among || c !== chosen ? t("candidates.rank", { n: i + 1 }) : t("candidates.beyond", { n: output.top.length });
+      const lines = [
+        t("candidates.logprob", { p: exactly(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }),
+        rank,
+        t("candidates.raw"),
+      ];
+      const taken = c.token_id === output.token_id;
+      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${taken} lines=${lines} take=${taken || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
+    })}
+    <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true} lines=${[t("candidates.rest_formula", { n: listed.length })]} />
+  </ol>`;
+}
+
+/** The run once more, up to the record shown; there the sequence gets this token. */
+function takeInstead(seq, token) {
+  hideTip();
+  return fork({ kind: "token", seq_id: seq, token_id: token, record: stage.peek().index });
+}
+
+function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
+  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`} onPointerMove=${(event) => tipAt(event.clientX, event.clientY, lines)} onPointerLeave=${hideTip}>
+    ${
+      take
+        ? html`<button class="candidate-take" onClick=${take} aria-label=${t("fork.take", { token: label })} title=${t("fork.take", { token: label })}>
+          <span class="candidate-token" lang=${langOf(label)}>${label}</span><${Icon} name="fork" />
+        </button>`
+        : html`<span class="candidate-token" lang=${langOf(label)}>${label}${rest ? html` <${Fidelity} kind="derived" formula=${lines[0]} />` : null}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
+        <span class="candidate-mark" aria-hidden="true">${chosen ? "✓" : ""}</span>`
+    }
+    <span class="candidate-bar" aria-hidden="true"><i style=${{ width: `${Math.max(0.5, p * 100)}%` }}></i></span>
+    <span class="num">${probabilityText(p)}</span>
+    <span class="visually-hidden">${lines.join("; ")}</span>
+  </li>`;
+}
+
+function candidateText(bytes) {
+  const label = loneLabel(bytes);
+  return label.of ? `⟨${label.hex}⟩` : label.text;
+}
+
+const exactly = (p) => Number(p.toPrecision(4));

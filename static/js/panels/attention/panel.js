@@ -1,0 +1,40 @@
+// The attention panel: the causal matrix with its proof, every layer and head at once, the softmax of the query in flight, and what
+// was chosen from it. What stands beside what follows from the room.
+
+import { html } from "../../kit/html.js";
+import { lazy } from "../../kit/lazy.js";
+import { useBox } from "../../kit/measure.js";
+import { Segmented } from "../../kit/segmented.js";
+import { settings } from "../../state/settings.js";
+import { t } from "../../tell/words.js";
+import { Candidates } from "./candidates.js";
+import { Matrix } from "./matrix.js";
+import { Overview } from "./overview.js";
+
+/** Where there is room for one answer it is the candidates at first; its place is kept where both are shown. */
+const Softmax = lazy(
+  () => import("./softmax.js").then((m) => m.Softmax),
+  () => html`<section class="panel softmax"></section>`,
+);
+
+/** stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns. */
+function layoutFor({ width, height }) {
+  if (width < 560) return "stack";
+  if (height >= 270) return "tall";
+  return width >= 880 && height > 0 ? "wide" : "three";
+}
+
+export function Attention() {
+  const [box, size] = useBox();
+  const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 }); // before the first measure no wider than the window
+  const both = layout !== "three";
+  const choice = both
+    ? null
+    : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]} text=${(name) => t(`${name}.title`)} />`;
+  return html`<div class="attention" data-layout=${layout} ref=${box}>
+    <${Matrix} />
+    <${Overview} />
+    ${both || settings.answer.value === "softmax" ? html`<${Softmax} choice=${choice} />` : null}
+    ${both || settings.answer.value === "candidates" ? html`<${Candidates} choice=${choice} />` : null}
+  </div>`;
+}

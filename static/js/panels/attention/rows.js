@@ -1,0 +1,194 @@
+// A causal matrix as an image that grows by rows: each row is put in once, and drawing it costs the same for 20 rows and for
+// 2,000. Coarser copies, in which a pixel is the largest of 2 × 2, 4 × 4, … weights, keep single strong weights visible when a
+// weight is smaller than a pixel.
+
+import { laterWeights } from "../../core/attention.js";
+import { colours, sequentialAt } from "../../kit/colour.js";
+
+const SMALLEST = 64; // rows of the first capacity; it doubles
+
+/** The numbers of the image: level l holds bytes in squares of 2^l × 2^l weights. 0: no weight; 1…255: share of the row's largest. */
+export class RowPyramid {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.capacity = 0;
+    this.levels = []; // [{size, bytes}]
+    this.sources = []; // what each row was put in from
+    this.later = new Map(); // query -> its largest weight on a later key, {position, weight, sum}: rows that are not causal
+  }
+
+  /** Put in the row of `query`; `source` says where it came from. The same row again replaces it. */
+  put(query, source, keyStart, weights, max) {
+    const side = Math.max(query + 1, keyStart + weights.length); // a row may have keys after its query
+    if (side > this.capacity) this.#grow(side);
+    this.sources[query] = source;
+    const { size, bytes } = this.levels[0];
+    bytes.fill(0, query * size, (query + 1) * size);
+    for (let i = 0; i < weights.length; i++)
+      bytes[query * size + keyStart + i] = 1 + Math.round(254 * (max > 0 ? weights[i] / max : 0));
+    for (let level = 1; level < this.levels.length; level++) this.#pool(level, query >> level);
+  }
+
+  /** The bytes of rows [first, last) at `level` as one line: the largest of each square. */
+  line(level, first, last) {
+    const { size, bytes } = this.levels[0];
+    const line = new Uint8Array(this.levels[level].size);
+    for (let row = first; row < last; row++)
+      for (let key = 0; key < size; key++) {
+        const value = bytes[row * size + key];
+        if (value > line[key >> level]) line[key >> level] = value;
+      }
+    return line;
+  }
+
+  #pool(level, y) {
+    const { size, bytes } = this.levels[level];
+    const { size: below, bytes: from } = this.levels[level - 1];
+    for (let x = 0; x < size; x++) {
+      const at = 2 * y * below + 2 * x;
+      bytes[y * size + x] = Math.max(from[at], from[at + 1], from[at + below], from[at + below + 1]);
+    }
+  }
+
+  #grow(count) {
+    const old = this.levels[0];
+    const rows = this.capacity;
+    this.capacity = Math.max(SMALLEST, 2 ** Math.ceil(Math.log2(count)));
+    this.levels = [];
+    for (let size = this.capacity; size >= 8; size /= 2) this.levels.push({ size, bytes: new Uint8Array(size * size) });
+    for (let row = 0; row < rows; row++)
+      this.levels[0].bytes.set(old.bytes.subarray(row * rows, (row + 1) * rows), row * this.capacity);
+    for (let level = 1; level < this.levels.length; level++)
+      for (let y = 0; y < this.levels[level].size; y++) this.#pool(level, y);
+  }
+}
+
+/** How many cells the side of a matrix of `count` rows holds: cells grow smaller in steps, not with every token. */
+export function cellsFor(count) {
+  if (count <= 16) return 16;
+  const step = 2 ** Math.max(2, Math.floor(Math.log2(count)) - 3);
+  return Math.ceil(count / step) * step;
+}
+
+/** The pyramid with its pictures. */
+export class RowImage {
+  constructor() {
+    this.rows = new RowPyramid();
+    this.key = null;
+    this.pictures = []; // by level: {canvas, dirty: rows to paint}
+    this.strip = null;
+    this.lookup = null; // byte -> [r, g, b, a]
+    this.theme = null;
+  }
+
+  /** Start again when `key` (log, sequence, layer, head) is another. `theme` changes the colours only. */
+  reset(key, theme) {
+    if (key !== this.key) {
+      this.key = key;
+      this.rows.clear();
+      this.pictures = [];
+    }
+    if (theme !== this.theme) {
+      this.theme = theme;
+      this.lookup = lookupTable();
+      this.pictures = [];
+    }
+  }
+
+  put(query, source, row) {
+    const before = this.rows.capacity;
+    this.rows.put(query, source, row.keyStart, row.weights, row.max);
+    const later = laterWeights(row, query);
+    if (later) this.rows.later.set(query, later);
+    else this.rows.later.delete(query);
+    if (this.rows.capacity !== before) this.pictures = [];
+    this.pictures.forEach((picture, level) => picture?.dirty.add(query >> level));
+  }
+
+  /** Draw rows [first, last) of a matrix whose corner is at (0, 0), `cell` CSS pixels a weight, `ratio` device pixels each. */
+  draw(context, first, last, cell, ratio) {
+    if (!this.rows.capacity || first >= last) return;
+    let level = 0;
+    while (cell * ratio * 2 ** level < 1 && level < this.rows.levels.length - 1) level++;
+    const span = 2 ** level;
+    const from = Math.ceil(first / span); // rows of the level that are whole inside [first, last)
+    const to = Math.floor(last / span);
+    context.imageSmoothingEnabled = false;
+    if (from < to) {
+      const width = Math.min(to, this.rows.levels[level].size);
+      const side = span * cell;
+      context.drawImage(
+        this.#picture(level),
+        0,
+        from,
+        width,
+        to - from,
+        0,
+        from * side,
+        width * side,
+        (to - from) * side,
+      );
+    }
+    if (from > to) return this.#partial(context, level, first, last, cell);
+    this.#partial(context, level, first, Math.min(last, from * span), cell);
+    this.#partial(context, level, Math.max(first, to * span), last, cell);
+  }
+
+  /** Rows that fill a part of a row of the level. */
+  #partial(context, level, first, last, cell) {
+    if (first >= last) return;
+    const line = this.rows.line(level, first, last);
+    this.strip ??= document.createElement("canvas");
+    if (this.strip.width !== line.length) this.strip.width = line.length;
+    this.strip.height = 1;
+    this.#paint(this.strip.getContext("2d"), line, 0);
+    context.drawImage(
+      this.strip,
+      0,
+      0,
+      line.length,
+      1,
+      0,
+      first * cell,
+      line.length * cell * 2 ** level,
+      (last - first) * cell,
+    );
+  }
+
+  #picture(level) {
+    const { size, bytes } = this.rows.levels[level];
+    let picture = this.pictures[level];
+    if (!picture) {
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = size;
+      picture = this.pictures[level] = { canvas, dirty: new Set(Array.from({ length: size }, (_, y) => y)) };
+    }
+    const context = picture.canvas.getContext("2d");
+    for (const y of picture.dirty) this.#paint(context, bytes.subarray(y * size, (y + 1) * size), y);
+    picture.dirty.clear();
+    return picture.canvas;
+  }
+
+  #paint(context, line, y) {
+    const image = context.createImageData(line.length, 1);
+    for (let x = 0; x < line.length; x++) image.data.set(this.lookup[line[x]], 4 * x);
+    context.putImageData(image, 0, y);
+  }
+}
+
+/** Colours of the bytes of a pyramid, on the attention scale; 0 is nothing at all. */
+export function lookupTable() {
+  const scale = colours().sequential;
+  return Array.from({ length: 256 }, (_, byte) => {
+    if (byte === 0) return [0, 0, 0, 0];
+    return [
+      ...sequentialAt(scale, (byte - 1) / 254)
+        .match(/\d+/g)
+        .map(Number),
+      255,
+    ];
+  });
+}

@@ -1,0 +1,224 @@
+// The softmax of the query in flight with its real numbers: scores from the captured q and k, worked out here step by step, beside
+// the weights that the engine captured.
+
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { attentionTerms, softmaxOf, visibleKeys } from "../../core/attention.js";
+import { originOf, vectorOf } from "../../core/columns.js";
+import { labelText } from "../../core/labels.js";
+import { html } from "../../kit/html.js";
+import { useBox } from "../../kit/measure.js";
+import { Fidelity, hideTip, tips } from "../../kit/parts.js";
+import { wantLayer } from "../../net/session.js";
+import { phase } from "../../state/moment.js";
+import { hovered, select, stage } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+import { difference } from "./proof.js";
+
+const READ_MS = 10; // of reading keys before the page gets a turn
+const ROW = 19; // px
+const SMALL_ROW = 17; // px, where there is little room
+const FULL = 330; // px of width from which every step has its column
+
+const reading = signal(0); // grows while keys are still being read
+const vectors = new Map(); // a key never changes once it is computed
+const KEPT = 1 << 15;
+
+const attended = computed(() => phase("attend") > 0);
+
+/** The keys at `positions`; null while some are still to be read, `undefined` in place of one that is not here. */
+function keysOf(now, positions) {
+  const until = performance.now() + READ_MS;
+  const found = [];
+  for (const position of positions) {
+    const origin = originOf(now, position);
+    const key =
+      origin && `${now.log.id}/${origin.record}/${origin.seq_id}/${origin.position}/${now.layer}/${now.kvHead}`;
+    let vector = vectors.get(key);
+    if (!vector) {
+      if (performance.now() > until) {
+        setTimeout(() => (reading.value += 1));
+        return null;
+      }
+      vector = vectorOf(now, "k", position) ?? undefined;
+      if (vector) vectors.set(key, vector);
+      else if (origin) wantLayer(origin.record, now.layer);
+      if (vectors.size > KEPT) vectors.delete(vectors.keys().next().value);
+    }
+    found.push(vector);
+  }
+  return found;
+}
+
+/** What the panel shows: {problem} in words, or the softmax, the captured weights (`kept`) and their largest difference. */
+const shown = computed(() => {
+  reading.value;
+  const now = stage.value;
+  if (!now?.entry || !attended.value) return { problem: t("softmax.empty") };
+  const { model } = now.log.header;
+  const terms = attentionTerms(model, now.layer, now.head);
+  if (!terms) return { problem: t("softmax.unstated") };
+  const positions = visibleKeys(now.log.header, now.layer, now.query);
+  const query = vectorOf(now, "q", now.query);
+  if (!query) return { problem: t("softmax.missing") };
+  const keys = keysOf(now, positions);
+  if (!keys) return { problem: t("softmax.reading") };
+  const missing = keys.filter((key) => key === undefined).length;
+  if (missing) return { problem: t("softmax.keys_missing", { n: grouped(missing) }) };
+  const soft = softmaxOf(query, keys, terms);
+  const row = now.attention;
+  const kept = positions.map((position) => (row ? row.weights[position - row.keyStart] : null));
+  const largest = row ? kept.reduce((most, weight, i) => Math.max(most, Math.abs(weight - soft.weights[i])), 0) : null;
+  return { now, positions, terms, soft, kept, largest };
+});
+
+/** `choice`: what stands in place of the title where two panels share one place. */
+export function Softmax({ choice = null }) {
+  const [box, size] = useBox();
+  const found = shown.value;
+  return html`<section class="panel softmax">
+    <h3 class="panel-title">
+      ${choice ?? t("softmax.title")}
+      ${found.soft && choice ? html`<span class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity} kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>` : null}
+      ${found.now && !choice ? html`<span class="softmax-query">${t("softmax.of", { token: labelText(found.now.labels[found.now.query]), position: found.now.query, n: grouped(found.soft.weights.length) })}</span>` : null}
+    </h3>
+    <div class="softmax-room" ref=${box}>${found.problem ? html`<p class="hint">${found.problem}</p>` : html`<${Table} ...${found} size=${size} />`}</div>
+  </section>`;
+}
+
+function Table({ now, positions, terms, soft, kept, size }) {
+  const full = size.width >= FULL;
+  const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows that are no key: head, rest, sum, sink
+  const room = Math.max(1, Math.floor(size.height / (full ? ROW : SMALL_ROW)) - others);
+  const order = [...soft.weights.keys()].sort((a, b) => soft.weights[b] - soft.weights[a]);
+  const count = order.length <= room + 1 ? order.length : room;
+  const [top, rest] = [order.slice(0, count), order.slice(count)];
+  const gap = (i) => Math.abs(kept[i] - soft.weights[i]);
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  const keptAll = kept[0] === null ? null : sum(kept);
+  const score = scoreFormula(now, terms);
+  const unseen = html`<span class="visually-hidden">${t("softmax.captured")}</span>`;
+  const head = (text, kind, formula, title) =>
+    html`<th scope="col" ...${title ? tips([title]) : {}}>${text} <${Fidelity} kind=${kind} formula=${formula} /></th>`;
+  const row = (
+    key,
+    name,
+    values,
+    options = {},
+  ) => html`<tr key=${key} class=${options.class ?? ""} ...${options.on ?? {}}>
+    <th scope="row">${name}</th>
+    <td>${values.score}</td>
+    ${full ? html`<td>${values.exp}</td>` : null}
+    <td>${values.weight}</td>
+    <td class="captured">${values.captured}</td>
+    ${full ? html`<td class="delta">${values.delta}</td>` : null}
+  </tr>`;
+  return html`<table class=${`softmax-table num${full ? "" : " brief"}`}>
+      <thead>
+        <tr>
+          <th scope="col">${t("softmax.key")}</th>
+          ${head(full ? score.name : t("softmax.score"), "derived", score.formula)}
+          ${
+            full
+              ? html`${head("exp", "derived", t("softmax.exp", { max: plain(soft.max) }))}
+              ${head(t(size.width >= 420 ? "softmax.weight" : "softmax.weight_short"), "derived", t("softmax.divide", { sum: plain(soft.sum) }))}
+              ${head(t("softmax.captured"), "captured", "")}${head("|Δ|", "derived", t("softmax.delta"), deltaWhy(now))}`
+              : html`${head(unseen, "derived", t("softmax.whole", { max: plain(soft.max), sum: plain(soft.sum) }))}${head(unseen, "captured", "")}`
+          }
+        </tr>
+      </thead>
+      <tbody>
+        ${top.map((i) => {
+          const position = positions[i];
+          const on = {
+            onPointerEnter: () => (hovered.value = { query: now.query, position }),
+            onPointerLeave: () => ((hovered.value = null), hideTip()),
+            onClick: () => select({ query: now.query, position }),
+          };
+          const name = html`<button class="softmax-key" onFocus=${on.onPointerEnter} onBlur=${on.onPointerLeave}>${labelText(now.labels[position])}${full ? html`<small>@${position}</small>` : null}</button>`;
+          return row(
+            position,
+            name,
+            {
+              score: plain(soft.scores[i]),
+              exp: share(soft.exps[i]),
+              weight: share(soft.weights[i]),
+              captured: kept[i] === null ? "–" : share(kept[i]),
+              delta: kept[i] === null ? "–" : difference(gap(i)),
+            },
+            { on },
+          );
+        })}
+        ${
+          rest.length
+            ? row(
+                "rest",
+                t("softmax.rest", { n: grouped(rest.length) }),
+                {
+                  score: "",
+                  exp: share(sum(rest.map((i) => soft.exps[i]))),
+                  weight: share(sum(rest.map((i) => soft.weights[i]))),
+                  captured: keptAll === null ? "–" : share(sum(rest.map((i) => kept[i]))),
+                  delta: keptAll === null ? "–" : difference(Math.max(...rest.map(gap))),
+                },
+                { class: "rest" },
+              )
+            : null
+        }
+        ${
+          soft.sink
+            ? row(
+                "sink",
+                html`<span ...${tips([t("softmax.sink_what")])}>${t("softmax.sink")}</span>`,
+                {
+                  score: plain(soft.sink.score),
+                  exp: share(soft.sink.exp),
+                  weight: share(soft.sink.weight),
+                  captured:
+                    keptAll === null
+                      ? "–"
+                      : html`${share(1 - keptAll)} <${Fidelity} kind="derived" formula=${t("softmax.sink_captured")} />`,
+                  delta: keptAll === null ? "–" : difference(Math.abs(1 - keptAll - soft.sink.weight)),
+                },
+                { class: "sink" },
+              )
+            : null
+        }
+        ${full ? row("sum", "Σ", { score: "", exp: plain(soft.sum), weight: share(sum(soft.weights) + (soft.sink?.weight ?? 0)), captured: keptAll === null ? "–" : share(keptAll), delta: "" }, { class: "sum" }) : null}
+      </tbody>
+    </table>`;
+}
+
+/** The score's name in the head of its column and its formula with this model's numbers. */
+function scoreFormula(now, { scaling, softcap }) {
+  const d = now.log.header.model.head_dim;
+  const usual = Math.abs(scaling * Math.sqrt(d) - 1) < 1e-6;
+  const product = usual
+    ? t("softmax.score_usual", { d, scaling: plain(scaling) })
+    : t("softmax.score_scaled", { scaling: Number(scaling.toPrecision(6)) });
+  return {
+    name: usual ? "q·k/√d" : "q·k·s",
+    formula: softcap === null ? product : `${product}; ${t("softmax.softcap", { c: softcap })}`,
+  };
+}
+
+/** Why the page's own numbers may differ from the engine's. */
+function deltaWhy(now) {
+  const dtype = now.log.capture(now.index)?.dtype ?? now.log.header.model.dtype;
+  const stored = now.log.header.engine.kv_cache_dtype;
+  const lines = [t("softmax.why", { dtype, model: now.log.header.model.dtype })];
+  if (stored && stored !== "auto" && stored !== now.log.header.model.dtype)
+    lines.push(t("softmax.why_stored", { dtype: stored }));
+  return lines.join(" ");
+}
+
+const plain = (value) =>
+  (Math.abs(value) >= 1000
+    ? value.toExponential(2)
+    : Math.abs(value) >= 100
+      ? value.toFixed(1)
+      : value.toFixed(3)
+  ).replace("-", "−");
+
+/** A share of one with four digits, small ones with their power of ten. */
+const share = (value) =>
+  value === 0 ? "0" : value >= 0.00095 ? value.toFixed(4) : value.toExponential(1).replace("e-", "e−");

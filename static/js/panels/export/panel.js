@@ -1,0 +1,137 @@
+// Taking things out: the run in one file, one panel as PNG or SVG, every record as an image in one zip, one step on paper.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { exportOpen } from "../../control/export_side.js";
+import { html } from "../../kit/html.js";
+import { Side } from "../../kit/side.js";
+import { Typed } from "../../kit/typed.js";
+import { log, numRecords, toast, viewIndex } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { panelOf, panels } from "./regions.js";
+import { Run } from "./run.js";
+import { sharply } from "./sharp.js";
+import { pngOf, save, sheetOf } from "./sheet.js";
+import { MOST, zipOfRecords } from "./steps.js";
+
+const chosen = signal("stage");
+const series = signal(null); // {done, total, cancel}: the zip being made
+
+export function Export() {
+  viewIndex.value; // panels come and go with the records
+  return html`<${Side} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
+    <${Run} />
+    <h2 class="side-title">${t("export.title")}</h2>
+    <${One} />
+    <h2 class="side-title">${t("export.series")}</h2>
+    ${numRecords.value > 0 ? html`<${Series} />` : html`<p class="hint">${t("stage.none")}</p>`}
+    <h2 class="side-title">${t("export.print")}</h2>
+    <p class="hint">${t("export.print_note")}</p>
+    <button class="quiet" id="export-print" onClick=${() => print()}>${t("export.print_button")}</button>
+  <//>`;
+}
+
+function One() {
+  const found = panels();
+  const key = found.some((panel) => panel.key === chosen.value) ? chosen.value : found[0]?.key;
+  return html`<label class="field">
+      <span>${t("export.panel")}</span>
+      <select id="export-panel" value=${key} onChange=${(event) => (chosen.value = event.currentTarget.value)}>
+        ${found.map((panel) => html`<option key=${panel.key} value=${panel.key} selected=${panel.key === key}>${panel.title}</option>`)}
+      </select>
+    </label>
+    <div class="side-row">
+      <button class="quiet" id="export-png" onClick=${() => takeOne(key, "png")}>${t("export.png")}</button>
+      <button class="quiet" id="export-svg" onClick=${() => takeOne(key, "svg")}>${t("export.svg")}</button>
+    </div>
+    <p class="hint">${t("export.note")}</p>`;
+}
+
+async function takeOne(key, kind) {
+  try {
+    await sharply(async () => {
+      const panel = panelOf(key);
+      if (!panel) return toast(t("export.gone"), "error");
+      const sheet = sheetOf(panel.element, captionOf(panel.title, viewIndex.value));
+      const blob = kind === "svg" ? new Blob([sheet.svg], { type: "image/svg+xml" }) : await pngOf(sheet);
+      const name = `kvtheater-${key}-${viewIndex.value + 1}.${kind}`;
+      save(blob, name);
+      toast(t("export.saved", { name }));
+    });
+  } catch (error) {
+    toast(t("export.failed", { reason: error.message }), "error");
+  }
+}
+
+/** What is written below a picture of record `index`: its panel, where in the run it is, and the sentence. */
+function captionOf(title, index) {
+  const record = log.value?.records[index];
+  const model = log.value?.header.model.name ?? "";
+  const facts = record
+    ? t("export.record", { i: index + 1, n: numRecords.value, step: record.step, model })
+    : t("export.empty", { model });
+  return { title, facts, sentence: shownSentence() };
+}
+
+/** The sentence without the mark of its phase, which it says itself. */
+function shownSentence() {
+  const copy = document.getElementById("sentence")?.cloneNode(true);
+  copy?.querySelector(".phase")?.remove();
+  return copy?.textContent.replace(/\s+/g, " ").trim() ?? "";
+}
+
+function Series() {
+  const [asked, setRange] = useState({ first: 1, last: numRecords.value });
+  const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) }; // a shorter run may have come
+  const now = series.value;
+  const field = (id, name, label) => html`<label class="field">
+    <span>${label}</span>
+    <${Typed}
+      id=${id}
+      type="number"
+      min="1"
+      max=${numRecords.value}
+      step="1"
+      value=${range[name]}
+      disabled=${now !== null}
+      onChange=${(event) => event.currentTarget.checkValidity() && setRange({ ...range, [name]: event.currentTarget.valueAsNumber })}
+    />
+  </label>`;
+  return html`<p class="hint">${t("export.series_note")}</p>
+    <div class="side-row">${field("export-from", "first", t("export.from"))} ${field("export-to", "last", t("export.to"))}</div>
+    ${
+      now
+        ? html`<div class="side-row">
+          <progress id="export-progress" max=${now.total} value=${now.done} aria-label=${t("export.series")}></progress>
+          <span class="num">${t("export.progress", now)}</span>
+          <button class="quiet" id="export-cancel" onClick=${now.cancel}>${t("export.cancel")}</button>
+        </div>`
+        : html`<button class="quiet" id="export-zip" onClick=${() => takeSeries(range)}>${t("export.zip")}</button>`
+    }`;
+}
+
+async function takeSeries({ first, last }) {
+  const total = last - first + 1;
+  if (total > MOST || total < 1) return toast(t("export.too_many", { most: MOST }), "error");
+  const panel = panelOf(chosen.value) ?? panels()[0];
+  const control = new AbortController();
+  const tell = (done) => (series.value = { done, total, cancel: () => control.abort() });
+  tell(0);
+  try {
+    const zip = await zipOfRecords({
+      first: first - 1,
+      last: last - 1,
+      panel: () => (panelOf(panel.key) ?? panel).element,
+      caption: (index) => captionOf(panel.title, index),
+      progress: tell,
+      signal: control.signal,
+    });
+    const name = `kvtheater-${panel.key}-${first}-${last}.zip`;
+    save(zip, name);
+    toast(t("export.saved", { name }));
+  } catch (error) {
+    toast(error.name === "AbortError" ? t("export.cancelled") : t("export.failed", { reason: error.message }));
+  } finally {
+    series.value = null;
+  }
+}

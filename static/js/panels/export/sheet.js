@@ -1,0 +1,68 @@
+// A picture with its caption on paper: what is written to a file, as SVG or as PNG.
+
+import { paint } from "./colour.js";
+import { drawingOf } from "./picture.js";
+import { escaped, wrap } from "./text.js";
+
+const MARGIN = 16;
+const LINE = 20;
+export const SCALE = 2; // pixels of a PNG for each pixel of the page
+
+/** `caption`: {title, facts, sentence}. Returns {svg, width, height}; the SVG stands alone. */
+export function sheetOf(element, caption) {
+  const drawing = drawingOf(element);
+  const style = getComputedStyle(document.body);
+  const palette = getComputedStyle(document.documentElement);
+  const colour = (name) => palette.getPropertyValue(`--${name}`).trim();
+  const width = Math.ceil(Math.max(drawing.width, 320) + 2 * MARGIN);
+  const font = style.fontFamily;
+  const lines = [
+    { text: caption.title, size: 14, weight: 600, colour: colour("ink") },
+    { text: caption.facts, size: 12, weight: 400, colour: colour("ink-3") },
+    ...wrap(caption.sentence, width - 2 * MARGIN, `14px ${font}`).map((text) => ({
+      text,
+      size: 14,
+      weight: 400,
+      colour: colour("ink"),
+    })),
+  ].filter((line) => line.text);
+  const top = MARGIN + drawing.height + MARGIN;
+  const height = Math.ceil(top + lines.length * LINE + MARGIN / 2);
+  const words = lines
+    .map(
+      (line, i) =>
+        `<text x="${MARGIN}" y="${top + i * LINE + 14}" font-size="${line.size}" font-weight="${line.weight}" ${paint("fill", line.colour)}>${escaped(line.text)}</text>`,
+    )
+    .join("");
+  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escaped(font)}"><title>${escaped(
+    `${caption.title} · ${caption.facts}`,
+  )}</title><rect width="100%" height="100%" ${paint("fill", style.backgroundColor)}/><g transform="translate(${MARGIN} ${MARGIN})">${drawing.body}</g>${words}</svg>`;
+  return { svg, width, height };
+}
+
+/** The sheet as a PNG of `SCALE` pixels for each pixel of the page. */
+export async function pngOf({ svg, width, height }) {
+  const address = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  try {
+    const image = new Image(width * SCALE, height * SCALE);
+    image.src = address;
+    await image.decode();
+    const canvas = Object.assign(document.createElement("canvas"), { width: width * SCALE, height: height * SCALE });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
+    if (!blob) throw new Error("the picture is too large for this browser");
+    return blob;
+  } finally {
+    URL.revokeObjectURL(address);
+  }
+}
+
+/** Hand `blob` to the visitor as a file. */
+export function save(blob, name) {
+  const address = URL.createObjectURL(blob);
+  const link = Object.assign(document.createElement("a"), { href: address, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}

@@ -1,0 +1,94 @@
+// Pictures of many records in one zip: shows each record, waits until it is drawn, keeps the picture, and goes back.
+//
+// PNGs are compressed already, so the zip stores them as they are. What is finished moves into Blobs, which the browser
+// may keep on disk: the page itself holds no more than a few MiB at a time.
+
+import { settings } from "../../state/settings.js";
+import { fetching } from "../../state/store.js";
+import { sharply } from "./sharp.js";
+import { pngOf, sheetOf } from "./sheet.js";
+
+export const MOST = 500; // pictures in one zip
+const HELD = 8 * 2 ** 20; // bytes that are kept before they move into a Blob
+const PATIENCE = 8000; // ms for one record: arrays that never come leave their places hatched, as on the page
+
+/** Wait until record `index` is painted, at rest, and no array of it is on its way. */
+export async function drawn(index) {
+  const until = performance.now() + PATIENCE;
+  let quiet = 0;
+  while (quiet < 3 && performance.now() < until) {
+    await new Promise(requestAnimationFrame);
+    await new Promise((done) => setTimeout(done));
+    const { painted, moving } = document.documentElement.dataset;
+    quiet = painted === String(index) && moving !== "true" && fetching.value === 0 ? quiet + 1 : 0;
+  }
+}
+
+/**
+ * A zip of one PNG for each record from `first` to `last` (both included, from 0) and `captions.txt`.
+ * `panel()` returns the element, `caption(index)` its caption; `progress(done, total)` is called after each picture.
+ * Throws an AbortError when `signal` is aborted. The page shows afterwards what it showed before.
+ */
+export async function zipOfRecords({ first, last, panel, caption, progress, signal }) {
+  const { strToU8, Zip, ZipPassThrough } = await import("../../../vendor/fflate/fflate.js");
+  const before = { step: settings.step.value, sub: settings.sub.value, motion: settings.motion.value };
+  const store = blobs();
+  const zip = new Zip((error, chunk) => (error ? store.fail(error) : store.push(chunk)));
+  const add = (name, bytes) => {
+    const file = new ZipPassThrough(name);
+    zip.add(file);
+    file.push(bytes, true);
+  };
+  const captions = [];
+  const digits = String(last + 1).length;
+  settings.motion.value = false;
+  settings.sub.value = null; // whole records
+  try {
+    await sharply(async () => {
+      for (let index = first; index <= last; index++) {
+        signal.throwIfAborted();
+        settings.step.value = index;
+        await drawn(index);
+        const words = caption(index);
+        const png = await pngOf(sheetOf(panel(), words));
+        const name = `${String(index + 1).padStart(digits, "0")}.png`;
+        captions.push(`${name}\t${words.facts}\t${words.sentence}`);
+        add(name, new Uint8Array(await png.arrayBuffer()));
+        progress(index - first + 1, last - first + 1);
+      }
+    });
+    signal.throwIfAborted();
+    add("captions.txt", strToU8(`${captions.join("\n")}\n`));
+    zip.end();
+    return store.finish();
+  } finally {
+    settings.motion.value = before.motion;
+    settings.step.value = before.step;
+    settings.sub.value = before.sub;
+  }
+}
+
+function blobs() {
+  const finished = [];
+  let held = [];
+  let bytes = 0;
+  let failed = null;
+  const flush = () => {
+    finished.push(new Blob(held));
+    held = [];
+    bytes = 0;
+  };
+  return {
+    push(chunk) {
+      held.push(chunk);
+      bytes += chunk.length;
+      if (bytes >= HELD) flush();
+    },
+    fail: (error) => (failed = error),
+    finish() {
+      if (failed) throw failed;
+      flush();
+      return new Blob(finished, { type: "application/zip" });
+    },
+  };
+}

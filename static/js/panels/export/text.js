@@ -1,0 +1,88 @@
+// Where the browser put a text, line by line, as SVG text; and breaking a caption into lines.
+
+import { paint } from "./colour.js";
+
+const metrics = new Map(); // font -> {ascent, descent}
+let context = null;
+
+const fontOf = (style) => `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
+
+function measuring(font) {
+  context ??= document.createElement("canvas").getContext("2d");
+  context.font = font;
+  return context;
+}
+
+export const escaped = (text) =>
+  text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+
+/** The lines of a text node: [{text, box}], boxes in client pixels; [] when nothing of it is laid out. */
+function linesOf(node) {
+  const range = document.createRange();
+  range.selectNodeContents(node);
+  const boxes = range.getClientRects();
+  if (boxes.length === 0) return [];
+  if (boxes.length === 1 && node.data === node.data.trim() && !/\s\s|\n/.test(node.data))
+    return [{ text: node.data, box: boxes[0] }];
+  const lines = [];
+  let at = 0;
+  for (const character of node.data) {
+    range.setStart(node, at);
+    range.setEnd(node, (at += character.length));
+    const box = range.getClientRects()[0];
+    if (!box || box.width === 0) continue; // white space that was collapsed
+    const line = lines.at(-1);
+    if (line && Math.abs(line.top - box.top) < 2)
+      Object.assign(line, { text: line.text + character, right: box.right });
+    else if (character.trim())
+      lines.push({ text: character, left: box.left, right: box.right, top: box.top, height: box.height });
+  }
+  return lines.map((line) => ({
+    text: line.text.replace(/\s+$/, ""),
+    box: { left: line.left, top: line.top, width: line.right - line.left, height: line.height },
+  }));
+}
+
+/** SVG text elements for a text node, relative to `origin`. Each keeps its width where the font is another one. */
+export function textOf(node, style, origin) {
+  if (parseFloat(style.fontSize) < 1) return "";
+  const font = fontOf(style);
+  if (!metrics.has(font)) {
+    const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = measuring(font).measureText("x");
+    metrics.set(font, { ascent, descent });
+  }
+  const { ascent, descent } = metrics.get(font);
+  return linesOf(node)
+    .map(({ text, box }) => {
+      const y = box.top - origin.top + (box.height - ascent - descent) / 2 + ascent;
+      const words = style.textTransform === "uppercase" ? text.toUpperCase() : text;
+      const length =
+        words.length > 1 && box.width > 0
+          ? ` textLength="${box.width.toFixed(2)}" lengthAdjust="spacingAndGlyphs"`
+          : "";
+      return `<text x="${(box.left - origin.left).toFixed(2)}" y="${y.toFixed(2)}"${length} ${fontAttributes(style)} ${paint("fill", style.color)}>${escaped(words)}</text>`;
+    })
+    .join("");
+}
+
+export function fontAttributes(style) {
+  const parts = [`font-family="${escaped(style.fontFamily)}"`, `font-size="${style.fontSize}"`];
+  if (style.fontWeight !== "400") parts.push(`font-weight="${style.fontWeight}"`);
+  if (style.fontStyle !== "normal") parts.push(`font-style="${style.fontStyle}"`);
+  return parts.join(" ");
+}
+
+/** `text` in lines no wider than `width` px in `font`: broken at spaces, and anywhere between Chinese characters. */
+export function wrap(text, width, font) {
+  const c = measuring(font);
+  const lines = [];
+  let line = "";
+  for (const piece of text.match(/[\u3000-\u9fff\uff00-\uffef]|[^\s\u3000-\u9fff\uff00-\uffef]+\s*|\s+/g) ?? []) {
+    if (line && c.measureText((line + piece).trimEnd()).width > width) {
+      lines.push(line.trimEnd());
+      line = "";
+    }
+    line += piece;
+  }
+  return line.trim() ? [...lines, line.trimEnd()] : lines;
+}

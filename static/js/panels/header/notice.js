@@ -1,0 +1,36 @@
+// What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black page.
+
+import { startAgain } from "../../control/actions.js";
+import { blackout } from "../../control/keyboard.js";
+import { html } from "../../kit/html.js";
+import { openFirst, trouble } from "../../net/session.js";
+import { connection, modelFacts, numRecords } from "../../state/store.js";
+import { sentences, t } from "../../tell/words.js";
+
+export function Notice() {
+  const now = connection.value;
+  if (now === "lost")
+    return html`<p class="toast quiet" id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
+  if (now !== "gone") return null;
+  return modelFacts.value?.live === false
+    ? Unmodelled()
+    : html`<p class="toast" id="notice">
+        <span>${sentences([trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean))}</span>
+        <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
+      </p>`;
+}
+
+/** Nothing can be started on a server without a model: its recordings are what there is. */
+function Unmodelled() {
+  const nothing = trouble.value === t("library.nothing_here");
+  return html`<p class="toast" id="notice">
+    <span>${trouble.value ?? t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })}</span>
+    ${nothing ? null : html`<button class="command primary" id="btn-recording" onClick=${openFirst}>${t("connection.recording")}</button>`}
+  </p>`;
+}
+
+/** Black, as a presenter's remote asks for: any click or the key again brings the page back. */
+export function Blackout() {
+  if (!blackout.value) return null;
+  return html`<button class="blackout" id="blackout" aria-label=${t("key.black")} onClick=${() => (blackout.value = false)}></button>`;
+}

@@ -1,0 +1,79 @@
+// The top line: which model, which connection, which language and theme, a link to this very step.
+
+import { helpOpen } from "../../control/keyboard.js";
+import { html } from "../../kit/html.js";
+import { LanguageSwitch } from "../../kit/language_switch.js";
+import { Icon, Term } from "../../kit/parts.js";
+import { runAddress } from "../../net/session.js";
+import { isEmbedded } from "../../state/embedded.js";
+import { settings } from "../../state/settings.js";
+import { connection, log, modelFacts, toast, viewIndex } from "../../state/store.js";
+import { countText, t } from "../../tell/words.js";
+import { ExportButton } from "./export_button.js";
+import { FaultBadge } from "./fault_badge.js";
+import { RecordMark } from "./record_mark.js";
+
+export function Header() {
+  const header = log.value?.header;
+  return html`<header class="header">
+    <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</h1>
+    <div class="facts">${header ? html`<${Facts} header=${header} />` : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`}</div>
+    <${FaultBadge} />
+    <${Connection} />
+    <${RecordMark} />
+    <div class="header-tools">
+      ${isEmbedded ? null : html`<a class="tool header-bench" href="/bench">${t("header.bench")}</a>`}
+      <${LanguageSwitch} />
+      <${ThemeButton} />
+      <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")} title=${t("header.share")}><${Icon} name="share" /></button>
+      ${
+        runAddress("trace") && header
+          ? html`<a class="tool" id="btn-download" href=${runAddress("trace")} download aria-label=${t("header.download")} title=${t("header.download")}
+            ><${Icon} name="download"
+          /></a>`
+          : null
+      }
+      <${ExportButton} />
+      <button class="tool" id="btn-help" aria-expanded=${helpOpen.value} onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
+        <${Icon} name="help" />
+      </button>
+    </div>
+  </header>`;
+}
+
+function Facts({ header }) {
+  const m = header.model;
+  return html`<span class="fact strong">${m.name}</span>
+    <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
+    <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
+    <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: m.num_kv_heads })}<//></span>
+    <span class="fact">${m.dtype}</span>
+    <span class="fact">${header.machine.device}</span>`;
+}
+
+function Connection() {
+  const now = connection.value;
+  const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
+  return html`<span class=${`connection ${now}`} role="status" id="connection"><i aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}</span>`;
+}
+
+function ThemeButton() {
+  const order = ["auto", "light", "dark"];
+  const now = settings.theme.value;
+  const text = t("header.theme", { theme: t(`header.theme.${now}`) });
+  const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
+  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme" /></button>`;
+}
+
+/** The address with the record shown pinned, on the clipboard. */
+async function share() {
+  const address = new URL(location.href);
+  address.searchParams.delete("token");
+  if (viewIndex.value >= 0) address.searchParams.set("step", String(viewIndex.value));
+  try {
+    await navigator.clipboard.writeText(address.href);
+    toast(t("header.shared"));
+  } catch {
+    toast(t("header.share_failed"));
+  }
+}

@@ -1,0 +1,56 @@
+// The help beside the page: keys, and every word of the field, found as one types.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { helpOpen, KEYS } from "../../control/keyboard.js";
+import { startTour } from "../../control/tour.js";
+import { html } from "../../kit/html.js";
+import { Side } from "../../kit/side.js";
+import { findTerms, groupsOfTerms } from "../../tell/glossary.js";
+import { t } from "../../tell/words.js";
+
+export function Help() {
+  return helpOpen.value ? html`<${Open} />` : null;
+}
+
+function Open() {
+  return html`<${Side} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
+    <h2 class="side-title">${t("help.title")}</h2>
+    <dl class="keys">
+      ${KEYS.map(({ shown, text }) => html`<div><dt>${shown.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
+    </dl>
+    <button class="quiet" id="btn-tour" onClick=${startTour}>${t("tour.start")}</button>
+    <${Glossary} />
+  <//>`;
+}
+
+function Glossary() {
+  const [query, setQuery] = useState("");
+  const found = findTerms(query);
+  return html`<h2 class="side-title" id="help-terms">${t("help.terms")}</h2>
+    <input
+      class="help-search"
+      id="help-search"
+      type="search"
+      aria-label=${t("help.search")}
+      placeholder=${t("help.search")}
+      value=${query}
+      onInput=${(event) => setQuery(event.currentTarget.value)}
+    />
+    <p class="visually-hidden" role="status">${query ? found.length : ""}</p>
+    ${found.length ? null : html`<p class="hint">${t("help.none", { query })}</p>`}
+    ${groupsOfTerms()
+      .map((group) => [group, found.filter((entry) => entry.group === group)])
+      .filter(([, entries]) => entries.length)
+      .map(
+        ([group, entries]) => html`<h3 class="panel-title glossary-group" key=${group}>${t(`glossary.${group}`)}</h3>
+          <dl class="glossary">${entries.map((entry) => html`<${Entry} key=${entry.id} entry=${entry} />`)}</dl>`,
+      )}`;
+}
+
+function Entry({ entry }) {
+  const { own, other, otherLanguage } = entry;
+  return html`<div>
+    <dt>${own[0]} <span lang=${otherLanguage.html}>${other[0]}</span></dt>
+    <dd>${own[1]}</dd>
+  </div>`;
+}

@@ -1,0 +1,114 @@
+// The library: every recording of this server, to open, record, name, keep and hand out. What is opened is on the stage above.
+
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/parts.js";
+import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
+import { toLive, watch } from "../../net/session.js";
+import { settings } from "../../state/settings.js";
+import { connection, modelFacts, numRecords } from "../../state/store.js";
+import { bytesText, grouped, inLanguage, langOf, t } from "../../tell/words.js";
+import { Details, shownName } from "./details.js";
+
+export function Library() {
+  const [more, setMore] = useState(null); // id of the entry whose details are open
+  const recordedNow = beingMade.value?.id;
+  useEffect(() => void refresh(), [recordedNow]);
+  const entries = library.value?.recordings ?? [];
+  return html`<div class="library" id="library">
+    <${Bar} />
+    <${Findings} />
+    ${
+      library.value === null
+        ? html`<p class="hint" role="status">${failed.value ?? t("library.loading")} ${failed.value ? html`<button class="link" id="library-retry" onClick=${refresh}>${t("library.retry")}</button>` : null}</p>`
+        : html`<ul class="library-list" aria-label=${t("library.list")}>
+          ${entries.map((entry) => html`<${Row} key=${entry.id} entry=${entry} open=${more === entry.id} toggle=${() => setMore(more === entry.id ? null : entry.id)} />`)}
+        </ul>`
+    }
+    ${library.value && !entries.some((entry) => entry.source === "library") ? html`<p class="hint">${t(library.value.can_keep ? "library.none" : "library.no_place")}</p>` : null}
+  </div>`;
+}
+
+/** Record the run, put a file in, and the way back. */
+function Bar() {
+  const live = connection.value === "live";
+  const replay = connection.value === "replay";
+  const made = beingMade.value;
+  const now = uploading.value;
+  const canKeep = library.value?.can_keep ?? false;
+  const model = modelFacts.value?.live !== false;
+  return html`<div class="library-bar">
+    ${
+      made
+        ? html`<button class="quiet" id="btn-record-stop" onClick=${stopRecording}><i class="record-stop" aria-hidden="true"></i>${t("library.stop")}</button>
+          <span class="library-made num"><i class="record-mark" aria-hidden="true">●</i> ${t("library.making", { name: made.name, n: grouped(numRecords.value) })}</span>`
+        : html`<button class="quiet" id="btn-record" disabled=${!live || !canKeep || !numRecords.value} title=${live ? t("library.record_hint") : ""} onClick=${() => record("")}>
+          <i class="record-mark" aria-hidden="true">●</i>${t("library.record")}
+        </button>`
+    }
+    ${
+      canKeep
+        ? html`<label class="quiet library-upload"
+          ><${Icon} name="add" /> ${t("library.upload")}<input id="library-file" class="visually-hidden" type="file" accept=".kvtrace" onChange=${chosen}
+        /></label>`
+        : null
+    }
+    ${now ? html`<progress aria-label=${t("library.uploading", { name: now.name })} max="1" value=${now.share}></progress>` : null}
+    ${
+      replay && model
+        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${toLive}><i class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
+          <span class="hint">${t("library.replay")}</span>`
+        : null
+    }
+    ${replay && !model ? html`<span class="hint">${t("library.no_model")}</span>` : null}
+  </div>`;
+}
+
+function chosen(event) {
+  const [file] = event.currentTarget.files;
+  event.currentTarget.value = ""; // the same file can be chosen again
+  if (file) take(file);
+}
+
+/** What was not in order in the data folder or is not now, in the server's words. */
+function Findings() {
+  const found = library.value?.findings ?? [];
+  if (!found.length) return null;
+  return html`<details class="library-findings">
+    <summary>${t("library.findings", { n: found.length })}</summary>
+    <ul>
+      ${found.map(({ message }) => html`<li lang="en">${message}</li>`)}
+    </ul>
+  </details>`;
+}
+
+function Row({ entry, open, toggle }) {
+  const { summary } = entry;
+  const shown = settings.recording.value === entry.id;
+  const text = entry.text ? inLanguage(entry.text) : summary.preview;
+  return html`<li class=${shown ? "library-row shown" : "library-row"} data-id=${entry.id}>
+    <button class="library-open" aria-current=${shown ? "true" : undefined} onClick=${() => watch(entry.id)}>
+      <span class="library-name" lang=${langOf(shownName(entry))}><${Icon} name="play" /> ${shownName(entry)}</span>
+      <span class="library-text" lang=${langOf(text)}>${text}</span>
+      <span class="library-facts num">${factsOf(entry).join(" · ")}</span>
+    </button>
+    <span class="library-tags">${entry.tags.map((tag) => html`<span class="library-tag" key=${tag}>${tag}</span>`)}</span>
+    <button class="tool small" aria-expanded=${open} aria-label=${t("library.more", { name: shownName(entry) })} title=${t("library.more", { name: shownName(entry) })} onClick=${toggle}>
+      <${Icon} name=${open ? "smaller" : "larger"} />
+    </button>
+    ${open ? html`<${Details} entry=${entry} />` : null}
+  </li>`;
+}
+
+/** Where it comes from, its model, its size, its day, and how it ended when that says something. */
+function factsOf({ source, summary, ended, added, recording }) {
+  return [
+    source === "library" ? null : t(`library.source.${source}`),
+    summary.model,
+    t("library.records", { n: grouped(summary.num_records) }),
+    bytesText(summary.num_bytes),
+    (added || summary.created).slice(0, 10),
+    recording ? t("library.growing") : ended && ended !== "stopped" ? t(`library.ended.${ended}`) : null,
+    summary.damage ? t("library.damaged") : null,
+  ].filter(Boolean);
+}

@@ -1,0 +1,180 @@
+// KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
+
+import { counterfactual } from "../../core/counterfactual.js";
+import { bytesIfAllKept, capacityBytes, figuresByGroup } from "../../core/groups.js";
+import { kvTerms } from "../../core/metrics.js";
+import { memoryFigures } from "../../core/state.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, Term, tips } from "../../kit/parts.js";
+import { log, record, select, selected, state } from "../../state/store.js";
+import { percentText } from "../../tell/chain.js";
+import { layersText } from "../../tell/groups.js";
+import { bytesText, grouped, t } from "../../tell/words.js";
+
+export function Figures() {
+  const header = log.value?.header;
+  if (!header || !state.value) return html`<section class="figures"></section>`;
+  const perToken = header.kv_bytes_per_token;
+  const m = record.value?.memory ?? memoryFigures(state.value);
+  const waste = m.bytes_held - m.bytes_used;
+  const groups = state.value.block_groups;
+  const total = capacityBytes(groups, m.block_size);
+  const token = groups.length > 1 ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
+  const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
+  return html`<section class="figures" id="memory-figures">
+    <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage} m=${m} /></div>
+    <${Bars} header=${header} m=${m} total=${total} />
+    <dl class="figure-list num">
+      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t(groups.length > 1 ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${token}`} />
+      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)} formula=${`blocks_held · block_size · ${token}`} />
+      <${Figure}
+        kind="waste"
+        name=${html`<${Term} id="waste">${t("memory.waste")}<//>`}
+        bytes=${waste}
+        note=${m.bytes_held ? percentText(waste / m.bytes_held) : "–"}
+        formula="reserved − used"
+      />
+      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)} formula=${`blocks_cached · block_size · ${token}`} />
+      <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached} note=${of(m.blocks_free)} formula="pool − reserved − cached" />
+    </dl>
+    <${Formula} header=${header} />
+  </section>`;
+}
+
+/** A row of figures; the whole of it selects, the bytes show the exact count. */
+function Figure({ kind, name, bytes, note, formula }) {
+  const held = selected.value?.figure === kind;
+  return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
+    <dt><i class=${`key ${kind}`}></i>${name}</dt>
+    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })} ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
+    <dd class="figure-note">${note}</dd>
+    <dd class="figure-mark"><${Fidelity} kind="derived" formula=${formula} /></dd>
+  </div>`;
+}
+
+const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
+
+/** Both usage figures: a cache that nobody holds is free, and yet not empty. */
+function Usage({ m }) {
+  const share = (blocks) => shortPercent(blocks / m.num_blocks);
+  return html`<p class="usage num" id="usage">
+    <span ...${tips([`blocks_held / num_blocks = ${m.blocks_held} / ${m.num_blocks}`])} tabindex="0">${t("memory.usage_held")} <b>${share(m.blocks_held)}</b></span>
+    <span ...${tips([`(blocks_held + blocks_cached) / num_blocks = (${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`])} tabindex="0"
+      >${t("memory.usage_cached")} <b>${share(m.blocks_held + m.blocks_cached)}</b></span
+    >
+    <${Fidelity} kind="derived" formula="blocks_held / num_blocks; (blocks_held + blocks_cached) / num_blocks" />
+  </p>`;
+}
+
+/** What this run holds, and what the same requests would have reserved in one piece each, to one scale. */
+function Bars({ header, m, total }) {
+  const other = counterfactual(header, state.value);
+  const pages = header.engine.strategy === "paged";
+  const perToken = header.kv_bytes_per_token;
+  const contiguous = other ? other.contiguous_slots * perToken : 0;
+  const paged = pages ? m.bytes_held : (other?.paged_slots ?? 0) * perToken;
+  const figures = figuresByGroup(state.value);
+  const kept = bytesIfAllKept(state.value, figures);
+  const scale = Math.max(total, contiguous, kept ?? 0);
+  const width = (bytes) => ({ width: `${(100 * bytes) / scale}%` });
+  const edge = { left: `${(100 * total) / scale}%` };
+  const held = selected.value?.figure === "contiguous";
+  const paging = html`<div class="memory-row">
+    <span class="memory-name">${t(pages ? "memory.paged" : "memory.paged_in", { size: other?.block_size })}</span>
+    <div class="memory-bar">
+      ${
+        pages
+          ? html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste" style=${width(m.bytes_held - m.bytes_used)}></i><i class="cached" style=${width(m.bytes_cached)}></i>`
+          : html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste" style=${width(Math.max(0, paged - m.bytes_used))}></i>`
+      }
+      <b class="pool-edge" style=${edge}></b>
+    </div>
+    <span class="memory-value num">${bytesText(paged)}</span>
+  </div>`;
+  return html`<div class="memory-bars">
+    ${paging}
+    ${
+      kept === null
+        ? null
+        : html`<div class="memory-row" id="all-kept" data-bytes=${kept} tabindex="0" ...${tips(() => [keptText(header, figures[0], m, kept)])}>
+          <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived" formula="blocks_held · block_size · Σ bytes per token" /></span>
+          <div class="memory-bar"><i class="waste" style=${width(kept)}></i><b class="pool-edge" style=${edge}></b></div>
+          <span class="memory-value num">${bytesText(kept)}</span>
+        </div>`
+    }
+    ${
+      other
+        ? html`<button class="memory-row" id="contiguous" aria-pressed=${held} aria-description=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
+          <span class="memory-name">${t("memory.contiguous")}</span>
+          <span class="memory-bar">
+            <i class="used" style=${width(Math.min(other.computed_slots * perToken, contiguous))}></i
+            ><i class="waste" style=${width(Math.max(0, contiguous - other.computed_slots * perToken))}></i><b class="pool-edge" style=${edge}></b>
+          </span>
+          <span class="memory-value num">${bytesText(contiguous)}</span>
+        </button>`
+        : null
+    }
+    ${other ? html`<p class="hint memory-fit num" id="contiguous-fit">${fitText(other)} <${Fidelity} kind="derived" formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p>` : null}
+  </div>`;
+}
+
+/** The blocks of the layers with full attention are what every layer would hold. */
+function keptText(header, { blocks_held: held }, m, kept) {
+  const layers = layersText(state.value.block_groups[0].layers);
+  return t("group.kept.tip", {
+    held,
+    layers,
+    size: m.block_size,
+    token: grouped(header.kv_bytes_per_token),
+    bytes: grouped(kept),
+    saved: grouped(kept - m.bytes_held),
+  });
+}
+
+function fitText(other) {
+  const n = other.requests.length;
+  if (n === 0) return t("memory.fit_none", { each: grouped(other.slots_each), fit: other.fit });
+  return t(other.unfit ? "memory.unfit" : "memory.fit", {
+    n,
+    each: grouped(other.slots_each),
+    unfit: other.unfit,
+    fit: other.fit,
+  });
+}
+
+/** 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where vectors have one. */
+function Formula({ header }) {
+  const k = kvTerms(header);
+  const same = k.head_dim === k.v_head_dim;
+  const times = html`<mo>·</mo>`;
+  const symbol = (text, sub) => (sub ? html`<msub><mi>${text}</mi><mi>${sub}</mi></msub>` : html`<mi>${text}</mi>`);
+  const sum = (...parts) =>
+    html`<mrow><mo>(</mo>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>)</mo></mrow>`;
+  const width = (d, dv) => (same ? d : sum(d, dv));
+  const scales = (scale) => (same ? scale : html`<mn>2</mn>${times}${scale}`);
+  const vectors = (elements, scale) => (k.scale_bytes ? sum(elements, scales(scale)) : elements);
+  const number = (n) => html`<mn>${grouped(n)}</mn>`;
+  const two = same ? html`<mn>2</mn>${times}` : null;
+  const symbols = vectors(
+    html`${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext>`,
+    html`<mtext>scale</mtext>`,
+  );
+  const numbers = vectors(
+    html`${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(k.element_bytes)}`,
+    number(k.scale_bytes),
+  );
+  const plain = `${same ? "2 · " : ""}L · Hkv · ${k.scale_bytes ? `(${same ? "D" : "(D + Dv)"} · bytes + ${same ? "" : "2 · "}scale)` : `${same ? "D" : "(D + Dv)"} · bytes`}`;
+  return html`<p class="formula" aria-label=${t("memory.formula")}>
+    <math lang="en">
+      <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${symbols}</mrow>
+    </math>
+    <math lang="en">
+      <mrow
+        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${numbers}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext
+          >B</mtext
+        ></mrow
+      >
+    </math>
+    <span class="formula-name"><${Fidelity} kind="derived" formula=${plain} /></span>
+  </p>`;
+}

@@ -1,0 +1,36 @@
+// The memory region: the map of the pool between the free queue and the block tables, and the figures.
+
+import { html } from "../../kit/html.js";
+import { Term } from "../../kit/parts.js";
+import { provenance, state } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { Figures } from "./figures.js";
+import { Pool, PoolTitle } from "./pool.js";
+import { Overlay } from "./pool_overlay.js";
+import { Queues } from "./queue.js";
+import { Tables } from "./tables.js";
+
+export function Memory() {
+  return html`<section class="region memory" aria-labelledby="memory-title" id="region-memory">
+    <h2 id="memory-title" class="visually-hidden">${t("region.memory")}</h2>
+    <div class=${state.value?.block_groups.length > 1 ? "memory-map several" : "memory-map"}>
+      <${PoolTitle} />
+      <${Queues} />
+      <${Pool} />
+      <${Legend} />
+      ${provenance.value ? html`<a class="to-provenance" href="#region-provenance">${t("chain.title")} · ${t(`chain.of.${provenance.value.kind}`)} ↓</a>` : null}
+      <${Tables} />
+      <${Overlay} />
+    </div>
+    <${Figures} />
+  </section>`;
+}
+
+function Legend() {
+  return html`<ul class="legend">
+    <li><i class="key used"></i>${t("pool.held")}</li>
+    <li><i class="key waste"></i><${Term} id="waste">${t("pool.waste")}<//></li>
+    <li><i class="key cached">#</i><${Term} id="block_hash">${t("pool.cached")}<//></li>
+    <li><i class="key free"></i>${t("pool.free")}</li>
+  </ul>`;
+}

@@ -1,0 +1,154 @@
+// The physical pool: a map of every block, slot by slot while they can be told apart.
+
+import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, hideTip, Term, tipAt } from "../../kit/parts.js";
+import { phase } from "../../state/moment.js";
+import { connected, hovered, select, selected, shownSeq, state } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { poolLayout } from "./pool_geometry.js";
+import { GroupTitles } from "./pool_groups.js";
+import { paintPool } from "./pool_paint.js";
+import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
+import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
+
+const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys move
+
+/** The layout on screen, for those who draw to and from its blocks; null while there is none. */
+export let shownLayout = null;
+
+export function Pool() {
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  const outer = useRef(null);
+  const now = state.value;
+  const layout = now && size.width ? poolLayout(now.block_groups, now.block_size, size.width, size.height) : null;
+  const latest = useRef(null);
+  latest.current = shownLayout = layout;
+  const ref = usePainter(
+    () => [
+      scene.value,
+      reads.value,
+      connected.value,
+      shownSeq.value,
+      themeVersion.value,
+      watchMotions(),
+      phase("attend"),
+    ],
+    (box, { width }) => {
+      const context = prepare(box.querySelector("canvas"), width, Math.max(1, latest.current?.height ?? 1));
+      if (latest.current) paintPool(context, latest.current);
+    },
+  );
+  useEffect(() => {
+    const measure = () => setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
+    const sizes = new ResizeObserver(measure);
+    sizes.observe(outer.current);
+    measure();
+    return () => sizes.disconnect();
+  }, []);
+  return html`<div class="pool" data-level=${layout?.level}>
+    <div class="pool-scroll" ref=${outer}>
+      <div
+        class="pool-window"
+        ref=${ref}
+        style=${{ height: `${layout?.height ?? 0}px` }}
+        role="group"
+        data-arrows
+        aria-label=${now ? t("pool.label", { n: now.blocks.length, size: now.block_size }) : t("pool.title")}
+        onPointerMove=${(event) => hover(event, layout)}
+        onPointerLeave=${() => ((hovered.value = null), hideTip())}
+        onClick=${(event) => pick(event, layout)}
+      >
+        <canvas aria-hidden="true"></canvas>
+        ${layout?.titles.length ? html`<${GroupTitles} tops=${layout.titles} />` : null}
+        ${layout ? html`<${Buttons} layout=${layout} />` : null}
+      </div>
+    </div>
+  </div>`;
+}
+
+export function PoolTitle() {
+  const now = state.value;
+  return html`<h3 class="panel-title pool-title">
+    <span><${Term} id="block">${t("pool.title")}<//> <${Fidelity} kind="captured" /></span>
+    ${now ? html`<small class="num">${t("pool.size", { n: now.blocks.length, size: now.block_size })}</small>` : null}
+  </h3>`;
+}
+
+/** Invisible, focusable, named: the pool for keyboards and screen readers. */
+function Buttons({ layout }) {
+  const now = state.value;
+  const [cursor, setCursor] = useState(0);
+  const places = placesOf(now.free_queues);
+  const at = Math.min(cursor, now.blocks.length - 1);
+  const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[at]];
+  return shown.map(
+    (block) =>
+      html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout} places=${places} current=${block.block_id === at} onMove=${setCursor} />`,
+  );
+}
+
+function BlockButton({ block, layout, places, current, onMove }) {
+  const id = block.block_id;
+  const { x, y, width, height } = layout.blockAt(id);
+  const lines = describeBlock(block, places);
+  const move = (event) => {
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      return select({ block: id });
+    }
+    const next = layout.neighbour(id, event.key);
+    if (next === null) return;
+    event.preventDefault();
+    onMove(next);
+    const group = event.currentTarget.parentElement;
+    requestAnimationFrame(() => {
+      const button = group.querySelector(`[data-block="${next}"]`);
+      button?.focus();
+      if (button) hovered.value = { block: next };
+    });
+  };
+  return html`<button
+    class="block-button"
+    data-block=${id}
+    aria-label=${lines.join("; ")}
+    aria-pressed=${selected.value?.block === id}
+    tabindex=${current ? 0 : -1}
+    style=${{ left: `${x - 3}px`, top: `${y - 2}px`, width: `${width + 6}px`, height: `${height + 4}px` }}
+    onFocus=${(event) => {
+      onMove(id);
+      hovered.value = { block: id };
+      if (event.currentTarget.matches(":focus-visible")) tipAt(...centre(event.currentTarget), lines);
+    }}
+    onBlur=${() => ((hovered.value = null), hideTip())}
+    onKeyDown=${move}
+  ></button>`;
+}
+
+function centre(element) {
+  const box = element.getBoundingClientRect();
+  return [box.left + box.width / 2, box.top];
+}
+
+function hover(event, layout) {
+  const hit = hitOf(event, layout);
+  if (!hit) return (hovered.value = null), hideTip();
+  hovered.value = targetOf(hit.block, hit.offset);
+  const block = state.value.blocks[hit.block];
+  const lines = describeBlock(block, placesOf(state.value.free_queues));
+  if (hit.offset !== null) lines.push(describeSlot(block, hit.offset));
+  tipAt(event.clientX, event.clientY, lines);
+}
+
+function pick(event, layout) {
+  const hit = hitOf(event, layout);
+  if (hit) select(targetOf(hit.block, hit.offset));
+}
+
+function hitOf(event, layout) {
+  if (!layout) return null;
+  const box = event.currentTarget.getBoundingClientRect();
+  return layout.hit(event.clientX - box.left, event.clientY - box.top);
+}

@@ -1,0 +1,168 @@
+// Geometry of the pool: where each block and slot lies. Pure.
+//
+// Block groups lie one below the other, on one grid of the same squares; where there are several, each has a line for its title.
+// Slot level, while every slot can be told apart; block level beyond that: a block is a small square with a level of filling.
+
+import { groupOf } from "../../core/groups.js";
+
+const TITLE = 20; // a group's title, where there are several
+const HEAD = 12; // a block's own line: id, owners, hash
+const PAD = 5; // between blocks in a row
+const [ROW_GAP, CLOSE] = [5, 3]; // between rows; where groups have titles between them
+const EDGE = 3; // left and right, for the frame of a block that is pointed at
+const LABEL = 36; // room for a block's own line
+const [MAX_CELL, MIN_CELL] = [24, 7];
+const LONG = 32; // slots a block, from which on cells may be too small to name their tokens
+const [MAX_PITCH, MIN_PITCH] = [26, 3];
+const [MAX_BAR, MIN_BAR] = [22, 10];
+
+/**
+ * The largest picture of the blocks of `groups` ([{first_block, num_blocks}]), `size` slots each, that fits in width × height: `{level,
+ * cell, tall, block, columns, rows, height, titles, blockAt(id), slotAt(id, slot), hit(x, y), neighbour(id, key)}`. `titles`: the
+ * upper edge of each group's title, none where there is one group. `neighbour`: the block that an arrow key leads to, or null.
+ * A pool of more blocks than there are places is higher than `height`, and scrolls.
+ */
+export function poolLayout(groups, size, width, height) {
+  const inner = width - 2 * EDGE;
+  for (let cell = MAX_CELL; cell >= (size > LONG ? 3 : MIN_CELL); cell--) {
+    const found = slotLevel(groups, size, inner, cell, cell);
+    if (found.height > height) continue;
+    const room = Math.floor((height - found.height) / (found.rows * found.lines));
+    return slotLevel(groups, size, inner, cell, Math.min(cell + room, Math.round(found.cell * 1.5)));
+  }
+  return blockLevel(groups, size, inner, height);
+}
+
+/** Cells at least `least` wide, wider where a block's own line needs the room, and `tall`. */
+function slotLevel(groups, size, width, least, tall) {
+  const widest = Math.max(1, Math.floor((width - 2) / least));
+  const perRow = Math.min(size, widest, size <= 8 ? size : size <= LONG ? 8 : widest);
+  const lines = Math.ceil(size / perRow);
+  const cell = Math.max(least, Math.min(MAX_CELL, Math.floor(LABEL / perRow)));
+  const block = { width: Math.max(perRow * cell, LABEL), height: HEAD + lines * tall };
+  const columns = Math.max(1, Math.min(mostIn(groups), Math.floor((width + PAD) / (block.width + PAD))));
+  const spread = columns > 1 ? Math.floor((width - columns * block.width) / (columns - 1)) : 0;
+  const grid = gridOf(
+    groups,
+    columns,
+    block.width + Math.max(PAD, Math.min(spread, PAD * 3)),
+    block.height + (groups.length > 1 ? CLOSE : ROW_GAP),
+    block,
+  );
+  const slotAt = (id, slot) => {
+    const { x, y } = grid.blockAt(id);
+    return {
+      x: x + (slot % perRow) * cell,
+      y: y + HEAD + Math.floor(slot / perRow) * tall,
+      width: cell - 1,
+      height: tall - 1,
+    };
+  };
+  const slotIn = (x, y) => {
+    const slot = Math.floor((y - HEAD) / tall) * perRow + Math.floor(x / cell);
+    return y >= HEAD && slot < size && x < perRow * cell ? slot : null;
+  };
+  return { ...grid, level: "slots", cell, tall, perRow, lines, head: HEAD, slotAt, hit: hitOf(grid, slotIn) };
+}
+
+const mostIn = (groups) => Math.max(...groups.map((group) => group.num_blocks));
+const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.ceil(group.num_blocks / columns), 0);
+const titlesOf = (groups) => (groups.length > 1 ? groups.length * TITLE : 0);
+
+/** Squares, or bars over the whole width where there are few blocks; slots lie side by side within. */
+function blockLevel(groups, size, width, outer) {
+  const height = outer - EDGE - titlesOf(groups);
+  const count = rowsIn(groups, 1);
+  const bar = Math.min(MAX_BAR, Math.floor(height / count) - 2);
+  if (bar >= MIN_BAR && count <= 8) return withLevels(groups, size, 1, width, bar + 2, { width, height: bar });
+  let pitch = MAX_PITCH;
+  const columnsOf = (p) => Math.max(1, Math.floor((width + gapOf(p)) / p));
+  while (pitch > MIN_PITCH && rowsIn(groups, columnsOf(pitch)) * pitch > height) pitch -= pitch > 8 ? 1 : 0.5;
+  const side = pitch - gapOf(pitch);
+  return withLevels(groups, size, columnsOf(pitch), pitch, pitch, { width: side, height: side });
+}
+
+const gapOf = (pitch) => (pitch >= 14 ? 3 : pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0.5);
+
+function withLevels(groups, size, columns, stepX, stepY, block) {
+  const grid = gridOf(groups, columns, stepX, stepY, block, EDGE);
+  const slotAt = (id, slot) => {
+    const { x, y } = grid.blockAt(id);
+    const wide = block.width / size;
+    return { x: x + slot * wide, y, width: wide, height: block.height };
+  };
+  const slotIn = block.width / size >= 3 ? (x) => Math.min(size - 1, Math.floor((x / block.width) * size)) : () => null;
+  return {
+    ...grid,
+    level: "blocks",
+    cell: block.width / size,
+    tall: block.height,
+    perRow: size,
+    lines: 1,
+    head: 0,
+    slotAt,
+    hit: hitOf(grid, slotIn),
+  };
+}
+
+function gridOf(groups, columns, stepX, stepY, block, top = 0) {
+  const title = groups.length > 1 ? TITLE : 0;
+  let next = top;
+  const parts = groups.map(({ first_block: first, num_blocks: count }) => {
+    const rows = Math.ceil(count / columns);
+    const part = { first, count, rows, title: next, top: next + title };
+    next = part.top + rows * stepY;
+    return part;
+  });
+  const blockAt = (id) => {
+    const { first, top: upper } = parts[groupOf(groups, id)];
+    const place = id - first;
+    return {
+      x: EDGE + (place % columns) * stepX,
+      y: upper + Math.floor(place / columns) * stepY,
+      width: block.width,
+      height: block.height,
+    };
+  };
+  const grid = {
+    block,
+    columns,
+    rows: rowsIn(groups, columns),
+    parts,
+    stepX,
+    stepY,
+    height: Math.ceil(next),
+    titles: title ? parts.map((part) => part.title) : [],
+    blockAt,
+  };
+  return { ...grid, neighbour: (id, key) => neighbourOf(grid, groupOf(groups, id), id, key) };
+}
+
+/** Left and right go on over all blocks, up and down keep the column, into the next group too. */
+function neighbourOf({ parts, columns }, group, id, key) {
+  const last = parts.at(-1);
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key];
+  if (!step) return null;
+  const { first, count } = parts[group];
+  const next = id + step;
+  const leaves = next < first || next >= first + count;
+  if (!leaves || Math.abs(step) === 1) return next >= 0 && next < last.first + last.count ? next : null;
+  const other = parts[group + Math.sign(step)];
+  if (!other) return null;
+  const column = (id - first) % columns;
+  const row = step > 0 ? 0 : other.rows - 1;
+  return other.first + Math.min(row * columns + column, other.count - 1);
+}
+
+function hitOf(grid, slotIn) {
+  return (x, y) => {
+    const column = Math.floor((x - EDGE) / grid.stepX);
+    const part = grid.parts.findLast(({ top }) => y >= top);
+    const place = part ? Math.floor((y - part.top) / grid.stepY) * grid.columns + column : -1;
+    if (place < 0 || place >= part.count || column < 0 || column >= grid.columns) return null;
+    const id = part.first + place;
+    const at = grid.blockAt(id);
+    if (x - at.x > at.width || y - at.y > at.height) return null;
+    return { block: id, offset: slotIn(x - at.x, y - at.y) };
+  };
+}

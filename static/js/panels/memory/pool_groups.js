@@ -1,0 +1,43 @@
+// Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many bytes.
+
+import { figuresByGroup, groupOfLayer } from "../../core/groups.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, tips } from "../../kit/parts.js";
+import { layer, state } from "../../state/store.js";
+import { allLayers, groupName, keysText } from "../../tell/groups.js";
+import { bytesText, grouped, t } from "../../tell/words.js";
+
+/** One line a group; `tops`: where each begins. */
+export function GroupTitles({ tops }) {
+  const { block_groups: groups, block_size: size } = state.value;
+  const figures = figuresByGroup(state.value);
+  const shown = groupOfLayer(groups, layer.value);
+  return tops.map(
+    (
+      top,
+      i,
+    ) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }} onPointerMove=${stop} onClick=${stop}>
+      <span class="group-name" title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${groupName(groups[i])}</span>
+      <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held} ...${tips(() => lines(groups[i], figures[i], size))}>
+        ${t("group.held", { held: grouped(figures[i].blocks_held), n: grouped(groups[i].num_blocks), bytes: bytesText(figures[i].bytes_held) })} <${Fidelity} kind="derived" formula="blocks_held · block_size · bytes per token" />
+      </span>
+    </p>`,
+  );
+}
+
+const stop = (event) => event.stopPropagation(); // what lies below is the map of the blocks
+
+function lines(group, figures, size) {
+  const said = [
+    t("group.held.tip", {
+      held: figures.blocks_held,
+      n: group.num_blocks,
+      size,
+      token: grouped(group.kv_bytes_per_token),
+      bytes: grouped(figures.bytes_held),
+      tokens: grouped(figures.tokens_held),
+    }),
+  ];
+  if (figures.blocks_cached) said.push(t("group.cached.tip", { n: figures.blocks_cached }));
+  return said;
+}

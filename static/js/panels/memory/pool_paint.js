@@ -1,0 +1,204 @@
+// Painting the pool slot by slot: owners' colours and textures, tokens, waste hatched, cached content apart from free room.
+
+import { tokenLabels } from "../../core/labels.js";
+import { roundRect } from "../../kit/canvas.js";
+import { alpha, colours, sequentialAt } from "../../kit/colour.js";
+import { sequencePattern, wastePattern } from "../../kit/texture.js";
+import { phasesNow } from "../../state/moment.js";
+import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.js";
+import { paintBlocks } from "./pool_paint_blocks.js";
+import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
+
+const SMALL = "10px system-ui, sans-serif";
+
+/** Paint the whole pool as it stands at this moment of its record. */
+export function paintPool(c, layout) {
+  const now = scene.value;
+  if (!now) return;
+  const progress = phasesNow();
+  const frame = {
+    c,
+    layout,
+    palette: colours(),
+    now,
+    progress,
+    glow: glow(progress),
+    reads: reads.value,
+    size: now.after.block_size,
+  };
+  if (layout.level === "blocks") paintBlocks(frame);
+  else paintSlots(frame);
+  paintConnected(frame);
+}
+
+function paintSlots(frame) {
+  const places = placesOf(queuesNow.value);
+  for (const { block_id: id } of frame.now.after.blocks) {
+    const look = lookAt(frame.now, id, frame.progress);
+    paintHead(frame, id, look, places.get(id));
+    for (let offset = 0; offset < frame.size; offset++) paintSlot(frame, id, offset, look);
+    paintFrame(frame, id, look);
+  }
+}
+
+/** A block's own line: its id; how many hold it; its hash mark; its place in the free queue. */
+function paintHead({ c, layout, palette }, id, look, place) {
+  const at = layout.blockAt(id);
+  const base = at.y + layout.head - 4;
+  const held = look.held > 0.5;
+  c.font = SMALL;
+  c.textAlign = "left";
+  c.fillStyle = held ? palette.ink : palette["ink-3"];
+  c.fillText(String(id), at.x, base);
+  c.textAlign = "right";
+  let right = at.x + at.width;
+  if (look.hash > 0) {
+    c.fillStyle = alpha(palette[held ? "ink-2" : "ink-3"], look.hash);
+    c.fillText("#", right, base);
+    right -= 9;
+  }
+  if (look.owners.length > 1) {
+    c.font = `bold ${SMALL}`;
+    c.fillStyle = palette.ink;
+    c.fillText(`×${look.owners.length}`, right, base);
+  } else if (place !== undefined && !held) {
+    c.fillStyle = place === 1 ? palette.ink : palette["ink-3"];
+    c.fillText(place === 1 ? "▸1" : String(place), right, base);
+  }
+}
+
+function paintSlot(frame, id, offset, look) {
+  const { c, layout, palette } = frame;
+  const { x, y, width, height } = layout.slotAt(id, offset);
+  const level = look.fill[offset];
+  if (look.held > 0 && level < 1) {
+    c.globalAlpha = look.held;
+    c.fillStyle = wastePattern(c, palette.waste);
+    c.fillRect(x, y, width, height);
+    c.globalAlpha = 1;
+  } else if (look.held === 0 && level === 0 && layout.cell >= 7) {
+    c.fillStyle = palette.line;
+    c.fillRect(x + width / 2 - 0.75, y + height / 2 - 0.75, 1.5, 1.5);
+  }
+  if (level === 0) return;
+  const top = y + height * (1 - level);
+  c.fillStyle = palette.paper;
+  c.fillRect(x, top, width, height * level);
+  if (look.owners.length) paintOwners(frame, look.owners, x, top, width, height * level, 0.34, 0.42);
+  else {
+    c.fillStyle = alpha(palette["ink-3"], 0.12); // nobody's, yet still there
+    c.fillRect(x, top, width, height * level);
+  }
+  const read = frame.reads.get(id * frame.size + offset) ?? 0;
+  if (read > 0) paintRead(frame, read, x, y, width, height);
+  if (layout.cell >= 7) paintToken(frame, id, offset, look, { x, y, width, height });
+}
+
+/** Side by side, as wide as each one's share: a shared block carries two colours. */
+export function paintOwners({ c, palette, layout }, owners, x, y, width, height, tint, texture) {
+  const shown = owners.slice(0, 4);
+  const total = shown.reduce((sum, o) => sum + o.share, 0);
+  let left = x;
+  for (const { seq, share } of shown) {
+    const wide = (width * share) / Math.max(total, 1);
+    const strength = shown.length > 1 || seq === shownSeq.value ? 1 : 0.8;
+    c.fillStyle = alpha(palette.sequences[seq % 8], tint * strength);
+    c.fillRect(left, y, wide, height);
+    if (texture && layout.cell >= 6) {
+      c.fillStyle = sequencePattern(c, seq, palette.sequences[seq % 8], texture * strength);
+      c.fillRect(left, y, wide, height);
+    }
+    left += wide;
+  }
+}
+
+/** Lit while it is read, as brightly as its weight; a line at its top stays. */
+function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, height) {
+  const colour = sequentialAt(palette.sequential, read);
+  if (shine > 0) {
+    c.globalAlpha = shine * Math.min(1, 0.15 + read);
+    c.fillStyle = colour;
+    c.fillRect(x, y, width, height);
+  }
+  c.globalAlpha = progress.attend * Math.min(1, read * 1.5);
+  c.fillStyle = colour;
+  c.fillRect(x, y, width, 2);
+  c.globalAlpha = 1;
+}
+
+function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
+  const now = look.renewed || look.fresh.has(offset);
+  const content = labelAt(id * size + offset, now ? drawnIndex.value : drawnIndex.value - 1);
+  if (!content) return;
+  const held = look.held > 0.5;
+  if (held) {
+    c.fillStyle = content.generated ? palette.generated : palette.prompt;
+    c.fillRect(x, y + height - 2, width, 2);
+  }
+  if (Math.min(layout.cell, layout.tall) < 13 || look.fill[offset] < 0.6) return;
+  const text =
+    Array.from(content.label.of ? (content.label.char ?? "·") : content.label.text.replace("␣", ""))
+      .slice(0, 1)
+      .join("") || "␣";
+  const px = Math.min(14, Math.min(layout.cell, layout.tall) - 5);
+  c.font = `${px}px system-ui, "Noto Sans CJK SC", sans-serif`;
+  c.textAlign = "center";
+  c.fillStyle = held ? palette.ink : palette["ink-3"];
+  c.fillText(text, x + width / 2, y + height / 2 + px * 0.36);
+}
+
+/** The token in a slot after record `index`, through the sequence that wrote it; null when it is not known. */
+export function labelAt(slot, index) {
+  const origin = log.value?.slotOrigin(slot, index);
+  const seq = origin && state.value.sequences.get(origin.seq_id);
+  if (!seq) return null;
+  return { label: tokenLabels(seq.token_bytes)[origin.position], generated: origin.position >= seq.num_prompt_tokens };
+}
+
+function paintFrame({ c, layout, palette }, id, look) {
+  const at = layout.blockAt(id);
+  const [x, y] = [at.x - 1.5, at.y + layout.head - 1.5];
+  const [width, height] = [layout.perRow * layout.cell + 2, layout.lines * layout.tall + 2];
+  const cached = look.held < 0.5 && look.hash > 0;
+  c.lineWidth = 1;
+  c.setLineDash(cached ? [3, 2] : []);
+  c.strokeStyle = cached ? palette["ink-3"] : palette.line;
+  roundRect(c, x, y, width, height, 2);
+  c.stroke();
+  c.setLineDash([]);
+  look.owners.slice(0, 2).forEach(({ seq, share }, i, all) => {
+    c.save();
+    c.beginPath();
+    c.rect(x - 1 + (i * (width + 2)) / all.length, y - 1, (width + 2) / all.length, height + 2);
+    c.clip();
+    c.globalAlpha = share;
+    c.lineWidth = all.length > 1 ? 1.75 : 1.25;
+    c.strokeStyle = palette.sequences[seq % 8];
+    roundRect(c, x, y, width, height, 2);
+    c.stroke();
+    c.restore();
+  });
+}
+
+/** What hangs together with what is pointed at: its blocks framed, its slots marked. */
+function paintConnected({ c, layout, palette, size }) {
+  const lit = connected.value;
+  if (!lit) return;
+  c.strokeStyle = palette.focus;
+  const wide = layout.level === "slots";
+  for (const id of lit.blocks) {
+    if (id >= state.value.blocks.length) continue;
+    const at = layout.blockAt(id);
+    const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.tall] : [at.width, at.height];
+    const out = wide ? 3 : Math.min(2, at.width / 3);
+    c.lineWidth = lit.blocks.size > 12 ? 1.25 : 2;
+    roundRect(c, at.x - out, at.y + layout.head - out, width + 2 * out - 1, height + 2 * out - 1, 4);
+    c.stroke();
+  }
+  for (const slot of lit.slots) {
+    const at = layout.slotAt(Math.floor(slot / size), slot % size);
+    if (layout.cell < 4 || !at) continue;
+    c.lineWidth = 2.5;
+    c.strokeRect(at.x + 0.5, at.y + 0.5, at.width - 1, at.height - 1);
+  }
+}

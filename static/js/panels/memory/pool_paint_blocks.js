@@ -1,0 +1,111 @@
+// Painting the pool block by block, for large pools: a square each, filled as far as its slots are, in its owners' colours.
+
+import { alpha, sequentialAt } from "../../kit/colour.js";
+import { sequencePattern, wastePattern } from "../../kit/texture.js";
+import { lookAt } from "./pool_scene.js";
+
+const TEXTURED = 7; // px: below this a texture cannot be seen
+const NAMED = 18; // px: from here on a square says its id
+
+export function paintBlocks(frame) {
+  const brightest = frame.glow > 0 || frame.progress.attend > 0 ? readsByBlock(frame) : new Map();
+  for (const { block_id: id } of frame.now.after.blocks) {
+    const look = lookAt(frame.now, id, frame.progress);
+    const at = frame.layout.blockAt(id);
+    if (look.held > 0) paintHeld(frame, look, at);
+    else if (look.hash > 0) paintCached(frame, look, at);
+    else paintFree(frame, at);
+    if (look.held > 0 && look.held < 1) paintFree(frame, at, 1 - look.held);
+    paintRead(frame, brightest.get(id) ?? 0, at);
+    if (at.width >= NAMED) paintName(frame, id, look, at);
+  }
+}
+
+const filledShare = (look) => look.fill.reduce((sum, level) => sum + level, 0) / look.fill.length;
+
+/** A level that rises with its slots over the hatching of what is reserved and empty; bars fill from the left. */
+function paintHeld({ c, palette }, look, at) {
+  const full = filledShare(look);
+  const flat = at.width > 2 * at.height;
+  c.globalAlpha = look.held;
+  if (full < 1 && at.width >= 4) {
+    c.fillStyle = wastePattern(c, palette.waste);
+    c.fillRect(at.x, at.y, at.width, at.height);
+  }
+  const total = Math.max(
+    1,
+    look.owners.reduce((sum, o) => sum + o.share, 0),
+  );
+  let left = at.x;
+  for (const { seq, share } of look.owners.slice(0, 4)) {
+    const colour = palette.sequences[seq % 8];
+    const wide = (at.width * share) / total;
+    const box = flat
+      ? [left, at.y, wide * full, at.height]
+      : [left, at.y + at.height * (1 - full), wide, at.height * full];
+    c.fillStyle = alpha(colour, at.width >= TEXTURED ? 0.5 : 0.9);
+    c.fillRect(...box);
+    if (at.width >= TEXTURED) {
+      c.fillStyle = sequencePattern(c, seq, colour, 0.5);
+      c.fillRect(...box);
+      c.strokeStyle = colour;
+      c.lineWidth = 1;
+      c.strokeRect(left + 0.5, at.y + 0.5, wide - 1, at.height - 1);
+    }
+    left += wide;
+  }
+  c.globalAlpha = 1;
+}
+
+/** Free, yet its content can be found again: solid grey with a mark, where room is not only outlined. */
+function paintCached({ c, palette }, look, at) {
+  c.fillStyle = alpha(palette["ink-3"], at.width >= TEXTURED ? 0.14 : 0.5);
+  c.fillRect(at.x, at.y, at.width, at.height);
+  if (at.width < TEXTURED) return;
+  c.strokeStyle = alpha(palette["ink-3"], look.hash);
+  c.lineWidth = 1;
+  c.setLineDash([2, 2]);
+  c.strokeRect(at.x + 0.5, at.y + 0.5, at.width - 1, at.height - 1);
+  c.setLineDash([]);
+}
+
+function paintFree({ c, palette }, at, opacity = 1) {
+  c.globalAlpha = opacity;
+  if (at.width < TEXTURED) {
+    c.fillStyle = palette["line-2"];
+    c.fillRect(at.x, at.y, at.width, at.height);
+  } else {
+    c.strokeStyle = palette.line;
+    c.lineWidth = 1;
+    c.strokeRect(at.x + 0.5, at.y + 0.5, at.width - 1, at.height - 1);
+  }
+  c.globalAlpha = 1;
+}
+
+/** block id -> the largest weight read in it. */
+function readsByBlock({ reads, size }) {
+  const found = new Map();
+  for (const [slot, read] of reads) {
+    const id = Math.floor(slot / size);
+    if (read > (found.get(id) ?? 0)) found.set(id, read);
+  }
+  return found;
+}
+
+function paintRead({ c, palette, glow }, read, at) {
+  if (read === 0 || glow === 0) return;
+  c.globalAlpha = glow * Math.min(1, 0.2 + read);
+  c.fillStyle = sequentialAt(palette.sequential, read);
+  c.fillRect(at.x, at.y, at.width, at.height);
+  c.globalAlpha = 1;
+}
+
+function paintName({ c, palette }, id, look, at) {
+  c.font = "10px system-ui, sans-serif";
+  c.textAlign = "center";
+  c.fillStyle = look.held > 0.5 ? palette.ink : palette["ink-3"];
+  const text = [look.hash > 0.5 ? `${id}#` : null, `${id}`].find(
+    (name) => name && c.measureText(name).width <= at.width,
+  );
+  if (text) c.fillText(text, at.x + Math.min(at.width / 2, 16), at.y + at.height / 2 + 3.5); // whole, or not at all
+}

@@ -1,0 +1,93 @@
+// What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its painters.
+
+import { computed } from "../../../vendor/signals/signals.js";
+import { attentionRow } from "../../core/columns.js";
+import { groupOfLayer, heldBy } from "../../core/groups.js";
+import { slotOf } from "../../core/metrics.js";
+import { phase, phasesNow } from "../../state/moment.js";
+import { captureVersion, drawnIndex, head, layer, log, record, state } from "../../state/store.js";
+import { motionsOf, movingLook, movingQueues, progressOf, restingLook } from "./pool_motion.js";
+
+const owners = new WeakMap(); // state -> Map of block id to the sequences that hold it
+
+/** block id -> ids of the sequences whose table has it. */
+export function ownersOf(now) {
+  if (owners.has(now)) return owners.get(now);
+  const found = new Map();
+  for (const seq of now.sequences.values())
+    for (const id of heldBy(seq)) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
+  owners.set(now, found);
+  return found;
+}
+
+/** The record drawn as motions: {before, after, motions}; null before there is a log. */
+export const scene = computed(() => {
+  const after = state.value;
+  if (!after) return null;
+  const before = drawnIndex.value >= 0 ? log.value.stateAt(drawnIndex.value - 1) : after;
+  return { before, after, motions: record.value ? motionsOf(before, record.value) : new Map() };
+});
+
+const phasesThatMove = computed(
+  () => new Set([...(scene.value?.motions.values() ?? [])].flat().map((motion) => motion.phase)),
+);
+/** Watch the phases in which blocks change: who watches only these rests while the others move. */
+export const watchMotions = () => [...phasesThatMove.value].map(phase);
+
+/** The look of a block when its record is shown as far as `progress`. */
+export function lookAt({ before, after, motions }, id, progress) {
+  const moves = motions.get(id);
+  const from = moves ? before : after;
+  const look = restingLook(from.blocks[id], ownersOf(from).get(id) ?? [], from.block_size);
+  return moves ? movingLook(look, moves, progress) : look;
+}
+
+/** The free queues as they stand now, as text: it changes when a block leaves or comes, not with every frame. */
+const queueText = computed(() => {
+  watchMotions();
+  return scene.value ? JSON.stringify(movingQueues(scene.value.before, scene.value.motions, phasesNow())) : "[[]]";
+});
+/** The free queue of each block group: lists of block ids. */
+export const queuesNow = computed(() => JSON.parse(queueText.value));
+
+/** block id -> its place in its group's free queue, from 1. */
+export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
+
+/** Whether a block of the queue carries its hash as far as the record is shown. */
+export const cachedNow = (id) => lookAt(scene.value, id, phasesNow()).hash > 0.5;
+
+const arrivingText = computed(() => {
+  if (!scene.value) return "";
+  watchMotions();
+  const progress = phasesNow();
+  const coming = (m) => (m.op.type === "allocate" || m.op.type === "share") && progressOf(m, progress) < 1;
+  return [...scene.value.motions]
+    .filter(([, motions]) => motions.some(coming))
+    .map(([id]) => id)
+    .join();
+});
+/** Blocks that are still on their way into a table. */
+export const arriving = computed(
+  () => new Set(arrivingText.value === "" ? [] : arrivingText.value.split(",").map(Number)),
+);
+
+/** Slots read in the record drawn: slot -> weight as a share of its row's largest, in the layer and head shown. */
+export const reads = computed(() => {
+  captureVersion.value;
+  const found = new Map();
+  for (const entry of record.value?.batch ?? []) {
+    const row = attentionRow(log.value, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+    const table = log.value.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[
+      groupOfLayer(log.value.groups, layer.value)
+    ];
+    if (!row || !table) continue;
+    for (let i = 0; i < row.weights.length; i++) {
+      const place = slotOf(table, state.value.block_size, row.keyStart + i);
+      if (place) found.set(place.slot, Math.max(found.get(place.slot) ?? 0, row.weights[i] / (row.max || 1)));
+    }
+  }
+  return found;
+});
+
+/** How brightly reads shine: at their height in the middle of `attend`, gone when it is over. */
+export const glow = (progress) => Math.sin(Math.PI * progress.attend);

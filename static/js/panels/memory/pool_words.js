@@ -1,0 +1,47 @@
+// Blocks and slots in words: what a pointer, a keyboard or a screen reader learns of them.
+
+import { groupOf } from "../../core/groups.js";
+import { labelText } from "../../core/labels.js";
+import { drawnIndex, stage, state } from "../../state/store.js";
+import { hashText } from "../../tell/chain.js";
+import { groupName } from "../../tell/groups.js";
+import { t } from "../../tell/words.js";
+import { labelAt } from "./pool_paint.js";
+import { ownersOf } from "./pool_scene.js";
+
+/** A block in words, one sentence each; `places`: block id -> its place in the free queue. */
+export function describeBlock(block, places) {
+  const now = state.value;
+  const groups = now.block_groups;
+  const lines = [t("pool.block", { id: block.block_id })];
+  if (groups.length > 1) lines.push(groupName(groups[groupOf(groups, block.block_id)]));
+  const place = places.get(block.block_id);
+  if (block.ref_count > 0)
+    lines.push(
+      t("pool.block.held", {
+        owners: (ownersOf(now).get(block.block_id) ?? []).map((id) => t("sequence.name", { id })).join(", "),
+        n: block.ref_count,
+        filled: block.token_ids.length,
+        size: now.block_size,
+      }),
+    );
+  else lines.push(t(block.block_hash ? "pool.block.cached" : "pool.block.free", { place }));
+  if (block.block_hash) lines.push(t("pool.block.hash", { hash: hashText(block.block_hash) }));
+  return lines;
+}
+
+export function describeSlot(block, offset) {
+  const slot = block.block_id * state.value.block_size + offset;
+  if (offset >= block.token_ids.length) return t("pool.slot_empty", { slot });
+  const content = labelAt(slot, drawnIndex.value);
+  return content ? t("pool.slot", { slot, token: labelText(content.label) }) : t("pool.slot_empty", { slot });
+}
+
+/** The selection that a block, or a slot of it, stands for: the key there if the shown sequence has one, else the place itself. */
+export function targetOf(block, offset) {
+  if (offset === null) return { block };
+  const now = stage.value;
+  const logical = now ? now.table.indexOf(block) : -1;
+  const position = logical * (now?.blockSize ?? 0) + offset;
+  return logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
+}

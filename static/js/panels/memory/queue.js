@@ -1,0 +1,74 @@
+// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash. One for each
+// block group.
+
+import { html } from "../../kit/html.js";
+import { hideTip, showTip, Term } from "../../kit/parts.js";
+import { hovered, select, state } from "../../state/store.js";
+import { groupName, shortKeys } from "../../tell/groups.js";
+import { t } from "../../tell/words.js";
+import { cachedNow, queuesNow } from "./pool_scene.js";
+import { runsOf } from "./queue_runs.js";
+
+const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
+
+export function Queues() {
+  const groups = state.value?.block_groups ?? [null];
+  const several = groups.length > 1;
+  return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
+    ${groups.map((group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null} queue=${queuesNow.value[i] ?? []} />`)}
+  </div>`;
+}
+
+/** The queue of the pool, or, where there are several, of `group`. */
+function Queue({ at, group, queue }) {
+  const now = state.value;
+  const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
+  const text = runs.map(runText).join(", ");
+  const label = t("pool.queue_label", { ids: text });
+  return html`<div class="queue" role="group" data-group=${at} aria-label=${group ? `${groupName(group)}: ${label}` : label}>
+    <span class="queue-name"
+      ><${Term} id="free_queue">${t("pool.queue")}<//>${group ? html` <small title=${groupName(group)}>${shortKeys(group)}</small>` : null} <b class="num">${queue.length}</b></span
+    >
+    <span class="queue-ids num" data-arrows>
+      ${runs.length > MOST_BUTTONS ? html`<span class="queue-text">▸ ${text}</span>` : runs.map((run, i) => html`<${Run} run=${run} head=${i === 0} queue=${queue} />`)}
+      ${now && queue.length === 0 ? html`<span class="none">${t("pool.queue_empty")}</span>` : null}
+    </span>
+  </div>`;
+}
+
+const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
+
+function Run({ run, head, queue }) {
+  const place = queue.indexOf(run.first) + 1;
+  const lines = [
+    run.count === 1
+      ? t("pool.block", { id: run.first })
+      : t("pool.run", { first: run.first, last: run.last, n: run.count }),
+    t(run.kind === "cached" ? "pool.run.cached" : "pool.run.free", { place, to: place + run.count - 1 }),
+  ];
+  const point = (event) => {
+    hovered.value = { block: run.first };
+    showTip(event.currentTarget, lines);
+  };
+  const leave = () => ((hovered.value = null), hideTip());
+  return html`<button
+    class=${`chip ${run.kind}${head ? " head" : ""}`}
+    tabindex=${head ? 0 : -1}
+    aria-description=${lines.join("; ")}
+    onClick=${() => select({ block: run.first })}
+    onPointerEnter=${point}
+    onPointerLeave=${leave}
+    onFocus=${point}
+    onBlur=${leave}
+    onKeyDown=${moveFocus}
+  >
+    ${head ? "▸" : ""}${runText(run)}${run.kind === "cached" ? html`<sup>#</sup>` : null}
+  </button>`;
+}
+
+function moveFocus(event) {
+  const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  event.currentTarget[next]?.focus();
+}

@@ -1,0 +1,22 @@
+// The free queue, written short: neighbours in the queue whose ids follow each other become a run. Pure.
+
+const SHORTEST = 3; // fewer neighbours stay single
+
+/**
+ * Runs of `ids` in order: [{first, last, count, kind}]. A run goes up or down by one and is of one kind (`kindOf(id)`); together
+ * they name every id once, in the queue's order.
+ */
+export function runsOf(ids, kindOf) {
+  const runs = [];
+  for (let i = 0; i < ids.length; ) {
+    const kind = kindOf(ids[i]);
+    const by = ids[i + 1] - ids[i];
+    let end = i + 1;
+    if (by === 1 || by === -1)
+      while (end < ids.length && ids[end] - ids[end - 1] === by && kindOf(ids[end]) === kind) end++;
+    const count = end - i >= SHORTEST ? end - i : 1;
+    runs.push({ first: ids[i], last: ids[i + count - 1], count, kind });
+    i += count;
+  }
+  return runs;
+}

@@ -1,0 +1,122 @@
+// The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store, where swapped-out
+// blocks wait.
+
+import { groupOfLayer, RELEASED } from "../../core/groups.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, Swatch, Term } from "../../kit/parts.js";
+import { connected, hovered, layer, select, selected, shownSeq, state } from "../../state/store.js";
+import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
+import { t } from "../../tell/words.js";
+import { arriving } from "./pool_scene.js";
+
+export function Tables() {
+  const now = state.value;
+  const rows = now
+    ? [...now.sequences.values()].filter(
+        (seq) => seq.block_tables.some((table) => table.length > 0) || seq.seq_id === shownSeq.value,
+      )
+    : [];
+  return html`<section class="tables">
+    <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
+    ${
+      rows.length === 0
+        ? html`<p class="hint">${t("tables.empty")}</p>`
+        : html`<div class="table-rows" id="table-rows">
+          ${rows.map((seq) => seq.block_tables.map((table, i) => html`<${TableRow} key=${`${seq.seq_id}/${i}`} seq=${seq} table=${table} at=${i} />`))}
+          <${CpuStore} />
+        </div>`
+    }
+  </section>`;
+}
+
+/** The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers. */
+function TableRow({ seq, table, at }) {
+  const id = seq.seq_id;
+  const name = t("sequence.name", { id });
+  const groups = state.value.block_groups;
+  const group = groups.length > 1 ? groups[at] : null;
+  const weight = group && at !== groupOfLayer(groups, layer.value) ? " other" : "";
+  const point = () => (hovered.value = { seq: id });
+  const leave = () => (hovered.value = null);
+  return html`<div class=${`table-row${id === shownSeq.value ? " shown" : ""}${group ? " grouped" : ""}${weight}`} data-seq=${id} data-group=${at}>
+    <button
+      class="table-name num"
+      aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
+      aria-label=${group ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}` : t("tables.sequence", { name })}
+      title=${group ? `${allLayers(group.layers)} · ${keysText(group)}` : undefined}
+      onClick=${() => select({ seq: id })}
+      onPointerEnter=${point}
+      onPointerLeave=${leave}
+      onFocus=${point}
+      onBlur=${leave}
+    >
+      <${Swatch} id=${id} />${id}${group ? html` <small>${shortLayers(group.layers)}</small>` : null}
+    </button>
+    <span class="entries num" data-arrows>
+      ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
+      ${table.map((block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical} group=${group} />`)}
+    </span>
+  </div>`;
+}
+
+const NAMED = 4; // more layers than these are a number
+
+const shortLayers = (layers) =>
+  layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
+
+function Entry({ name, block, logical, group }) {
+  if (block === RELEASED) {
+    const gone = group
+      ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
+      : t("tables.released", { name, logical });
+    return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone} title=${gone} onKeyDown=${moveFocus}>
+      <small>${logical}</small>–
+    </button>`;
+  }
+  const lit = connected.value?.blocks.has(block);
+  const shared = state.value.blocks[block].ref_count > 1;
+  const point = () => (hovered.value = { block });
+  const leave = () => (hovered.value = null);
+  return html`<button
+    tabindex=${logical === 0 ? 0 : -1}
+    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}${arriving.value.has(block) ? " arriving" : ""}`}
+    data-to=${block}
+    aria-description=${t("tables.entry", { name, logical, block })}
+    onClick=${() => select({ block })}
+    onPointerEnter=${point}
+    onPointerLeave=${leave}
+    onFocus=${point}
+    onBlur=${leave}
+    onKeyDown=${moveFocus}
+  >
+    <small>${logical}</small>${block}
+  </button>`;
+}
+
+/** Arrow keys walk along a table. */
+function moveFocus(event) {
+  const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  event.currentTarget[next]?.focus();
+}
+
+/** Blocks whose content waits in CPU memory; nothing where the run has no room for them. */
+function CpuStore() {
+  const blocks = state.value.cpu_blocks;
+  if (!blocks.length) return null;
+  const store = blocks.filter((block) => block.seq_id !== null);
+  return html`<div class="table-row cpu" id="cpu-store">
+    <span class="table-name"><${Term} id="swap">${t("tables.cpu")}<//></span>
+    <span class="entries num">
+      <span class="none">${t("tables.cpu_held", { held: store.length, n: blocks.length })}</span>
+      ${store.map(
+        (
+          held,
+        ) => html`<button class="entry" data-cpu=${held.cpu_block_id} aria-description=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })} onClick=${() => select({ seq: held.seq_id })}>
+          <${Swatch} id=${held.seq_id} />${held.cpu_block_id}
+        </button>`,
+      )}
+    </span>
+  </div>`;
+}

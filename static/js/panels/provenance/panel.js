@@ -1,0 +1,138 @@
+// The provenance panel: the chain of what is held, told at length. It takes the left column while something is held.
+
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, Icon, Swatch, Term } from "../../kit/parts.js";
+import { wantLayer } from "../../net/session.js";
+import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
+import { drawnIndex, layer, log, provenance, selected } from "../../state/store.js";
+import { wordsOf } from "../../tell/chain.js";
+import { grouped, t } from "../../tell/words.js";
+
+const FORMULAS = {
+  slot: "block_id · block_size + position mod block_size",
+  bytes: "L · Hkv · (D + Dv) · bytes",
+  contiguous: "num_running · max_model_len · bytes per token",
+  figure: "slots · bytes per token",
+  part: "slots · bytes per token",
+};
+const MOST_EVENTS = 40;
+
+export function Provenance() {
+  const now = provenance.value;
+  useEffect(() => fetchWeight(now), [now]);
+  if (!now) return null;
+  return html`<section class="region provenance" id="region-provenance" aria-labelledby="provenance-title">
+    <header class="provenance-head">
+      <h2 class="provenance-title" id="provenance-title">${t("chain.title")} <small>${t(`chain.of.${now.kind}`)}</small></h2>
+      <button class="tool small" id="btn-chain-back" disabled=${!canGoBack.value} aria-label=${t("chain.back")} title=${t("chain.back")} onClick=${goBack}><${Icon} name="back" /></button>
+      <button class="tool small" id="btn-chain-forward" disabled=${!canGoForward.value} aria-label=${t("chain.forward")} title=${t("chain.forward")} onClick=${goForward}><${Icon} name="forward" /></button>
+      <button class="tool small" id="btn-chain-close" aria-label=${t("chain.close")} title=${t("chain.close")} onClick=${() => (selected.value = null)}><${Icon} name="close" /></button>
+    </header>
+    <ol class="provenance-links">
+      ${now.links.map((link, i) => html`<${Link} key=${`${link.kind}${i}`} link=${link} />`)}
+    </ol>
+  </section>`;
+}
+
+function Link({ link }) {
+  const words = wordsOf(link);
+  const subject = link.kind === "part" ? html`<${Swatch} id=${link.seq} />${words.name}` : words.name;
+  return html`<li class="provenance-link" data-kind=${link.kind}>
+    <p class="provenance-name">
+      ${words.term ? html`<${Term} id=${words.term}>${subject}<//>` : html`<span>${subject}</span>`}
+      <${Fidelity} kind=${link.fidelity} formula=${FORMULAS[link.kind] ?? ""} />
+      <span class="provenance-value num">${link.kind === "owners" ? null : words.value}</span>
+    </p>
+    ${words.lines.filter(Boolean).map((line) => html`<p class="provenance-line num">${line}</p>`)}
+    ${link.kind === "owners" ? html`<${Owners} owners=${link.owners} />` : null}
+    ${link.kind === "blocks" ? html`<${Blocks} link=${link} />` : null}
+    ${link.kind === "contiguous" ? html`<${Requests} link=${link} />` : null}
+    ${link.kind === "life" ? html`<${Life} events=${link.events} />` : html`<${Ways} link=${link} />`}
+  </li>`;
+}
+
+/** Where a link leads: to its record, to what it names. */
+function Ways({ link }) {
+  const { go, select } = link;
+  const way = (to, text, label) =>
+    html`<button class="way" aria-label=${label} onClick=${() => follow(to)}>${text}</button>`;
+  const ways = [];
+  if (go !== undefined)
+    ways.push(way({ go }, t("chain.record", { record: go + 1 }), t("chain.go", { record: go + 1 })));
+  if (select && !isHeld(select)) ways.push(way({ select }, nameOf(select)));
+  return ways.length ? html`<p class="ways num">${ways}</p>` : null;
+}
+
+const isHeld = (target) =>
+  Object.entries(target).every(([key, value]) => selected.value?.[key] === value) &&
+  Object.keys(selected.value ?? {}).length === Object.keys(target).length;
+
+function nameOf(target) {
+  if (target.block !== undefined && target.offset !== undefined)
+    return `${t("chain.slot")} ${target.block * log.value.header.engine.block_size + target.offset}`;
+  if (target.block !== undefined) return t("pool.block", { id: target.block });
+  if (target.seq !== undefined) return t("sequence.name", { id: target.seq });
+  if (target.figure !== undefined) return t("chain.of.figure");
+  return t(`chain.op.${log.value.records[target.record].ops[target.op].type}`);
+}
+
+function Owners({ owners }) {
+  return html`<ul class="provenance-list num">
+    ${owners.map(
+      (owner) => html`<li>
+        <${Swatch} id=${owner.seq} /><button class="way" onClick=${() => follow({ select: { seq: owner.seq } })}>${t("sequence.name", { id: owner.seq })}</button>
+        [${owner.logical}]
+        ${
+          owner.how
+            ? html`<span class="provenance-how">${t(`chain.how.${owner.how}`)}</span>
+              <button class="way" onClick=${() => follow({ go: owner.go, select: { record: owner.go, op: owner.at } })}>${t("chain.record", { record: owner.go + 1 })}</button>`
+            : null
+        }
+      </li>`,
+    )}
+  </ul>`;
+}
+
+function Blocks({ link }) {
+  return html`<p class="ways num">
+    ${link.blocks.map((block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"} onClick=${() => follow({ select: { block } })}>${block}</button>`)}
+  </p>`;
+}
+
+/** Each running request under the three reservations. */
+function Requests({ link }) {
+  if (!link.requests.length) return null;
+  return html`<p class="hint">${t("chain.contiguous.columns")}</p>
+    <ul class="reservations num">
+      ${link.requests.map(
+        (r, i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
+          <button class="way" onClick=${() => follow({ select: { seq: r.seq_id } })}><${Swatch} id=${r.seq_id} />${r.seq_id}</button>
+          ${[r.computed, r.paged, r.limit, r.contiguous].map((slots) => html`<span>${grouped(Number(slots.toFixed(1)))}</span>`)}
+        </li>`,
+      )}
+    </ul>`;
+}
+
+/** What happened, the newest first. */
+function Life({ events }) {
+  const shown = events.slice(-MOST_EVENTS).reverse();
+  return html`<ul class="provenance-list life num">
+    ${shown.map(
+      (event) => html`<li>
+        <button class="way" onClick=${() => follow({ go: event.record, select: { record: event.record, op: event.at } })}>${t("chain.record", { record: event.record + 1 })}</button>
+        <span>${t(`chain.op.${event.type}`)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
+        ${event.seq === undefined ? null : html`<span><${Swatch} id=${event.seq} />${event.seq}</span>`}
+      </li>`,
+    )}
+  </ul>
+  ${events.length > shown.length ? html`<p class="hint">+${events.length - shown.length}</p>` : null}`;
+}
+
+/** Ask for the attention row that a weight comes from, when it did not travel with its record. */
+function fetchWeight(now) {
+  const weight = now?.links.find((link) => link.kind === "weight");
+  if (!weight || weight.value !== null) return;
+  const record = log.value.computedIn(weight.seq, weight.query, drawnIndex.peek());
+  if (record >= 0 && log.value.captureMissing(record, layer.peek())) wantLayer(record, layer.peek());
+}

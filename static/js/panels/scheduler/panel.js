@@ -1,0 +1,276 @@
+// The scheduler's panel: a lane for each sequence over the records, the budgets of each step, the decisions of the record shown.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { cellAt, lanesOf, marksIn } from "../../core/lanes.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { colours, themeVersion } from "../../kit/colour.js";
+import { Decisions } from "../../kit/decisions.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, hideTip, Term, tipAt } from "../../kit/parts.js";
+import { settings } from "../../state/settings.js";
+import { goTo, log, numRecords, select, selected, shownSeq, viewIndex } from "../../state/store.js";
+import { language } from "../../tell/language.js";
+import { t } from "../../tell/words.js";
+import { AXIS, GUTTER, lanesLayout } from "./geometry.js";
+import { paintLanes, paintMark, paintRun } from "./paint.js";
+
+/** The cell that the keyboard is at: {lane, record}, or null for the shown sequence in the record shown. */
+const cursor = signal(null);
+
+export function Scheduler() {
+  const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
+  return html`<div class="scheduler">
+    <section class="lanes">
+      <header class="lanes-head">
+        <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured" /></h3>
+        <${Legend} />
+      </header>
+      ${lanes ? html`<${Plane} lanes=${lanes} />` : html`<p class="hint">${t("lanes.empty")}</p>`}
+    </section>
+    <${Decisions} />
+  </div>`;
+}
+
+const limitsOf = ({ header }) => ({ tokens: header.engine.max_num_batched_tokens, seqs: header.engine.max_num_seqs });
+
+/** The scrolled plane: one canvas as large as the window, painted with what lies in it. */
+function Plane({ lanes }) {
+  const outer = useRef(null);
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  const layout = lanesLayout({ records: lanes.length, lanes: lanes.lanes.length, ...size });
+  const latest = useRef(layout);
+  latest.current = layout;
+  const [scrolled] = useState(() => signal(0));
+  const ref = usePainter(
+    () => [
+      scrolled.value,
+      numRecords.value,
+      viewIndex.value,
+      shownSeq.value,
+      selected.value,
+      language.value,
+      themeVersion.value,
+    ],
+    (plane) => paint(plane, outer.current, latest.current),
+  );
+  useEffect(() => {
+    const measure = () =>
+      outer.current && setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
+    const sizes = new ResizeObserver(measure);
+    sizes.observe(outer.current);
+    measure();
+    return () => sizes.disconnect();
+  }, []);
+  const shown = viewIndex.value;
+  useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
+  const chosen = lanes.lanes.findIndex((lane) => lane.seq_id === settings.seq.value); // -1: nobody chose one
+  useLayoutEffect(() => laneIntoView(outer.current, layout, chosen), [chosen, size.height]);
+  return html`<div class="lanes-scroll" ref=${outer} onScroll=${() => ((scrolled.value += 1), hideTip())}>
+    <div
+      class="lanes-plane"
+      ref=${ref}
+      style=${{ width: `${layout.width}px`, height: `${layout.height}px` }}
+      role="group"
+      data-arrows
+      aria-label=${t("lanes.label", { n: lanes.lanes.length, records: lanes.length })}
+      onPointerMove=${(event) => hover(event, lanes, layout)}
+      onPointerLeave=${hideTip}
+      onClick=${(event) => pick(pointAt(event, layout), lanes)}
+    >
+      <canvas aria-hidden="true"></canvas>
+      <${Cursor} lanes=${lanes} layout=${layout} />
+    </div>
+  </div>`;
+}
+
+function paint(plane, scroll, layout) {
+  if (!scroll) return; // the panel was closed between the request for a frame and the frame
+  const canvas = plane.querySelector("canvas");
+  const view = {
+    left: scroll.scrollLeft,
+    top: scroll.scrollTop,
+    width: scroll.clientWidth,
+    height: scroll.clientHeight,
+  };
+  const c = prepare(canvas, view.width, view.height);
+  if (!log.value) return;
+  paintLanes(c, {
+    lanes: lanesOf(log.value),
+    layout,
+    view,
+    limits: limitsOf(log.value),
+    shown: viewIndex.value,
+    shownSeq: shownSeq.value,
+    selected: selected.value,
+  });
+}
+
+/** Scroll sideways when the record shown is outside the window. */
+function keepInView(scroll, layout, record) {
+  if (!scroll || record < 0) return;
+  const left = layout.x(record) - GUTTER;
+  const room = scroll.clientWidth - GUTTER;
+  if (left < scroll.scrollLeft) scroll.scrollLeft = Math.max(0, left - room / 3);
+  else if (left + layout.cell > scroll.scrollLeft + room) scroll.scrollLeft = left + layout.cell - room + layout.cell;
+}
+
+/** Scroll up or down when the lane of the chosen sequence is hidden: the budgets stay at the top, the axis at the bottom. */
+function laneIntoView(scroll, layout, lane) {
+  if (!scroll || lane < 0) return;
+  const room = scroll.clientHeight - layout.top - AXIS;
+  const above = layout.y(lane) - layout.top;
+  if (above < scroll.scrollTop) scroll.scrollTop = above;
+  else if (above + layout.row > scroll.scrollTop + room) scroll.scrollTop = above + layout.row - room;
+}
+
+/** What a pointer is at: the canvas stays put, so names and budgets are where the window has them. */
+function pointAt(event, layout) {
+  const plane = event.currentTarget;
+  const scroll = plane.parentElement;
+  const box = scroll.getBoundingClientRect();
+  const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+  const found = layout.at(x + scroll.scrollLeft, y < layout.top ? -1 : y + scroll.scrollTop);
+  if (y > scroll.clientHeight - AXIS) found.lane = null;
+  return x < GUTTER - 4 ? { record: null, lane: found.lane } : found;
+}
+
+/** A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for. */
+function pick({ record, lane: row }, lanes) {
+  const lane = lanes.lanes[row];
+  if (record === null) return lane && (settings.seq.value = lane.seq_id);
+  goTo(record);
+  const mark = lane && marksIn(lane, record, record).at(-1);
+  if (mark) select({ record, op: mark.at });
+}
+
+function hover(event, lanes, layout) {
+  const { record, lane } = pointAt(event, layout);
+  if (record === null) return hideTip();
+  tipAt(event.clientX, event.clientY, describe(lanes, lane, record));
+}
+
+/** A cell in words: where, what the sequence did, what happened to it, what the step spent. */
+function describe(lanes, row, record) {
+  const column = lanes.columns[record];
+  const lines = [];
+  const lane = lanes.lanes[row];
+  if (lane) {
+    const name = t("sequence.name", { id: lane.seq_id });
+    lines.push(
+      t(column.kind === "step" ? "lanes.at_step" : "lanes.at", { name, record: record + 1, step: column.step }),
+    );
+    const run = cellAt(lane, record);
+    const key = run ? (run.again ? "again" : run.kind) : lane.to !== null && record > lane.to ? "finished" : "none";
+    const marks = marksIn(lane, record, record).map(({ mark }) => t(`lanes.${mark}`));
+    lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again }), ...marks].join(" · "));
+  }
+  const { tokens, seqs } = limitsOf(log.value);
+  lines.push(
+    column.kind === "step"
+      ? t("lanes.column", {
+          step: column.step,
+          prefill: column.prefill,
+          decode: column.decode,
+          budget: tokens,
+          seqs: column.scheduled,
+          places: seqs,
+          waiting: column.waiting,
+        })
+      : t(`lanes.column.${column.kind}`),
+  );
+  return lines;
+}
+
+/** One focusable button that travels over the cells: the lanes for keyboards and screen readers. */
+function Cursor({ lanes, layout }) {
+  const ref = useRef(null);
+  const moved = useRef(false);
+  const row = Math.max(
+    0,
+    Math.min(
+      cursor.value?.lane ?? lanes.lanes.findIndex((lane) => lane.seq_id === shownSeq.value),
+      lanes.lanes.length - 1,
+    ),
+  );
+  const record = Math.max(0, Math.min(cursor.value?.record ?? viewIndex.value, lanes.length - 1));
+  useEffect(() => {
+    if (moved.current) ref.current.scrollIntoView({ block: "nearest", inline: "nearest" });
+    moved.current = false;
+  });
+  const move = (event) => {
+    const [dx, dy] =
+      {
+        ArrowLeft: [-1, 0],
+        ArrowRight: [1, 0],
+        ArrowUp: [0, -1],
+        ArrowDown: [0, 1],
+        Home: [-Infinity, 0],
+        End: [Infinity, 0],
+      }[event.key] ?? [];
+    if (dx === undefined) return;
+    event.preventDefault();
+    moved.current = true;
+    cursor.value = {
+      lane: Math.max(0, Math.min(row + dy, lanes.lanes.length - 1)),
+      record: Math.max(0, Math.min(record + dx, lanes.length - 1)),
+    };
+  };
+  const words = describe(lanes, row, record).join("; ");
+  // One button that stays focused; what it travels over is announced.
+  return html`<button
+    ref=${ref}
+    class="lanes-cursor"
+    aria-label=${words}
+    style=${{ left: `${layout.x(record)}px`, top: `${layout.y(row)}px`, width: `${layout.cell}px`, height: `${layout.row}px` }}
+    onKeyDown=${move}
+    onBlur=${() => (cursor.value = null)}
+    onClick=${(event) => {
+      if (event.detail !== 0) return; // a pointer: the plane knows where
+      event.stopPropagation();
+      pick({ record, lane: row }, lanes);
+    }}
+  ></button>
+  <span class="visually-hidden" aria-live="polite">${cursor.value ? words : ""}</span>`;
+}
+
+const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
+const MARKS = ["submit", "fork", "hit", "defer", "preempt", "finish", "abort"];
+
+/** The kinds and marks that this run has, drawn as on the lanes. */
+function Legend() {
+  const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
+  const present = new Set(["waiting", "prefill", "decode"]);
+  for (const lane of lanes?.lanes ?? []) {
+    for (const run of lane.runs) present.add(run.again ? "again" : run.kind);
+    for (const { mark } of lane.marks) present.add(mark);
+  }
+  return html`<ul class="lanes-legend">
+    ${[...KINDS, ...MARKS].filter((kind) => present.has(kind) && !(kind === "preempt")).map((kind) => html`<li key=${kind}><${Key} kind=${kind} />${t(`lanes.${kind}`)}</li>`)}
+  </ul>`;
+}
+
+function Key({ kind }) {
+  const ref = usePainter(
+    () => [themeVersion.value],
+    (box) => {
+      const c = prepare(box.querySelector("canvas"), 16, 14);
+      if (MARKS.includes(kind)) paintMark(c, colours(), kind, 8, 0, 14);
+      else
+        paintRun(
+          c,
+          colours(),
+          {
+            kind: kind === "again" ? "prefill" : kind,
+            tokens: kind === "again" ? 1 : "",
+            again: kind === "again" ? 1 : 0,
+          },
+          0,
+          -1,
+          16,
+          { cell: 8, row: 16 },
+        );
+    },
+  );
+  return html`<span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>`;
+}

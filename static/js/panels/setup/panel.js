@@ -1,0 +1,87 @@
+// The left region: what is asked of the model, and under which settings.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { addPrompt, applyConfig, configDiffers, draft, playScene, rewritten } from "../../control/actions.js";
+import { html } from "../../kit/html.js";
+import { Icon, tips } from "../../kit/parts.js";
+import { PRESETS } from "../../state/prompts.js";
+import { chosenOr } from "../../state/run_settings.js";
+import { connection, log, modelFacts } from "../../state/store.js";
+import { inLanguage, langOf, t } from "../../tell/words.js";
+import { Sequences } from "./sequences.js";
+import { CacheSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
+
+/** The id of the preset that is looked at, or "". */
+const scene = signal("");
+
+export function Score() {
+  const replay = connection.value === "replay";
+  return html`<section class="region score" aria-labelledby="score-title" id="region-score">
+    <h2 id="score-title" class="visually-hidden">${t("region.score")}</h2>
+    ${replay ? null : html`<${Composer} /><${Scenes} />`}
+    <${Sequences} />
+    ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${SamplingSettings} /><${StartOver} />`}
+  </section>`;
+}
+
+function Composer() {
+  return html`<div class="group composer">
+    <div class="prompt-head">
+      <label class="group-title" for="prompt">${t("score.prompt")}</label>
+      ${rewritten.value ? html`<span class="hint num" id="rewritten" role="status" tabindex="0" ...${tips([t("score.rewritten_text")])}>${t("score.rewritten")}</span>` : null}
+    </div>
+    <textarea
+      id="prompt"
+      rows="2"
+      lang=${langOf(draft.value)}
+      placeholder=${t("score.placeholder")}
+      value=${draft.value}
+      onInput=${(event) => (draft.value = event.currentTarget.value)}
+    ></textarea>
+    <div class="presets" role="group" aria-label=${t("score.presets")}>
+      ${PRESETS.map(
+        (text) =>
+          html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} lang=${langOf(text)} onClick=${() => (draft.value = text)}>${text}</button>`,
+      )}
+    </div>
+    <div class="add-row">
+      <button class="quiet" id="btn-add" disabled=${!draft.value} onClick=${addPrompt} title=${t("score.add_hint")}>
+        <${Icon} name="add" /> ${t("score.add")}
+      </button>
+      ${
+        chosenOr("scheduling_policy") === "priority"
+          ? html`<${NumberField} id="priority" label=${t("score.priority")} hint=${t("score.priority_hint")} name="priority" step="1" />`
+          : null
+      }
+    </div>
+  </div>`;
+}
+
+/** The server's presets: several prompts and settings that make one point, with a word on what to watch. */
+function Scenes() {
+  const presets = modelFacts.value?.presets ?? [];
+  const chosen = presets.find((preset) => preset.id === scene.value);
+  if (!presets.length) return null;
+  return html`<div class="group scenes">
+    <select id="scene" aria-label=${t("score.scenes")} onChange=${(event) => (scene.value = event.currentTarget.value)}>
+      <option value="" selected=${!chosen}>${t("score.scene_none")}</option>
+      ${presets.map((preset) => html`<option value=${preset.id} selected=${preset === chosen}>${inLanguage(preset.title)}</option>`)}
+    </select>
+    ${
+      chosen
+        ? html`<p class="scene-watch" id="scene-watch">${inLanguage(chosen.watch)}</p>
+          <button class="apply" id="btn-scene" disabled=${connection.value !== "live"} onClick=${() => playScene(chosen)} title=${t("score.scene_hint")}>
+            ${t("score.scene_play", { n: chosen.prompts.length })}
+          </button>`
+        : null
+    }
+  </div>`;
+}
+
+/** At the foot of the region wherever one has scrolled to, when the controls ask for something else than the run. */
+function StartOver() {
+  const shown = configDiffers() && log.value?.length > 0;
+  return html`<div class="start-over" data-shown=${shown}>
+    <button class="apply" id="btn-apply" disabled=${!shown} onClick=${applyConfig}>${t("score.apply")}</button>
+  </div>`;
+}

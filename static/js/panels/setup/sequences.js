@@ -1,0 +1,119 @@
+// Every sequence of the run at the record shown: how far it is, its text, its latencies. Many fit: the list scrolls.
+
+import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { abort } from "../../control/actions.js";
+import { joinText } from "../../core/labels.js";
+import { latencies } from "../../core/metrics.js";
+import { html } from "../../kit/html.js";
+import { Fidelity, Icon, Swatch, Term } from "../../kit/parts.js";
+import { settings } from "../../state/settings.js";
+import { connection, log, shownSeq, state, viewIndex } from "../../state/store.js";
+import { langOf, secondsText, t } from "../../tell/words.js";
+
+const MANY = 6; // from here on the list is filtered by status, and only the shown sequence has its text
+const STATUSES = ["running", "waiting", "preempted", "finished"];
+
+/** The status that is listed, or null for every one. */
+const wanted = signal(null);
+
+export function Sequences() {
+  const all = state.value ? [...state.value.sequences.values()] : [];
+  const many = all.length >= MANY;
+  const listed = many && wanted.value ? all.filter((seq) => seq.status === wanted.value) : all;
+  return html`<div class="group sequences">
+    <h3 class="group-title">${t("score.sequences")} <${Fidelity} kind="captured" /></h3>
+    ${many ? html`<${Filter} all=${all} />` : null}
+    ${
+      all.length === 0
+        ? html`<p class="hint">${t("score.no_sequences")}</p>`
+        : html`<ul class=${many ? "sequence-list many" : "sequence-list"} tabindex=${many ? 0 : undefined} aria-label=${t("score.sequences")}>
+          ${listed.length === 0 ? html`<li class="hint">${t("sequences.none")}</li>` : null}
+          ${listed.map((seq) => html`<${SequenceItem} key=${seq.seq_id} seq=${seq} brief=${many && shownSeq.value !== seq.seq_id} />`)}
+        </ul>`
+    }
+  </div>`;
+}
+
+function Filter({ all }) {
+  const count = (status) => all.filter((seq) => seq.status === status).length;
+  const button = (status, label, n) =>
+    html`<button class="filter" aria-pressed=${wanted.value === status} disabled=${n === 0 && wanted.value !== status} onClick=${() => (wanted.value = status)}>
+      ${label} <span class="num">${n}</span>
+    </button>`;
+  return html`<div class="filters" role="group" aria-label=${t("sequences.filter")}>
+    ${button(null, t("sequences.all"), all.length)} ${STATUSES.map((status) => button(status, t(`status.${status}`), count(status)))}
+  </div>`;
+}
+
+/** `brief`: one line and the bar. */
+function SequenceItem({ seq, brief }) {
+  const name = t("sequence.name", { id: seq.seq_id });
+  const shown = shownSeq.value === seq.seq_id;
+  const alive = seq.status !== "finished" && connection.value === "live";
+  const output = seq.token_ids.length - seq.num_prompt_tokens;
+  const item = useRef(null);
+  const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
+  useEffect(() => void (chosen && showIn(item.current)), [chosen]);
+  return html`<li class=${shown ? "sequence shown" : "sequence"} ref=${item}>
+    <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })} title=${t("sequence.request", { request: seq.request_id })} onClick=${() => (settings.seq.value = seq.seq_id)}>
+      <span class="sequence-head">
+        <${Swatch} id=${seq.seq_id} /> <b>${name}</b>
+        <span class=${`status ${seq.status}`}>${t(`status.${seq.status}`)}</span>
+        <span class="num">${seq.num_prompt_tokens} + ${output}</span>
+      </span>
+      <${Progress} seq=${seq} output=${output} />
+      ${brief ? null : html`<${Text} seq=${seq} />`}
+    </button>
+    ${brief || /^request-\d+$/.test(seq.request_id) ? null : html`<p class="sequence-times">${t("sequence.request", { request: seq.request_id })}</p>`}
+    ${brief ? null : html`<${Times} seq=${seq} />`}
+    ${
+      alive
+        ? html`<button class="tool small" aria-label=${t("score.abort", { name })} title=${t("score.abort", { name })} onClick=${() => abort(seq.request_id)}>
+          <${Icon} name="close" />
+        </button>`
+        : null
+    }
+  </li>`;
+}
+
+/** Scroll the list alone, no region around it, until the item is in its window. */
+function showIn(item) {
+  const list = item.parentElement;
+  const top = item.offsetTop - list.offsetTop;
+  if (top < list.scrollTop) list.scrollTop = top;
+  else if (top + item.offsetHeight > list.scrollTop + list.clientHeight)
+    list.scrollTop = top + item.offsetHeight - list.clientHeight;
+}
+
+/** The prompt as far as it is computed, and the output, of all that the sequence may become. */
+function Progress({ seq, output }) {
+  const most = seq.num_prompt_tokens + seq.max_tokens;
+  const done = Math.min(seq.num_computed_tokens, seq.num_prompt_tokens);
+  // what was generated stays, even where its K and V are gone
+  const known = output > 0 ? seq.num_prompt_tokens : done;
+  const label = t("sequences.progress", { done, n: seq.num_prompt_tokens, output, max: seq.max_tokens });
+  return html`<span class="sequence-bar" role="img" aria-label=${label} title=${label}>
+    <i class="prompt-part" style=${{ width: `${(100 * known) / most}%` }}></i><i class="output-part" style=${{ width: `${(100 * output) / most}%` }}></i>
+  </span>`;
+}
+
+function Text({ seq }) {
+  const prompt = joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens));
+  const output = joinText(seq.token_bytes.slice(seq.num_prompt_tokens));
+  return html`<span class="sequence-text" lang=${langOf(prompt)}
+    ><span class="prompt">${tail(prompt, output ? 28 : 60)}</span><span class="generated">${tail(output, 40)}</span></span
+  >`;
+}
+
+function Times({ seq }) {
+  const times = latencies(log.value, seq.seq_id, viewIndex.value);
+  return html`<span class="sequence-times num">
+    <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term} id="tpot">TPOT<//> ${secondsText(times.tpot)}
+  </span>`;
+}
+
+function tail(text, length) {
+  const characters = Array.from(text);
+  return characters.length > length ? `…${characters.slice(-length).join("")}` : text;
+}

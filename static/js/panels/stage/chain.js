@@ -1,0 +1,67 @@
+// The provenance chain of what is pointed at as one line, link by link, every link with its numbers.
+
+import { html } from "../../kit/html.js";
+import { Swatch, Term } from "../../kit/parts.js";
+import { follow } from "../../state/selection.js";
+import { chain, selected } from "../../state/store.js";
+import { wordsOf } from "../../tell/chain.js";
+import { t } from "../../tell/words.js";
+
+const SHORT = new Set([
+  "query",
+  "key",
+  "slot",
+  "block",
+  "table",
+  "owners",
+  "written",
+  "decision",
+  "freed",
+  "bytes",
+  "operation",
+  "request",
+  "sequence",
+  "lookup",
+  "blocks",
+  "figure",
+  "contiguous",
+]);
+const CLICKABLE = new Set(["written", "decision", "freed", "lookup"]);
+const MOST = 9;
+
+export function Chain() {
+  const now = chain.value;
+  return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")} data-pinned=${selected.value !== null}>
+    ${now ? html`<${Links} links=${now.links} />` : html`<p class="hint">${t("chain.empty")}</p>`}
+  </div>`;
+}
+
+function Links({ links }) {
+  const weight = links.find((link) => link.kind === "weight" && link.value !== null);
+  return html`<ol class="links">
+    ${links
+      .filter((link) => SHORT.has(link.kind))
+      .slice(0, MOST)
+      .map(
+        (link) =>
+          html`<${Link} link=${link} second=${link.kind === "query" && weight ? t("chain.weight.short", { weight: wordsOf(weight).value }) : null} />`,
+      )}
+    ${links.filter((link) => link.kind === "nowhere" || link.kind === "released").map((link) => html`<li class="link-text">${wordsOf(link).lines[0]}</li>`)}
+  </ol>`;
+}
+
+function Link({ link, second }) {
+  const words = wordsOf(link);
+  const value = link.kind === "owners" ? words.value.map((id) => html`<${Swatch} id=${id} />${id} `) : words.value;
+  return html`<li class="chain-link" data-kind=${link.kind}>
+    <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
+    <span class="link-value num">
+      ${
+        CLICKABLE.has(link.kind)
+          ? html`<button class="link-go" title=${t("chain.go", { record: link.go + 1 })} onClick=${() => follow({ go: link.go })}>${value}</button>`
+          : value
+      }
+    </span>
+    <span class="link-second num">${second ?? words.second}</span>
+  </li>`;
+}

@@ -1,0 +1,151 @@
+// The whole sequence in small: prompt and generated tokens, block edges, the attention row as heat, and the window that the
+// strip shows, which can be dragged. It is the strip's scroll bar.
+
+import { useRef } from "../../../vendor/preact/hooks.js";
+import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
+import { colours, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { phase, phasesNow } from "../../state/moment.js";
+import { pointed, stage } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { miniature, pooledWeights } from "./geometry.js";
+
+const LINE = 3; // px: the line of prompt and generated tokens
+const EDGES_FROM = 4; // px between two block edges from which they are drawn
+const ARROW = 64; // px an arrow key scrolls
+
+/**
+ * `offset` and `follows`: signals, how far the strip is scrolled and whether it follows its newest column. `width`: of the
+ * strip's window. `show(offset)` scrolls.
+ */
+export function Minimap({ layout, offset, width, follows, show }) {
+  const latest = useRef(null);
+  latest.current = layout;
+  const ref = usePainter(
+    () => [stage.value, pointed.value, themeVersion.value, phase("attend"), offset.value],
+    (box, size) =>
+      paint(prepare(box.querySelector("canvas"), size.width, size.height), latest.current, offset.peek(), width, size),
+  );
+  const scrolls = Boolean(layout && layout.extent > width);
+  const [first, last] = layout ? layout.visible(offset.value, offset.value + width) : [0, 0];
+  return html`<div class="minimap">
+    <div
+      class="minimap-track"
+      ref=${ref}
+      role="scrollbar"
+      aria-controls="strip-scroll"
+      aria-orientation="horizontal"
+      aria-label=${t("stage.minimap")}
+      aria-valuemin="0"
+      aria-valuemax=${Math.max(0, (layout?.count ?? 1) - 1)}
+      aria-valuenow=${Math.min(first, Math.max(0, (layout?.count ?? 1) - 1))}
+      aria-valuetext=${layout?.count ? t("stage.minimap.range", { from: first, to: Math.max(first, last - 1), n: layout.count }) : ""}
+      tabindex=${scrolls ? 0 : -1}
+      data-arrows
+      data-scrolls=${scrolls}
+      onPointerDown=${(event) => scrolls && drag(event, layout, offset, width, show)}
+      onKeyDown=${(event) => layout && key(event, offset, width, show)}
+    >
+      <canvas aria-hidden="true"></canvas>
+    </div>
+    <button class="minimap-newest" aria-label=${t("stage.newest")} title=${t("stage.newest")} hidden=${!scrolls || follows.value} onClick=${() => show(Infinity)}>⇥</button>
+  </div>`;
+}
+
+/** Pixels of the miniature that the strip's window covers: [left, right]. */
+function frameOf(layout, offset, width, mini) {
+  const [first, last] = [
+    layout.at(offset) ?? layout.visible(offset, offset)[0],
+    layout.visible(offset, offset + width)[1],
+  ];
+  return [mini.x(first), mini.x(Math.min(last, layout.count))];
+}
+
+function paint(c, layout, offset, width, size) {
+  const now = stage.value;
+  const palette = colours();
+  const base = size.height - LINE;
+  c.fillStyle = palette["line-2"];
+  c.fillRect(0, base, size.width, LINE);
+  if (!now || !layout?.count) return;
+  const mini = miniature(layout.count, layout.expected, size.width);
+  const prompt = mini.x(Math.min(now.seq.num_prompt_tokens, layout.count));
+  c.fillStyle = palette.prompt;
+  c.fillRect(0, base, prompt, LINE);
+  c.fillStyle = palette.generated;
+  c.fillRect(prompt, base, mini.x(layout.count) - prompt, LINE);
+  const { attend } = phasesNow();
+  if (now.attention && attend > 0) {
+    c.globalAlpha = attend;
+    c.imageSmoothingEnabled = false;
+    c.drawImage(heat(now.attention, mini, Math.ceil(size.width)), 0, 3, Math.ceil(size.width), base - 5);
+    c.globalAlpha = 1;
+  }
+  if (layout.perBlock && layout.perBlock * mini.unit >= EDGES_FROM) {
+    c.fillStyle = palette.paper;
+    for (let p = layout.perBlock; p < layout.count; p += layout.perBlock)
+      c.fillRect(Math.round(mini.x(p)) - 0.5, base, 1, LINE);
+  }
+  const position = pointed.value?.position;
+  if (position !== undefined && position < layout.count) {
+    c.fillStyle = palette.focus;
+    c.fillRect(mini.x(position), 0, Math.max(2, mini.unit), size.height);
+  }
+  if (layout.extent <= width) return;
+  const [left, right] = frameOf(layout, offset, width, mini);
+  c.strokeStyle = palette["ink-2"];
+  c.lineWidth = 1.5;
+  roundRect(c, left + 0.75, 0.75, Math.max(8, right - left) - 1.5, size.height - 1.5, 3);
+  c.stroke();
+}
+
+const heats = new WeakMap(); // attention row -> {key, canvas}
+
+/** The attention row as a picture one pixel high. */
+function heat(row, mini, bins) {
+  const key = `${mini.places}/${bins}/${themeVersion.peek()}`;
+  const known = heats.get(row);
+  if (known?.key === key) return known.canvas;
+  const canvas = document.createElement("canvas");
+  canvas.width = bins;
+  canvas.height = 1;
+  const c = canvas.getContext("2d");
+  pooledWeights(row, mini, bins).forEach((weight, bin) => {
+    if (weight === 0) return;
+    c.fillStyle = sequentialAt(colours().sequential, weight / (row.max || 1));
+    c.fillRect(bin, 0, 1, 1);
+  });
+  heats.set(row, { key, canvas });
+  return canvas;
+}
+
+/** Drag the window; a press beside it brings it there first. */
+function drag(event, layout, offset, width, show) {
+  const track = event.currentTarget;
+  const box = track.getBoundingClientRect();
+  const mini = miniature(layout.count, layout.expected, box.width);
+  const [left, right] = frameOf(layout, offset.peek(), width, mini);
+  const x = event.clientX - box.left;
+  const held = x >= left && x <= right ? x - left : (right - left) / 2;
+  const move = (e) => show(layout.x(mini.position(e.clientX - box.left - held)));
+  move(event);
+  track.setPointerCapture(event.pointerId);
+  const dragging = new AbortController();
+  track.addEventListener("pointermove", move, { signal: dragging.signal });
+  for (const name of ["pointerup", "pointercancel"])
+    track.addEventListener(name, () => dragging.abort(), { signal: dragging.signal });
+}
+
+function key(event, offset, width, show) {
+  const to = {
+    ArrowLeft: offset.peek() - ARROW,
+    ArrowRight: offset.peek() + ARROW,
+    PageUp: offset.peek() - width,
+    PageDown: offset.peek() + width,
+    Home: 0,
+    End: Infinity,
+  }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  show(to);
+}

@@ -1,0 +1,119 @@
+// The middle region: the text, the strip with its attention row, and the provenance chain.
+
+import { useMemo } from "../../../vendor/preact/hooks.js";
+import { batch } from "../../../vendor/signals/signals.js";
+import { tellingHeads } from "../../core/heads.js";
+import { joinText, visible } from "../../core/labels.js";
+import { usePainter } from "../../kit/canvas.js";
+import { html } from "../../kit/html.js";
+import { Swatch, Term, tips } from "../../kit/parts.js";
+import { phase, phasesNow, viewSub } from "../../state/moment.js";
+import { settings } from "../../state/settings.js";
+import { head, layer, log, shownSeq, stage } from "../../state/store.js";
+import { grouped, langOf, t } from "../../tell/words.js";
+import { Chain } from "./chain.js";
+import { Strip } from "./strip.js";
+import { done, sampledAt } from "./strip_columns.js";
+
+export function Stage() {
+  return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1">
+    <h2 id="stage-title" class="visually-hidden">${t("region.stage")}</h2>
+    <${Heading} />
+    <${Strip} />
+    <${Chain} />
+  </section>`;
+}
+
+function Heading() {
+  return html`<div class="stage-head">
+    <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
+    <div class="stage-tools"><${Scales} /><${Choice} /></div>
+  </div>`;
+}
+
+function Empty() {
+  return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t("stage.none_text")}</p>`;
+}
+
+/** Prompt and continuation on one line that begins at its end: what was chosen last stays in sight. */
+function Text() {
+  const { seq } = stage.value;
+  const chosen = sampledAt(stage.value);
+  const prompt = useMemo(
+    () => joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens)),
+    [log.value, seq.seq_id, seq.num_prompt_tokens],
+  );
+  const end = chosen ?? seq.token_bytes.length;
+  const output = useMemo(() => joinText(seq.token_bytes.slice(seq.num_prompt_tokens, end)), [seq.token_bytes, end]);
+  const shown = chosen !== null && done(viewSub.value, "sample");
+  const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
+  const kept = commonStart(output, whole); // a token may complete the character that the one before it began
+  const lines = (text) =>
+    text.split("\n").map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line));
+  const sampled = usePainter(
+    () => phase("sample"),
+    (element) => (element.style.opacity = phasesNow().sample),
+  );
+  return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
+    <span class="running-line">
+      <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${lines(prompt)}</span
+      ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span ref=${sampled}>${lines(whole.slice(kept))}</span></span>
+    </span>
+  </p>`;
+}
+
+function commonStart(a, b) {
+  let n = 0;
+  while (n < a.length && a[n] === b[n]) n++;
+  return n;
+}
+
+/** The two scales of values; each row says its own range. */
+function Scales() {
+  return html`<div class="scales num" aria-hidden="true">
+    <span>−</span><i class="scale diverging"></i><span>+</span>
+    <span class="scale-name">${t("stage.attention")}</span><span>0</span><i class="scale sequential"></i>
+    <span class="scale-name"><i class="line prompt"></i>${t("stage.prompt")} <i class="line generated"></i>${t("stage.generated")}</span>
+  </div>`;
+}
+
+/** Heads that are known for what they look at; choosing one shows it. */
+function Patterns({ model }) {
+  const known = tellingHeads(model);
+  if (!known.length) return null;
+  const shown = known.findIndex((h) => h.layer === layer.value && h.head === head.value);
+  const choose = (event) => {
+    const { layer: l, head: h } = known[Number(event.currentTarget.value)];
+    batch(() => ((settings.layer.value = l), (settings.head.value = h)));
+  };
+  const { mean_weight, uniform, queries } = known[Math.max(shown, 0)];
+  const measured = () =>
+    shown < 0
+      ? [t("stage.pattern")]
+      : [t("stage.pattern_tip", { weight: mean_weight.toFixed(2), uniform: uniform.toFixed(2), n: grouped(queries) })];
+  return html`<label class="pick patterns" ...${tips(measured)}>
+    <span class="visually-hidden">${t("stage.pattern")}</span>
+    <select id="pattern" value=${shown} onChange=${choose}>
+      ${shown < 0 ? html`<option value="-1" selected disabled>${t("stage.pattern_other")}</option>` : null}
+      ${known.map((h, i) => html`<option value=${i} selected=${i === shown}>${t(`stage.pattern.${h.pattern}`)}</option>`)}
+    </select>
+  </label>`;
+}
+
+/** Which layer and head the strip shows. */
+function Choice() {
+  const model = log.value?.header.model;
+  const heads = model?.num_heads ?? 1;
+  const group = model ? model.num_heads / model.num_kv_heads : 1;
+  const pick = (id, label, name, value, count) => html`<label class="pick">
+    <span>${label}</span>
+    <select id=${id} value=${value} disabled=${!model} onChange=${(event) => (settings[name].value = Number(event.currentTarget.value))}>
+      ${Array.from({ length: count }, (_, n) => html`<option value=${n} selected=${n === value}>${n}</option>`)}
+    </select>
+  </label>`;
+  return html`<div class="choice">
+    <${Patterns} model=${model} />
+    ${pick("layer", t("stage.layer"), "layer", layer.value, model?.num_layers ?? 1)} ${pick("head", t("stage.head"), "head", head.value, heads)}
+    <span class="kv-head">→ <${Term} id="gqa">${t("stage.kv_head", { h: Math.floor(head.value / group) })}<//></span>
+  </div>`;
+}

@@ -1,0 +1,241 @@
+// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, the whole in small at the foot.
+//
+// Only the columns in sight are painted and only they are in the document, however long the sequence is.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { options } from "../../../vendor/preact/preact.js";
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
+import { flushNow } from "../../kit/frame.js";
+import { html } from "../../kit/html.js";
+import { hideTip, tipAt } from "../../kit/parts.js";
+import { wantLayer } from "../../net/session.js";
+import { phase, phasesNow, viewSub } from "../../state/moment.js";
+import { hovered, pointed, select, stage } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { rows, scrollTo } from "./geometry.js";
+import { Minimap } from "./minimap.js";
+import { cellOf, done, KINDS, layoutOf } from "./strip_columns.js";
+import { Gutter, Notice } from "./strip_gutter.js";
+import { paintStrip } from "./strip_paint.js";
+import { columnTip } from "./strip_tip.js";
+import { BlockMarks, Tokens } from "./strip_tokens.js";
+
+const MOST_FETCHES = 64; // arrays asked for at once
+
+const PRINTING = ["beforeprint", "afterprint"];
+const DRAWN = ["qkv", "write", "attend", "sample"]; // phases in which the columns change
+const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
+
+/** How far the strip is scrolled, px. */
+const offset = signal(0);
+const anchor = computed(() => Math.floor(offset.value / ANCHOR));
+/** Whether the newest column is kept in sight; scrolling away from it lets go. */
+const follows = signal(true);
+/** The token chosen in the record has its column, unless the record is shown only as far as an earlier phase. */
+const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
+
+export function Strip() {
+  const scroller = useRef(null);
+  const wantsFocus = useRef(null);
+  const [size, setSize] = useState({ width: 0, height: 0 });
+  const now = stage.value;
+  const sub = viewSub.value;
+  const layout = now && size.width ? layoutOf(now, size.width, withSampled.value) : null;
+  const left = anchor.value * ANCHOR;
+  const span = layout ? layout.visible(left, left + ANCHOR + size.width) : [0, 0];
+  const latest = useRef(null);
+  latest.current = { layout, size };
+
+  const ref = usePainter(
+    () => [stage.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
+    (box, { width, height }) => {
+      const { layout: at } = latest.current;
+      const context = prepare(box.querySelector("canvas"), width, height);
+      if (!at || !stage.value) return;
+      const x = offset.peek();
+      paintStrip(context, {
+        now: stage.value,
+        layout: at,
+        span: at.visible(x, x + width),
+        offset: x,
+        width,
+        height,
+        phases: phasesNow(),
+      });
+    },
+  );
+
+  useEffect(() => {
+    const sizes = new ResizeObserver(() =>
+      setSize({ width: scroller.current.clientWidth, height: ref.current.clientHeight }),
+    );
+    sizes.observe(ref.current);
+    sizes.observe(scroller.current);
+    return () => sizes.disconnect();
+  }, []);
+
+  const newestSeen = (at) => layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
+  const scroll = (to) => {
+    if (!scroller.current || to === offset.peek()) return;
+    scroller.current.scrollLeft = to;
+    offset.value = to;
+  };
+
+  // another sequence is followed, whatever was scrolled to before; told before the scrolling below asks
+  useLayoutEffect(() => {
+    follows.value = true;
+  }, [now?.seq.seq_id, now?.log]);
+
+  // paper cannot be scrolled: it has the strip from its beginning
+  useEffect(() => {
+    let before = null;
+    const prints = ({ type }) => {
+      const begins = type === "beforeprint";
+      if (begins === (before !== null)) return;
+      const to = begins ? 0 : before;
+      before = begins ? offset.peek() : null;
+      atOnce(() => scroll(to));
+    };
+    for (const type of PRINTING) addEventListener(type, prints);
+    return () => PRINTING.forEach((type) => removeEventListener(type, prints));
+  }, []);
+
+  // the record's own columns, and the one it chose, in sight
+  const newest = layout ? layout.count - 1 : -1;
+  const oldest = layout ? Math.min(newest, now.entry ? now.entry.start : newest) : -1;
+  useLayoutEffect(() => {
+    if (newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
+  }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
+  const onScroll = () => {
+    const to = scroller.current.scrollLeft;
+    if (Math.abs(to - offset.peek()) < 1) return; // the strip's own doing
+    offset.value = to;
+    if (newest >= 0) follows.value = newestSeen(to);
+  };
+
+  /** Scroll to a column by hand: whether the newest is followed is decided by where that is. */
+  const show = (to) => {
+    const into = Math.max(0, Math.min(to, layout.extent - size.width));
+    scroll(into);
+    follows.value = newestSeen(into);
+  };
+  const bring = (position) => {
+    wantsFocus.current = position;
+    show(scrollTo(layout, offset.peek(), size.width, position, position));
+    giveFocus();
+  };
+  const giveFocus = () => {
+    if (wantsFocus.current === null) return;
+    const token = scroller.current.querySelector(`[data-position="${wantsFocus.current}"]`);
+    if (!token) return; // it comes with the next drawing
+    wantsFocus.current = null;
+    token.focus({ preventScroll: true });
+  };
+  useLayoutEffect(giveFocus);
+
+  useEffect(() => fetchMissing(now, span), [now, span[0], span[1]]);
+
+  const tokens = usePhaseVariables();
+  return html`<div class="strip">
+    <${Gutter} now=${now} height=${size.height} />
+    <div class="strip-scroll" id="strip-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
+      <div
+        class="strip-window"
+        style=${{ width: `${size.width}px` }}
+        ref=${ref}
+        onPointerMove=${(event) => hover(event, latest.current)}
+        onPointerLeave=${leave}
+        onClick=${(event) => pick(event, latest.current)}
+      >
+        <canvas aria-hidden="true"></canvas>
+        <${Notice} now=${now} />
+      </div>
+      <div
+        class="strip-tokens"
+        role="listbox"
+        aria-orientation="horizontal"
+        aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")}
+        style=${{ width: `${layout?.extent ?? 0}px` }}
+        ref=${tokens}
+      >
+        ${layout ? html`<${Tokens} ...${{ now, layout, span, sub, bring }} /><${BlockMarks} ...${{ now, layout, span }} />` : null}
+      </div>
+    </div>
+    <${Minimap} ...${{ layout, offset, width: size.width, follows, show }} />
+    ${layout && layout.whole(size.width) < layout.count ? html`<p class="strip-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>` : null}
+  </div>`;
+}
+
+/** Draw now what a change asks for: paper does not wait. */
+function atOnce(change) {
+  const later = options.debounceRendering;
+  options.debounceRendering = (render) => render();
+  change();
+  options.debounceRendering = later;
+  flushNow();
+}
+
+/** The progress of two phases as style variables of the tokens, so that a motion draws nothing of the document anew. */
+function usePhaseVariables() {
+  return usePainter(
+    () => [phase("schedule"), phase("sample")],
+    (element) => {
+      const { schedule, sample } = phasesNow();
+      set(element, "--scheduled", schedule);
+      set(element, "--sampled", sample);
+    },
+  );
+}
+
+function set(element, name, value) {
+  const text = value.toFixed(3);
+  if (element.style.getPropertyValue(name) !== text) element.style.setProperty(name, text);
+}
+
+function leave() {
+  hovered.value = null;
+  hideTip();
+}
+
+function positionAt(event, { layout }) {
+  if (!layout) return null;
+  const box = event.currentTarget.getBoundingClientRect();
+  return layout.at(event.clientX - box.left + offset.peek());
+}
+
+function hover(event, { layout, size }) {
+  const position = positionAt(event, { layout });
+  if (position === null) return leave();
+  if (hovered.peek()?.position !== position) hovered.value = { position };
+  const now = stage.value;
+  const y = event.clientY - event.currentTarget.getBoundingClientRect().top;
+  const at = rows(size.height);
+  const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;
+  const vector = kind && cellOf(now, kind, position).vector;
+  const component = vector
+    ? Math.min(vector.length - 1, Math.floor(((y - at[kind].y) / at[kind].height) * vector.length))
+    : null;
+  tipAt(event.clientX, event.clientY, columnTip(now, position, viewSub.value, kind, component));
+}
+
+function pick(event, geometry) {
+  const position = positionAt(event, geometry);
+  if (position !== null) select({ position });
+}
+
+/** Ask for arrays of this layer that did not travel with their records. */
+function fetchMissing(now, [first, last]) {
+  if (!now) return;
+  if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);
+  const asked = new Set();
+  for (let position = first; position < last && asked.size < MOST_FETCHES; position++) {
+    if (cellOf(now, "k", position).missing !== "loading") continue;
+    const record = now.log.computedIn(now.seq.seq_id, position, now.index);
+    if (record >= 0 && !asked.has(record)) {
+      asked.add(record);
+      wantLayer(record, now.layer);
+    }
+  }
+}

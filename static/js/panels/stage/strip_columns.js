@@ -1,0 +1,132 @@
+// What the strip's columns hold: their widths, which of them exist at a sub-step, their vectors, and a column in words.
+
+import { isReleased, originOf, vectorOf } from "../../core/columns.js";
+import { labelText } from "../../core/labels.js";
+import { slotOf } from "../../core/metrics.js";
+import { labelWidth } from "../../kit/canvas.js";
+import { PHASES } from "../../state/moment.js";
+import { keysText } from "../../tell/groups.js";
+import { probabilityText, t } from "../../tell/words.js";
+import { columns } from "./geometry.js";
+
+export const KINDS = ["k", "v", "q"];
+const LARGEST = 17; // px, a token's text
+const SMALLEST = 11.5; // it shrinks to this before it is cut
+const NARROWEST = 26;
+const FOR_LETTERS = 46; // a column that holds most words of an alphabet
+const WIDEST = 84;
+const MOST = 4096; // columns that room is kept for
+
+export const shownText = (label) => (label.of ? (label.char ?? label.hex) : label.text);
+
+/** Size of `text` in a column of `width`: the largest with which it fits, and readable. */
+export function fontSize(text, width) {
+  return Math.max(SMALLEST, Math.min(LARGEST, Math.floor(((width - 2) / labelWidth(text)) * LARGEST * 2) / 2));
+}
+
+/** Whether a phase is over in what is shown: `sub` is the sub-step shown, null for the whole record. */
+export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase);
+
+/** Position of the token that the record chose, or null. */
+export const sampledAt = (now) => (now.output ? now.numFilled : null);
+
+const needs = new WeakMap(); // log -> Map of sequence to the width its tokens need
+
+/** Width that the tokens of a sequence need, decided by its prompt: columns stay as wide as they are while it grows. */
+function neededWidth(now) {
+  const known = needs.get(now.log) ?? new Map();
+  needs.set(now.log, known);
+  const { seq_id: id, num_prompt_tokens: count } = now.seq;
+  if (!known.has(id)) {
+    const texts = now.labels.slice(0, count).map(shownText);
+    const widths = texts.map(labelWidth).sort((a, b) => a - b);
+    const usual = ((widths[Math.floor(widths.length * 0.9)] ?? 0) * SMALLEST) / LARGEST;
+    const letters = texts.some((text) => /[a-z]{2}/i.test(text)) ? FOR_LETTERS : NARROWEST;
+    known.set(id, Math.min(WIDEST, Math.max(letters, Math.ceil(usual / 8) * 8 + 4)));
+  }
+  return known.get(id);
+}
+
+/** Columns of the sequence on stage in a window of `width`; the token just chosen has one when `withSampled`. */
+export function layoutOf(now, width, withSampled) {
+  const { seq } = now;
+  const needed = neededWidth(now);
+  return columns({
+    count: seq.token_ids.length - (sampledAt(now) !== null && !withSampled ? 1 : 0),
+    expected: Math.max(seq.token_ids.length, Math.min(seq.num_prompt_tokens + seq.max_tokens, MOST)),
+    blockSize: now.blockSize,
+    width,
+    minimum: needed,
+    maximum: Math.max(40, Math.min(WIDEST, needed + 8)),
+  });
+}
+
+const cells = new WeakMap(); // stage -> Map of `position * 3 + kind` to a cell
+
+/**
+ * The vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record. Without a vector
+ * `missing` says why: `unwritten` (no key and value yet), `released` (this layer's block of it was let go), `gone` (the query of an earlier step), `loading`, `uncaptured`.
+ */
+export function cellOf(now, kind, position) {
+  let known = cells.get(now);
+  if (!known) cells.set(now, (known = new Map()));
+  const key = position * KINDS.length + KINDS.indexOf(kind);
+  let cell = known.get(key);
+  if (!cell) known.set(key, (cell = readCell(now, kind, position)));
+  return cell;
+}
+
+function readCell(now, kind, position) {
+  const origin = originOf(now, position);
+  const vector = vectorOf(now, kind, position);
+  const fresh = origin?.record === now.index;
+  if (vector) return { vector, source: `${origin.record}/${origin.seq_id}/${origin.position}`, fresh, missing: null };
+  const absent = { vector: null, source: null, fresh };
+  if (!origin) return { ...absent, missing: isReleased(now, position) ? "released" : "unwritten" };
+  if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
+  const coming = now.log.captureMissing(origin.record, now.layer);
+  return { ...absent, missing: coming ? "loading" : "uncaptured" };
+}
+
+/** The vector as far as sub-step `sub` shows it: what is computed later is not there yet. */
+export function shownCell(now, kind, position, sub) {
+  const cell = cellOf(now, kind, position);
+  return cell.fresh && !done(sub, "qkv") ? { vector: null, source: null, fresh: true, missing: "unwritten" } : cell;
+}
+
+/** The weight with which this record's query read the key at `position`, or null. */
+export function weightAt(now, position, sub) {
+  const row = now.attention;
+  if (!row || !done(sub, "attend") || position < row.keyStart) return null;
+  return row.weights[position - row.keyStart] ?? null;
+}
+
+/** Block and slot of a position whose K and V are in the pool, else null. */
+export function placeOf(now, position, sub) {
+  const inFlight = now.entry && position >= now.entry.start;
+  if (position >= now.numFilled || (inFlight && !done(sub, "write"))) return null;
+  return slotOf(now.table, now.blockSize, position);
+}
+
+/** Why the layer's block group let a block go; logs of before there were groups do not say the window. */
+const releasedText = (group) =>
+  group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) });
+
+/** A column in words, a part each. */
+export function describe(now, position, sub) {
+  const label = now.labels[position];
+  const parts = [t("stage.column", { token: labelText(label), position })];
+  if (label.of) parts.push(label.char ? t("stage.fragment", label) : t("stage.fragment_open", label));
+  const weight = weightAt(now, position, sub);
+  if (weight !== null) parts.push(t("stage.column.weight", { weight: probabilityText(weight) }));
+  const place = placeOf(now, position, sub);
+  if (place) parts.push(t("stage.column.slot", { block: place.block, slot: place.offset }));
+  else if (now.entry && position >= now.entry.start && position < now.numFilled && done(sub, "qkv"))
+    parts.push(t("stage.column.computed"));
+  else if (isReleased(now, position)) parts.push(releasedText(now.log.groups[now.group]));
+  else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
+  if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens)
+    parts.push(t("stage.column.hit"));
+  if (cellOf(now, "k", position).missing === "uncaptured") parts.push(t("stage.column.uncaptured"));
+  return parts;
+}

@@ -1,0 +1,48 @@
+// What stands beside the strip's rows and over its empty ones: names, ranges, and why there is nothing to see.
+
+import { html } from "../../kit/html.js";
+import { Fidelity, Term } from "../../kit/parts.js";
+import { viewSub } from "../../state/moment.js";
+import { probabilityText, t } from "../../tell/words.js";
+import { rows } from "./geometry.js";
+import { done } from "./strip_columns.js";
+import { legendOf, rangesOf } from "./strip_paint.js";
+
+const TWO_LINES = 32; // px
+
+/** The rows' names, each with the range of its colours. */
+export function Gutter({ now, height }) {
+  const at = rows(height || 300);
+  const ranges = now ? rangesOf() : {};
+  const top = legendOf(now);
+  const label = (kind, text, term, second) =>
+    at[kind].height > 0 &&
+    html`<div class=${`gutter-row of-${kind}`} style=${{ top: `${at[kind].y}px`, height: `${at[kind].height}px` }}>
+    <span class="gutter-name"><${Term} id=${term}>${text}<//> <${Fidelity} kind="captured" /></span>
+    ${at[kind].height < TWO_LINES ? null : html`<span class="gutter-second num">${second}</span>`}
+  </div>`;
+  const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
+  return html`<div class="gutter">
+    ${label("attention", t("stage.attention"), "attention_weight", top ? `0 – ${probabilityText(top)}` : "")} ${label("k", t("stage.key"), "key", range("k"))}
+    ${label("v", t("stage.value"), "value", range("v"))} ${label("q", t("stage.query"), "query", range("q"))}
+    <div class="gutter-token">${t("stage.token")}</div>
+  </div>`;
+}
+
+/** Why there is no attention row, over its empty space. */
+export function Notice({ now }) {
+  if (!now) return null;
+  const name = t("sequence.name", { id: now.seq.seq_id });
+  const place = { layer: now.layer, head: now.head };
+  let text = "";
+  if (now.released) text = t("stage.released", { name });
+  else if (!now.entry)
+    text = now.record.kind === "submit" ? t("stage.no_attention.submit") : t("stage.no_attention.other", { name });
+  else if (!done(viewSub.value, "attend")) text = t("stage.no_attention.not_yet");
+  else if (!now.attention) {
+    const coming = now.log.captureMissing(now.index, now.layer);
+    if (coming) text = t("stage.no_attention.loading");
+    else text = t(now.record.has_capture ? "stage.no_attention.omitted" : "stage.no_attention.missing", place);
+  }
+  return text ? html`<p class="strip-notice">${text}</p>` : null;
+}

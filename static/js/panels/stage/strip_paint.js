@@ -1,0 +1,245 @@
+// Painting the strip: a pure function of the stage, the geometry and the progress of the record's phases.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { hairline, roundRect } from "../../kit/canvas.js";
+import { alpha, colours, niceCeiling, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { wastePattern } from "../../kit/texture.js";
+import { pointed } from "../../state/store.js";
+import { probabilityText, t } from "../../tell/words.js";
+import { figureMiddle, figuresApart, litAt, rows } from "./geometry.js";
+import { cellOf, KINDS, sampledAt } from "./strip_columns.js";
+import { VectorImage } from "./vectors.js";
+
+const COMPUTED = 0.35; // opacity of K and V that are computed and not yet written
+const USED = 0.4; // opacity of a query that has been used: nobody keeps it
+
+const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
+const ranges = signal({}); // the largest magnitude of each row's scale, for its legend
+const largestOf = new WeakMap(); // attention row -> positions of its three largest weights
+
+export const rangesOf = () => ranges.value;
+
+/** Top of the attention axis, or null. */
+export function legendOf(now) {
+  return now?.attention ? niceCeiling(now.attention.max) : null;
+}
+
+/** `phases`: progress by name, as state/moment.js gives it. */
+export function paintStrip(c, { now, layout, span, offset, width, height, phases }) {
+  const scene = {
+    c,
+    palette: colours(),
+    now,
+    layout,
+    first: span[0],
+    last: span[1],
+    left: offset,
+    right: offset + width,
+    phases,
+  };
+  const at = rows(height);
+  c.save();
+  c.translate(-offset, 0);
+  paintBeams(scene, at);
+  for (const kind of KINDS) if (at[kind].height) paintVectors(scene, at[kind], kind);
+  paintAttention(scene, at.attention);
+  paintPointed(scene, at);
+  c.restore();
+  hairline(
+    c,
+    0,
+    at.attention.y + at.attention.height,
+    width,
+    at.attention.y + at.attention.height,
+    scene.palette["line-2"],
+  );
+  if (at.q.height) paintQueryNote(scene, at.q, offset, width);
+  const known = ranges.peek();
+  if (KINDS.some((kind) => known[kind] !== images[kind].range))
+    ranges.value = Object.fromEntries(KINDS.map((kind) => [kind, images[kind].range]));
+}
+
+/** How far the column at `position` is lit by now: its key is read in `attend`, in order. */
+function lit({ now, phases }, position) {
+  const { keyStart, weights } = now.attention;
+  return phases.attend === 1 ? 1 : litAt(position - keyStart, weights.length, phases.attend);
+}
+
+/** Calls `paint(position, share of the largest weight)` for the visible keys that the query has read by now. */
+function eachRead(scene, paint) {
+  const { now, first, last, phases } = scene;
+  const row = now.attention;
+  if (!row || phases.attend === 0) return;
+  for (let p = Math.max(first, row.keyStart); p < Math.min(last, row.keyStart + row.weights.length); p++)
+    paint(p, row.weights[p - row.keyStart] / (row.max || 1), lit(scene, p));
+}
+
+/** A column lights when its key is read, as bright as its weight. */
+function paintBeams(scene, at) {
+  const { c, palette, layout } = scene;
+  const top = at.attention.y + at.attention.height;
+  eachRead(scene, (p, share, progress) => {
+    if (share < 0.02 || progress === 0) return;
+    c.fillStyle = alpha(palette.q, 0.45 * share * progress);
+    c.fillRect(layout.x(p) - 1, top, layout.width + 2, at.v.y + at.v.height + 3 - top);
+  });
+}
+
+function paintVectors(scene, box, kind) {
+  const { c, palette, now, layout, first, last, phases } = scene;
+  const image = images[kind];
+  image.reset(
+    `${now.log.id}/${now.seq.seq_id}/${now.layer}/${kind === "q" ? now.head : now.kvHead}`,
+    themeVersion.peek(),
+  );
+  const sampled = sampledAt(now);
+  for (let p = first; p < last; p++) {
+    const cell = cellOf(now, kind, p);
+    const x = layout.x(p);
+    if (cell.vector) {
+      image.put(p, cell.source, cell.vector);
+      if (!cell.fresh) image.draw(c, p, x, box.y, layout.width, box.height);
+      else if (kind === "q") paintQuery(scene, image, p, x, box);
+      else paintFilling(scene, image, p, x, box);
+    } else if (cell.missing === "uncaptured" || cell.missing === "loading") {
+      if (cell.fresh && phases.qkv === 0) continue;
+      c.fillStyle = cell.missing === "loading" ? palette["line-2"] : wastePattern(c, palette.waste);
+      c.fillRect(x, box.y, layout.width, box.height);
+    } else if (cell.missing === "released") {
+      if (kind !== "q") paintReleased(c, palette, x + layout.width / 2, box);
+    } else if (kind !== "q" && !now.released) {
+      paintPromise(scene, x, box, p === sampled ? phases.sample : 1);
+    }
+  }
+}
+
+/** A dash where a vector was: its block was let go. */
+function paintReleased(c, palette, x, box) {
+  c.fillStyle = palette["ink-3"];
+  c.fillRect(x - 3, box.y + box.height / 2 - 0.5, 6, 1);
+}
+
+/** K and V of this step: computed in `qkv`, filling their slot in `write`. */
+function paintFilling({ c, layout, phases }, image, p, x, box) {
+  if (phases.write < 1 && phases.qkv > 0) {
+    c.globalAlpha = COMPUTED * phases.qkv;
+    image.draw(c, p, x, box.y, layout.width, box.height);
+    c.globalAlpha = 1;
+  }
+  if (phases.write > 0) {
+    c.save();
+    c.beginPath();
+    c.rect(x, box.y, layout.width, box.height * phases.write);
+    c.clip();
+    image.draw(c, p, x, box.y, layout.width, box.height);
+    c.restore();
+  }
+}
+
+/** Q of this step: computed in `qkv`, used in `attend`, then nobody needs it any more. */
+function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
+  if (phases.qkv === 0) return;
+  c.save();
+  c.globalAlpha = 1 - (1 - USED) * phases.sample;
+  c.beginPath();
+  c.rect(x, box.y, layout.width, box.height * phases.qkv);
+  c.clip();
+  image.draw(c, p, x, box.y, layout.width, box.height);
+  c.restore();
+  if (phases.sample < 1) {
+    c.strokeStyle = alpha(palette.q, phases.qkv * (1 - phases.sample));
+    c.lineWidth = 1.5;
+    c.strokeRect(x - 0.5, box.y - 0.5, layout.width + 1, box.height * phases.qkv + 1);
+  }
+}
+
+/** Room for a key and a value that are not there yet. */
+function paintPromise({ c, palette, layout }, x, box, opacity) {
+  if (opacity === 0) return;
+  c.globalAlpha = opacity;
+  c.lineWidth = 1;
+  c.strokeStyle = palette["ink-3"];
+  c.setLineDash([2, 3]);
+  c.strokeRect(x + 0.5, box.y + 0.5, layout.width - 1, box.height - 1);
+  c.setLineDash([]);
+  c.globalAlpha = 1;
+}
+
+function paintAttention(scene, box) {
+  const { c, palette, now, layout } = scene;
+  const row = now.attention;
+  if (!row) return;
+  const top = niceCeiling(row.max);
+  const base = box.y + box.height;
+  const labelled = largest(row);
+  c.font = "11px system-ui, sans-serif";
+  c.textAlign = "center";
+  const figures = [];
+  eachRead(scene, (p, _share, progress) => {
+    if (progress === 0) return;
+    const weight = row.weights[p - row.keyStart];
+    const height = Math.max(1, (box.height - 16) * (weight / top)) * progress;
+    const x = layout.x(p);
+    c.fillStyle = sequentialAt(palette.sequential, 0.25 + 0.75 * (weight / top));
+    roundRect(c, x + 2, base - height, layout.width - 4, height, 2);
+    c.fill();
+    if (!labelled.has(p) && pointed.value?.position !== p) return;
+    const text = probabilityText(weight);
+    const half = c.measureText(text).width / 2;
+    const middle = figureMiddle(x + layout.width / 2, half, scene);
+    figures.push({ weight, text, middle, half, y: base - height - 4, progress });
+  });
+  c.fillStyle = palette["ink-2"];
+  for (const { text, middle, y, progress } of figuresApart(figures)) {
+    c.globalAlpha = progress;
+    c.fillText(text, middle, y);
+  }
+  c.globalAlpha = 1;
+}
+
+/** Positions of the three largest weights of a row. */
+function largest(row) {
+  let found = largestOf.get(row);
+  if (!found) {
+    const top = [];
+    row.weights.forEach((weight, i) => {
+      const place = top.findIndex((j) => weight > row.weights[j]);
+      if (place >= 0) top.splice(place, 0, i);
+      else if (top.length < 3) top.push(i);
+      if (top.length > 3) top.pop();
+    });
+    largestOf.set(row, (found = new Set(top.map((i) => i + row.keyStart))));
+  }
+  return found;
+}
+
+function paintPointed({ c, palette, layout }, at) {
+  const position = pointed.value?.position;
+  if (position === undefined || position >= layout.count) return;
+  c.strokeStyle = palette.focus;
+  c.lineWidth = 1.5;
+  roundRect(
+    c,
+    layout.x(position) - 1.5,
+    at.attention.y,
+    layout.width + 3,
+    at.q.y + at.q.height - at.attention.y + 2,
+    4,
+  );
+  c.stroke();
+}
+
+/** The emptiness of the query row is a fact worth a word, where there is room for it. */
+function paintQueryNote({ c, palette, now, layout, phases }, box, offset, width) {
+  const start = phases.qkv > 0 && now.entry ? now.entry.start : layout.count;
+  const room = Math.min(width, layout.x(Math.max(0, start - 1)) + layout.width - offset) - 12;
+  if (start < 1) return;
+  c.font = "12px system-ui, sans-serif";
+  c.textAlign = "left";
+  const text = ["stage.query_gone", "stage.query_gone_short"]
+    .map((key) => t(key))
+    .find((words) => c.measureText(words).width <= room);
+  if (!text) return;
+  c.fillStyle = palette["ink-3"];
+  c.fillText(text, 4, box.y + box.height / 2 + 4);
+}

@@ -1,0 +1,133 @@
+// The tokens below the columns, as a list that the keyboard walks, and the physical blocks under them.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { RELEASED } from "../../core/groups.js";
+import { html } from "../../kit/html.js";
+import { hideTip, showTip } from "../../kit/parts.js";
+import { hovered, pointed, select, selected } from "../../state/store.js";
+import { langOf, t } from "../../tell/words.js";
+import { describe, fontSize, KINDS, placeOf, sampledAt, shownText } from "./strip_columns.js";
+import { columnTip, vectorSentence } from "./strip_tip.js";
+
+const PAGE = 10; // columns that Page Up and Page Down pass
+
+/** The row whose numbers the keyboard reads out, or null. */
+const readRow = signal(null);
+/** The column that has the focus, or null. */
+const focused = signal(null);
+
+/** The column that Tab reaches: what is held if it is in sight, else the newest there. */
+function tabStop([first, last]) {
+  const held = focused.value ?? selected.value?.position;
+  return held !== undefined && held !== null && held >= first && held < last ? held : last - 1;
+}
+
+/** `bring(position)` scrolls a column into sight and then gives it the focus. */
+export function Tokens({ now, layout, span, sub, bring }) {
+  const stop = tabStop(span);
+  const seq = now.seq.seq_id;
+  return range(span).map(
+    (position) =>
+      html`<${Token} key=${`${seq}/${position}`} ...${{ now, layout, position, sub, bring }} stop=${position === stop} />`,
+  );
+}
+
+function Token({ now, layout, position, sub, stop, bring }) {
+  const label = now.labels[position];
+  const text = shownText(label);
+  const chosen = pointed.value?.position === position;
+  const classes = ["token", position >= now.seq.num_prompt_tokens ? "generated" : "prompt"];
+  if (now.entry && position >= now.entry.start && position < now.numFilled) classes.push("flight");
+  if (position === sampledAt(now)) classes.push("sampled");
+  if (!placeOf(now, position, sub)) classes.push("unwritten");
+  if (chosen) classes.push("pointed");
+  if (label.of) classes.push("fragment");
+  const separator = t("join.clauses");
+  return html`<button
+    class=${classes.join(" ")}
+    role="option"
+    aria-selected=${selected.value?.position === position}
+    aria-posinset=${position + 1}
+    aria-setsize=${layout.count}
+    aria-label=${describe(now, position, sub).join(separator)}
+    aria-description=${focused.value === position && readRow.value ? vectorSentence(now, readRow.value, position, sub) : undefined}
+    style=${{ left: `${layout.x(position)}px`, width: `${layout.width}px`, fontSize: `${fontSize(text, layout.width)}px` }}
+    data-position=${position}
+    tabindex=${stop ? 0 : -1}
+    onClick=${() => select({ position })}
+    onFocus=${(event) => {
+      focused.value = position;
+      hovered.value = { position };
+      showTip(event.currentTarget, columnTip(now, position, sub, readRow.peek()));
+    }}
+    onBlur=${() => {
+      focused.value = hovered.value = null;
+      hideTip();
+    }}
+    onPointerEnter=${(event) => {
+      hovered.value = { position };
+      showTip(event.currentTarget, columnTip(now, position, sub));
+    }}
+    onPointerLeave=${() => {
+      hovered.value = null;
+      hideTip();
+    }}
+    onKeyDown=${(event) => walk(event, { now, position, sub, count: layout.count, bring })}
+  >
+    <span class="token-text" lang=${langOf(text)}>${text}</span>
+    ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
+  </button>`;
+}
+
+/** Left and right walk along the columns, up and down choose the row whose numbers are read. */
+function walk(event, { now, position, sub, count, bring }) {
+  const to = {
+    ArrowLeft: position - 1,
+    ArrowRight: position + 1,
+    PageUp: position - PAGE,
+    PageDown: position + PAGE,
+    Home: 0,
+    End: count - 1,
+  }[event.key];
+  const turn = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  if (to === undefined && !turn) return;
+  event.preventDefault();
+  event.stopPropagation(); // scrolling may take this very element away before the page's own keys look at it
+  if (!turn) return bring(Math.max(0, Math.min(count - 1, to)));
+  const rows = [null, ...KINDS];
+  readRow.value = rows[(rows.indexOf(readRow.value) + turn + rows.length) % rows.length];
+  showTip(event.currentTarget, columnTip(now, position, sub, readRow.value));
+}
+
+/** Which physical block holds the columns above it. */
+export function BlockMarks({ now, layout, span: [first, last] }) {
+  const size = now.blockSize;
+  const end = Math.min(last, now.numFilled);
+  const marks = [];
+  for (let logical = Math.floor(first / size); logical * size < end; logical++) {
+    const block = now.table[logical];
+    if (block === undefined) continue;
+    const released = block === RELEASED;
+    // as far as it is in sight: a block may be as long as the whole sequence
+    const from = Math.max(logical * size, first);
+    const to = Math.min((logical + 1) * size, now.numFilled, last) - 1;
+    const here =
+      (!released && pointed.value?.block === block) || Math.floor((pointed.value?.position ?? -1) / size) === logical;
+    const style = { left: `${layout.x(from)}px`, width: `${layout.x(to) + layout.width - layout.x(from)}px` };
+    marks.push(html`<button
+      key=${`b${logical}`}
+      class=${here ? "strip-block pointed" : "strip-block"}
+      style=${style}
+      tabindex="-1"
+      aria-hidden="true"
+      onClick=${() => select(released ? { position: logical * size } : { position: logical * size, block })}
+    >
+      ${released ? "–" : block}
+    </button>`);
+  }
+  return marks;
+}
+
+function range([first, last]) {
+  return Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
+}

@@ -1,0 +1,82 @@
+// Vectors as heat columns: one pixel a value in an off-screen image, enlarged without smoothing when it is drawn.
+
+import { colours, divergingAt, niceCeiling } from "../../kit/colour.js";
+
+const PLACES = 1024; // columns of the image; a window never shows as many, so far positions may share one
+const SHADES = 512; // of the lookup from value to colour
+
+/** The columns of one row of the strip: kind (k, v or q) of one sequence in one layer and head. */
+export class VectorImage {
+  constructor() {
+    this.key = null;
+    this.theme = null;
+    this.held = new Array(PLACES).fill(null); // place -> {position, source, vector}
+    this.range = 0;
+    this.canvas = null;
+    this.shades = null;
+  }
+
+  /** Start again when `key` (log, sequence, layer, head) is another; another `theme` paints the same in other colours. */
+  reset(key, theme) {
+    if (key !== this.key) {
+      this.key = key;
+      this.held.fill(null);
+      this.range = 0;
+    }
+    if (theme !== this.theme) {
+      this.theme = theme;
+      this.shades = null;
+      this.#paintAll();
+    }
+  }
+
+  /** Make `vector` the one at `position`. `source` says where it came from: the same again costs nothing. */
+  put(position, source, vector) {
+    const place = position % PLACES;
+    const held = this.held[place];
+    if (held?.position === position && held.source === source) return;
+    this.held[place] = { position, source, vector };
+    let largest = 0;
+    for (const value of vector) largest = Math.max(largest, Math.abs(value));
+    const needed = niceCeiling(largest);
+    if (needed > this.range || this.canvas?.height !== vector.length) {
+      this.range = Math.max(this.range, needed);
+      this.#paintAll();
+    } else {
+      this.#paint(place, vector);
+    }
+  }
+
+  draw(context, position, x, y, width, height) {
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.canvas, position % PLACES, 0, 1, this.canvas.height, x, y, width, height);
+  }
+
+  #paintAll() {
+    const first = this.held.find((held) => held);
+    if (!first) return;
+    this.canvas ??= document.createElement("canvas");
+    this.canvas.width = PLACES;
+    this.canvas.height = first.vector.length;
+    this.held.forEach((held, place) => held && this.#paint(place, held.vector));
+  }
+
+  #paint(place, vector) {
+    const context = this.canvas.getContext("2d");
+    const image = context.createImageData(1, vector.length);
+    const pixels = new Uint32Array(image.data.buffer);
+    this.shades ??= shadesOf(colours().diverging);
+    for (let i = 0; i < vector.length; i++) {
+      const share = Math.max(-1, Math.min(1, vector[i] / this.range));
+      pixels[i] = this.shades[Math.round(((share + 1) / 2) * SHADES)];
+    }
+    context.putImageData(image, place, 0);
+  }
+}
+
+/** The diverging scale as pixels, by value: [-1, 1] in SHADES steps. */
+function shadesOf(scale) {
+  const bytes = new Uint8ClampedArray(4 * (SHADES + 1));
+  for (let i = 0; i <= SHADES; i++) bytes.set([...divergingAt(scale, (2 * i) / SHADES - 1), 255], 4 * i);
+  return new Uint32Array(bytes.buffer);
+}

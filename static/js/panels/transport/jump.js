@@ -1,0 +1,114 @@
+// Where to go: a record or a step by its number, the next or previous event of a kind.
+
+import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { jumpOpen } from "../../control/keyboard.js";
+import { eventFrom, eventKind, jumpTo, jumpToEvent, jumpToStep, play, recordsOf } from "../../control/playback.js";
+import { KINDS } from "../../core/events.js";
+import { SIGNS } from "../../kit/event_marks.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/parts.js";
+import { Typed } from "../../kit/typed.js";
+import { log, numRecords, shownSeq, toast, viewIndex } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+
+/** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
+export function Jump() {
+  const panel = useRef(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    const field = panel.current.querySelector("input");
+    if (!matchMedia("(pointer: coarse)").matches) field.focus(); // a screen keyboard would cover the list
+    field.select();
+    const outside = (event) => event.target.closest("#jump, #position") || (jumpOpen.value = false);
+    document.addEventListener("pointerdown", outside);
+    return () => {
+      document.removeEventListener("pointerdown", outside);
+      const inside =
+        !document.activeElement ||
+        document.activeElement === document.body ||
+        panel.current?.contains(document.activeElement);
+      if (inside && before?.isConnected) before.focus();
+    };
+  }, []);
+  const steps = log.value?.records.at(-1)?.step ?? 0;
+  return html`<div class="jump" id="jump" role="dialog" aria-label=${t("jump.title")} ref=${panel}>
+    <div class="jump-numbers">
+      <${NumberField} id="jump-record" label=${t("jump.record")} count=${numRecords.value} first=${viewIndex.value + 1} go=${(n) => jumpTo(n - 1)} />
+      <${NumberField} id="jump-step" label=${t("jump.step")} count=${steps} first=${log.value?.records[viewIndex.value]?.step ?? ""} go=${goToStep} />
+    </div>
+    <p class="jump-head"><span>${t("jump.events")}</span><span><kbd>⇧ N</kbd><kbd>N</kbd></span></p>
+    <ul class="jump-list" data-arrows onKeyDown=${walk}>
+      <${Event} kind="any" label=${t("jump.any")} />
+      ${KINDS.map((kind) => html`<${Event} key=${kind} kind=${kind} label=${t(`jump.kind.${kind}`)} />`)}
+      ${shownSeq.value === null ? null : html`<${Event} kind="token" label=${t("jump.kind.token", { name: t("sequence.name", { id: shownSeq.value }) })} />`}
+    </ul>
+    <button class="quiet jump-back" id="btn-play-back" disabled=${viewIndex.value < 0} onClick=${playBack}><${Icon} name="back" /> ${t("jump.play_back")} <kbd>J</kbd></button>
+  </div>`;
+}
+
+function playBack() {
+  jumpOpen.value = false;
+  play(-1);
+}
+
+function goToStep(step) {
+  if (!jumpToStep(step)) toast(t("jump.no_step", { n: step }));
+}
+
+function NumberField({ id, label, count, first, go }) {
+  const submit = (event) => {
+    event.preventDefault();
+    const value = event.currentTarget.querySelector("input").valueAsNumber;
+    if (!Number.isFinite(value)) return;
+    jumpOpen.value = false;
+    go(Math.max(0, Math.min(Math.round(value), count)));
+  };
+  return html`<form class="jump-number" onSubmit=${submit}>
+    <label for=${id}>${label}</label>
+    <${Typed} class="num" id=${id} type="number" inputmode="numeric" min="0" max=${count} step="1" value=${first} />
+    <span class="num">/ ${grouped(count)}</span>
+  </form>`;
+}
+
+/** One kind: its sign, how many records hold one, and the ways to the previous and the next. */
+function Event({ kind, label }) {
+  const count = kind === "any" ? null : recordsOf(kind).length;
+  const chosen = eventKind.value === kind;
+  const way = (direction) => {
+    const to = eventFrom(viewIndex.value, direction, kind);
+    const text = t(direction < 0 ? "jump.previous" : "jump.next", { kind: label });
+    const go = () => {
+      eventKind.value = kind;
+      jumpToEvent(direction, kind);
+    };
+    return html`<button class="tool small" data-way=${direction} aria-label=${text} title=${text} disabled=${to === null} onClick=${go}>
+      <${Icon} name=${direction < 0 ? "back" : "forward"} />
+    </button>`;
+  };
+  return html`<li class="jump-event" data-kind=${kind} data-none=${count === 0}>
+    <button class="jump-kind" aria-pressed=${chosen} onClick=${() => (eventKind.value = kind)}>
+      <${Sign} kind=${kind} /><span>${label}</span><span class="num">${count === null ? "" : grouped(count)}</span>
+    </button>
+    ${way(-1)} ${way(1)}
+  </li>`;
+}
+
+function Sign({ kind }) {
+  const sign = SIGNS[kind];
+  if (!sign) return html`<svg class="sign" viewBox="-6 -6 12 12" aria-hidden="true"></svg>`;
+  return html`<svg class=${sign.filled ? `sign filled ink-${sign.colour}` : `sign ink-${sign.colour}`} viewBox="-6 -6 12 12" aria-hidden="true"><path d=${sign.path} /></svg>`;
+}
+
+/** Up and down between the kinds; left and right to the previous and the next event of the one in focus. */
+function walk(event) {
+  const row = event.target.closest("li");
+  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!by && !direction) return;
+  event.preventDefault();
+  if (direction) return row.querySelector(`[data-way="${direction}"]`).click();
+  const rows = [...event.currentTarget.children];
+  const next = rows[(rows.indexOf(row) + by + rows.length) % rows.length].querySelector(".jump-kind");
+  next.focus();
+  eventKind.value = next.closest("li").dataset.kind;
+}

@@ -1,0 +1,202 @@
+// The bottom region: where in the log one looks, what moves it, the sub-steps of the step shown, and the sentence.
+
+import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { effect } from "../../../vendor/signals/signals.js";
+import * as actions from "../../control/actions.js";
+import { canFork, openForm } from "../../control/fork.js";
+import { jumpOpen } from "../../control/keyboard.js";
+import * as playback from "../../control/playback.js";
+import { stepSeconds } from "../../core/metrics.js";
+import { useHeldFocus } from "../../kit/held_focus.js";
+import { html } from "../../kit/html.js";
+import { lazy } from "../../kit/lazy.js";
+import { Fidelity, Icon } from "../../kit/parts.js";
+import { PHASES, phases, viewSub } from "../../state/moment.js";
+import { settings } from "../../state/settings.js";
+import {
+  busy,
+  captureVersion,
+  connection,
+  following,
+  layer,
+  log,
+  numRecords,
+  status,
+  viewIndex,
+} from "../../state/store.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
+import { Scrubber } from "./scrubber.js";
+import { Sentence } from "./sentence.js";
+
+const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
+
+export function Transport() {
+  const live = connection.value !== "replay" && connection.value !== "gone";
+  return html`<section class="transport" aria-label=${t("transport.label")}>
+    <div class="transport-row">
+      <${History} />
+      <div class="commands" role="group" aria-label=${t("transport.commands")}>
+        ${live ? html`<${Engine} />` : null}
+        <${Main} />
+        ${live ? html`<${Reset} /><${Fork} />` : null}
+        <${Speed} />
+      </div>
+      <${Scrubber} />
+      <${Position} />
+    </div>
+    <div class="moment-row">
+      <${Phases} />
+      <${Sentence} />
+      <${BackToLive} />
+    </div>
+    ${jumpOpen.value ? html`<${Jump} />` : null}
+  </section>`;
+}
+
+function History() {
+  const index = viewIndex.value;
+  const end = following.value || index >= numRecords.value - 1;
+  const button = (id, icon, label, action, disabled) =>
+    html`<button class="tool" id=${id} aria-label=${label} title=${label} onClick=${action} disabled=${disabled}><${Icon} name=${icon} /></button>`;
+  return html`<div class="history" role="group" aria-label=${t("transport.history")}>
+    ${button("btn-first", "first", t("transport.first"), () => playback.jumpTo(-1), index < 0)}
+    ${button("btn-back", "back", t("transport.back"), () => playback.stepRecord(-1), index < 0)}
+    ${button("btn-forward", "forward", t("transport.forward"), () => playback.stepRecord(1), end && viewSub.value === null)}
+    ${button("btn-last", "last", t("transport.last"), playback.backToLive, following.value)}
+  </div>`;
+}
+
+/** What makes new records. */
+function Engine() {
+  const off = connection.value !== "live" || actions.running();
+  const first = numRecords.value === 0; // what the empty stage asks for stands out
+  return html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off} aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
+      <${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
+    </button>
+    <button class=${first ? "command" : "command primary"} id="btn-step" disabled=${off} onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
+}
+
+/** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
+function Main() {
+  const now = playback.main.value;
+  const box = useHeldFocus(now);
+  const off = {
+    run: connection.value !== "live",
+    pause: connection.value !== "live",
+    play: numRecords.value === 0,
+    stop: false,
+  };
+  const button = (name, icon) => html`<button
+    class=${`command main-${name}`}
+    id=${`btn-${name}`}
+    data-shown=${now === name}
+    disabled=${now !== name || off[name]}
+    title=${t(`transport.${name}_hint`)}
+    onClick=${playback.doMain}
+  >
+    <${Icon} name=${icon} /><span>${t(`transport.${name}`)}</span>
+  </button>`;
+  return html`<span class="swap" ref=${box}>${button("run", "run")} ${button("pause", "pause")} ${button("play", "play")} ${button("stop", "pause")}</span>`;
+}
+
+function Reset() {
+  return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"} onClick=${actions.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
+    <${Icon} name="reset" />
+  </button>`;
+}
+
+function Fork() {
+  return html`<button class="command bare" id="btn-fork" disabled=${!canFork.value} onClick=${() => openForm()} aria-label=${t("fork.open")} title=${t("fork.hint")}>
+    <${Icon} name="fork" />
+  </button>`;
+}
+
+function Speed() {
+  return html`<label class="speed">
+    <span class="visually-hidden">${t("transport.speed")}</span>
+    <select id="speed" value=${settings.speed.value} title=${t("transport.speed")} onChange=${(event) => (settings.speed.value = Number(event.currentTarget.value))}>
+      ${actions.SPEEDS.map(
+        (n) => html`<option value=${n} selected=${n === settings.speed.value}>
+          ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: { 0.25: "¼", 0.5: "½" }[n] ?? n })}
+        </option>`,
+      )}
+    </select>
+  </label>`;
+}
+
+function Position() {
+  const index = viewIndex.value;
+  const record = log.value?.records[index];
+  const at =
+    index < 0
+      ? t(numRecords.value ? "transport.before" : "transport.none")
+      : t("transport.position", { i: grouped(index + 1), n: grouped(numRecords.value) });
+  return html`<div class="position">
+      <button class="position-go num" id="position" aria-expanded=${jumpOpen.value} aria-controls="jump" title=${t("jump.title")} onClick=${() => (jumpOpen.value = !jumpOpen.value)}>
+        ${at}<${Icon} name="larger" />
+      </button>
+      <span class="position-second num">
+        <${Late} index=${index}>
+          ${t("transport.step_count", { n: record?.step ?? 0 })}
+          ${
+            record?.kind === "step"
+              ? html` · <b>${secondsText(stepSeconds(record))}</b> <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" />`
+              : null
+          }
+        <//>
+      </span>
+    </div>`;
+}
+
+function BackToLive() {
+  const behind = !following.value && connection.value === "live";
+  return html`<button class="command live" id="btn-live" data-shown=${behind} disabled=${!behind} onClick=${playback.backToLive} aria-label=${t("transport.live")}>
+    <i aria-hidden="true">●</i><span class="live-long">${t("transport.live")}</span><span class="live-short">${t("transport.live_short")}</span>
+  </button>`;
+}
+
+/** What has not arrived yet, in words; else what stands in that place. */
+function Late({ index, children }) {
+  captureVersion.value;
+  const behind = (status.value?.num_records ?? 0) - numRecords.value;
+  if (connection.value === "live" && behind > 64)
+    return html`<span id="late">${t("transport.catching_up", { n: grouped(behind) })}</span>`;
+  if (log.value?.captureGone.has(`${index}/${layer.value}`))
+    return html`<span id="late">${t("transport.capture_gone")}</span>`;
+  if (log.value?.captureMissing(index, layer.value)) {
+    return html`<span id="late">${t(connection.value === "live" ? "transport.capture_late" : "transport.capture_missing")}</span>`;
+  }
+  return html`<span>${children}</span>`;
+}
+
+/** The six sub-steps of the step shown: where one is, and the way to each. */
+function Phases() {
+  const bars = useRef(null);
+  useEffect(
+    () =>
+      effect(() => {
+        const progress = phases();
+        [...(bars.current?.querySelectorAll(".phase-bar i") ?? [])].forEach(
+          (bar, i) => (bar.style.transform = `scaleX(${progress[PHASES[i]]})`),
+        );
+      }),
+    [],
+  );
+  const steps = log.value?.records[viewIndex.value]?.kind === "step";
+  const sub = viewSub.value;
+  return html`<div class="phases" role="group" aria-label=${t("transport.phases")} data-off=${!steps} ref=${bars}>
+    ${PHASES.map(
+      (name, i) => html`<button
+        class="phase-button"
+        id=${`phase-${name}`}
+        disabled=${!steps}
+        aria-current=${sub === i ? "step" : undefined}
+        title=${t(`phase.${name}.hint`)}
+        onClick=${() => playback.chooseSub(i)}
+      >
+        <span>${t(`phase.${name}`)}</span>
+        <span class="phase-bar" aria-hidden="true"><i></i></span>
+      </button>`,
+    )}
+  </div>`;
+}

@@ -1,0 +1,106 @@
+// The timeline: a native range input over a painted line with the marks of what happened. What it paints is bounded by its
+// width, not by the length of the log: marks that would touch become one bar.
+
+import { eventKind } from "../../control/playback.js";
+import { clusters, KINDS, marksIn, tokensOf } from "../../core/events.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { colours, themeVersion } from "../../kit/colour.js";
+import { SIGNS } from "../../kit/event_marks.js";
+import { html } from "../../kit/html.js";
+import { hideTip, tipAt } from "../../kit/parts.js";
+import { goTo, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+import { spoken } from "./sentence.js";
+
+const INSET = 8; // half a thumb: where the range input's ends lie
+const SIGN = 8; // px, side of a sign
+const LANES = [6, 15, 35]; // centre of each lane, px from the top
+const LINE = 25;
+export const HEIGHT = 40;
+
+export function Scrubber() {
+  const ref = usePainter(
+    () => [numRecords.value, viewIndex.value, themeVersion.value, eventKind.value, shownSeq.value],
+    (box, { width }) => paint(box.querySelector("canvas"), width),
+  );
+  const count = numRecords.value;
+  return html`<div class="scrubber" ref=${ref} onPointerMove=${preview} onPointerLeave=${hideTip}>
+    <canvas aria-hidden="true"></canvas>
+    <input
+      id="scrubber"
+      type="range"
+      min="-1"
+      max=${Math.max(0, count - 1)}
+      step="1"
+      value=${viewIndex.value}
+      disabled=${count === 0}
+      aria-label=${t("transport.scrubber")}
+      aria-valuetext=${t("transport.position", { i: viewIndex.value + 1, n: count })}
+      onInput=${(event) => goTo(Number(event.currentTarget.value))}
+    />
+  </div>`;
+}
+
+const placeOf = (index, count, width) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
+
+/** What happened at the record under the pointer. */
+function preview(event) {
+  const box = event.currentTarget.getBoundingClientRect();
+  const count = numRecords.value;
+  if (!count || event.pointerType === "touch") return hideTip();
+  const share = (event.clientX - box.left - INSET) / (box.width - 2 * INSET);
+  const index = Math.max(-1, Math.min(count - 1, Math.round(share * count) - 1));
+  const record = log.value.records[index];
+  const head =
+    index < 0
+      ? t("transport.before")
+      : `${t("transport.position", { i: grouped(index + 1), n: grouped(count) })}${record.step ? ` · ${t("transport.step_count", { n: record.step })}` : ""}`;
+  tipAt(box.left + placeOf(index, count, box.width), box.top, [
+    html`<b class="num">${head}</b>`,
+    spoken(index, null)[0] ?? "",
+  ]);
+}
+
+function paint(canvas, width) {
+  const c = prepare(canvas, width, HEIGHT);
+  const palette = colours();
+  const count = numRecords.value;
+  c.fillStyle = palette["line-2"];
+  c.fillRect(INSET, LINE - 1, width - 2 * INSET, 2);
+  if (!count || !log.value) return;
+  const place = (index) => placeOf(index, count, width);
+  c.fillStyle = palette["ink-2"];
+  c.fillRect(INSET, LINE - 1, place(viewIndex.value) - INSET, 2);
+  const chosen = eventKind.value;
+  const marks = marksIn(log.value);
+  for (const kind of KINDS) {
+    c.globalAlpha = chosen === "any" || chosen === kind ? 1 : 0.25;
+    draw(c, SIGNS[kind], palette, clusters(marks.get(kind), place, SIGN));
+  }
+  c.globalAlpha = 1;
+  if (chosen === "token") {
+    c.fillStyle = palette.generated;
+    for (const [from, to] of clusters(tokensOf(log.value, shownSeq.value), place, 3))
+      c.fillRect(from - 1, LINE - 4, Math.max(2, to - from), 8);
+  }
+  c.fillStyle = palette.ink;
+  c.beginPath();
+  c.arc(place(viewIndex.value), LINE, 6, 0, 2 * Math.PI);
+  c.fill();
+}
+
+/** A sign where the kind begins, and a bar as far as it goes on without a gap. */
+function draw(c, sign, palette, runs) {
+  const path = new Path2D(sign.path);
+  const y = LANES[sign.lane];
+  c.strokeStyle = c.fillStyle = palette[sign.colour];
+  c.lineWidth = 1.25;
+  for (const [from, to] of runs) {
+    if (to > from) c.fillRect(from, y - 0.75, to - from + SIGN / 2, 1.5);
+    c.save();
+    c.translate(from, y);
+    if (sign.filled) c.fill(path);
+    else c.stroke(path);
+    c.restore();
+  }
+}

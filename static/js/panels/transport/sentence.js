@@ -1,0 +1,71 @@
+// The sentence of the moment shown: the record's, or that of one of its sub-steps.
+
+import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { attentionRow } from "../../core/columns.js";
+import { announcer } from "../../kit/announcer.js";
+import { html } from "../../kit/html.js";
+import { Term } from "../../kit/parts.js";
+import { PHASES, viewSub } from "../../state/moment.js";
+import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
+import { inLayers, layersText } from "../../tell/groups.js";
+import { phaseSentencesOf } from "../../tell/phase_sentence.js";
+import { sentencesOf } from "../../tell/sentence.js";
+import { sentences, t } from "../../tell/words.js";
+
+/** The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language. */
+export function spoken(index, sub, attention = null) {
+  if (!log.value || index >= numRecords.value) return [];
+  const found =
+    sub === null
+      ? sentencesOf(log.value, index, shownSeq.value)
+      : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention);
+  return found.map(([key, values]) =>
+    values.within ? inLayers(values.within, t(key, named(values))) : t(key, named(values)),
+  );
+}
+
+/** Sequence ids become names, lists of layers words. */
+function named(values) {
+  const name = (id) => t("sequence.name", { id });
+  const found = { ...values };
+  for (const key of ["name", "for"]) if (typeof values[key] === "number") found[key] = name(values[key]);
+  if (Array.isArray(values.layers)) found.layers = layersText(values.layers);
+  return found;
+}
+
+export function Sentence() {
+  const index = viewIndex.value;
+  const sub = viewSub.value;
+  const text = sentences(spoken(index, sub, attentionShown(index, sub)));
+  const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
+  const box = useRef(null);
+  useLayoutEffect(() => fit(box.current), [text, phase]);
+  return html`<p class="sentence" id="sentence" ref=${box} data-sub=${sub === null ? "" : PHASES[sub]}>
+      ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
+    </p>
+    <${Announcement} text=${text} />`;
+}
+
+/** A long sentence is set smaller, so that it can be seen whole in the room that there always is. */
+function fit(element) {
+  element.dataset.long = "false";
+  element.dataset.long = String(element.scrollHeight > element.clientHeight + 1);
+}
+
+/** The attention row of the chosen layer and head, in the sub-step that is about it; null where it was not captured. */
+function attentionShown(index, sub) {
+  if (sub === null || PHASES[sub] !== "attend") return null;
+  captureVersion.value; // it may arrive later
+  const entry = log.value.records[index].batch?.find((e) => e.seq_id === shownSeq.value);
+  const row = entry && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+  return row && { ...row, layer: layer.value, head: head.value };
+}
+
+/** Says the sentence to screen readers when it has stood for a moment: not every step of a run that rushes by. */
+function Announcement({ text }) {
+  const ref = useRef(null);
+  const announce = useRef(null);
+  announce.current ??= announcer((said) => ref.current && (ref.current.textContent = said));
+  useEffect(() => announce.current(text), [text]);
+  return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement" ref=${ref}></p>`;
+}

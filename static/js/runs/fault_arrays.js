@@ -1,0 +1,196 @@
+// What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys, keys that
+// were read from where they do not belong, keys that are only rotated. Pure.
+
+import { originOf, stageAt } from "../core/columns.js";
+import { firstOf, recordAt } from "./fault.js";
+
+const SAME = 0.01; // twins agree to the last bit in equal batches, and to about 0.001 where a batch has other neighbours
+const SEEN = 1e-3; // a weight of which it is worth speaking
+const FITS = 0.01; // captures are float16: weights worked out again are this near
+const APART = 0.05;
+
+const distance = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
+const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
+const norm = (a) => Math.sqrt(dot(a, a));
+
+/** One vector ("q", "k" or "v") that a record computed, or null when it is not captured. */
+function vectorIn(log, source, layer, kind, head) {
+  const arrays = source && log.layer(source.record, layer);
+  const packed = arrays ? log.packedIndex(source.record, source.seq_id, source.position) : -1;
+  return packed < 0 ? null : arrays[kind].row(packed, head);
+}
+
+/** Where the keys come from that `seqId` has in its log after `step` steps, by position: {record, seq_id, position} or null. */
+export function keySources(log, step, seqId) {
+  const stage = stageAt(log, recordAt(log, step), seqId, 0, 0);
+  return stage ? Array.from({ length: stage.numFilled }, (_, position) => originOf(stage, position)) : [];
+}
+
+/**
+ * The keys of `seqId` after `step` steps, lane against lane: {layers: [[largest difference by position], …], most, worst}.
+ * A value is max |K − K′| over the KV heads and their dimensions, null where a lane has no captured key there; `worst`:
+ * {layer, position} of the largest, null when there is none.
+ */
+export function keyDifferences(logs, step, seqId) {
+  const sources = logs.map((log) => keySources(log, step, seqId));
+  const { num_layers, num_kv_heads } = logs[0].header.model;
+  const found = { layers: [], most: 0, worst: null };
+  for (let layer = 0; layer < num_layers; layer++) {
+    const row = [];
+    for (let position = 0; position < Math.max(...sources.map((one) => one.length)); position++) {
+      let most = 0;
+      for (let head = 0; head < num_kv_heads && most !== null; head++) {
+        const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, "k", head));
+        most = a && b ? Math.max(most, distance(a, b)) : null;
+      }
+      row.push(most);
+      if (most > found.most && most > SAME) Object.assign(found, { most, worst: { layer, position } });
+    }
+    found.layers.push(row);
+  }
+  return found;
+}
+
+/** The first place where keys differ up to `step`: {step, seq_id, layer, position, most}, the lowest layer of that step; or null. */
+export const firstKeyDifference = firstOf((logs, at) => {
+  const seqs = new Set(
+    logs.flatMap((log) => log.records[recordAt(log, at)]?.batch?.map((entry) => entry.seq_id) ?? []),
+  );
+  for (const seqId of seqs) {
+    for (const [layer, row] of keyDifferences(logs, at, seqId).layers.entries()) {
+      const position = row.findIndex((value) => value > SAME);
+      if (position >= 0) return { step: at, seq_id: seqId, layer, position, most: row[position] };
+    }
+  }
+  return null;
+});
+
+/** Weights of the query at `position`, computed in `source`'s record, over every key of the row, later ones too: {keyStart, weights}. */
+function wholeRow(log, record, seqId, layer, head, position) {
+  const rows = log
+    .layer(record, layer)
+    ?.rows.find(
+      (r) =>
+        r.seq_id === seqId &&
+        r.heads.includes(head) &&
+        position >= r.query_start &&
+        position < r.query_start + r.weights.shape[1],
+    );
+  return rows
+    ? { keyStart: rows.key_start, weights: rows.weights.row(rows.heads.indexOf(head), position - rows.query_start) }
+    : null;
+}
+
+/** The attention rows of `seqId` up to the last that it has computed up to `step`, by query: {keyStart, weights}, null where there is none here. */
+export function attentionRows(log, step, seqId, layer, head) {
+  const index = recordAt(log, step);
+  const count = index < 0 ? 0 : (log.stateAt(index).sequences.get(seqId)?.token_ids.length ?? 0);
+  const records = Array.from({ length: count }, (_, query) => log.computedIn(seqId, query, index));
+  const rows = records.map((record, query) => (record < 0 ? null : wholeRow(log, record, seqId, layer, head, query)));
+  return rows.slice(0, records.findLastIndex((record) => record >= 0) + 1);
+}
+
+/** The layer and head whose attention rows differ most between the lanes: {layer, head, most, query, key}; most = 0 when none do. */
+export function mostTellingHead(logs, step, seqId) {
+  const { num_layers, num_heads } = logs[0].header.model;
+  let found = { layer: 0, head: 0, most: 0, query: 0, key: 0 };
+  for (let layer = 0; layer < num_layers; layer++)
+    for (let head = 0; head < num_heads; head++) {
+      const [a, b] = logs.map((log) => attentionRows(log, step, seqId, layer, head));
+      for (let query = 0; query < Math.min(a.length, b.length); query++) {
+        const [mine, other] = [a[query], b[query]];
+        if (!mine || !other || mine.keyStart !== other.keyStart) continue;
+        for (let i = 0; i < Math.min(mine.weights.length, other.weights.length); i++) {
+          const apart = Math.abs(mine.weights[i] - other.weights[i]);
+          if (apart > Math.max(SAME, found.most)) found = { layer, head, most: apart, query, key: mine.keyStart + i };
+        }
+      }
+    }
+  return found;
+}
+
+/** The largest weight that a query computed in the log's `step`-th step gives to a later key: {seq_id, layer, head, query, key, weight}, or null. */
+export function aboveDiagonal(log, step) {
+  const index = recordAt(log, step);
+  const { num_layers, num_heads } = log.header.model;
+  let found = null;
+  for (const { seq_id, start, token_ids } of log.records[index]?.batch ?? [])
+    for (let layer = 0; layer < num_layers; layer++)
+      for (let head = 0; head < num_heads; head++)
+        for (let query = start; query < start + token_ids.length; query++) {
+          const row = wholeRow(log, index, seq_id, layer, head, query);
+          for (let key = query + 1; row && key < row.keyStart + row.weights.length; key++) {
+            const weight = row.weights[key - row.keyStart];
+            if (weight > Math.max(SEEN, found?.weight ?? 0)) found = { seq_id, layer, head, query, key, weight };
+          }
+        }
+  return found;
+}
+
+/**
+ * Whether the weights that the newest query of `seqId` got belong to keys one position away. Worked out from the captured q and
+ * k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key j, over the keys that both
+ * have. {by, layer, head, query, fits, unmoved}: the largest deviation moved and not moved, of the head where not moving is
+ * worst; null when moving explains nothing.
+ */
+export function movedKeys(log, step, seqId) {
+  const index = recordAt(log, step);
+  const entry = log.records[index]?.batch?.find((e) => e.seq_id === seqId);
+  const { num_layers, num_heads, num_kv_heads, scalings = [], softcaps = [], sinks = [] } = log.header.model;
+  if (!entry) return null;
+  const query = entry.context_len - 1;
+  const sources = keySources(log, step, seqId);
+  let found = null;
+  for (let layer = 0; layer < num_layers; layer++) {
+    if (scalings[layer] === undefined || softcaps[layer] || sinks[layer]) continue;
+    for (let head = 0; head < num_heads; head++) {
+      const row = wholeRow(log, index, seqId, layer, head, query);
+      const q = vectorIn(log, { record: index, seq_id: seqId, position: query }, layer, "q", head);
+      if (!row || row.keyStart !== 0 || !q) continue;
+      const keys = sources.map((source) =>
+        vectorIn(log, source, layer, "k", Math.floor((head * num_kv_heads) / num_heads)),
+      );
+      if (keys.length < 3 || keys.some((k) => !k)) continue;
+      const scores = keys.map((k) => dot(q, k) * scalings[layer]);
+      const unmoved = deviation(row.weights, scores, 0);
+      if (unmoved < Math.max(APART, found?.unmoved ?? 0)) continue;
+      for (const by of [-1, 1]) {
+        const fits = deviation(row.weights, scores, by);
+        if (fits < FITS) found = { by, layer, head, query, fits, unmoved };
+      }
+    }
+  }
+  return found;
+}
+
+/** The largest |weight − softmax(scores moved by `by`)| over the keys that have such a neighbour, both summing to 1 over those. */
+function deviation(weights, scores, by) {
+  const keys = scores.map((_, j) => j).filter((j) => scores[j + by] !== undefined && j < weights.length);
+  const highest = Math.max(...keys.map((j) => scores[j + by]));
+  const powers = keys.map((j) => Math.exp(scores[j + by] - highest));
+  const [sum, mass] = [powers.reduce((a, b) => a + b, 0), keys.reduce((a, j) => a + weights[j], 0)];
+  return Math.max(...keys.map((j, i) => Math.abs(weights[j] / mass - powers[i] / sum)));
+}
+
+/**
+ * The first position whose first-layer keys `seqId` computed itself in both lanes, as long head by head, but pointing elsewhere:
+ * only another rotation does that. {position, length, cosine} of the KV head that turned furthest; null when there is none.
+ */
+export function turnedKey(logs, step, seqId) {
+  const sources = logs.map((log) => keySources(log, step, seqId));
+  for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++) {
+    if (sources.some((one) => one[position]?.seq_id !== seqId || one[position].position !== position)) continue;
+    let turned = null;
+    for (let head = 0; head < logs[0].header.model.num_kv_heads; head++) {
+      const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], 0, "k", head));
+      if (!a || !b || Math.abs(norm(a) - norm(b)) > FITS * norm(a)) {
+        turned = null;
+        break;
+      }
+      const cosine = dot(a, b) / (norm(a) * norm(b));
+      if (cosine < 1 - FITS && cosine < (turned?.cosine ?? 1)) turned = { position, length: norm(a), cosine };
+    }
+    if (turned) return turned;
+  }
+  return null;
+}

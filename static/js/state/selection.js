@@ -1,0 +1,106 @@
+// What is held, as a trail that can be walked back and forward, and as text in the link.
+
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { settings } from "./settings.js";
+import * as store from "./store.js";
+
+const LONGEST = 32;
+const LETTERS = { q: "query", p: "position", s: "seq", b: "block", o: "offset", r: "record", i: "op" };
+
+/** Where the reader has been: {entries: [{target, step}], at}, `step` the record looked at (null = the newest). */
+const trail = signal({ entries: [], at: -1 });
+
+export const canGoBack = computed(() => trail.value.at > 0);
+export const canGoForward = computed(() => trail.value.at < trail.value.entries.length - 1);
+
+/** Go where a link of the chain points: another selection, another record, or both. */
+export function follow({ go, select }) {
+  if (go === undefined && !select) return;
+  batch(() => {
+    const target = select ?? store.selected.peek();
+    if (target) leave();
+    if (go !== undefined) store.goTo(go);
+    if (!target) return;
+    push(target);
+    store.selected.value = target;
+  });
+}
+
+export const goBack = () => walk(-1);
+export const goForward = () => walk(1);
+
+function walk(by) {
+  const { entries, at } = trail.value;
+  const entry = entries[at + by];
+  if (!entry) return;
+  leave();
+  batch(() => {
+    trail.value = { entries: trail.value.entries, at: at + by };
+    store.goTo(entry.step ?? Infinity);
+    store.selected.value = entry.target;
+  });
+}
+
+/** Remember the record that was looked at last, to come back to it. */
+function leave() {
+  const { entries, at } = trail.peek();
+  if (at < 0) return;
+  trail.value = { entries: entries.with(at, { ...entries[at], step: settings.step.peek() }), at };
+}
+
+function push(target) {
+  const { entries, at } = trail.peek();
+  const kept = entries.slice(Math.max(0, at + 2 - LONGEST), at + 1);
+  trail.value = { entries: [...kept, { target, step: settings.step.peek() }], at: kept.length };
+}
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/** Follow what is held: into the trail, and into the link. The link's own selection is taken up once there is a record. */
+export function followSelection() {
+  let wanted = readSelection(settings.select.peek());
+  effect(() => {
+    store.log.value; // the way through another run leads nowhere in this one
+    trail.value = { entries: [], at: -1 };
+  });
+  effect(() => {
+    const target = store.selected.value;
+    const { entries, at } = trail.peek();
+    if (target && !same(entries[at]?.target, target)) {
+      leave();
+      push(target);
+    }
+    if (!wanted) settings.select.value = writeSelection(target);
+  });
+  effect(() => {
+    const asked = settings.select.value; // the browser's Back and Forward change it too
+    if (!wanted && asked !== writeSelection(store.selected.peek())) store.selected.value = readSelection(asked);
+  });
+  effect(() => {
+    if (!wanted || store.drawnIndex.value < 0 || store.viewIndex.value < (settings.step.value ?? 0)) return;
+    const target = wanted;
+    wanted = null;
+    store.selected.value = target;
+  });
+}
+
+/** A selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing. */
+export function writeSelection(target) {
+  if (!target) return null;
+  if (target.figure) return `f-${target.figure}`;
+  return (
+    Object.entries(LETTERS)
+      .map(([letter, name]) => (target[name] === undefined ? "" : `${letter}${target[name]}`))
+      .join("") || null
+  );
+}
+
+/** The selection that `text` stands for, or null. */
+export function readSelection(text) {
+  const figure = /^f-([a-z]+)$/.exec(text ?? "");
+  if (figure) return { figure: figure[1] };
+  if (!/^([qpsbori]\d{1,9})+$/.test(text ?? "")) return null;
+  return Object.fromEntries(
+    [...text.matchAll(/([a-z])(\d+)/g)].map(([, letter, digits]) => [LETTERS[letter], Number(digits)]),
+  );
+}

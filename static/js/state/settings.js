@@ -1,0 +1,169 @@
+// One typed table of settings that is also the URL: what a link must carry to show the same thing.
+
+import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { LANGUAGES } from "../tell/language.js";
+
+const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
+const number = {
+  parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined),
+  write: String,
+};
+const text = { parse: (value) => value || undefined, write: String };
+const flag = { parse: (value) => ({ 1: true, 0: false })[value], write: (value) => (value ? "1" : "0") };
+const oneOf = (...choices) => ({
+  parse: (value) => (choices.includes(value) ? value : undefined),
+  write: String,
+  choices,
+});
+
+const preferred = () => {
+  const wanted = globalThis.navigator?.language?.toLowerCase() ?? "";
+  return LANGUAGES.find((one) => wanted.startsWith(one.code))?.code ?? "en";
+};
+
+/**
+ * name -> {type, initial, remember, place}. `remember`: kept on this device too, for the next visit without a link. `place`:
+ * says where one looks, and the browser's Back and Forward bring it back.
+ */
+export const TABLE = {
+  lang: { type: oneOf(...LANGUAGES.map((one) => one.code)), initial: preferred(), remember: true },
+  theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
+  theater: { type: text, initial: null },
+  recording: { type: text, initial: null },
+  step: { type: integer, initial: null, place: true }, // record shown; null = the newest
+  sub: { type: integer, initial: null, place: true }, // sub-step of the record, as far as which it is shown; null = whole
+  seq: { type: integer, initial: null, place: true }, // sequence on stage; null = follow the batch
+  layer: { type: integer, initial: null, place: true }, // null = the one that the model is best explained with
+  head: { type: integer, initial: null, place: true },
+  speed: { type: number, initial: 4 }, // steps a second, of the engine and of playing; 0 = as fast as it goes
+  strategy: { type: oneOf("paged", "contiguous", "none"), initial: "paged" },
+  block_size: { type: integer, initial: 4 },
+  num_blocks: { type: integer, initial: 48 },
+  enable_prefix_caching: { type: flag, initial: null }, // null, here and below: as the server does
+  kv_cache_dtype: { type: text, initial: null },
+  enable_chunked_prefill: { type: flag, initial: null },
+  max_num_batched_tokens: { type: integer, initial: null },
+  max_num_seqs: { type: integer, initial: null },
+  scheduling_policy: { type: oneOf("fcfs", "priority"), initial: null },
+  preemption_mode: { type: oneOf("recompute", "swap"), initial: null },
+  attention_window: { type: integer, initial: null }, // tokens; 0 = every query sees all
+  attention_sinks: { type: integer, initial: null }, // tokens that stay in sight beside the window
+  sliding_window_pattern: { type: integer, initial: null }, // every n-th layer keeps all keys beside a window; 0 = none does
+  fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
+  priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
+  temperature: { type: number, initial: 0 },
+  top_k: { type: integer, initial: 0 },
+  top_p: { type: number, initial: 1 },
+  min_p: { type: number, initial: 0 },
+  repetition_penalty: { type: number, initial: 1 },
+  stop: { type: text, initial: "" },
+  max_tokens: { type: integer, initial: 64 },
+  seed: { type: integer, initial: null },
+  ignore_eos: { type: flag, initial: false },
+  n: { type: integer, initial: 1 }, // samples of each prompt
+  region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
+  detail: {
+    type: oneOf("attention", "scheduler", "time", "race", "museum", "compare", "library"),
+    initial: "attention",
+    place: true,
+  }, // panel of the detail region
+  exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
+  run_a: { type: text, initial: null, place: true }, // of the compare panel: a theater or recording; null = the run on stage
+  run_b: { type: text, initial: null, place: true },
+  chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true }, // of the time panel
+  overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
+  answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
+  detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
+  select: { type: text, initial: null, place: true }, // what is held, as state/selection.js writes it
+  motion: { type: flag, initial: true },
+};
+
+const MEMORY_KEY = "kvtheater";
+
+/** Every setting as a signal, by name. */
+export const settings = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]));
+
+/** The settings of a query string, by name; unknown names and values that do not parse are left out. */
+export function parseQuery(query, table = TABLE) {
+  const found = {};
+  for (const [name, value] of new URLSearchParams(query)) {
+    const parsed = table[name]?.type.parse(value);
+    if (parsed !== undefined) found[name] = parsed;
+  }
+  return found;
+}
+
+/** The query string of settings that differ from their initial values. */
+export function writeQuery(values, table = TABLE) {
+  const query = new URLSearchParams();
+  for (const [name, row] of Object.entries(table)) {
+    const value = values[name];
+    if (value !== null && value !== undefined && value !== row.initial) query.set(name, row.type.write(value));
+  }
+  return query.toString();
+}
+
+/** The settings of an address: its query, and its hash (`#step=12`), which wins. */
+export function parseAddress(location, table = TABLE) {
+  return { ...parseQuery(location.search, table), ...parseQuery(location.hash.slice(1), table) };
+}
+
+const WRITE_DELAY = 150; // ms without a change before the address follows
+let writeNow = () => {};
+let enterNew = false;
+
+/** The next change of the address is a new entry of the browser's history: Back comes back to where one is now. */
+export function markPlace() {
+  writeNow();
+  enterNew = true;
+}
+
+/**
+ * Read this device's memory, then the address; from then on write both back as settings change. `table` and its `signals`
+ * are another page's, where it has its own.
+ */
+export function connectSettings(location, history, storage, events = globalThis, table = TABLE, signals = settings) {
+  let remembered = {};
+  try {
+    remembered = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
+  } catch {
+    // unreadable memory is no memory
+  }
+  for (const [name, row] of Object.entries(table)) {
+    const kept = row.remember ? row.type.parse(String(remembered[name] ?? "")) : undefined;
+    if (kept !== undefined) signals[name].value = kept;
+  }
+  for (const [name, value] of Object.entries(parseAddress(location, table))) signals[name].value = value;
+  events.addEventListener?.("popstate", () => returnTo(parseAddress(location, table), table, signals));
+  let timer = null;
+  let values = {};
+  writeNow = () => {
+    clearTimeout(timer);
+    const query = writeQuery(values, table);
+    history[enterNew ? "pushState" : "replaceState"](null, "", query ? `?${query}` : location.pathname);
+    enterNew = false;
+    const keep = Object.fromEntries(
+      Object.keys(table)
+        .filter((n) => table[n].remember)
+        .map((n) => [n, values[n]]),
+    );
+    try {
+      storage?.setItem(MEMORY_KEY, JSON.stringify(keep));
+    } catch {
+      // private windows may refuse; the link still carries everything
+    }
+  };
+  effect(() => {
+    values = Object.fromEntries(Object.entries(signals).map(([name, s]) => [name, s.value]));
+    clearTimeout(timer);
+    timer = setTimeout(writeNow, enterNew ? 0 : WRITE_DELAY); // Back may be pressed right after a jump
+  });
+}
+
+/** Look again where an address of the history looked; the run and its settings stay what they are. */
+function returnTo(found, table, signals) {
+  enterNew = false;
+  batch(() => {
+    for (const [name, row] of Object.entries(table)) if (row.place) signals[name].value = found[name] ?? row.initial;
+  });
+}

@@ -1,0 +1,29 @@
+// The field's words, each defined in every language: the page's terms, the tooltips and the help read this.
+
+import { LANGUAGES, language } from "./language.js";
+import { GLOSSARIES } from "./words.js";
+
+/** Groups of the glossary, in the order in which the help shows them. */
+export const groupsOfTerms = () => Object.keys(GLOSSARIES[language.value]);
+
+/** A term in the page's language and in the one beside it: {id, group, own: [term, definition], other, otherLanguage}. */
+export function termOf(id) {
+  const other = otherLanguage();
+  for (const [group, entries] of Object.entries(GLOSSARIES[language.value]))
+    if (Object.hasOwn(entries, id))
+      return { id, group, own: entries[id], other: GLOSSARIES[other.code][group][id], otherLanguage: other };
+  return undefined;
+}
+
+/** Who reads one language often knows the term in another: English beside all others, Chinese beside English. */
+const otherLanguage = () => LANGUAGES.find((one) => (one.code === "en") !== (language.value === "en"));
+
+/** Terms whose name or definition, in either language, contains every word of `query`. */
+export function findTerms(query) {
+  const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
+  const ids = Object.values(GLOSSARIES[language.value]).flatMap((entries) => Object.keys(entries));
+  return ids.map(termOf).filter(({ id, own, other }) => {
+    const text = [id, ...own, ...other].join("\n").toLowerCase();
+    return wanted.every((word) => text.includes(word));
+  });
+}

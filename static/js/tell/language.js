@@ -1,0 +1,20 @@
+// The languages of the page. One more is a line here and a `words.<code>.json` in each room.
+
+import { signal } from "../../vendor/signals/signals.js";
+
+/** In the order in which the switch goes through them. `html`: the value of `lang` attributes; `short` and `label`: the
+ * switch to it, for readers of it. */
+export const LANGUAGES = [
+  { code: "zh", html: "zh-CN", short: "中文", label: "中文：切换到中文" },
+  { code: "en", html: "en", short: "EN", label: "EN: switch to English" },
+];
+
+/** The language that the page is written in now; its words are here (net/words.js loads them before they are shown). */
+export const language = signal("en");
+
+/** The entry of `code` in the list. */
+export const languageOf = (code) => LANGUAGES.find((one) => one.code === code);
+
+/** The language that follows `code` in the switch. */
+export const languageAfter = (code) =>
+  LANGUAGES[(LANGUAGES.findIndex((one) => one.code === code) + 1) % LANGUAGES.length];

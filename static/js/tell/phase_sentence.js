@@ -1,0 +1,233 @@
+// The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; words from i18n.
+
+import { groupOf } from "../core/groups.js";
+import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
+import { slotOf } from "../core/metrics.js";
+import {
+  alsoBlocks,
+  alsoSlot,
+  blocksRead,
+  deferred,
+  finished,
+  keysRead,
+  listed,
+  lookedUp,
+  preempted,
+  probability,
+} from "./sentence.js";
+
+const SUBS = { schedule, allocate, qkv, write, attend, sample };
+
+/**
+ * `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be chosen.
+ * `attention`: {keyStart, weights, layer, head} of the shown query where it was captured, else null.
+ */
+export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) {
+  const record = log.records[index];
+  const batch = record.batch ?? [];
+  const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0] ?? null;
+  if (!entry && phase !== "schedule") return [["sentence.phase.nobody", {}]];
+  const end = entry ? entry.start + entry.token_ids.length : 0;
+  const tables = (entry && log.tablesAtCompute(index, entry.seq_id)) ?? [];
+  const table = tables[0] ?? []; // of the layers that see most
+  const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
+  return SUBS[phase]({
+    log,
+    index,
+    record,
+    ops: record.ops ?? [],
+    batch,
+    entry,
+    end,
+    table,
+    tables,
+    tokens,
+    model: log.header.model,
+    attention,
+  });
+}
+
+const name = (entry) => entry.seq_id;
+const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id).token_bytes);
+const sizeOf = (log) => log.header.engine.block_size;
+
+function schedule(at) {
+  const { ops, batch, tokens, log } = at;
+  const found = [];
+  const size = sizeOf(log);
+  for (const op of ops) {
+    if (op.type === "preempt") found.push(preempted(op));
+    if (op.type === "lookup" && op.verdict === "hit") found.push(...lookedUp(op, log));
+    if (op.type === "admit")
+      found.push([op.resumed ? "sentence.phase.readmit" : "sentence.phase.admit", { name: op.seq_id }]);
+    if (op.type === "defer") found.push(deferred(op));
+  }
+  if (!batch.length) return found.length ? found : [["sentence.idle", {}]];
+  const decodes = batch.filter((e) => e.phase === "decode").length;
+  const values = {
+    n: tokens,
+    budget: log.header.engine.max_num_batched_tokens,
+    seqs: batch.length,
+    decodes,
+    prefills: batch.length - decodes,
+    size,
+  };
+  const kind = decodes === batch.length ? "decodes" : decodes === 0 ? "prefills" : "mixed";
+  return [[`sentence.phase.schedule.${kind}`, values], ...found];
+}
+
+/** What is taken out of the free queue, and what the queue had before and has after. */
+function allocate(at) {
+  const { log, index, ops, entry, end, table } = at;
+  const taken = ops.filter((op) => op.type === "allocate");
+  const shared = ops.filter((op) => op.type === "share");
+  const found = [];
+  const evicted = ops.filter((op) => op.type === "evict").map((op) => op.block_id);
+  if (evicted.length) found.push(["sentence.evict", { n: evicted.length, ids: listed(evicted) }]);
+  log.groups.forEach((group, at) => {
+    const inGroup = (op) => groupOf(log.groups, op.block_id ?? -1) === at;
+    const ids = taken.filter(inGroup).map((op) => op.block_id);
+    if (!ids.length) return;
+    const before = log.stateAt(index - 1).free_queues[at].length;
+    const values = { n: ids.length, ids: listed(ids), before, after: before + queueChange(ops.filter(inGroup)) };
+    found.push(["sentence.phase.allocate", log.groups.length > 1 ? { ...values, within: group.layers } : values]);
+  });
+  if (shared.length)
+    found.push([
+      "sentence.phase.share",
+      {
+        n: shared.length,
+        ids: listed(shared.map((op) => op.block_id)),
+        revived: shared.filter((op) => op.revived).length,
+      },
+    ]);
+  for (const op of ops) if (op.type === "copy") found.push(["sentence.copy", { src: op.src, dst: op.dst }]);
+  const back = ops.filter((op) => op.type === "swap_in");
+  if (back.length) found.push(["sentence.swap_in", { name: back[0].seq_id, n: back.length }]);
+  if (found.length) return found;
+  const place = slotOf(table, sizeOf(log), entry.start);
+  if (!place) return [["sentence.phase.allocate_none_left", {}]];
+  return [
+    ["sentence.phase.allocate_nothing", { name: name(entry), block: place.block, slot: place.offset, to: end - 1 }],
+  ];
+}
+
+/** How the free queue's length changed up to the last operation that took a block (what finishes gives back comes later). */
+function queueChange(ops) {
+  let change = 0;
+  let atLastTaken = 0;
+  for (const op of ops) {
+    if ((op.type === "free" || op.type === "release") && op.to) change += 1;
+    if (op.type === "allocate" || (op.type === "share" && op.revived)) atLastTaken = change -= 1;
+  }
+  return atLastTaken;
+}
+
+function qkv(at) {
+  const { model, tokens, batch, entry, end } = at;
+  const shape = { layers: model.num_layers, heads: model.num_heads, kv: model.num_kv_heads, d: model.head_dim };
+  if (tokens === 1)
+    return [["sentence.phase.qkv_one", { ...shape, token: labelText(labels(at)[end - 1]), position: entry.start }]];
+  return [["sentence.phase.qkv", { ...shape, n: tokens, seqs: batch.length }]];
+}
+
+function write(at) {
+  const { log, ops, entry, end, table, tables } = at;
+  const layers = log.groups[0].layers.length;
+  const size = sizeOf(log);
+  const found = [];
+  const place = slotOf(table, size, end - 1);
+  const count = end - entry.start;
+  if (!place) return [["sentence.phase.write_nowhere", {}]];
+  if (count === 1) {
+    found.push([
+      "sentence.phase.write_one",
+      { position: entry.start, block: place.block, offset: place.offset, slot: place.slot, size, layers },
+    ]);
+    found.push(...alsoSlot(log, tables, entry.start));
+  } else {
+    const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
+    found.push([
+      "sentence.phase.write",
+      { name: name(entry), from: entry.start, to: end - 1, n: count, blocks: ids.length, ids: listed(ids), layers },
+    ]);
+    found.push(...alsoBlocks(log, tables, entry.start, end));
+  }
+  const others = at.tokens - count;
+  if (others) found.push(["sentence.phase.write_others", { n: others }]);
+  const full = ops.filter((op) => op.type === "cache").map((op) => op.block_id);
+  if (full.length) found.push(["sentence.phase.cached", { n: full.length, ids: listed(full) }]);
+  return found;
+}
+
+function attend(at) {
+  const { log, entry, end, model, attention } = at;
+  const count = end - entry.start;
+  const found = [];
+  if (count === 1) {
+    const keys = keysRead(log, entry.context_len);
+    const [first, ...others] = log.groups;
+    const values = {
+      token: labelText(labels(at)[end - 1]),
+      keys,
+      blocks: blocksRead(log, entry.context_len),
+      layers: first.layers.length,
+      heads: model.num_heads,
+    };
+    found.push(["sentence.phase.attend_one", values]);
+    for (const { layers } of others) {
+      const seen = keysRead(log, entry.context_len, layers);
+      found.push(["group.also_keys", { layers, keys: seen, blocks: blocksRead(log, entry.context_len, layers) }]);
+    }
+  } else {
+    let pairs = 0;
+    for (let position = entry.start; position < end; position++) pairs += keysRead(log, position + 1);
+    found.push([
+      "sentence.phase.attend",
+      { n: count, name: name(entry), pairs, to: end - 1, layers: log.groups[0].layers.length, heads: model.num_heads },
+    ]);
+  }
+  if (attention?.weights.length) {
+    let top = 0;
+    attention.weights.forEach((weight, i) => weight > attention.weights[top] && (top = i));
+    const position = attention.keyStart + top;
+    const values = {
+      layer: attention.layer,
+      head: attention.head,
+      token: labelText(labels(at)[position]),
+      position,
+      p: probability(attention.weights[top]),
+    };
+    found.push(["sentence.phase.attend_most", values]);
+  }
+  return found;
+}
+
+function sample(at) {
+  const { record, ops, entry, end } = at;
+  const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
+  const found = [];
+  if (!output)
+    found.push([
+      "sentence.phase.sample_none",
+      { name: name(entry), n: end, total: at.log.stateAt(at.index).sequences.get(entry.seq_id).num_prompt_tokens },
+    ]);
+  else {
+    const last = ops.some((op) => op.type === "finish" && op.seq_id === entry.seq_id);
+    const token = labelText(labels(at)[end] ?? loneLabel(output.token_bytes));
+    found.push([
+      last ? "sentence.sampled_last" : "sentence.sampled",
+      { token, p: probability(Math.exp(output.logprob)) },
+    ]);
+    const other = output.top?.find((candidate) => candidate.token_id !== output.token_id);
+    if (other)
+      found.push([
+        "sentence.phase.runner_up",
+        { token: labelText(loneLabel(other.token_bytes)), p: probability(Math.exp(other.logprob)) },
+      ]);
+  }
+  const chosen = (record.outputs ?? []).length - (output ? 1 : 0);
+  if (chosen > 0) found.push(["sentence.phase.sample_others", { n: chosen }]);
+  for (const op of ops) if (op.type === "finish") found.push(finished(op));
+  return found;
+}

@@ -1,0 +1,97 @@
+"""The floor plan of `static/js`: which room may import which, and that a file stays one that can be read at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from posixpath import join, normpath
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+JS = ROOT / "static" / "js"
+MOST_LINES = 300
+MOST_COLUMNS = 120
+
+# A room may import the rooms of lower floors and itself; rooms on one floor do not know each other.
+FLOORS = [
+    {"core"},  # the log, its state, its figures: pure
+    {"tell"},  # records and operations in words
+    {"state"},  # settings, what is shown, what is held
+    {"net", "kit"},  # the server; small views, canvas, colour, motion
+    {"control"},  # what buttons and keys do
+    {"runs"},  # several runs side by side
+    {"panels", "bench"},  # parts of the page, each in a folder; the benchmark page
+    {"page"},  # the page as a whole
+    {"main", "onefile"},  # where it begins
+]
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+_IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.[^"'\n]+)["']""")
+
+
+def room_of(name: str) -> str:
+    return name.split("/")[0].removesuffix(".js")
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """(module, imported module), both below static/js."""
+    for path in sorted(JS.rglob("*.js")):
+        name = path.relative_to(JS).as_posix()
+        for target in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            found = normpath(join("js", name, "..", target))
+            if found.startswith("js/"):
+                yield name, found.removeprefix("js/")
+
+
+def objection_to(importer: str, imported: str) -> str | None:
+    """Why `importer` may not import `imported`; None: it may."""
+    above, below = room_of(importer), room_of(imported)
+    if not (JS / imported).is_file():
+        return "there is no such file"
+    if above == below == "panels" and importer.split("/")[1] != imported.split("/")[1]:
+        return "a panel does not know other panels"
+    if above != below and FLOOR[below] >= FLOOR[above]:
+        return f"{below} is not below {above}"
+    return None
+
+
+def test_every_folder_is_a_room_of_the_floor_plan() -> None:
+    assert {room_of(path.relative_to(JS).as_posix()) for path in JS.rglob("*.js")} == set(FLOOR)
+
+
+def test_no_module_imports_upwards_or_sideways() -> None:
+    found = [(a, b, why) for a, b in imports() if (why := objection_to(a, b))]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "why"),
+    [
+        ("core/log.js", "state/store.js", "state is not below core"),
+        ("kit/parts.js", "net/client.js", "net is not below kit"),
+        ("panels/time/panel.js", "panels/race/panel.js", "a panel does not know other panels"),
+        ("panels/time/panel.js", "core/not_there.js", "there is no such file"),
+        ("panels/time/panel.js", "panels/time/charts.js", None),
+        ("panels/time/panel.js", "core/log.js", None),
+    ],
+)
+def test_the_rule_tells_right_from_wrong(importer: str, imported: str, why: str | None) -> None:
+    assert objection_to(importer, imported) == why
+
+
+def test_no_circle_of_imports() -> None:
+    graph: dict[str, set[str]] = {}
+    for importer, imported in imports():
+        graph.setdefault(importer, set()).add(imported)
+    done: set[str] = set()
+
+    def walk(name: str, path: tuple[str, ...]) -> None:
+        assert name not in path, " -> ".join((*path[path.index(name) :], name))
+        if name not in done:
+            for other in sorted(graph.get(name, ())):
+                walk(other, (*path, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        walk(name, ())

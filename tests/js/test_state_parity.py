@@ -1,0 +1,80 @@
+"""Python's reducer and the browser's reach the same state from the same bytes, record by record."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from engine.trace.events import Op
+from engine.trace.log import TraceReader
+from engine.trace.state import memory_figures
+from tests.unit.engine.runs import CONFIGS, POLICIES, run
+from tools.node import node
+
+ROOT = Path(__file__).parents[2]
+
+
+GOLDEN = sorted((ROOT / "tests/golden").glob("*.kvtrace"))
+
+
+@pytest.mark.parametrize("name", [*CONFIGS, *POLICIES])
+def test_the_browsers_state_equals_pythons_after_every_record_of_a_run(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    run(name, path).close()
+    same_states(path)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_browsers_state_equals_pythons_after_every_record_of_a_golden_trace(path: Path) -> None:
+    same_states(path)
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
+    """Each record carries the cache manager's own figures of that moment: folding the operations must give them."""
+    with TraceReader(path) as reader:
+        assert reader.damage is None and len(reader) > 100
+        for index in range(len(reader)):
+            figures = memory_figures(reader.state_at(index))
+            assert figures == reader.record(index).memory, f"record {index}"
+
+
+def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
+    """What no trace holds, no comparison proves."""
+    seen: set[type[Op]] = set()
+    paths = list(GOLDEN)
+    for name in ("preempting", "swapping", "no cache", "sinks and window"):
+        paths.append(tmp_path / f"{name}.kvtrace")
+        run(name, paths[-1]).close()
+    for path in paths:
+        with TraceReader(path) as reader:
+            seen |= {type(op) for index in range(len(reader)) for op in reader.record(index).ops}
+    assert set(get_args(Op)) - seen == set()
+
+
+def same_states(path: Path) -> None:
+    done = subprocess.run(
+        [node(), ROOT / "tests/js/state_dump.mjs", path], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    theirs = [json.loads(line) for line in done.stdout.splitlines()]
+    with TraceReader(path) as reader:
+        assert len(theirs) == len(reader)
+        for index, state in enumerate(theirs):
+            assert state == plain(reader.state_at(index)), f"record {index}"
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: bytes as lowercase hex, map keys as text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value

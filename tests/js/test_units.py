@@ -1,0 +1,31 @@
+"""The page's own unit tests, run by node; the vendored files are as they were fetched."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools import vendor
+from tools.node import node
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.mark.parametrize("file", sorted(p.name for p in (ROOT / "tests" / "js").glob("*.test.mjs")))
+def test_javascript_units(file: str) -> None:
+    command = [node(), "--test", f"tests/js/{file}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_vendored_files_are_as_they_were_fetched() -> None:
+    assert vendor.check() == []
+
+
+def test_vendored_modules_import_by_relative_paths_only() -> None:
+    for path in (ROOT / "static" / "vendor").rglob("*.*js"):
+        text = path.read_text(encoding="utf-8")
+        for package in vendor.PACKAGES:
+            assert f'from"{package.name}"' not in text and f"from '{package.name}'" not in text, path

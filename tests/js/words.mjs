@@ -1,0 +1,35 @@
+// The page's words for tests without a server: the same files that app/words.py serves.
+
+import { readdirSync, readFileSync } from "node:fs";
+
+import { language } from "../../static/js/tell/language.js";
+import { addWords } from "../../static/js/tell/words.js";
+
+export const JS = new URL("../../static/js/", import.meta.url);
+
+const joined = (text) => (Array.isArray(text) ? text.join("") : text);
+const read = (name) => JSON.parse(readFileSync(new URL(name, JS), "utf8"));
+const files = readdirSync(JS, { recursive: true }).map(String);
+
+/** Key -> text of every room, in one language. */
+function textsOf(code) {
+  const texts = {};
+  for (const name of files.filter((one) => one.endsWith(`words.${code}.json`)))
+    for (const [key, text] of Object.entries(read(name))) texts[key] = joined(text);
+  return texts;
+}
+
+function glossaryOf(code) {
+  const entries = (terms) => Object.entries(terms).map(([id, [term, ...parts]]) => [id, [term, joined(parts)]]);
+  const groups = Object.entries(read(`tell/glossary.${code}.json`));
+  return Object.fromEntries(groups.map(([group, terms]) => [group, Object.fromEntries(entries(terms))]));
+}
+
+export const en = textsOf("en");
+export const zh = textsOf("zh");
+export const glossary = { en: glossaryOf("en"), zh: glossaryOf("zh") };
+addWords("en", { texts: en, glossary });
+addWords("zh", { texts: zh, glossary });
+
+/** Write the page in `code` from now on. */
+export const speak = (code) => (language.value = code);
