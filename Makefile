@@ -24,11 +24,17 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.run
 
+# the page's type checker and the types of its libraries (package.json); nothing of it is served
+node_modules/.installed: $(VENV)/.test package.json package-lock.json
+	@echo "installing the page's type checker"
+	@$(BIN)/python -m tools.node npm ci --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
 run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
 # two workers, one of them for all that needs Chromium (tests/conftest.py); ARGS="-n 0" runs in one process
-test: $(VENV)/.test browser
+test: $(VENV)/.test node_modules/.installed browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/biome check .
@@ -48,8 +54,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/biome check .
 
-types: $(VENV)/.test
+types: $(VENV)/.test node_modules/.installed
 	$(BIN)/mypy
+	$(BIN)/python -m tools.node node_modules/typescript/bin/tsc --project jsconfig.json
 
 # onnxruntime-genai runs beside this engine where it installs; without it its column says why it is empty
 bench: $(VENV)/.run

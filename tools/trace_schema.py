@@ -1,9 +1,11 @@
-"""Write the types of a trace for the browser: `static/js/core/schema.js`, from the types that Python reads with.
+"""Write the types of a trace for the browser, from the types that Python reads with.
 
 Usage: python -m tools.trace_schema
 
-A field that one reader checks and the other takes as it comes is a way for a file to be two things. So there is one
-table: the types in `engine/trace/records.py` and `events.py`.
+`static/js/core/schema.js` is what the page's reader holds a file to, `static/js/core/trace.d.ts` what the type checker
+holds the page to. A field that one reader checks and the other takes as it comes is a way for a file to be two things,
+and a field renamed here must break what reads it there. So there is one table: the types in `engine/trace/records.py`
+and `events.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +18,32 @@ from msgspec import inspect
 
 from engine.trace.records import Capture, Header, LayerCapture, StepRecord
 
-SCHEMA = Path(__file__).resolve().parent.parent / "static" / "js" / "trace" / "schema.js"
+CORE = Path(__file__).resolve().parent.parent / "static" / "js" / "core"
+SCHEMA = CORE / "schema.js"
+TYPES = CORE / "trace.d.ts"
+COLUMNS = 118
 HEAD = """\
 // Written by `python -m tools.trace_schema` from the types of engine/trace: what `types.js` holds values to.
 // A struct is [required fields, optional fields]; a type a name, {list}, {map}, {either}, {one} of texts, or {tagged}.
 
 export const STRUCTS = {
 """
+TYPES_HEAD = """\
+// Written by `python -m tools.trace_schema` from the types of engine/trace: a trace's records as the page has them.
+
+import type { NdArray } from "./ndarray.js";
+
+"""
+IN_TYPESCRIPT = {
+    "str": "string",
+    "bytes": "Uint8Array",
+    "bool": "boolean",
+    "float": "number",
+    "int": "number",
+    "whole": "number",  # one beyond 2^53 is read as the nearest
+    "null": "null",
+    "array": "NdArray",
+}
 NAMES: dict[type[inspect.Type], str] = {
     inspect.StrType: "str",
     inspect.BytesType: "bytes",
@@ -34,12 +55,61 @@ NAMES: dict[type[inspect.Type], str] = {
 
 
 def schema() -> str:
-    """The module's text."""
+    """The text of schema.js."""
+    lines = [f"  {name}: {_broken(fields, '  ')},\n" for name, fields in sorted(_structs().items())]
+    return HEAD + "".join(lines) + "};\n"
+
+
+def types() -> str:
+    """The text of trace.d.ts."""
+    structs = _structs()
+    parts = [TYPES_HEAD]
+    for name, (required, optional) in sorted(structs.items()):
+        fields = [f"  {field}: {_in_typescript(kind)};\n" for field, kind in required.items()]
+        fields += [f"  {field}?: {_in_typescript(kind)};\n" for field, kind in optional.items()]
+        parts.append(f"export interface {name} {{\n{''.join(fields)}}}\n\n")
+    (kinds,) = (kind["list"] for _, optional in structs.values() for name, kind in optional.items() if name == "ops")
+    members = [f'  | ({name} & {{ {kinds["by"]}: "{tag}" }})\n' for tag, name in kinds["tagged"].items()]
+    parts.append(f"export type Op =\n{''.join(members)};\n")
+    return "".join(parts).replace("\n;\n", ";\n")
+
+
+def _structs() -> dict[str, list[dict[str, Any]]]:
     structs: dict[str, list[dict[str, Any]]] = {}
     for kind in (Header, StepRecord, Capture, LayerCapture):
         _type(inspect.type_info(kind), structs)
-    lines = [f"  {name}: {json.dumps(fields)},\n" for name, fields in sorted(structs.items())]
-    return HEAD + "".join(lines) + "};\n"
+    return structs
+
+
+def _broken(value: Any, indent: str) -> str:
+    """JSON, over several lines where one would be too long."""
+    text = json.dumps(value)
+    if not isinstance(value, dict | list) or len(indent) + len(text) + 30 <= COLUMNS:
+        return text
+    inner = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + "".join(f"{inner}{_broken(one, inner)},\n" for one in value) + f"{indent}]"
+    items = (f"{inner}{json.dumps(key)}: {_broken(one, inner)},\n" for key, one in value.items())
+    return "{\n" + "".join(items) + f"{indent}}}"
+
+
+def _in_typescript(kind: Any) -> str:
+    match kind:
+        case str():
+            return IN_TYPESCRIPT.get(kind, kind)
+        case {"list": item}:
+            inner = _in_typescript(item)
+            return f"({inner})[]" if "|" in inner else f"{inner}[]"
+        case {"map": item}:
+            return f"Record<string, {_in_typescript(item)}>"
+        case {"one": values}:
+            union = " | ".join(json.dumps(value) for value in values)
+            return union if len(union) < 80 else "".join(f"\n    | {json.dumps(value)}" for value in values)
+        case {"either": kinds}:
+            return " | ".join(dict.fromkeys(_in_typescript(one) for one in kinds))
+        case {"tagged": _}:
+            return "Op"
+    raise TypeError(f"no TypeScript for {kind!r}")
 
 
 def _type(found: inspect.Type, structs: dict[str, list[dict[str, Any]]]) -> Any:
@@ -80,3 +150,4 @@ def _union(found: inspect.UnionType, structs: dict[str, list[dict[str, Any]]]) -
 
 if __name__ == "__main__":
     SCHEMA.write_text(schema(), encoding="utf-8")
+    TYPES.write_text(types(), encoding="utf-8")

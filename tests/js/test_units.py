@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -29,3 +30,10 @@ def test_vendored_modules_import_by_relative_paths_only() -> None:
         text = path.read_text(encoding="utf-8")
         for package in vendor.PACKAGES:
             assert f'from"{package.name}"' not in text and f"from '{package.name}'" not in text, path
+
+
+def test_the_types_of_vendored_libraries_are_of_the_versions_that_are_served() -> None:
+    wanted = json.loads((ROOT / "package.json").read_text())["devDependencies"]
+    served = {package.name: package.version for package in vendor.PACKAGES}
+    assert {name: served[name] for name in wanted if name in served} == {n: v for n, v in wanted.items() if n in served}
+    assert set(wanted) - set(served) == {"typescript"}

@@ -1,0 +1,406 @@
+// Written by `python -m tools.trace_schema` from the types of engine/trace: a trace's records as the page has them.
+
+import type { NdArray } from "./ndarray.js";
+
+export interface Adjust {
+  request_id: string;
+  seq_ids: number[];
+  max_tokens: number;
+  sampling: Record<string, string | number | boolean | null | (string | number)[] | Record<string, number>>;
+}
+
+export interface Admit {
+  seq_id: number;
+  num_cached_tokens: number;
+  resumed: boolean;
+  num_swapped_tokens?: number;
+}
+
+export interface Allocate {
+  seq_id: number;
+  block_id: number;
+  logical: number;
+}
+
+export interface AttentionRows {
+  seq_id: number;
+  query_start: number;
+  key_start: number;
+  heads: number[];
+  weights: NdArray;
+}
+
+export interface BatchEntry {
+  seq_id: number;
+  phase: "decode" | "prefill";
+  start: number;
+  token_ids: number[];
+  context_len: number;
+  samples: boolean;
+}
+
+export interface BlockGroup {
+  layers: number[];
+  first_block: number;
+  num_blocks: number;
+  kv_bytes_per_token: number;
+  window?: number | null;
+  sinks?: number;
+}
+
+export interface Cache {
+  seq_id: number;
+  block_id: number;
+  logical: number;
+  block_hash: Uint8Array;
+  parent_hash: Uint8Array | null;
+  token_ids: number[];
+}
+
+export interface Candidate {
+  token_id: number;
+  token_bytes: Uint8Array;
+  logprob: number;
+}
+
+export interface Capture {
+  index: number;
+  dtype: string;
+  layers: LayerCapture[];
+  omitted?: string;
+}
+
+export interface Choose {
+  seq_id: number;
+  position: number;
+  token_id: number;
+  token_bytes: Uint8Array;
+}
+
+export interface Copy {
+  seq_id: number;
+  logical: number;
+  src: number;
+  dst: number;
+}
+
+export interface Defer {
+  seq_id: number;
+  reason: "max_num_seqs" | "no_free_blocks" | "step_preempted" | "token_budget";
+  needed: number;
+  available: number;
+}
+
+export interface Discard {
+  seq_id: number;
+}
+
+export interface Drop {
+  seq_id: number;
+  cpu_block_id: number;
+}
+
+export interface Evict {
+  block_id: number;
+  block_hash: Uint8Array;
+  seq_id?: number | null;
+  lifetime_steps?: number;
+  idle_steps?: number;
+  num_hits?: number;
+  reuse_gap_steps?: number[];
+}
+
+export interface Finish {
+  seq_id: number;
+  reason: "abort" | "dropped" | "length" | "stop";
+  detail?: string;
+}
+
+export interface Fork {
+  parent_seq_id: number;
+  seq_id: number;
+  request_id: string;
+  reason?: "beam" | "sample";
+  seed?: number | null;
+}
+
+export interface Free {
+  seq_id: number;
+  block_id: number;
+  to: "back" | "front" | null;
+}
+
+export interface HeadPattern {
+  pattern: string;
+  layer: number;
+  head: number;
+  mean_weight: number;
+  uniform: number;
+  queries: number;
+}
+
+export interface Header {
+  generator: string;
+  created: string;
+  model: ModelFacts;
+  tokenizer: TokenizerFacts;
+  engine: Record<string, string | number | boolean | null>;
+  kv_bytes_per_token: number;
+  machine: Machine;
+  format?: string;
+  version?: number;
+  block_groups?: BlockGroup[];
+}
+
+export interface LayerCapture {
+  layer: number;
+  q: NdArray;
+  k: NdArray;
+  v: NdArray;
+  rows: AttentionRows[];
+}
+
+export interface Lookup {
+  seq_id: number;
+  verdict: "disabled" | "hit" | "miss" | "skipped" | "too_short";
+  num_tokens: number;
+  num_hit_tokens: number;
+  block_ids: number[];
+  reason?: 
+    | "differs"
+    | "earlier_ended"
+    | "evicted"
+    | "forgotten"
+    | "not_computed"
+    | "nothing_shared"
+    | "other_salt"
+    | "shared_too_short" | null;
+  closest_seq_id?: number | null;
+  num_shared_tokens?: number;
+  lost_block_id?: number | null;
+  evicted_in?: number | null;
+  evicted_for?: number | null;
+}
+
+export interface Machine {
+  device: string;
+  processor: string;
+  num_threads: number;
+  versions: Record<string, string>;
+  roofs?: Roofs | null;
+}
+
+export interface Memory {
+  num_blocks: number;
+  block_size: number;
+  blocks_held: number;
+  blocks_cached: number;
+  blocks_free: number;
+  tokens_held: number;
+  tokens_logical: number;
+  bytes_held: number;
+  bytes_used: number;
+  bytes_cached: number;
+  swap_blocks?: number;
+  swap_blocks_held?: number;
+}
+
+export interface ModelFacts {
+  name: string;
+  architecture: string;
+  num_params: number;
+  num_layers: number;
+  hidden_size: number;
+  intermediate_size: number;
+  num_heads: number;
+  num_kv_heads: number;
+  head_dim: number;
+  v_head_dim: number;
+  vocab_size: number;
+  max_position: number;
+  dtype: string;
+  sliding_windows: (number | null)[];
+  scalings?: number[];
+  softcaps?: (number | null)[];
+  sinks?: (number[] | null)[];
+  tie_word_embeddings?: boolean;
+  num_active_params?: number | null;
+  heads?: HeadPattern[];
+}
+
+export interface Objection {
+  text: string;
+  rule?: string;
+  seq_id?: number | null;
+  block_id?: number | null;
+  said?: number | null;
+  counted?: number | null;
+}
+
+export interface Output {
+  seq_id: number;
+  token_id: number;
+  token_bytes: Uint8Array;
+  text: string;
+  logprob: number;
+  top: Candidate[];
+}
+
+export interface Preempt {
+  seq_id: number;
+  queue_position: number;
+  mode: "recompute" | "swap";
+  for_seq_id: number;
+  num_computed_tokens: number;
+  reason?: "deadlock" | "last_admitted" | "worst_priority";
+  num_blocks?: number;
+  num_kept_tokens?: number;
+  num_recompute_tokens?: number;
+  num_bytes?: number;
+  swap_refused?: boolean;
+}
+
+export interface PromptLogprob {
+  seq_id: number;
+  position: number;
+  token_id: number;
+  logprob: number;
+  top: Candidate[];
+}
+
+export interface Rank {
+  request_id: string;
+  seq_ids: number[];
+  scores: number[];
+  num_returned: number;
+}
+
+export interface Release {
+  seq_id: number;
+  block_id: number;
+  logical: number;
+  reason: "policy" | "window";
+  to: "back" | "front" | null;
+}
+
+export interface Roofs {
+  dtype: string;
+  num_threads: number;
+  measured_at: string;
+  flops_per_second: number;
+  matmul_size: number;
+  matmul_runs: number;
+  bytes_per_second: number;
+  copy_bytes: number;
+  copy_runs: number;
+}
+
+export interface Sample {
+  seq_id: number;
+  token_id: number;
+  sampled_token_id?: number | null;
+}
+
+export interface Share {
+  seq_id: number;
+  block_id: number;
+  logical: number;
+  revived: boolean;
+}
+
+export interface StepRecord {
+  index: number;
+  kind: "abort" | "adjust" | "step" | "submit";
+  step: number;
+  timing: Timing;
+  memory: Memory;
+  batch?: BatchEntry[];
+  ops?: Op[];
+  outputs?: Output[];
+  prompt_logprobs?: PromptLogprob[];
+  work?: Work | null;
+  has_capture?: boolean;
+  integrity?: Objection[] | string;
+}
+
+export interface Submit {
+  seq_id: number;
+  queue_position: number;
+  request_id: string;
+  prompt_token_ids: number[];
+  prompt_token_bytes: Uint8Array[];
+  max_tokens: number;
+  priority?: number;
+  cache_salt?: string | null;
+  sampling?: Record<string, string | number | boolean | null | (string | number)[] | Record<string, number>>;
+}
+
+export interface SwapIn {
+  seq_id: number;
+  logical: number;
+  block_id: number;
+  cpu_block_id: number;
+  num_bytes: number;
+}
+
+export interface SwapOut {
+  seq_id: number;
+  logical: number;
+  block_id: number;
+  cpu_block_id: number;
+  num_bytes: number;
+}
+
+export interface Timing {
+  at: number;
+  schedule?: number;
+  prepare?: number;
+  forward?: number;
+  sample?: number;
+  compiled?: boolean;
+}
+
+export interface TokenizerFacts {
+  name: string;
+  vocab_size: number;
+  eos_token_ids: number[];
+}
+
+export interface Work {
+  num_tokens: number;
+  flops: number;
+  weight_bytes: number;
+  kv_read_bytes: number;
+  kv_write_bytes: number;
+}
+
+export interface Write {
+  seq_id: number;
+  start: number;
+  num_tokens: number;
+}
+
+export type Op =
+  | (Submit & { type: "submit" })
+  | (Lookup & { type: "lookup" })
+  | (Admit & { type: "admit" })
+  | (Defer & { type: "defer" })
+  | (Allocate & { type: "allocate" })
+  | (Evict & { type: "evict" })
+  | (Share & { type: "share" })
+  | (Fork & { type: "fork" })
+  | (Copy & { type: "copy" })
+  | (Cache & { type: "cache" })
+  | (Write & { type: "write" })
+  | (Sample & { type: "sample" })
+  | (Choose & { type: "choose" })
+  | (Adjust & { type: "adjust" })
+  | (SwapOut & { type: "swap_out" })
+  | (SwapIn & { type: "swap_in" })
+  | (Preempt & { type: "preempt" })
+  | (Discard & { type: "discard" })
+  | (Drop & { type: "drop" })
+  | (Free & { type: "free" })
+  | (Release & { type: "release" })
+  | (Finish & { type: "finish" })
+  | (Rank & { type: "rank" });

@@ -1,0 +1,1 @@
+export { Decoder } from "@msgpack/msgpack";

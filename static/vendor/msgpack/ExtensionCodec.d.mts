@@ -1,0 +1,1 @@
+export { ExtensionCodec } from "@msgpack/msgpack";

@@ -1,0 +1,55 @@
+"""The page's types: JSDoc held by a type checker in strict mode, against the trace's types as Python has them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.node import node
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TSC = ROOT / "node_modules" / "typescript" / "bin" / "tsc"
+UNTYPED = (  # rooms still to be typed
+    *("core", "tell", "state", "net", "kit", "control", "runs", "panels", "bench", "page", "main.js", "onefile"),
+)
+
+
+def errors(project: Path) -> list[str]:
+    done = subprocess.run(
+        [node(), str(TSC), "--project", str(project), "--pretty", "false"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return [line for line in done.stdout.splitlines() if ": error " in line]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def checker() -> None:
+    assert TSC.is_file(), "run `make types`: it installs the page's type checker"
+
+
+def test_the_page_has_no_type_errors() -> None:
+    rooms = tuple(f"static/js/{room}" for room in UNTYPED)
+    assert not [error for error in errors(ROOT / "jsconfig.json") if not error.startswith(rooms)]
+
+
+def test_a_field_that_a_record_does_not_have_is_an_error(tmp_path: Path) -> None:
+    """The guard of the guard: with a field renamed in Python, what reads the old name breaks the check."""
+    types = (ROOT / "static/js/core/trace.d.ts").read_text()
+    core = tmp_path / "core"
+    core.mkdir()
+    (core / "trace.d.ts").write_text(types.replace("  block_id: number;", "  block: number;"))
+    (core / "ndarray.d.ts").write_text("export class NdArray {}\n")
+    (core / "reader.js").write_text(
+        '/** @param {import("./trace.js").Allocate} op */\nexport const blockOf = (op) => op.block_id;\n'
+    )
+    (tmp_path / "jsconfig.json").write_text(
+        '{"extends": "%s", "include": ["core"]}' % (ROOT / "jsconfig.json").as_posix()
+    )
+    (error,) = errors(tmp_path / "jsconfig.json")
+    assert "Property 'block_id' does not exist on type 'Allocate'" in error
