@@ -49,7 +49,7 @@ def test_a_field_that_a_record_does_not_have_is_an_error(tmp_path: Path) -> None
         '/** @param {import("./trace.js").Allocate} op */\nexport const blockOf = (op) => op.block_id;\n'
     )
     (tmp_path / "jsconfig.json").write_text(
-        '{"extends": "%s", "include": ["core"]}' % (ROOT / "jsconfig.json").as_posix()
+        '{{"extends": "{}", "include": ["core"]}}'.format((ROOT / "jsconfig.json").as_posix())
     )
     (error,) = errors(tmp_path / "jsconfig.json")
     assert "Property 'block_id' does not exist on type 'Allocate'" in error
