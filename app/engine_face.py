@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from engine.change import Change
 from engine.config import EngineConfig, SamplingParams
+from engine.lab.change import Change
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
 
@@ -46,7 +46,7 @@ class RecomputedLike(Protocol):
 
 
 class RerunLike(Protocol):
-    """A log played to an engine, record by record: `engine.rerun.Rerun`."""
+    """A log played to an engine, record by record: `engine.lab.rerun.Rerun`."""
 
     @property
     def is_forked(self) -> bool: ...

@@ -22,7 +22,7 @@ from app.settings import MIB, ServerSettings
 from app.stage import Stage
 from app.theater import Theater
 from app.transport.clients import Ack, Answer, Clients
-from engine.change import ConfigChange
+from engine.lab.change import ConfigChange
 from engine.trace import codec
 
 FORK_NEWS = 0.25  # seconds between two words about a run that is made again

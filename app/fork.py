@@ -20,8 +20,8 @@ from app.engine_face import EngineLike, RerunLike
 from app.errors import AppError, one_sentence, refusal_of
 from app.messages import parse_config, parse_sampling
 from app.run import OpenLog
-from engine.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.config import EngineConfig
+from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.trace.log import TraceReader
 
 

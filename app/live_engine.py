@@ -8,13 +8,13 @@ from pathlib import Path
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike, RerunLike
 from app.settings import MIB
 from engine.accounting.memory import stored_bytes_per_token
-from engine.change import Change
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.faults import make_engine
 from engine.intake import RequestSpec
+from engine.lab.change import Change
+from engine.lab.faults import make_engine
+from engine.lab.rerun import Rerun
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.rerun import Rerun
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 

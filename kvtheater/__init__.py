@@ -19,6 +19,7 @@ from engine import __version__
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine, NothingToDo
 from engine.intake import RequestError, RequestSpec
+from engine.lab.watch import WatchError, watch_generate
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
@@ -29,7 +30,6 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader, open_trace
 from engine.trace.records import Capture, Header, StepRecord
 from engine.trace.state import State
-from engine.watch import WatchError, watch_generate
 
 __all__ = [
     "Capture",

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from app.museum import EXHIBITS
 from engine.config import EngineConfig, FaultName, SamplingParams
-from engine.faults import make_engine
+from engine.lab.faults import make_engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from tests.browser.dropping import drop_recording

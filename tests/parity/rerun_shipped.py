@@ -10,11 +10,11 @@ import msgspec
 
 from app.paths import static_dir
 from app.recordings.shelf import traces_in
-from engine.change import TokenChange
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.lab.change import TokenChange
+from engine.lab.rerun import Rerun
 from engine.model.loader import load_model
-from engine.rerun import Rerun
 from engine.trace.log import TraceReader
 
 

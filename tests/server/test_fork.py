@@ -236,7 +236,7 @@ def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch
 
 def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, client, theater, monkeypatch):
     perform(client, theater, max_tokens=40)  # after the fork it goes on for five seconds
-    from engine.rerun import Rerun
+    from engine.lab.rerun import Rerun
 
     advance = Rerun.advance
 
@@ -263,7 +263,7 @@ def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, cli
 
 def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, client, theater, monkeypatch):
     perform(client, theater)
-    from engine.rerun import Rerun
+    from engine.lab.rerun import Rerun
 
     advance = Rerun.advance
 
@@ -288,7 +288,7 @@ def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, clie
 
 def test_the_source_may_be_reset_while_it_is_read(server, client, theater, monkeypatch):
     length = perform(client, theater)
-    from engine.rerun import Rerun
+    from engine.lab.rerun import Rerun
 
     advance = Rerun.advance
     was_reset: list[None] = []

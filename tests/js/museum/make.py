@@ -9,7 +9,7 @@ from pathlib import Path
 
 from app.museum import EXHIBITS
 from engine.config import EngineConfig, SamplingParams
-from engine.faults import make_engine
+from engine.lab.faults import make_engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 

@@ -9,7 +9,7 @@ import pytest
 from app.museum import EXHIBITS, Exhibit
 from engine.cache.guards import Rule
 from engine.config import EngineConfig, FaultName, SamplingParams
-from engine.faults import make_engine
+from engine.lab.faults import make_engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.trace.events import Copy, Lookup, Preempt

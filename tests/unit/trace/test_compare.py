@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.change import AbortChange, Change, ConfigChange, RequestChange, TokenChange
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
-from engine.rerun import Rerun
+from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, TokenChange
+from engine.lab.rerun import Rerun
 from engine.trace import codec
 from engine.trace.compare import Comparison, compare
 from engine.trace.events import Allocate, Choose, Free, Lookup, Preempt, Release, Sample, Share

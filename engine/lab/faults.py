@@ -1,9 +1,12 @@
 """The fault museum: mistakes that real engines have shipped, each put into a running engine on purpose.
 
-A fault replaces a few methods of a healthy engine's own parts; the healthy code knows nothing of it. What the parts'
-guards and the integrity check have to say is written into the log (`StepRecord.integrity`) instead of stopping the run,
-so that the damage can be watched. Nothing else differs: the same requests on a healthy engine of the same settings are
-what to compare with, and the first difference is the fault's.
+A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner); it
+reaches into their private fields to do so. The engine's own code holds no fault. It reads `EngineConfig.fault` at two
+places: such a run never uses the compiled forward pass, and it takes no chosen tokens (`Engine.choose`).
+
+A healthy engine raises when a guard or the integrity check finds its books in disorder. A faulty one writes the finding
+into the log (`StepRecord.integrity`) and goes on, so that the damage can be watched. To see what a fault does, compare
+with a healthy run of the same requests and settings under `enforce_eager`: the first difference is the fault's.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ def make_engine(
     capture: CaptureRequest | None = None,
     keep_log: bool = True,
 ) -> Engine:
-    """A healthy engine, or one with the fault that `config.fault` names. Arguments and errors are those of `Engine`."""
+    """An engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors: `Engine`'s."""
     kind = Engine if config.fault is None else FaultyEngine
     return kind(model, config, log_path=log_path, capture=capture, keep_log=keep_log)
 
@@ -190,7 +193,7 @@ class _Unmasked(AttentionBackend):
 
 
 class _Excused:
-    """While it lasts, the blocks of some positions count as promised by the sequence: its write is let through."""
+    """A context in which the blocks of some positions count as promised to the sequence, so that its write passes."""
 
     def __init__(self, cache: KVCacheManager, seq_id: int, start: int, num_tokens: int) -> None:
         size = cache.block_size

@@ -6,6 +6,6 @@ with watch_generate(model, tokenizer, "run.kvtrace"):
     model.generate(**inputs, max_new_tokens=40)
 """
 
-from engine.watch.generate import WatchError, watch_generate
+from engine.lab.watch.generate import WatchError, watch_generate
 
 __all__ = ["WatchError", "watch_generate"]

@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from engine.lab.watch.attention import WATCHED, attention_watched, softmax_weights
+from engine.lab.watch.log import Generated, Pass, Row, write_log
 from engine.model.attention import ProbeContext
 from engine.model.attention_backend import AttentionCall
 from engine.model.facts import model_facts
 from engine.model.sampling import Sampler
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import AttentionRows, LayerCapture, Timing
-from engine.watch.attention import WATCHED, attention_watched, softmax_weights
-from engine.watch.log import Generated, Pass, Row, write_log
 
 MIB = 1 << 20
 

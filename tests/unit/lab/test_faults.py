@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, FaultName, SamplingParams
 from engine.engine import Engine
-from engine.faults import FAULTS, make_engine
+from engine.lab.faults import FAULTS, make_engine
 from engine.model.capture import CaptureRequest
 from engine.trace.events import Copy, Finish, Preempt
 from engine.trace.records import Objection, StepRecord

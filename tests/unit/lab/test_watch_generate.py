@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from engine.lab.watch import WatchError, watch_generate
 from engine.trace.check import check
 from engine.trace.events import Finish
 from engine.trace.log import TraceReader
-from engine.watch import WatchError, watch_generate
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 PROMPTS = [[5, 9, 11, 3, 7, 8, 21, 4, 6], [40, 41, 42]]

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from engine.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.faults import make_engine
 from engine.intake import RequestError, RequestSpec
+from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
+from engine.lab.faults import make_engine
+from engine.lab.rerun import Rerun, RerunError, RerunMismatch
 from engine.model.loader import from_module
-from engine.rerun import Rerun, RerunError, RerunMismatch
 from engine.trace import codec
 from engine.trace.compare import same
 from engine.trace.events import Adjust, Allocate, Choose, Copy, Fork, Preempt, Sample, Share, SwapIn

@@ -22,10 +22,10 @@ from typing import Any
 
 import msgspec
 
-from engine.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.config import SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError, RequestSpec
+from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.trace.compare import first_op_that_differs, same
 from engine.trace.events import Adjust, Choose, Finish, Fork, Op, Setting, Submit
 from engine.trace.log import TraceReader
