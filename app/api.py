@@ -18,11 +18,12 @@ from app.layer_bytes import layer_bytes
 from app.museum import EXHIBITS
 from app.onefile import TooLarge, export_page
 from app.plain import to_json
-from app.presets import PRESETS, STRATEGIES
+from app.presets import PRESETS
 from app.run import OpenLog
 from app.settings import ServerSettings
 from app.stage import Stage
-from engine.config import SamplingParams
+from engine.config import EngineConfig, SamplingParams
+from engine.options.payload import options_payload
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
@@ -53,7 +54,7 @@ def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings)
                 "kv_bytes_per_token": model and model.kv_bytes_per_token,
                 "config": settings.config,
                 "sampling": SamplingParams(),
-                "strategies": STRATEGIES,
+                "options": options_payload(engine=EngineConfig, sampling=SamplingParams),
                 "presets": PRESETS,
                 "museum": EXHIBITS,
                 "machine": model and model.machine,

@@ -15,12 +15,10 @@ from engine.lab.faults import make_engine
 from engine.lab.rerun import Rerun
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.options.check import over_served_max
+from engine.resolve import resolve
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
-
-MAX_BLOCKS = 1 << 16  # each is an object in the log's state and a square on somebody's page
-MAX_BATCHED_TOKENS = 1 << 14
-MAX_SEQS = 1024
 
 
 class LiveEngine:
@@ -92,15 +90,9 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
     Raises:
         ConfigError: they cannot work with the model, or would exhaust the server.
     """
-    resolved = config.resolved(facts.max_position, facts.sliding_windows)
-    for name, limit in (
-        ("num_blocks", MAX_BLOCKS),
-        ("swap_space", MAX_BLOCKS),
-        ("max_num_batched_tokens", MAX_BATCHED_TOKENS),
-        ("max_num_seqs", MAX_SEQS),
-    ):
-        if getattr(resolved, name) > limit:
-            raise ConfigError(f"{name} {getattr(resolved, name)} is over the limit of {limit}")
+    resolved = resolve(config, facts.max_position, facts.sliding_windows).config
+    if wrong := over_served_max(resolved):
+        raise ConfigError(wrong)
     per_token = stored_bytes_per_token(facts, resolved.kv_cache_dtype)
     size = (resolved.num_blocks + (resolved.swap_space or 0)) * resolved.block_size * per_token
     if size > max_pool_bytes:

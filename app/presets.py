@@ -1,4 +1,4 @@
-"""What the page offers to begin with: strategies, and prompts that each show one thing."""
+"""What the page offers to begin with: prompts that each show one thing."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ class Words(Struct, frozen=True):
     zh: str
 
 
-class StrategyText(Struct, frozen=True, kw_only=True):
-    """One value of `EngineConfig.strategy`, explained."""
-
-    id: str
-    title: Words
-    text: Words
-
-
 class Preset(Struct, frozen=True, kw_only=True):
     """A scene: prompts to submit together, with the settings that make the point and a sentence on what to watch.
 
@@ -35,33 +27,6 @@ class Preset(Struct, frozen=True, kw_only=True):
     sampling: dict[str, Any] = {}  # fields that differ from the defaults
     config: dict[str, Any] = {}  # likewise; needs a new log
 
-
-STRATEGIES = [
-    StrategyText(
-        id="paged",
-        title=Words("Paged KV cache", "分页 KV 缓存"),
-        text=Words(
-            "Blocks of block_size slots, taken from a pool as a sequence grows; full blocks can be shared.",
-            "序列增长时才从块池里取块，每块 block_size 个槽；满块可以共享。",
-        ),
-    ),
-    StrategyText(
-        id="contiguous",
-        title=Words("Contiguous reservation", "连续预留"),
-        text=Words(
-            "One reservation of max_model_len slots per sequence, whether it uses them or not.",
-            "每个序列一次预留 max_model_len 个槽，不管用不用得上。",
-        ),
-    ),
-    StrategyText(
-        id="none",
-        title=Words("No cache", "无缓存"),
-        text=Words(
-            "Nothing is kept: every step computes all keys and values of the sequence again.",
-            "什么都不保留：每一步都重新计算序列的全部 K 和 V。",
-        ),
-    ),
-]
 
 _MOON = "春江潮水连海平，海上明月共潮生。"
 _STORY = "Once upon a time, there was a little girl named Lily. She loved to play in the garden"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from engine.cache.block_groups import Demands, GroupPlan, plan_groups
-from engine.cache.reach import WindowPolicy, reaches_of
+from engine.cache.reach import WindowPolicy
+from engine.options.check import out_of_range
+from engine.options.option import Control, Option
 from engine.trace.events import PreemptionMode, Setting
-from engine.trace.limits import MAX_BLOCKS
 
 Strategy = Literal["paged", "contiguous", "none"]
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
@@ -24,8 +23,18 @@ FaultName = Literal[
     "rope_restarted_at_chunk",
 ]
 MAX_POOL_SLOTS = 1 << 24
-MAX_SEED = (1 << 53) - 1  # exact as a double, as who reads the log may have it
-SEEDS = f"between {-MAX_SEED} and {MAX_SEED}"
+MAX_SEED = (1 << 53) - 1  # exact as a double, which is what a reader of the log may have
+MAX_LOGPROBS = 20
+MAX_SERVED_BLOCKS = 1 << 16  # each is an object in the log's state and a square on a page
+SEED = Option(ge=-MAX_SEED, le=MAX_SEED)
+
+
+def _is_stop(stop: list[str]) -> bool:
+    return len(stop) <= 16 and all(stop)
+
+
+def _is_bias(logit_bias: dict[int, float]) -> bool:
+    return len(logit_bias) <= 300 and all(i >= 0 and -100 <= bias <= 100 for i, bias in logit_bias.items())
 
 
 class ConfigError(ValueError):
@@ -48,108 +57,79 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     rotated again, a sequence ends at the model's last position, and queries stand further from the sinks than there.
     """
 
-    strategy: Strategy = "paged"
-    block_size: int = 16  # slots a block, tokens
-    num_blocks: int = 64  # blocks in the pool
-    max_model_len: int | None = None  # tokens, prompt and output; None = what the model and the pool can hold
-    max_num_seqs: int = 16  # sequences running at once
-    max_num_batched_tokens: int = 512  # token budget of a step
-    enable_prefix_caching: bool = True
-    enable_chunked_prefill: bool = True
-    scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
-    preemption_mode: PreemptionMode = "recompute"  # swap: computed tokens go to CPU memory and come back
-    swap_space: int | None = None  # blocks of CPU memory for that; None = as many as the pool has
-    kv_cache_dtype: KVCacheDtype = "auto"  # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
-    attention_window: int | None = None  # tokens; every layer's query sees no more than the last so many; None = all
-    attention_sinks: int | None = None  # tokens; the first so many stay in sight beside that window
-    sliding_window_pattern: int | None = None  # every n-th layer is left without that window; None = no layer is
-    enforce_eager: bool = False  # never the compiled forward pass: equal inputs then give the same log (trace.compare)
-    fault: FaultName | None = None  # a mistake put in on purpose (`faults.make_engine`); None = a healthy engine
-    num_logprobs: int = 5  # alternatives recorded with each chosen token
-    seed: int = 0
-
-    def resolved(self, max_position: int, sliding_windows: Sequence[int | None] = ()) -> Self:
-        """Check the settings against a model of `max_position` positions and fill in what follows. Idempotent.
-
-        `sliding_windows`: of the model's layers; not given, the model is taken for one whose layers see all keys.
-
-        swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
-        max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that
-        fits). Contiguous keeps the pool's size in slots and cuts
-        it into blocks of max_model_len, so that a race against paged is fair; it and `none` share no prefixes.
-
-        Raises:
-            ConfigError: a setting that cannot work.
-        """
-        for name in ("block_size", "num_blocks", "max_num_seqs", "max_num_batched_tokens"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.num_logprobs <= 20:
-            raise ConfigError(f"num_logprobs must be between 0 and 20, not {self.num_logprobs}")
-        if self.attention_window is None and self.attention_sinks is not None:
-            raise ConfigError("attention_sinks stay in sight beside a window: set attention_window too")
-        if self.attention_window is not None and not 1 <= self.attention_window <= MAX_POOL_SLOTS:
-            raise ConfigError(f"attention_window must be between 1 and {MAX_POOL_SLOTS}, not {self.attention_window}")
-        if not 0 <= (self.attention_sinks or 0) <= MAX_POOL_SLOTS:
-            raise ConfigError(f"attention_sinks must be between 0 and {MAX_POOL_SLOTS}, not {self.attention_sinks}")
-        if self.sliding_window_pattern is not None:
-            if self.attention_window is None:
-                raise ConfigError("sliding_window_pattern says which layers have no window: set attention_window too")
-            if not 1 <= self.sliding_window_pattern <= 1024:
-                raise ConfigError(
-                    f"sliding_window_pattern must be between 1 and 1024, not {self.sliding_window_pattern}"
-                )
-        if not _is_seed(self.seed):
-            raise ConfigError(f"seed must be {SEEDS}, not {self.seed}")
-        num_slots = self.num_blocks * self.block_size
-        if num_slots > MAX_POOL_SLOTS:
-            raise ConfigError(
-                f"a pool of {self.num_blocks} blocks x {self.block_size} slots is over {MAX_POOL_SLOTS} slots"
-            )
-        max_model_len = self.max_model_len
-        if max_model_len is None:
-            fits = self._holds_any_length(sliding_windows)
-            max_model_len = max_position if fits else min(max_position, num_slots)
-            if max_model_len < 2:
-                raise ConfigError(
-                    f"a pool of {self.num_blocks} blocks x {self.block_size} slots has no room for a prompt token and "
-                    "one to generate: choose more blocks, or larger ones"
-                )
-        if not 2 <= max_model_len <= max_position:
-            raise ConfigError(
-                f"max_model_len must be between 2 (a prompt token and one to generate) and the model's {max_position}, "
-                f"not {max_model_len}"
-            )
-        if self.block_size > max_model_len:
-            raise ConfigError(f"block_size {self.block_size} does not fit max_model_len {max_model_len}")
-        if not self.enable_chunked_prefill and self.max_num_batched_tokens < max_model_len:
-            raise ConfigError(
-                f"without chunked prefill max_num_batched_tokens ({self.max_num_batched_tokens}) must be at least "
-                f"max_model_len ({max_model_len}), or a long prompt could never be scheduled"
-            )
-        config = replace(self, max_model_len=max_model_len)
-        if self.strategy == "contiguous":
-            if num_slots < max_model_len:
-                raise ConfigError(
-                    f"contiguous reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
-                )
-            config = replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
-        if self.strategy != "paged":
-            config = replace(config, enable_prefix_caching=False)
-        groups = config.block_groups(sliding_windows or [None])
-        num_blocks = sum(group.num_blocks for group in groups)
-        if num_blocks > MAX_BLOCKS:
-            raise ConfigError(
-                f"num_blocks {self.num_blocks} makes {num_blocks} blocks{_of_groups(len(groups))}, and a log holds "
-                f"{MAX_BLOCKS} at most: choose fewer blocks, and larger ones for as many slots"
-            )
-        if self.preemption_mode == "recompute" or self.strategy == "none":
-            return replace(config, swap_space=0)
-        swap_space = config.num_blocks if self.swap_space is None else self.swap_space
-        most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
-        if not 0 <= swap_space <= most:
-            raise ConfigError(f"swap_space must be between 0 and {most} blocks{_of_groups(len(groups))}")
-        return replace(config, swap_space=swap_space)
+    strategy: Annotated[Strategy, Option(control=Control(group="cache", initial="paged"))] = "paged"
+    # slots a block, tokens
+    block_size: Annotated[
+        int,
+        Option(
+            ge=1,
+            strategies=("paged", "none"),
+            derived_under=("contiguous",),
+            control=Control(group="cache", usual=(1, 2, 4, 8, 16, 32), initial=4, term="block"),
+        ),
+    ] = 16
+    # blocks in the pool
+    num_blocks: Annotated[
+        int,
+        Option(
+            ge=1,
+            served_max=MAX_SERVED_BLOCKS,
+            derived_under=("contiguous",),
+            control=Control(group="cache", initial=48),
+        ),
+    ] = 64
+    # tokens, prompt and output; None = what the model and the pool can hold
+    max_model_len: Annotated[int | None, Option()] = None
+    # sequences running at once
+    max_num_seqs: Annotated[int, Option(ge=1, served_max=1024, control=Control(group="scheduler"))] = 16
+    # token budget of a step
+    max_num_batched_tokens: Annotated[int, Option(ge=1, served_max=1 << 14, control=Control(group="scheduler"))] = 512
+    enable_prefix_caching: Annotated[
+        bool,
+        Option(
+            strategies=("paged",),
+            derived_under=("contiguous", "none"),
+            control=Control(group="cache", term="prefix_cache"),
+        ),
+    ] = True
+    enable_chunked_prefill: Annotated[bool, Option(control=Control(group="scheduler"))] = True
+    scheduling_policy: Annotated[Literal["fcfs", "priority"], Option(control=Control(group="scheduler"))] = "fcfs"
+    # swap: computed tokens go to CPU memory and come back
+    preemption_mode: Annotated[PreemptionMode, Option(control=Control(group="scheduler", term="preempt"))] = "recompute"
+    # blocks of CPU memory for that; None = as many as the pool has
+    swap_space: Annotated[int | None, Option(served_max=MAX_SERVED_BLOCKS)] = None
+    # what K and V are stored as; auto = the model's own, fp8 = fp8_e4m3
+    kv_cache_dtype: Annotated[KVCacheDtype, Option(control=Control(group="cache"))] = "auto"
+    # tokens; every layer's query sees no more than the last so many; None = all
+    attention_window: Annotated[
+        int | None,
+        Option(
+            ge=1,
+            le=MAX_POOL_SLOTS,
+            control=Control(group="cache", usual=(0, 8, 16, 32, 64, 128, 256, 512), none_as=0, term="sliding_window"),
+        ),
+    ] = None
+    # tokens; the first so many stay in sight beside that window
+    attention_sinks: Annotated[
+        int | None, Option(ge=0, le=MAX_POOL_SLOTS, beside="attention_window", control=Control(group="cache"))
+    ] = None
+    # every n-th layer is left without that window; None = no layer is
+    sliding_window_pattern: Annotated[
+        int | None,
+        Option(
+            ge=1,
+            le=1024,
+            beside="attention_window",
+            control=Control(group="cache", usual=(0, 2, 3, 4, 6), none_as=0, term="block_group"),
+        ),
+    ] = None
+    # never the compiled forward pass: equal inputs then give the same log (trace.compare)
+    enforce_eager: Annotated[bool, Option()] = False
+    # a mistake put in on purpose (engine/lab/faults.py); None = a healthy engine
+    fault: Annotated[FaultName | None, Option(flag=False)] = None
+    # alternatives recorded with each chosen token
+    num_logprobs: Annotated[int, Option(ge=0, le=MAX_LOGPROBS)] = 5
+    seed: Annotated[int, SEED] = 0
 
     @property
     def policy(self) -> WindowPolicy | None:
@@ -163,28 +143,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         """How many of a sequence's tokens one step takes at most; None: all that are missing, however many."""
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
-    def block_groups(self, sliding_windows: Sequence[int | None]) -> list[GroupPlan]:
-        """The groups of a model's layers and their pools, given each layer's own window."""
-        reaches = reaches_of(sliding_windows, self.policy)
-        demands = Demands(self.max_num_seqs, self.max_num_batched_tokens)
-        split = self.strategy == "paged"
-        return plan_groups(reaches, self.policy, self.num_blocks, self.block_size, demands, split)
-
-    def _holds_any_length(self, sliding_windows: Sequence[int | None]) -> bool:
-        """Whether the pool has room for what any sequence holds at once, however long it is."""
-        step, size = self.tokens_a_step, self.block_size
-        return step is not None and all(
-            group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
-            for group in self.block_groups(sliding_windows or [None])
-        )
-
     def as_map(self) -> dict[str, str | int | float | bool | None]:
         """Every field by name, for the trace's header."""
         return asdict(self)
-
-
-def _of_groups(number: int) -> str:
-    return f" in {number} groups of layers" if number > 1 else ""
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):
@@ -196,24 +157,53 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     The names are vLLM's; `use_beam_search` and its fields those of its BeamSearchParams.
     """
 
-    temperature: float = 0.0
-    top_k: int = 0  # 0 = off
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0  # CTRL, https://arxiv.org/abs/1909.05858, section 4.1
-    seed: int | None = None  # None: derived from the engine's seed and which of its requests this is
-    max_tokens: int | None = None  # None: as many as fit the model and the pool
-    stop: list[str] = []
-    stop_token_ids: list[int] = []
-    ignore_eos: bool = False
-    n: int = 1  # outputs: samples with a seed each, or the best beams
-    best_of: int | None = None  # samples to draw, of which the n with the highest cumulative logprob are the outputs
-    use_beam_search: bool = False
-    beam_width: int = 4  # sequences kept
-    length_penalty: float = 1.0  # a beam's score = cumulative logprob / (output tokens ** length_penalty)
-    min_tokens: int = 0  # before so many output tokens nothing ends a sequence
-    logit_bias: dict[int, float] = {}  # token id -> added to its logit
-    prompt_logprobs: int | None = None  # alternatives recorded with each prompt token; None: nothing is recorded
+    temperature: Annotated[
+        float, Option(ge=0, le=100, may_change=True, control=Control(group="sampling", step=0.1, initial=0))
+    ] = 0.0
+    # None: as many as fit the model and the pool
+    max_tokens: Annotated[int | None, Option(ge=1, may_change=True, control=Control(group="sampling", initial=64))] = (
+        None
+    )
+    # 0 = off
+    top_k: Annotated[int, Option(ge=0, may_change=True, control=Control(group="sampling", initial=0))] = 0
+    top_p: Annotated[
+        float, Option(gt=0, le=1, may_change=True, control=Control(group="sampling", step=0.05, initial=1))
+    ] = 1.0
+    min_p: Annotated[
+        float, Option(ge=0, le=1, may_change=True, control=Control(group="sampling", step=0.05, initial=0))
+    ] = 0.0
+    # CTRL, https://arxiv.org/abs/1909.05858, section 4.1
+    repetition_penalty: Annotated[
+        float, Option(gt=0, le=100, may_change=True, control=Control(group="sampling", step=0.05, initial=1))
+    ] = 1.0
+    # None: derived from the engine's seed and which of its requests this is. No flag: the engine's seed has it.
+    seed: Annotated[int | None, replace(SEED, may_change=True, flag=False, control=Control(group="sampling"))] = None
+    # outputs: samples with a seed each, or the best beams
+    n: Annotated[int, Option(ge=1, control=Control(group="sampling", initial=1))] = 1
+    stop: Annotated[
+        list[str],
+        Option(
+            holds=_is_stop, allowed="at most 16 strings, none empty", may_change=True, control=Control(group="sampling")
+        ),
+    ] = []
+    stop_token_ids: Annotated[list[int], Option(may_change=True)] = []
+    ignore_eos: Annotated[bool, Option(may_change=True, control=Control(group="sampling", initial=False))] = False
+    # samples to draw, of which the n with the highest cumulative logprob are the outputs
+    best_of: Annotated[int | None, Option(ge=1)] = None
+    use_beam_search: Annotated[bool, Option()] = False
+    # sequences kept
+    beam_width: Annotated[int, Option(ge=1)] = 4
+    # a beam's score = cumulative logprob / (output tokens ** length_penalty)
+    length_penalty: Annotated[float, Option(ge=-10, le=10)] = 1.0
+    # before so many output tokens nothing ends a sequence
+    min_tokens: Annotated[int, Option(ge=0, le=1 << 30, may_change=True)] = 0
+    # token id -> added to its logit
+    logit_bias: Annotated[
+        dict[int, float],
+        Option(holds=_is_bias, allowed="at most 300 token ids with numbers between -100 and 100", may_change=True),
+    ] = {}
+    # alternatives recorded with each prompt token; None: nothing is recorded
+    prompt_logprobs: Annotated[int | None, Option(ge=0, le=MAX_LOGPROBS)] = None
 
     @property
     def num_sequences(self) -> int:
@@ -226,26 +216,12 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         Raises:
             ConfigError: one is not.
         """
-        ranges: list[tuple[str, bool, str]] = [
-            ("temperature", 0 <= self.temperature <= 100, "between 0 and 100"),
-            ("top_k", self.top_k >= 0, "0 (off) or more"),
-            ("top_p", 0 < self.top_p <= 1, "over 0 and at most 1"),
-            ("min_p", 0 <= self.min_p <= 1, "between 0 and 1"),
-            ("repetition_penalty", 0 < self.repetition_penalty <= 100, "over 0 and at most 100"),
-            ("seed", self.seed is None or _is_seed(self.seed), SEEDS),
-            ("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1"),
-            ("stop", len(self.stop) <= 16 and all(self.stop), "at most 16 strings, none empty"),
-            ("n", self.n >= 1, "at least 1"),
-            ("best_of", self.best_of is None or self.best_of >= self.n, f"at least n ({self.n})"),
-            ("beam_width", self.beam_width >= 1, "at least 1"),
-            ("length_penalty", -10 <= self.length_penalty <= 10, "between -10 and 10"),
-            ("min_tokens", 0 <= self.min_tokens <= (self.max_tokens or 1 << 30), "between 0 and max_tokens"),
-            ("logit_bias", _is_bias(self.logit_bias), "at most 300 token ids with numbers between -100 and 100"),
-            ("prompt_logprobs", 0 <= (self.prompt_logprobs or 0) <= 20, "between 0 and 20"),
-        ]
-        for name, holds, allowed in ranges:
-            if not holds:
-                raise ConfigError(f"{name} must be {allowed}, not {getattr(self, name)!r}")
+        if wrong := out_of_range(self):
+            raise ConfigError(wrong)
+        if self.best_of is not None and self.best_of < self.n:
+            raise ConfigError(f"best_of must be at least n ({self.n}), not {self.best_of}")
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ConfigError(f"min_tokens must be between 0 and max_tokens ({self.max_tokens}), not {self.min_tokens}")
         if self.use_beam_search:
             if self.n > self.beam_width or self.best_of is not None:
                 raise ConfigError(
@@ -260,11 +236,3 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     def as_map(self) -> dict[str, Setting]:
         """Every field by name, for the trace."""
         return {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
-
-
-def _is_seed(seed: int) -> bool:
-    return -MAX_SEED <= seed <= MAX_SEED
-
-
-def _is_bias(logit_bias: dict[int, float]) -> bool:
-    return len(logit_bias) <= 300 and all(i >= 0 and -100 <= bias <= 100 for i, bias in logit_bias.items())

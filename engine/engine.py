@@ -19,7 +19,6 @@ from engine import __version__
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
 from engine.cache.hybrid_cache import make_cache
-from engine.cache.reach import reaches_of
 from engine.config import EngineConfig, SamplingParams
 from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
@@ -31,6 +30,7 @@ from engine.model.runner import ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.request import Request
+from engine.resolve import resolve
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
 from engine.trace.events import Adjust, Choose, Op
 from engine.trace.log import TraceWriter
@@ -80,35 +80,34 @@ class Engine:
         keep_log: bool = True,
     ) -> None:
         self.model = model
-        self.config = config.resolved(model.facts.max_position, model.facts.sliding_windows)
+        resolved = resolve(config, model.facts.max_position, model.facts.sliding_windows)
+        self.config = resolved.config
         self.capture = capture
         self.as_eager = False  # the next idle engine serves eagerly: a re-run does where its log did
-        self._intake = Intake(model, self.config)
-        reaches = reaches_of(model.facts.sliding_windows, self.config.policy)
-        self._groups = self.config.block_groups(model.facts.sliding_windows)
+        self._intake = Intake(model, resolved)
         self._ops: list[Op] = []
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
         self._runner = ModelRunner(
             model,
             self.config.num_blocks,
             self.config.block_size,
-            self._intake.max_model_len,
+            resolved.max_model_len,
             self.config.kv_cache_dtype,
-            swap_space=self.config.swap_space or 0,
+            swap_space=resolved.swap_space,
             policy=self.config.policy,
-            groups=self._groups,
+            groups=resolved.groups,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         # for the work of a step it only counts how many keys a query sees, not which
-        seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in reaches])
+        seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
         self._work = StepWork(seen_by_layers, kv_bytes_per_token=self._kv_bytes_per_token)
-        self.block_groups = trace_groups(self._groups, self._runner.kv_store.bytes_per_token_of)
+        self.block_groups = trace_groups(resolved.groups, self._runner.kv_store.bytes_per_token_of)
         self._cache = make_cache(
-            self._groups,
+            resolved.groups,
             self._ops.append,
             self.config.block_size,
             self.config.enable_prefix_caching,
-            self.config.swap_space or 0,
+            resolved.swap_space,
             self._runner.kv_store.bytes_per_token_of,
         )
         self._scheduler = Scheduler(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.config import EngineConfig, SamplingParams
+from engine.config import SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.model.sampling import derived_seed
+from engine.options.table import table_of
 from engine.request import Request
+from engine.resolve import Resolved
 from engine.scheduling.capacity import max_tokens_that_fit
 from engine.scheduling.sequence import Sequence
 
@@ -30,12 +32,11 @@ class RequestSpec(NamedTuple):
 class Intake:
     """Makes requests for one model under one resolved configuration."""
 
-    def __init__(self, model: LoadedModel, config: EngineConfig) -> None:
-        assert config.max_model_len is not None, "the configuration must be resolved"
-        self.max_model_len = config.max_model_len
+    def __init__(self, model: LoadedModel, resolved: Resolved) -> None:
+        self.max_model_len = resolved.max_model_len
         self._model = model
-        self._config = config
-        self._groups = config.block_groups(model.facts.sliding_windows)
+        self._config = resolved.config
+        self._groups = resolved.groups
 
     def accept(
         self, specs: Iterable[RequestSpec], first_seq_id: int, num_before: int, ids_in_use: set[str]
@@ -64,8 +65,8 @@ class Intake:
             ConfigError: parameters out of range.
         """
         sampling.checked()
-        for name in ("n", "best_of", "use_beam_search", "beam_width", "length_penalty", "prompt_logprobs"):
-            if getattr(sampling, name) != getattr(request.sampling, name):
+        for name, row in table_of(SamplingParams).items():
+            if not row.option.may_change and getattr(sampling, name) != getattr(request.sampling, name):
                 raise RequestError(f"{name} is settled when a request is submitted: it cannot change while it runs")
         if request.beams is not None:
             raise RequestError("beams are compared with each other, so their sampling cannot change while they run")

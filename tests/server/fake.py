@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.resolve import resolve
 from engine.trace.apply import apply
 from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.log import TraceWriter
@@ -59,7 +60,7 @@ class FakeEngine:
     """Prefills one waiting sequence a step, decodes the others; the next token is the last one plus one."""
 
     def __init__(self, config: EngineConfig, path: Path | None, model: FakeModel) -> None:
-        self.config = config.resolved(FACTS.max_position)
+        self.config = resolve(config, FACTS.max_position).config
         self._model = model
         header = Header(
             generator="fake", created="2026-01-01T00:00:00+00:00", model=FACTS, tokenizer=TOKENIZER,

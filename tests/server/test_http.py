@@ -22,7 +22,10 @@ def test_health_and_model(server):
     facts = requests.get(f"{server.url}/api/model").json()
     assert facts["model"]["num_layers"] == 2 and facts["config"]["block_size"] == 4
     assert facts["presets"][0]["prompts"] == ["春江潮水连海平，海上明月共潮生。"]
-    assert [s["id"] for s in facts["strategies"]] == ["paged", "contiguous", "none"]
+    rows = {row["name"]: row for row in facts["options"]["tables"]["engine"]}
+    assert rows["strategy"]["choices"] == ["paged", "contiguous", "none"] and list(rows) == list(facts["config"])
+    assert [row["name"] for row in facts["options"]["tables"]["sampling"]] == list(facts["sampling"])
+    assert facts["options"]["words"]["zh"]["block_size"]["label"] == "块大小"
     assert facts["sampling"]["temperature"] == 0 and facts["kv_bytes_per_token"] == 64
     assert facts["limits"]["max_prompts"] == 64
 

@@ -10,8 +10,9 @@ import pytest
 from app.errors import AppError
 from app.messages import Join, Play, parse, parse_config, parse_sampling
 from app.plain import plain, to_json
-from app.presets import PRESETS, STRATEGIES
+from app.presets import PRESETS
 from engine.config import EngineConfig
+from engine.resolve import resolve
 from engine.trace.records import LayerCapture
 
 
@@ -24,7 +25,7 @@ def test_a_message_has_its_defaults_and_may_use_from():
 @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.id)
 def test_presets_are_valid(preset):
     config = parse_config(preset.config, EngineConfig())
-    config.resolved(1024)
+    resolve(config, 1024)
     parse_sampling(preset.sampling).checked()
     assert preset.prompts and preset.title.en and preset.title.zh
 
@@ -41,7 +42,6 @@ def test_a_config_changes_only_what_is_given():
     assert (changed.block_size, changed.num_blocks) == (4, 7)
     with pytest.raises(AppError, match="config has no field 'x'"):
         parse_config({"x": 1}, base)
-    assert {s.id for s in STRATEGIES} == {"paged", "contiguous", "none"}
 
 
 def test_json_form_of_arrays_and_bytes():

@@ -9,6 +9,7 @@ from engine.bench.errors import BenchError
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
 from engine.bench.workload import SharedPrefix, requests_of
+from engine.resolve import resolve
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
 
@@ -21,7 +22,7 @@ def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
         for variant in found.variants:
             cell = cell_of(found, point, variant)
             asks = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
-            config = cell.engine.resolved(1024)
+            config = resolve(cell.engine, 1024).config
             assert config.max_model_len is not None
             for ask in asks:
                 if ask.after is None:

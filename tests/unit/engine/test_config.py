@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.config import ConfigError, EngineConfig
+from engine.resolve import resolve
 
 HYBRID = [8, None]  # windows of two layers: two groups, with a pool each
 MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
@@ -36,7 +37,7 @@ MOST = 1 << 18  # blocks that a log's state has at most, of all groups together
 )
 def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list[int | None], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        EngineConfig(**settings).resolved(256, windows)
+        resolve(EngineConfig(**settings), 256, windows)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,10 @@ def test_no_more_blocks_than_a_log_holds(settings: dict[str, Any], windows: list
 )
 def test_a_pool_or_a_length_that_could_serve_nobody(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        EngineConfig(**settings).resolved(256)
-    assert EngineConfig(num_blocks=2, block_size=1).resolved(256).max_model_len == 2
+        resolve(EngineConfig(**settings), 256)
+    assert resolve(EngineConfig(num_blocks=2, block_size=1), 256).config.max_model_len == 2
 
 
 def test_as_many_as_a_log_holds() -> None:
-    config = EngineConfig(num_blocks=MOST, block_size=1, preemption_mode="swap").resolved(256, [None])
+    config = resolve(EngineConfig(num_blocks=MOST, block_size=1, preemption_mode="swap"), 256, [None]).config
     assert (config.num_blocks, config.swap_space) == (MOST, MOST)

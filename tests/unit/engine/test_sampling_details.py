@@ -10,6 +10,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError
 from engine.request import Request
+from engine.resolve import resolve
 from engine.trace.events import Lookup, Preempt
 from engine.trace.records import PromptLogprob, StepRecord
 from tests.tiny_models import tiny_model
@@ -202,4 +203,4 @@ def test_a_seed_that_cannot_be_written_down_exactly_is_refused(seed: int) -> Non
     with pytest.raises(ConfigError, match="seed must be between -9007199254740991 and 9007199254740991"):
         SamplingParams(seed=seed).checked()
     with pytest.raises(ConfigError, match="seed must be between"):
-        EngineConfig(seed=seed).resolved(64)
+        resolve(EngineConfig(seed=seed), 64)

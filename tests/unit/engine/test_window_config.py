@@ -13,6 +13,7 @@ from engine.accounting.work import StepWork
 from engine.cache.reach import WindowPolicy
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
+from engine.resolve import resolve
 from engine.trace.events import Release
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
@@ -27,7 +28,7 @@ from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 )
 def test_what_cannot_work_is_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        EngineConfig(**settings).resolved(256)
+        resolve(EngineConfig(**settings), 256)
 
 
 def test_flags_and_messages_reach_the_policy() -> None:

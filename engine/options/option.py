@@ -1,0 +1,60 @@
+"""What a field of a settings struct says about itself beyond its type: `name: Annotated[int, Option(...)] = 16`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Group = Literal["cache", "scheduler", "sampling"]
+
+
+class Control(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the page offers an option. Its kind follows from the type: select, number field, switch or text field."""
+
+    group: Group
+    usual: tuple[int, ...] = ()  # numbers offered in a select, instead of a number field
+    step: float = 1  # of a number field
+    initial: Any = None  # the page asks for this value in every new run; None: for the server's default
+    none_as: int | None = None  # the number that stands for None in the control and in links
+    term: str | None = None  # the glossary's entry behind the label
+
+
+class Option(Struct, frozen=True, kw_only=True):
+    """Range and use of one option. Bounds are those of a value that is not None."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    holds: Callable[[Any], bool] | None = None  # for what is no range of numbers
+    allowed: str = ""  # what `holds` asks for, in words that follow "must be"
+    served_max: int | None = None  # the most that a server or a command takes; the bare engine takes more
+    strategies: tuple[str, ...] | None = None  # under which it can be chosen; None: under all
+    derived_under: tuple[str, ...] = ()  # strategies whose resolved configuration has another value than the chosen one
+    beside: str | None = None  # it means something only where that other option is not None
+    may_change: bool = False  # whether it may change while a run (an engine) or a request (its sampling) goes on
+    flag: bool = True  # whether commands have a flag for it
+    control: Control | None = None  # None: the page does not offer it
+
+    def range_text(self) -> str:
+        """What a value must be, in words that follow "must be"; empty without bounds."""
+        if self.allowed:
+            return self.allowed
+        low = f"over {self.gt:.17g}" if self.gt is not None else None
+        if self.ge is not None and self.le is not None:
+            return f"between {self.ge:.17g} and {self.le:.17g}"
+        if self.ge is not None:
+            return f"at least {self.ge:.17g}"
+        high = f"at most {self.le:.17g}" if self.le is not None else None
+        return " and ".join(part for part in (low, high) if part)
+
+    def admits(self, value: Any) -> bool:
+        """Whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
+        if self.holds is not None and not self.holds(value):
+            return False
+        return (
+            (self.ge is None or value >= self.ge)
+            and (self.gt is None or value > self.gt)
+            and (self.le is None or value <= self.le)
+        )

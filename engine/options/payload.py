@@ -1,0 +1,66 @@
+"""The table as plain data, for a front end that makes controls of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from engine.options.option import Control
+from engine.options.table import OptionRow, table_of
+from engine.options.words import OptionWords, languages, words_in
+
+
+class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A row of the table in plain data, with the fields of OptionRow and Option; what does not apply is left out."""
+
+    name: str
+    kind: str
+    default: Any
+    optional: bool = False
+    choices: tuple[str, ...] = ()
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None  # the least upper bound: the engine's, or the server's
+    strategies: tuple[str, ...] | None = None
+    derived_under: tuple[str, ...] = ()
+    beside: str | None = None
+    may_change: bool = False
+    control: Control | None = None
+
+
+class OptionsPayload(Struct, frozen=True, kw_only=True):
+    """`tables`: the rows of each settings struct, in its order. `words`: by language, then by option."""
+
+    tables: dict[str, list[OptionFacts]]
+    words: dict[str, dict[str, OptionWords]]
+
+
+def options_payload(**settings: type[Struct]) -> dict[str, Any]:
+    """The OptionsPayload of some settings structs, each under its keyword, in plain data."""
+    payload = OptionsPayload(
+        tables={name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()},
+        words={language: words_in(language) for language in languages()},
+    )
+    plain: dict[str, Any] = msgspec.to_builtins(payload)
+    return plain
+
+
+def _facts(row: OptionRow) -> OptionFacts:
+    option = row.option
+    return OptionFacts(
+        name=row.name,
+        kind=row.kind,
+        default=row.default,
+        optional=row.optional,
+        choices=row.choices,
+        ge=option.ge,
+        gt=option.gt,
+        le=min((bound for bound in (option.le, option.served_max) if bound is not None), default=None),
+        strategies=option.strategies,
+        derived_under=option.derived_under,
+        beside=option.beside,
+        may_change=option.may_change,
+        control=option.control,
+    )

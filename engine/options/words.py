@@ -1,0 +1,43 @@
+"""Label and help of each option, one file a language: another language is another file in `words/`."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import msgspec
+from msgspec import Struct
+
+
+class OptionWords(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one option is called and what it does."""
+
+    label: str  # beside a control
+    help: str  # one sentence or phrase, without a full stop at its end
+    none: str = ""  # what None means, for an option that may be None
+    number: str = ""  # a number of its `usual` ones, where it needs words: "{n}" is put in
+    values: dict[str, str] = {}  # what the values of a choice are called, where their own names do not do
+    values_help: dict[str, str] = {}  # what each of them does, a sentence with its full stop
+
+
+Words = dict[str, OptionWords]
+
+
+@functools.cache
+def languages() -> tuple[str, ...]:
+    """The languages that there are words in, English first."""
+    names = (file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
+    return tuple(sorted(names, key=lambda name: (name != "en", name)))
+
+
+@functools.cache
+def words_in(language: str) -> Words:
+    """The words of every option by its name, in one of `languages()`."""
+    text = _folder().joinpath(f"{language}.json").read_text(encoding="utf-8")
+    return msgspec.convert(json.loads(text), Words)
+
+
+def _folder() -> Traversable:
+    return files("engine.options").joinpath("words")

@@ -1,0 +1,127 @@
+"""Settings made fit for one model: what they leave open is filled in, and what they cannot do together is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from engine.cache.block_groups import Demands, GroupPlan, plan_groups
+from engine.cache.reach import Reach, reaches_of
+from engine.config import MAX_POOL_SLOTS, ConfigError, EngineConfig
+from engine.options.check import out_of_range
+from engine.trace.limits import MAX_BLOCKS
+
+
+class Resolved(NamedTuple):
+    """Settings that work with a model, and what follows from the two."""
+
+    config: EngineConfig  # no field that the engine needs is None; resolving it again changes nothing
+    max_model_len: int  # tokens of a sequence, prompt and output
+    swap_space: int  # blocks of CPU memory in each group; 0: nothing is ever swapped
+    reaches: list[Reach]  # what the queries of each layer see
+    groups: list[GroupPlan]  # layers that share a block table, and their pools
+
+
+def resolve(config: EngineConfig, max_position: int, sliding_windows: Sequence[int | None] = ()) -> Resolved:
+    """Check the settings against a model of `max_position` positions and fill in what follows.
+
+    `sliding_windows`: of the model's layers; not given, the model is taken for one layer that sees all keys.
+
+    swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
+    max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that fits).
+    Contiguous keeps the pool's size in slots and cuts it into blocks of max_model_len, so that a race against paged is
+    fair; it and `none` share no prefixes.
+
+    Raises:
+        ConfigError: a setting that cannot work.
+    """
+    if wrong := out_of_range(config):
+        raise ConfigError(wrong)
+    if config.num_blocks * config.block_size > MAX_POOL_SLOTS:
+        raise ConfigError(f"{_pool(config)} is over {MAX_POOL_SLOTS} slots")
+    reaches = reaches_of(sliding_windows or [None], config.policy)
+    max_model_len = _max_model_len(config, reaches, max_position)
+    config = replace(_laid_out(config, max_model_len), max_model_len=max_model_len)
+    if config.strategy != "paged":
+        config = replace(config, enable_prefix_caching=False)
+    groups = _groups(config, reaches)
+    num_blocks = sum(group.num_blocks for group in groups)
+    if num_blocks > MAX_BLOCKS:
+        raise ConfigError(
+            f"num_blocks {config.num_blocks} makes {num_blocks} blocks{_of_groups(groups)}, and a log holds "
+            f"{MAX_BLOCKS} at most: choose fewer blocks, and larger ones for as many slots"
+        )
+    swap_space = _swap_space(config, groups)
+    return Resolved(replace(config, swap_space=swap_space), max_model_len, swap_space, reaches, groups)
+
+
+def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:
+    num_slots = config.num_blocks * config.block_size
+    max_model_len = config.max_model_len
+    if max_model_len is None:
+        max_model_len = max_position if _holds_any_length(config, reaches) else min(max_position, num_slots)
+        if max_model_len < 2:
+            raise ConfigError(
+                f"{_pool(config)} has no room for a prompt token and one to generate: choose more blocks, or larger "
+                "ones"
+            )
+    if not 2 <= max_model_len <= max_position:
+        raise ConfigError(
+            f"max_model_len must be between 2 (a prompt token and one to generate) and the model's {max_position}, "
+            f"not {max_model_len}"
+        )
+    if config.block_size > max_model_len:
+        raise ConfigError(f"block_size {config.block_size} does not fit max_model_len {max_model_len}")
+    if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
+        raise ConfigError(
+            f"without chunked prefill max_num_batched_tokens ({config.max_num_batched_tokens}) must be at least "
+            f"max_model_len ({max_model_len}), or a long prompt could never be scheduled"
+        )
+    return max_model_len
+
+
+def _holds_any_length(config: EngineConfig, reaches: Sequence[Reach]) -> bool:
+    """Whether the pool has room for what any sequence holds at once, however long it is."""
+    step, size = config.tokens_a_step, config.block_size
+    return step is not None and all(
+        group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
+        for group in _groups(config, reaches)
+    )
+
+
+def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
+    """Under `contiguous`, the pool's slots in blocks of one sequence each."""
+    if config.strategy != "contiguous":
+        return config
+    num_slots = config.num_blocks * config.block_size
+    if num_slots < max_model_len:
+        raise ConfigError(
+            f"contiguous reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
+        )
+    return replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
+
+
+def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
+    demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
+    split = config.strategy == "paged"
+    return plan_groups(reaches, config.policy, config.num_blocks, config.block_size, demands, split)
+
+
+def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
+    if config.preemption_mode == "recompute" or config.strategy == "none":
+        return 0
+    swap_space = config.num_blocks if config.swap_space is None else config.swap_space
+    most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
+    if not 0 <= swap_space <= most:
+        raise ConfigError(f"swap_space must be between 0 and {most} blocks{_of_groups(groups)}")
+    return swap_space
+
+
+def _pool(config: EngineConfig) -> str:
+    return f"a pool of {config.num_blocks} blocks x {config.block_size} slots"
+
+
+def _of_groups(groups: Sequence[GroupPlan]) -> str:
+    return f" in {len(groups)} groups of layers" if len(groups) > 1 else ""
