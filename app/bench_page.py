@@ -2,75 +2,93 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import flask
-from flask import Response, request
+from flask import Request, Response
 
-from app import assets
+from app import assets, routing
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.errors import AppError
 from app.paths import static_dir
-from app.plain import to_json
+from app.routing import Route, json_answer
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
 
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    records: BenchRecords
+    runs: BenchRuns
+
+
+def page(here: Here, request: Request) -> Response:
+    """The benchmark page."""
+    modules = assets.modules_from(static_dir(), "js/bench/main.js")
+    response = flask.make_response(flask.render_template("bench.html", modules=modules))
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def index(here: Here, request: Request) -> Response:
+    """The scenarios and records."""
+    return json_answer(
+        {
+            "scenarios": here.records.scenarios(),
+            "records": here.records.all(),
+            "can_run": here.runs.can_run,
+            "keeps_records": here.runs.keeps_records,
+        }
+    )
+
+
+def record(here: Here, request: Request, record_id: str) -> Response:
+    """One record, as its file is."""
+    response = Response(here.records.content(record_id), mimetype="application/json")
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def trace(here: Here, request: Request, record_id: str, name: str) -> Response:
+    """One trace that a record kept."""
+    path = here.records.trace(record_id, name)
+    response = flask.send_file(path, mimetype="application/octet-stream", conditional=True)
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def on_stage(here: Here, request: Request, record_id: str, name: str) -> Response:
+    """The stage with the trace at `?step=N`, without it at the first step that only decodes."""
+    path = here.records.trace(record_id, name)
+    step = request.args.get("step", type=int)
+    try:
+        with TraceReader(path, verify=False) as reader:
+            found = _record_of_step(reader, step) if step is not None else _first_decode(reader)
+    except (OSError, TraceFormatError) as error:
+        raise AppError("refused", f"the trace cannot be read: {error}") from error
+    asked = {"recording": f"/api/bench/records/{record_id}/traces/{name}"}
+    if found is not None:
+        asked["step"] = str(found)
+    response = flask.make_response(flask.redirect(f"/?{urlencode(asked)}"))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+ROUTES = [
+    Route("GET", "/bench", page),
+    Route("GET", "/api/bench", index),
+    Route("GET", "/api/bench/records/<record_id>", record),
+    Route("GET", "/api/bench/records/<record_id>/traces/<name>", trace),
+    Route("GET", "/api/bench/records/<record_id>/traces/<name>/stage", on_stage),
+]
+
+
 def blueprint(records: BenchRecords, runs: BenchRuns) -> flask.Blueprint:
     """`/bench` and the endpoints under /api/bench."""
-    bench = flask.Blueprint("bench", __name__)
-
-    @bench.get("/bench")
-    def page() -> Response:
-        modules = assets.modules_from(static_dir(), "js/bench/main.js")
-        response = flask.make_response(flask.render_template("bench.html", modules=modules))
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-    @bench.get("/api/bench")
-    def index() -> Response:
-        return _json(
-            {
-                "scenarios": records.scenarios(),
-                "records": records.all(),
-                "can_run": runs.can_run,
-                "keeps_records": runs.keeps_records,
-            }
-        )
-
-    @bench.get("/api/bench/records/<record_id>")
-    def record(record_id: str) -> Response:
-        response = Response(records.content(record_id), mimetype="application/json")
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-    @bench.get("/api/bench/records/<record_id>/traces/<name>")
-    def trace(record_id: str, name: str) -> Response:
-        path = records.trace(record_id, name)
-        response = flask.send_file(path, mimetype="application/octet-stream", conditional=True)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-    @bench.get("/api/bench/records/<record_id>/traces/<name>/stage")
-    def on_stage(record_id: str, name: str) -> Response:
-        """The stage with the trace at `?step=N`, without it at the first step that only decodes."""
-        path = records.trace(record_id, name)
-        step = request.args.get("step", type=int)
-        try:
-            with TraceReader(path, verify=False) as reader:
-                found = _record_of_step(reader, step) if step is not None else _first_decode(reader)
-        except (OSError, TraceFormatError) as error:
-            raise AppError("refused", f"the trace cannot be read: {error}") from error
-        asked = {"recording": f"/api/bench/records/{record_id}/traces/{name}"}
-        if found is not None:
-            asked["step"] = str(found)
-        response = flask.make_response(flask.redirect(f"/?{urlencode(asked)}"))
-        response.headers["Cache-Control"] = "no-store"
-        return response
-
-    return bench
+    return routing.blueprint("bench", "", Here(records, runs), ROUTES)
 
 
 def _record_of_step(reader: TraceReader, step: int) -> int | None:
@@ -85,9 +103,3 @@ def _first_decode(reader: TraceReader) -> int | None:
         if batch and all(entry.phase == "decode" for entry in batch):
             return index
     return None
-
-
-def _json(value: Any) -> Response:
-    response = Response(to_json(value), mimetype="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    return response

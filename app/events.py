@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -197,34 +198,37 @@ class Events:
         return self._model.normalize(text)
 
 
+# Every event: what its message is, and what answers it.
+EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
+    "create": (messages.Create, Events.create),
+    "join": (messages.Join, Events.join),
+    "leave": (messages.OfTheater, Events.leave),
+    "submit": (messages.Submit, Events.submit),
+    "step": (messages.Step, Events.step),
+    "prefill": (messages.Prefill, Events.prefill),
+    "run": (messages.Play, Events.run),
+    "pause": (messages.OfTheater, Events.pause),
+    "abort": (messages.Abort, Events.abort),
+    "reset": (messages.OfTheater, Events.reset),
+    "configure": (messages.Configure, Events.configure),
+    "focus": (messages.Focus, Events.focus),
+    "recompute": (messages.Recompute, Events.recompute),
+    "record": (messages.Record, Events.record),
+    "record_stop": (messages.OfTheater, Events.record_stop),
+    "fork": (messages.Fork, Events.fork),
+    "read": (messages.Read, Events.read),
+    "tokenize": (messages.Tokenize, Events.tokenize),
+    "bench_follow": (messages.Message, Events.bench_follow),
+    "bench_run": (messages.BenchRun, Events.bench_run),
+    "bench_stop": (messages.Message, Events.bench_stop),
+}
+
+
 def register(clients: Clients, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
     """Put the handlers on the socket."""
     events = Events(stage, clients.emit, model, settings)
-    handlers: list[tuple[str, type[Any], Callable[[str, Any], Given]]] = [
-        ("create", messages.Create, events.create),
-        ("join", messages.Join, events.join),
-        ("leave", messages.OfTheater, events.leave),
-        ("submit", messages.Submit, events.submit),
-        ("step", messages.Step, events.step),
-        ("prefill", messages.Prefill, events.prefill),
-        ("run", messages.Play, events.run),
-        ("pause", messages.OfTheater, events.pause),
-        ("abort", messages.Abort, events.abort),
-        ("reset", messages.OfTheater, events.reset),
-        ("configure", messages.Configure, events.configure),
-        ("focus", messages.Focus, events.focus),
-        ("recompute", messages.Recompute, events.recompute),
-        ("record", messages.Record, events.record),
-        ("record_stop", messages.OfTheater, events.record_stop),
-        ("fork", messages.Fork, events.fork),
-        ("read", messages.Read, events.read),
-        ("tokenize", messages.Tokenize, events.tokenize),
-        ("bench_follow", messages.Message, events.bench_follow),
-        ("bench_run", messages.BenchRun, events.bench_run),
-        ("bench_stop", messages.Message, events.bench_stop),
-    ]
-    for name, kind, handle in handlers:
-        clients.on(name, _handler(name, kind, handle), _busy)
+    for name, (kind, handle) in EVENTS.items():
+        clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
     clients.on("*", _unknown, _busy)
     clients.on_gone(stage.forget_viewer)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import flask
-from flask import Flask, Response
+from flask import Flask
 
-from app import api, assets, bench_page, events, plotly_asset, words
+from app import api, assets, bench_page, events, pages, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.engine_face import ServedModel
@@ -36,27 +35,12 @@ def create_app(model: ServedModel | None, settings: ServerSettings, shown: Seque
     app.extensions["kvtheater"] = stage
     app.extensions["kvtheater.transport"] = transport
     events.register(transport.clients, stage, model, settings)
+    app.register_blueprint(pages.blueprint())
     app.register_blueprint(endpoints.blueprint(stage, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(api.blueprint(stage, model, settings))
     app.register_error_handler(Exception, api.answer_error)
-
-    @app.get("/")
-    def page() -> Response:
-        modules = assets.modules_from(static_dir(), "js/main.js")
-        sheets = assets.panel_sheets(static_dir())
-        response = flask.make_response(flask.render_template("index.html", modules=modules, panel_sheets=sheets))
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-    @app.get("/vendor/plotly.min.js")
-    def plotly() -> Response:
-        return plotly_asset.answer()
-
-    @app.get("/favicon.ico")
-    def icon() -> Response:
-        return Response(status=204)
 
     app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings)  # type: ignore[method-assign]
     return app

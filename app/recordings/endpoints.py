@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 from urllib.parse import quote
 
 import flask
 import msgspec
-from flask import Response, request
+from flask import Request, Response
 from msgspec import Meta
 from werkzeug.exceptions import ClientDisconnected
 
+from app import routing
 from app.errors import AppError
 from app.messages import Message, RecordingName, Tags, parse
-from app.plain import to_json
 from app.recordings.entry import Entry
 from app.recordings.exports import FORMATS, SUFFIXES, export, unavailable
 from app.recordings.shelf import SUFFIX
+from app.routing import Route, json_answer
 from app.settings import MIB, ServerSettings
 from app.stage import Stage
 from engine.trace.codec import TraceFormatError
@@ -36,96 +37,116 @@ class Change(Message, frozen=True, kw_only=True):
     notes: Annotated[str, Meta(max_length=4000)] | None = None
 
 
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    stage: Stage
+    settings: ServerSettings
+
+
+def index(here: Here, request: Request) -> Response:
+    """The recordings, and what the library can keep and export."""
+    return json_answer(
+        {
+            "recordings": here.stage.library.entries(),
+            "findings": here.stage.library.findings,
+            "can_keep": here.stage.library.can_keep,
+            "max_bytes": here.settings.max_recording_bytes,
+            "exports": {to: unavailable().get(to) for to in FORMATS},
+        }
+    )
+
+
+def one(here: Here, request: Request, recording_id: str) -> Response:
+    """One recording."""
+    return json_answer(here.stage.library.entry(recording_id))
+
+
+def upload(here: Here, request: Request) -> Response:
+    """Keep a `.kvtrace` file that is sent as the body."""
+    request.max_content_length = here.settings.max_recording_bytes
+    size = request.content_length
+    if size is None:
+        raise AppError("bad_request", "an upload says its length (Content-Length)")
+    if size > here.settings.max_recording_bytes:
+        raise AppError("refused", _too_large(size, here.settings.max_recording_bytes))
+    name, tags = _name_and_tags(request)
+    with here.stage.library.incoming(size) as file:
+        _receive(request, file, size)
+        try:
+            entry = here.stage.library.take(Path(file.name), name, tags)
+        except TraceFormatError as error:
+            raise AppError("bad_request", f"this is no recording: {error}") from error
+    response = json_answer(entry)
+    response.status_code = 201
+    response.headers["Location"] = f"/api/recordings/{entry.id}"
+    return response
+
+
+def change(here: Here, request: Request, recording_id: str) -> Response:
+    """Another name, other tags or notes: a JSON body with those that change."""
+    try:
+        given = msgspec.json.decode(request.get_data())
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
+    wanted = parse(given, Change)
+    return json_answer(here.stage.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
+
+
+def delete(here: Here, request: Request, recording_id: str) -> Response:
+    """Delete a recording."""
+    here.stage.library.delete(recording_id)
+    here.stage.playbacks.drop(recording_id, "the recording was deleted")
+    return json_answer({"deleted": recording_id})
+
+
+def download(here: Here, request: Request, recording_id: str) -> Response:
+    """The file; ranges of it are answered as such."""
+    entry = here.stage.library.entry(recording_id)
+    response = flask.send_file(
+        here.stage.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
+    )
+    response.headers["Content-Disposition"] = _attachment(entry, SUFFIX)
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def export_for(here: Here, request: Request, recording_id: str, to: str) -> Response:
+    """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
+    entry = here.stage.library.entry(recording_id)
+    wanted = next((one for one in FORMATS if one == to), None)
+    if wanted is None:
+        raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
+    try:
+        made = export(here.stage.library.path(recording_id), wanted)
+    except ExportError as error:
+        raise AppError("refused", str(error)) from error
+    except TraceFormatError as error:
+        raise AppError("refused", f"the recording cannot be read: {error}") from error
+    mimetype = "application/json" if wanted == "perfetto" else "application/zip"
+    response = flask.send_file(made, mimetype=mimetype)
+    response.headers["Content-Disposition"] = _attachment(entry, SUFFIXES[wanted])
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+ROUTES = [
+    Route("GET", "", index),
+    Route("GET", "/<recording_id>", one),
+    Route("POST", "", upload),
+    Route("PATCH", "/<recording_id>", change),
+    Route("DELETE", "/<recording_id>", delete),
+    Route("GET", "/<recording_id>/trace", download),
+    Route("GET", "/<recording_id>/export/<to>", export_for),
+]
+
+
 def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api/recordings."""
-    library = stage.library
-    recordings = flask.Blueprint("recordings", __name__, url_prefix="/api/recordings")
-
-    @recordings.get("")
-    def index() -> Response:
-        return _json(
-            {
-                "recordings": library.entries(),
-                "findings": library.findings,
-                "can_keep": library.can_keep,
-                "max_bytes": settings.max_recording_bytes,
-                "exports": {to: unavailable().get(to) for to in FORMATS},
-            }
-        )
-
-    @recordings.get("/<recording_id>")
-    def one(recording_id: str) -> Response:
-        return _json(library.entry(recording_id))
-
-    @recordings.post("")
-    def upload() -> Response:
-        request.max_content_length = settings.max_recording_bytes
-        size = request.content_length
-        if size is None:
-            raise AppError("bad_request", "an upload says its length (Content-Length)")
-        if size > settings.max_recording_bytes:
-            raise AppError("refused", _too_large(size, settings.max_recording_bytes))
-        name, tags = _name_and_tags()
-        with library.incoming(size) as file:
-            _receive(file, size)
-            try:
-                entry = library.take(Path(file.name), name, tags)
-            except TraceFormatError as error:
-                raise AppError("bad_request", f"this is no recording: {error}") from error
-        response = _json(entry)
-        response.status_code = 201
-        response.headers["Location"] = f"/api/recordings/{entry.id}"
-        return response
-
-    @recordings.patch("/<recording_id>")
-    def change(recording_id: str) -> Response:
-        try:
-            given = msgspec.json.decode(request.get_data())
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
-        wanted = parse(given, Change)
-        return _json(library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
-
-    @recordings.delete("/<recording_id>")
-    def delete(recording_id: str) -> Response:
-        library.delete(recording_id)
-        stage.playbacks.drop(recording_id, "the recording was deleted")
-        return _json({"deleted": recording_id})
-
-    @recordings.get("/<recording_id>/trace")
-    def download(recording_id: str) -> Response:
-        """The file; ranges of it are answered as such."""
-        entry = library.entry(recording_id)
-        response = flask.send_file(
-            library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
-        )
-        response.headers["Content-Disposition"] = _attachment(entry, SUFFIX)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-    @recordings.get("/<recording_id>/export/<to>")
-    def export_for(recording_id: str, to: str) -> Response:
-        """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
-        entry = library.entry(recording_id)
-        wanted = next((one for one in FORMATS if one == to), None)
-        if wanted is None:
-            raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
-        try:
-            made = export(library.path(recording_id), wanted)
-        except ExportError as error:
-            raise AppError("refused", str(error)) from error
-        except TraceFormatError as error:
-            raise AppError("refused", f"the recording cannot be read: {error}") from error
-        mimetype = "application/json" if wanted == "perfetto" else "application/zip"
-        response = flask.send_file(made, mimetype=mimetype)
-        response.headers["Content-Disposition"] = _attachment(entry, SUFFIXES[wanted])
-        response.headers["Cache-Control"] = "no-store"
-        return response
-
-    return recordings
+    return routing.blueprint("recordings", "/api/recordings", Here(stage, settings), ROUTES)
 
 
-def _receive(file: IO[bytes], size: int) -> None:
+def _receive(request: Request, file: IO[bytes], size: int) -> None:
     """The request's body into the file, never more than a piece of it in memory."""
     received = 0
     try:
@@ -141,7 +162,7 @@ def _receive(file: IO[bytes], size: int) -> None:
         raise AppError("bad_request", f"the upload ended after {received} of {size} bytes")
 
 
-def _name_and_tags() -> tuple[str, list[str]]:
+def _name_and_tags(request: Request) -> tuple[str, list[str]]:
     """Of an upload, from its address: `name` (a file's name will do) and any number of `tag`."""
     name = os.path.basename(request.args.get("name", "")).removesuffix(SUFFIX).strip()
     given: dict[str, Any] = {"tags": request.args.getlist("tag"), **({"name": name} if name else {})}
@@ -157,9 +178,3 @@ def _attachment(entry: Entry, suffix: str) -> str:
 
 def _too_large(size: int, limit: int) -> str:
     return f"the file has {size // MIB} MiB; this server takes recordings of up to {limit // MIB} MiB"
-
-
-def _json(value: Any) -> Response:
-    response = Response(to_json(value), mimetype="application/json")
-    response.headers["Cache-Control"] = "no-store"
-    return response

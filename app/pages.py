@@ -1,0 +1,47 @@
+"""The page itself and the two files that it asks for by other names than their own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app import assets, plotly_asset, routing
+from app.paths import static_dir
+from app.routing import Route
+
+
+class Here(NamedTuple):
+    """The pages use nothing of the server's."""
+
+
+def page(here: Here, request: Request) -> Response:
+    """The stage."""
+    modules = assets.modules_from(static_dir(), "js/main.js")
+    sheets = assets.panel_sheets(static_dir())
+    response = flask.make_response(flask.render_template("index.html", modules=modules, panel_sheets=sheets))
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def plotly(here: Here, request: Request) -> Response:
+    """The charts' script, from the installed package."""
+    return plotly_asset.answer()
+
+
+def icon(here: Here, request: Request) -> Response:
+    """What browsers ask for unasked; the page names its own icon."""
+    return Response(status=204)
+
+
+ROUTES = [
+    Route("GET", "/", page),
+    Route("GET", "/vendor/plotly.min.js", plotly),
+    Route("GET", "/favicon.ico", icon),
+]
+
+
+def blueprint() -> flask.Blueprint:
+    """The addresses outside /api and /bench."""
+    return routing.blueprint("pages", "", Here(), ROUTES)

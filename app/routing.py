@@ -1,0 +1,45 @@
+"""Endpoints are plain functions: `endpoint(here, request, **parts of the path) -> Response`. Here they get addresses.
+
+`here` is what an endpoint may use, a NamedTuple of each module with endpoints. So an endpoint can be called in a test
+with a stage and a request of the test's own, without a server.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flask
+from flask import Response
+
+from app.plain import to_json
+
+Endpoint = Callable[..., Response]  # (here, request, **parts of the path)
+
+
+class Route(NamedTuple):
+    """One address of the server. `rule`: with parts in angle brackets, as Flask has it."""
+
+    method: str
+    rule: str
+    endpoint: Endpoint
+
+
+def blueprint(name: str, prefix: str, here: Any, routes: Sequence[Route]) -> flask.Blueprint:
+    """The routes under `prefix`, their endpoints given `here` and the request."""
+    found = flask.Blueprint(name, __name__, url_prefix=prefix or None)
+    for method, rule, endpoint in routes:
+        found.add_url_rule(rule, endpoint.__name__, functools.partial(_call, endpoint, here), methods=[method])
+    return found
+
+
+def _call(endpoint: Endpoint, here: Any, **parts: Any) -> Response:
+    return endpoint(here, flask.request, **parts)
+
+
+def json_answer(value: Any) -> Response:
+    """The value as JSON, in the form of `plain.to_json`, which no cache keeps."""
+    response = Response(to_json(value), mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    return response

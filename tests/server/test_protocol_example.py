@@ -1,0 +1,20 @@
+"""The example for programs in PROTOCOL.md does what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+PROTOCOL = Path(__file__).parents[2] / "app" / "PROTOCOL.md"
+
+
+def test_the_example_runs_as_it_stands(server):
+    (code,) = re.findall(r"```python\n(.*?)```", PROTOCOL.read_text(encoding="utf-8"), re.DOTALL)
+    address = "http://127.0.0.1:8765"
+    assert code.count(address) == 1
+    names: dict[str, Any] = {}
+    exec(code.replace(address, server.url), names)
+    assert [record.kind for record in names["records"]] == ["submit", "step", "step", "step", "step"]
+    assert len(names["token_ids"]) == 4
+    assert names["first"]["kind"] == "submit" and names["first"]["ops"][0]["request_id"] == "story"

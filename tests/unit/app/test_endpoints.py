@@ -1,0 +1,107 @@
+"""Endpoints called as the plain functions that they are: no server, no socket, no application."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from flask import Request, Response
+from werkzeug.test import EnvironBuilder
+
+from app import api, bench_page, events
+from app.errors import AppError
+from app.messages import Message
+from app.recordings import endpoints
+from app.settings import ServerSettings
+from engine.trace import codec
+from engine.trace.records import Memory, StepRecord, Timing
+from tests.server.fake import FakeModel
+
+EMPTY = Memory(
+    num_blocks=4, block_size=4, blocks_held=0, blocks_cached=0, blocks_free=4, tokens_held=0, tokens_logical=0,
+    bytes_held=0, bytes_used=0, bytes_cached=0,
+)  # fmt: skip
+
+
+def asked(path: str, **more: Any) -> Request:
+    return Request(EnvironBuilder(path, **more).get_environ())
+
+
+class Run:
+    """A run of three records and no captures."""
+
+    epoch = 2
+
+    def __len__(self) -> int:
+        return 3
+
+    @contextmanager
+    def reading(self):
+        yield self
+
+    def record_bytes(self, index: int) -> bytes:
+        record = StepRecord(index=index, kind="step", step=index, timing=Timing(at=0.5), memory=EMPTY)
+        return codec.encode(record)
+
+    def capture_bytes(self, index: int) -> bytes | None:
+        return None
+
+
+def here(**given: Any) -> api.Here:
+    stage = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
+    return api.Here(**{"stage": stage, "model": None, "settings": ServerSettings(), "comparisons": None, **given})
+
+
+def value(response: Response) -> Any:
+    return json.loads(response.get_data())
+
+
+def test_a_record_in_both_forms_with_its_epoch():
+    answer = api.record(here(), asked("/?format=json&epoch=2"), "t", 1)
+    assert value(answer)["index"] == 1 and answer.headers["X-Epoch"] == "2"
+    packed = api.record(here(), asked("/"), "t", 2)
+    assert codec.decode(packed.get_data(), StepRecord).index == 2 and packed.mimetype == "application/msgpack"
+
+
+@pytest.mark.parametrize(
+    ("path", "index", "message"),
+    [
+        ("/", 3, "there is no record 3; the log has 3"),
+        ("/", -1, "there is no record -1"),
+        ("/?format=xml", 0, "format is msgpack or json, not 'xml'"),
+        ("/?epoch=1", 0, "the theater is at epoch 2, not 1"),
+    ],
+)
+def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, message: str):
+    with pytest.raises(AppError, match=message):
+        api.record(here(), asked(path), "t", index)
+
+
+def test_without_a_model():
+    facts = value(api.model_facts(here(), asked("/")))
+    assert facts["live"] is False and facts["model"] is None and facts["config"]["strategy"] == "paged"
+    with pytest.raises(AppError, match="there is no live model here"):
+        api.machine(here(), asked("/"))
+    assert value(api.model_facts(here(model=FakeModel()), asked("/")))["live"] is True
+
+
+def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
+    stage: Any = SimpleNamespace(library=None)
+    room = endpoints.Here(stage, ServerSettings(max_recording_bytes=10))
+    with pytest.raises(AppError, match="this server takes recordings of up to 0 MiB"):
+        endpoints.upload(room, asked("/", method="POST", data=b"x" * 11))
+
+
+def test_the_list_of_benchmarks():
+    records = SimpleNamespace(scenarios=lambda: [{"id": "a"}], all=list)
+    runs = SimpleNamespace(can_run=True, keeps_records=False)
+    answer = value(bench_page.index(bench_page.Here(records, runs), asked("/")))  # type: ignore[arg-type]
+    assert answer == {"scenarios": [{"id": "a"}], "records": [], "can_run": True, "keeps_records": False}
+
+
+def test_every_event_has_a_message_and_a_method_of_its_name():
+    for name, (kind, handle) in events.EVENTS.items():
+        assert issubclass(kind, Message) and handle.__name__ == name
