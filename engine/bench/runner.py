@@ -21,8 +21,9 @@ from engine.bench.environment import environment, refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.figures import Samples, figures, same_tokens
 from engine.bench.findings import findings
+from engine.bench.formulas import Context
 from engine.bench.measurement import Measurement
-from engine.bench.metrics import METRICS, Context
+from engine.bench.metrics import METRICS
 from engine.bench.models import Models
 from engine.bench.peers import make_peer
 from engine.bench.peers.base import Peer, PeerError

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from engine.bench import formulas
+from engine.bench.formulas import Context
 from engine.bench.measurement import SLO, EngineWork, Measurement, RequestTimes, Timeline
-from engine.bench.metrics import METRICS, Context
+from engine.bench.metrics import METRICS
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
 from engine.trace.records import BatchEntry, Memory, Output, Phase, PromptLogprob, StepRecord, Timing, Work
 
@@ -218,3 +223,9 @@ def test_a_timeline_knows_whose_token_it_is() -> None:
     timeline.add(step([], outputs=[output(5), output(6)]), at=3.0)
     assert timeline.requests["a"] == RequestTimes(1.0, [2.0, 3.0])
     assert timeline.requests["b"].ttft == pytest.approx(2.75)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> None:
+    titles = json.loads((Path(formulas.__file__).parent / "words" / f"{language}.json").read_text(encoding="utf-8"))
+    assert list(titles) == list(METRICS) and all(titles.values())

@@ -1,0 +1,145 @@
+"""How each metric follows from a run: plain functions of the run and its context, the numbers of `metrics.py`.
+
+A formula gives None where the run cannot tell (a peer has no block pool) or the figure is not defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from engine.bench.measurement import SLO, EngineWork, Measurement, RequestTimes
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a metric may need besides the run itself."""
+
+    slo: SLO | None = None
+    reference: Measurement | None = None  # a run of the first baseline at the same point
+    bytes_per_second: float | None = None  # what a copy reaches in this machine's memory, read and written
+
+
+Formula = Callable[[Measurement, Context], float | None]
+
+
+def percentile(values: list[float], q: float) -> float | None:
+    """Linear between the two nearest; None without values."""
+    return float(np.percentile(values, q)) if values else None
+
+
+def share(part: float, whole: float) -> float | None:
+    """Part of a whole, 0 to 1; None of nothing."""
+    return part / whole if whole else None
+
+
+def of_work(read: Callable[[EngineWork], float | None]) -> Formula:
+    """A figure of what the engine's records say; None for a peer's run."""
+    return lambda m, _: None if m.work is None else read(m.work)
+
+
+def ttft(q: float) -> Formula:
+    """Seconds: a percentile of the requests' time to first token."""
+    return lambda m, _: percentile([r.ttft for r in m.watched if r.ttft is not None], q)
+
+
+def tpot(q: float) -> Formula:
+    """Seconds: a percentile of the requests' time per output token."""
+    return lambda m, _: percentile([r.tpot for r in m.watched if r.tpot is not None], q)
+
+
+def itl(q: float) -> Formula:
+    """Seconds: a percentile of all gaps between tokens."""
+    return lambda m, _: percentile([gap for r in m.watched for gap in r.itl], q)
+
+
+def itl_max(m: Measurement, _: Context) -> float | None:
+    """Seconds: the longest gap between two tokens of a request."""
+    return max((gap for r in m.watched for gap in r.itl), default=None)
+
+
+def late_ttft(m: Measurement, _: Context) -> float | None:
+    """Seconds: the time to first token of the request that came late."""
+    return next((request.ttft for request in m.requests if request.late), None)
+
+
+def output_tokens_per_second(m: Measurement, _: Context) -> float:
+    """Tokens of all outputs over the whole run."""
+    return m.num_output_tokens / m.seconds
+
+
+def requests_per_second(m: Measurement, _: Context) -> float:
+    """Requests over the whole run."""
+    return len(m.requests) / m.seconds
+
+
+def meets(request: RequestTimes, slo: SLO) -> bool:
+    """Whether a request met its objectives; one token alone has no TPOT to miss."""
+    ttft, tpot = request.ttft, request.tpot
+    return ttft is not None and ttft <= slo.ttft and (tpot is None or tpot <= slo.tpot)
+
+
+def goodput(m: Measurement, context: Context) -> float | None:
+    """Requests a second that met their objectives (DistServe, https://arxiv.org/abs/2401.09670)."""
+    met = _num_met(m, context)
+    return None if met is None else met / m.seconds
+
+
+def slo_attainment(m: Measurement, context: Context) -> float | None:
+    """Requests that met their objectives, over all."""
+    met = _num_met(m, context)
+    return None if met is None else met / len(m.watched)
+
+
+def _num_met(m: Measurement, context: Context) -> int | None:
+    return None if context.slo is None else sum(meets(request, context.slo) for request in m.watched)
+
+
+def bandwidth_share(m: Measurement, context: Context) -> float | None:
+    """The least time that decoding could take, all bytes at the machine's bandwidth, over the time it took."""
+    if m.work is None or context.bytes_per_second is None:
+        return None
+    return share(m.work.decode_bytes / context.bytes_per_second, m.work.decode_seconds)
+
+
+def decode_step_seconds(work: EngineWork) -> float | None:
+    """Seconds: the median decode step."""
+    return median(work.decode_steps) if work.decode_steps else None
+
+
+def decode_part(name: str) -> Formula:
+    """Seconds: the median of one part of the decode steps, a field of StepParts."""
+    return of_work(lambda w: median(getattr(parts, name) for parts in w.decode_parts) if w.decode_parts else None)
+
+
+def own_share(work: EngineWork) -> float | None:
+    """The median share of a decode step outside the forward pass."""
+    return median(parts.own_share for parts in work.decode_parts) if work.decode_parts else None
+
+
+def nll(work: EngineWork) -> float | None:
+    """Nats a token: the mean negative log probability of the prompt's tokens."""
+    return -float(np.mean(work.prompt_logprobs)) if work.prompt_logprobs else None
+
+
+def logprob_error(m: Measurement, context: Context) -> float | None:
+    """Nats: the mean absolute difference of the prompt tokens' log probabilities from the reference's."""
+    reference = context.reference and context.reference.work
+    if m.work is None or not reference or not reference.prompt_logprobs:
+        return None
+    return float(np.mean(np.abs(np.subtract(m.work.prompt_logprobs, reference.prompt_logprobs))))
+
+
+def tokens_equal(m: Measurement, context: Context) -> float | None:
+    """Output tokens before the first difference, of all requests' first outputs, over how many there are."""
+    if context.reference is None:
+        return None
+    equal = total = 0
+    for ours, theirs in zip(m.outputs, context.reference.outputs, strict=True):
+        pairs = list(zip(ours[0], theirs[0], strict=False))
+        equal += next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+        total += len(theirs[0])
+    return share(equal, total)
