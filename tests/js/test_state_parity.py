@@ -36,7 +36,7 @@ def test_the_browsers_state_equals_pythons_after_every_record_of_a_golden_trace(
 def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
     """Each record carries the cache manager's own figures of that moment: folding the operations must give them."""
     with TraceReader(path) as reader:
-        assert reader.damage is None and len(reader) > 100
+        assert reader.damage is None and len(reader) > 0
         for index in range(len(reader)):
             figures = memory_figures(reader.state_at(index))
             assert figures == reader.record(index).memory, f"record {index}"

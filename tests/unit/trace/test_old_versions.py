@@ -1,0 +1,107 @@
+"""What a version promises of traces: this program reads what 0.1 and 0.2 wrote, all of it, and says what it cannot do.
+
+The files are recordings as those versions made them; no one makes them anew. `samples-0.1.0` is from before block
+groups, `prefix-0.1.0` has one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+
+from app.onefile import export_page
+from engine.lab.rerun import RerunError, check_origin
+from engine.trace import codec
+from engine.trace.check import check
+from engine.trace.codec import TraceFormatError
+from engine.trace.explain import overview
+from engine.trace.log import TraceReader, open_trace
+from engine.trace.state import memory_figures
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+class Old(NamedTuple):
+    """What is in a file, as its own version showed it."""
+
+    file: str
+    generator: str
+    num_records: int
+    tokens: list[int]  # of the sequences, prompt and output
+    text: str  # that the first sequence generated
+    totals: tuple[int, int, int]  # tokens found in the prefix cache, of how many asked for; tokens chosen
+
+
+OLD = [
+    Old("samples-0.1.0", "kvtheater 0.1.0", 13, [26, 26, 26], "千里目，更上一层楼。", (0, 14, 36)),
+    Old("prefix-0.1.0", "kvtheater 0.1.0", 27, [24, 32, 20], "滟滟随波千万里", (20, 52, 24)),
+    Old("samples-0.2.0", "kvtheater 0.2.0", 13, [26, 26, 26], "千里目，更上一层楼。", (0, 14, 36)),
+]
+
+
+@pytest.fixture(params=OLD, ids=lambda old: old.file)
+def old(request: pytest.FixtureRequest) -> Old:
+    found: Old = request.param
+    return found
+
+
+@pytest.fixture
+def log(old: Old):
+    with open_trace(GOLDEN / f"{old.file}.kvtrace") as reader:
+        yield reader
+
+
+def test_it_is_read_whole(old: Old, log: TraceReader) -> None:
+    assert log.damage is None and log.header.generator == old.generator and len(log) == old.num_records
+    state = log.state_at(len(log) - 1)
+    assert [len(sequence.token_ids) for sequence in state.sequences.values()] == old.tokens
+    outputs = [output for index in range(len(log)) for output in log.record(index).outputs if output.seq_id == 0]
+    assert "".join(output.text for output in outputs).startswith(old.text)
+
+
+def test_it_is_sound_and_its_states_have_the_figures_of_its_writer(old: Old, log: TraceReader) -> None:
+    assert list(check(GOLDEN / f"{old.file}.kvtrace")) == []
+    for index in range(len(log)):
+        assert memory_figures(log.state_at(index)) == log.record(index).memory, f"record {index}"
+
+
+def test_its_arrays_are_there(log: TraceReader) -> None:
+    captured = [index for index in range(len(log)) if log.record(index).has_capture]
+    assert captured
+    for index in captured:
+        capture = log.capture(index)
+        assert capture is not None and len(capture.layers) == log.header.model.num_layers
+        num_tokens = sum(len(entry.token_ids) for entry in log.record(index).batch)
+        assert all(layer.k.shape[0] == num_tokens for layer in capture.layers)  # [T, Hkv, D]
+
+
+def test_it_is_explained_and_exported(old: Old, log: TraceReader) -> None:
+    totals = overview(log).totals
+    assert (totals.hit_tokens, totals.asked_tokens, totals.output_tokens) == old.totals
+    assert log.header.model.name.encode() in export_page(log)
+
+
+def test_it_is_not_run_again_by_another_version_and_both_are_named(old: Old, log: TraceReader) -> None:
+    here = msgspec.structs.replace(log.header, generator="kvtheater 9.9.9")
+    with pytest.raises(RerunError, match=f"made by {old.generator}, which kvtheater 9.9.9 may not do alike"):
+        check_origin(log.header, here, same_settings=True)
+    check_origin(log.header, log.header, same_settings=True)
+
+
+def test_an_operation_of_a_later_version_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "later.kvtrace"
+    with open_trace(GOLDEN / "samples-0.2.0.kvtrace") as log:
+        frames = [codec.MAGIC, codec.frame("header", log.header_bytes)]
+        for index in range(len(log)):
+            record = msgspec.msgpack.decode(log.record_bytes(index))
+            if index == 5:
+                record["ops"].insert(0, {"type": "teleport", "seq_id": 0})
+            frames.append(codec.frame("record", msgspec.msgpack.encode(record)))
+    path.write_bytes(b"".join(frames))
+    with open_trace(path) as log:
+        assert log.state_at(4).sequences
+        with pytest.raises(TraceFormatError, match="Invalid value 'teleport'"):
+            log.record(5)
