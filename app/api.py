@@ -30,8 +30,8 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
 
 MSGPACK = "application/msgpack"
-MOST_RECORDS = 256  # whose layers may be asked for at once
-MOST_ARRAYS = 8 << 20  # bytes after which an answer takes no further record
+MOST_RECORDS = 256  # records whose layers one request may ask for
+MOST_ARRAYS = 8 << 20  # bytes: an answer takes no further record beyond them
 CHUNK = 1 << 18  # bytes of a download at a time
 
 

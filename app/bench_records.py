@@ -93,7 +93,7 @@ class BenchRecords:
             AppError: `not_found`: there is no such record, it names no such trace, or the file is not here.
         """
         listed = self._listed(record_id)
-        if listed is None or name not in listed.traces:  # only names that the record has: no path can be smuggled in
+        if listed is None or name not in listed.traces:  # so no path of a request is opened
             raise AppError("not_found", f"the record {record_id[:60]!r} has no trace {name[:80]!r} here")
         return self._path(record_id).parent / TRACES / name
 
@@ -110,7 +110,7 @@ class BenchRecords:
         return path
 
     def _listed(self, record_id: str) -> Listed | None:
-        """None: there is no such record, or it is not a sound one."""
+        """The record's line in the list; None: there is no such record, or it is damaged."""
         path = self._files().get(record_id)
         try:
             stamp = file_stamp(path) if path else ""
@@ -133,7 +133,7 @@ def _read(record_id: str, path: Path) -> Listed | None:
     try:
         with path.open("rb") as file:
             if f'"{FORMAT}"'.encode() not in file.read(200):
-                return None  # something else that lies in the folder
+                return None  # the folder holds other files too
         record = read_record(path)
     except (OSError, BenchError) as error:
         logger.warning("%s: %s", path.name, error)
@@ -153,7 +153,7 @@ def _read(record_id: str, path: Path) -> Listed | None:
 
 
 def _card(scenario: Scenario) -> ScenarioCard:
-    from engine.bench.environment import refusal  # which opens torch: not for who only looks at records
+    from engine.bench.environment import refusal  # which imports torch: not needed to look at records
 
     return ScenarioCard(
         id=scenario.id,

@@ -1,4 +1,4 @@
-"""Benchmarks run for a page: one at a time, in a process of their own, told of to whoever follows them."""
+"""Benchmarks run for a page: one at a time, in a process of their own, their progress sent to the pages that follow."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class BenchRuns:
         self.status = RunStatus()
 
     def follow(self, sid: str) -> RunStatus:
-        """Send `sid` every change from now on; what it is now."""
+        """Send `sid` every change from now on. Returns the present status."""
         self._followers.add(sid)
         return self.status
 
@@ -79,7 +79,7 @@ class BenchRuns:
             watch.leave(sid)
 
     def watch(self, theater_id: str) -> BenchWatch:
-        """The run on stage, opened when somebody asks for it.
+        """The run on stage, opened at the first request for it.
 
         Raises:
             AppError: `unknown_theater`: it is over, or there is nothing to watch yet.
@@ -88,7 +88,7 @@ class BenchRuns:
             if self._running is not None and theater_id == PREFIX + self._running.name:
                 first = latest_trace(self._running / TRACES)
                 if self._watch is None and first is not None:
-                    with contextlib.suppress(TraceFormatError, OSError):  # its header is not there yet
+                    with contextlib.suppress(TraceFormatError, OSError):  # its header is not written yet
                         self._watch = BenchWatch(theater_id, first, self._emit)
                 if self._watch is not None:
                     return self._watch
@@ -126,7 +126,7 @@ class BenchRuns:
         return self.status
 
     def stop(self) -> RunStatus:
-        """End it after the step under way; rounds that are over are kept. Nothing happens when none is running."""
+        """End the run after the step under way; finished rounds are kept. Without a run nothing happens."""
         with self._lock:
             if self._process is not None:
                 self._end_input(self._process)

@@ -31,7 +31,7 @@ class GrowingTrace(TraceReader):
         self._next = max(found.offset + found.length for found in frames)
 
     def refresh(self) -> bool:
-        """Take in what has been written whole since; whether that was anything."""
+        """Take in the frames written since. Returns whether there were any."""
         fd = self._file.fileno()
         size, before = os.fstat(fd).st_size, self._next
         while self._next < size:
@@ -40,13 +40,13 @@ class GrowingTrace(TraceReader):
                 found = codec.parse_frame_head(head, self._next, size)
                 self._index_frame(found, verify=False)
             except TraceFormatError:
-                break  # half a frame: the rest is on its way
+                break  # half a frame: the rest will follow
             self._next = found.offset + found.length
         return self._next > before
 
 
 class BenchWatch:
-    """The trace of a folder that was begun last, as a theater of which nothing can be asked.
+    """The newest trace of a folder, as a theater that takes no commands.
 
     The next one is its next epoch.
     """
@@ -85,7 +85,7 @@ class BenchWatch:
     ) -> tuple[dict[str, Any], Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
-        Arrays never come along: whoever looks fetches them.
+        Arrays are not sent along: a viewer fetches those that it shows.
         """
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
@@ -105,7 +105,7 @@ class BenchWatch:
         return self._broadcast.leave(sid)
 
     def close(self, reason: str) -> None:
-        """Tell the viewers; whoever is reading reads to the end."""
+        """Tell the viewers. Reads under way go on to their end."""
         self._over.set()
         self._thread.join()
         self._broadcast.close(reason)
@@ -117,7 +117,7 @@ class BenchWatch:
                 self._broadcast.wake()
             latest = latest_trace(self._folder)
             if latest is not None and latest != self._path:
-                with contextlib.suppress(TraceFormatError, OSError):  # its header is not there yet: at the next look
+                with contextlib.suppress(TraceFormatError, OSError):  # no header yet: try again next time
                     self._turn_to(latest)
 
     def _turn_to(self, path: Path) -> None:
@@ -129,7 +129,7 @@ class BenchWatch:
 
 
 def latest_trace(folder: Path) -> Path | None:
-    """The trace of a folder that was begun last; None without one."""
+    """The newest trace of a folder; None without one."""
     try:
         with os.scandir(folder) as found:
             files = [(entry.stat().st_ctime_ns, entry.path) for entry in found if entry.name.endswith(".kvtrace")]

@@ -1,10 +1,12 @@
 """One benchmark in a process of its own, for the server: `python -m app.bench_worker ORDER`.
 
-The server's threads would share an interpreter with what is timed, and what they use could not be told from the
-benchmark's own work. From another process they are others like any: the record says how busy they kept the machine.
+In one process, the server's threads would share an interpreter with what is timed, and their CPU time could not be
+told from the benchmark's. In another process they count as other programs: the record says how busy they kept the
+machine.
 
 ORDER is JSON, an `Order`. On standard output: a line of JSON for each thing to know, a `Progress`, at the end
-`{"record": path}` or `{"failed": sentence}`. When standard input ends, the run stops: at the server's word, or with it.
+`{"record": path}` or `{"failed": sentence}`. The run stops when standard input ends:
+the server closes it to stop the run, or has ended itself.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def main(argument: str) -> int:
-    """Run it; 0 unless there is no record."""
+    """Run the order. Exit status 0 when there is a record."""
     with os.fdopen(os.dup(1), "wb", buffering=0) as out:
-        os.dup2(2, 1)  # whatever else prints, prints elsewhere
+        os.dup2(2, 1)  # other prints go to standard error
         return _work(msgspec.json.decode(argument, type=Order), out)
 
 

@@ -6,9 +6,9 @@
                                                     ^                        |
                                                     +------ acknowledge -----+
 
-Viewers that need the same records are sent the same bytes: a batch is read and packed once for all of them. What a
-viewer has not acknowledged is bounded; where it stands in the log is all that the server keeps of it. So a slow viewer
-costs little memory, never delays the engine or another viewer, and misses nothing.
+Viewers that need the same records are sent the same bytes: a batch is read and packed once for all of them. Bytes
+that a viewer has not acknowledged are bounded, and the server keeps no more of a viewer than its place in the log. So a
+slow viewer costs little memory, never delays the engine or another viewer, and misses no record.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WINDOW = 1024 * 1024  # bytes that a viewer need not have acknowledged when it i
 ASK = WINDOW // 4  # bytes after which an acknowledgement is asked for
 RECENT = 16  # captures go along for so many of the newest records; a viewer further behind catches up without them
 PACE = 1 / 60  # seconds between two batches to one viewer: more often cannot be seen and takes time from the engine
-SENDING_SHARE = 1 / 4  # of the time may go into sending to many: beyond that batches come less often and hold more
+SENDING_SHARE = 1 / 4  # of the time may go into sending to many viewers: beyond it batches are fewer and larger
 SLOWEST_PACE = 0.5  # seconds
 STATUS_PACE = 0.2  # seconds between two status messages while only the numbers of records and viewers change
 STATUS_PACE_EACH = 1 / 400  # seconds for each viewer, where they are many: 400 messages a second to all of them
@@ -84,7 +84,7 @@ class Broadcast:
         self._status = status
         self._viewers: dict[str, Viewer] = {}
         self._lock = threading.Lock()
-        self._sending = threading.Lock()  # held while records go out; nobody who holds it waits for another broadcast's
+        self._sending = threading.Lock()  # held while records go out; its holder never waits for another broadcast's
         self._wake = threading.Event()
         self._closed = False
         self._run: OpenLog | None = None
@@ -98,7 +98,7 @@ class Broadcast:
         return len(self._viewers)
 
     def wake(self) -> None:
-        """Something may be there to send. Cheap: called on the engine thread after each append."""
+        """There may be something to send. Cheap: called on the engine thread after each append."""
         if not self._wake.is_set():
             self._wake.set()
 
@@ -111,13 +111,13 @@ class Broadcast:
     def join(self, sid: str, run: OpenLog, first: int, captures: bool) -> Callable[[], None]:
         """Serve `sid` from record `first` of `run` on. Returns what is to be called when the join is acknowledged.
 
-        Whoever joins again gets nothing more of what it was served before, once this returns.
+        A viewer that joins again gets no more of what it was served before, once this returns.
         """
         viewer = Viewer(sid, run, first, captures)
         with self._lock:
             self._viewers[sid] = viewer
         with self._sending:
-            pass  # a batch for the viewer that it was is out
+            pass  # a batch for its earlier place is being sent
 
         def begin() -> None:
             viewer.begun = True
@@ -126,7 +126,7 @@ class Broadcast:
         return begin
 
     def leave(self, sid: str) -> bool:
-        """Serve it no more; whether it was a viewer."""
+        """Stop serving `sid`. Returns whether it was a viewer."""
         with self._lock:
             found = self._viewers.pop(sid, None) is not None
         if found:
@@ -177,7 +177,7 @@ class Broadcast:
         self._emit("reset", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
-        """A batch for each who has room for one. Viewers that stand at the same record are one group."""
+        """A batch for each viewer with room for one. Viewers at the same record are one group."""
         end = len(run.log)
         groups: dict[tuple[int, bool], list[Viewer]] = {}
         for viewer in viewers:
@@ -235,7 +235,7 @@ class Broadcast:
         return self._status_at + pace - now if len(due) < len(late) else None
 
     def _was_sent(self, seconds: float) -> None:
-        """Sending to many takes its time from the engine: what takes longer comes less often."""
+        """Sending to many viewers takes time from the engine: the longer it takes, the less often batches are sent."""
         self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
 
     def _acknowledged(self, viewer: Viewer, run: OpenLog, sent: int) -> None:

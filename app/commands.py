@@ -54,14 +54,14 @@ class CommandQueue:
             self._queue.put_nowait(_Command(do, future))
         except queue.Full:
             raise AppError("busy", f"{MAX_PENDING} commands are waiting already; try again in a moment") from None
-        if self._ended:  # between the first line and the last: nobody reads the queue any more
+        if self._ended:  # it ended since the first line: no thread reads the queue any more
             self._refuse_all()
         return future.result()
 
     def carry_out_next(self, wait: float | None) -> bool:
         """On the working thread: do the next command, waiting `wait` seconds for it (None: forever). Whether it did.
 
-        It may come back earlier without one: nobody sleeps longer than `LONGEST_WAIT` at once.
+        It may come back earlier without one: one sleep is `LONGEST_WAIT` at most.
         """
         try:
             command = self._queue.get(wait is None or wait > 0, wait if wait is None else min(wait, LONGEST_WAIT))
@@ -87,7 +87,7 @@ class CommandQueue:
             self._queue.put_nowait(_Command(lambda: None, Future()))
 
     def end(self) -> None:
-        """On the working thread, at its end: answer whoever still waits."""
+        """On the working thread, at its end: answer the commands that still wait."""
         self._ended = True
         self._refuse_all()
 

@@ -58,7 +58,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that ha
 
 
 def refusal_of(error: BaseException) -> AppError | None:
-    """What is told of an error that the program has not made: a refusal itself, or what a disk says. None: it has."""
+    """The refusal to send for an error: an AppError itself, or one for a disk's error. None: the program is wrong."""
     if isinstance(error, AppError):
         return error
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):

@@ -26,7 +26,7 @@ from app.transport.clients import Ack, Answer, Clients
 from engine.lab.change import ConfigChange
 from engine.trace import codec
 
-FORK_NEWS = 0.25  # seconds between two words about a run that is made again
+FORK_NEWS = 0.25  # seconds between two status messages about a run that is made again
 READ_RECORDS = 256
 READ_BYTES = 4 * MIB  # records and captures, together
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class Events:
-    """One method for each event: takes who asks and the checked message, gives the acknowledgement without `ok`."""
+    """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
 
     def __init__(self, stage: Stage, emit: Emit, model: ServedModel | None, settings: ServerSettings) -> None:
         """model None: there are only recordings."""

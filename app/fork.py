@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 class Fork:
-    """What is to be made of which run. Closed when nothing is read of the run any more."""
+    """Which run is made again, and with which change. Closed when the run is no longer read."""
 
     def __init__(self, source_id: str, run: OpenLog, at: int, change: Change | None, follow: bool) -> None:
         """Raises AppError: `stale_epoch`."""
@@ -77,7 +77,7 @@ class ForkJob:
         return going
 
     def end(self, error: AppError | None) -> None:
-        """It is done, or nobody goes on with it; idempotent."""
+        """The fork is done or given up; idempotent."""
         self._ended = True
         self.fork.close()
         if not self.forked.done():

@@ -47,7 +47,7 @@ class Comparisons:
                     "refused", f"a log of {max(lengths)} records is too long to compare; at most {MAX_RECORDS} are read"
                 )
             key = (a, runs[0].epoch, lengths[0], b, runs[1].epoch, lengths[1])
-            with self._lock:  # one at a time: whoever asks for the same thing meanwhile, gets it then
+            with self._lock:  # one at a time: a request for the same pair waits and gets the same answer
                 found = self._kept.get(key)
                 if found is None:
                     try:
@@ -66,5 +66,5 @@ class Comparisons:
         ]
         for each in watched:
             if isinstance(each, Theater | Playback):
-                each.last_used = time.monotonic()  # who compares a run still needs it
+                each.last_used = time.monotonic()  # a run that is compared is still in use
         return {"runs": about, **found}

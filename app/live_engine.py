@@ -76,8 +76,8 @@ class LiveEngine:
         self._engine.close()
 
     def _observing(self, layers: list[int] | None, heads: list[int] | None) -> CaptureRequest:
-        """Captures as fine as the model computes: a float32 model's unrounded, so that what the page works out from
-        them differs from the engine by no more than the order of additions; others in float16, at half the bytes.
+        """Captures in the precision of the model: float32 unrounded, so that what the page computes from them differs
+        from the engine by the order of additions alone; other models in float16, at half the bytes.
         """
         if not self._is_float32:
             return CaptureRequest(layers=layers, heads=heads)
@@ -85,7 +85,7 @@ class LiveEngine:
 
 
 def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:
-    """Whether an engine of such settings is built, for a theater or a command.
+    """Check that an engine of these settings may be built, for a theater or a command.
 
     Raises:
         ConfigError: they cannot work with the model, or would exhaust the server.

@@ -31,7 +31,7 @@ class LiveModel:
         self._max_pool_bytes = settings.max_pool_bytes
 
     def compared(self) -> str:
-        """How the model was compared with itself before anybody is served; part of a line."""
+        """How the model was compared with itself at loading, as part of a line for the terminal."""
         found, seconds = self._model.differences["auto"], self._model.check_seconds
         return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
 
@@ -40,7 +40,7 @@ class LiveModel:
         check_limits(self.facts, config, self._max_pool_bytes)
 
     def compile_in_background(self) -> None:
-        """Engines take the compiled forward pass when it is there, and nobody waits for it."""
+        """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then."""
         compile_in_background(self._model)
 
     @property
@@ -54,7 +54,7 @@ class LiveModel:
         return self.machine
 
     def normalize(self, text: str) -> str:
-        """The models that come with the program have read Chinese punctuation only in full width."""
+        """The text as the model will see it: the shipped models know Chinese punctuation in full width only."""
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:

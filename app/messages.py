@@ -17,7 +17,7 @@ Index = Annotated[int, Meta(ge=0, le=2**53)]
 Choice = Annotated[list[Index], Meta(max_length=4096)]
 RecordingName = Annotated[str, Meta(max_length=200)]
 Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
-MIN_SPEED = 0.01  # steps a second, the slowest: whoever wants less steps by hand
+MIN_SPEED = 0.01  # steps a second; slower is stepping by hand
 T = TypeVar("T")
 
 
@@ -68,7 +68,7 @@ class Play(OfTheater, frozen=True, kw_only=True):
     speed: Annotated[float, Meta(ge=0, le=100_000)]  # steps a second, 0 = as fast as it goes
 
     def __post_init__(self) -> None:
-        if not (self.speed == 0 or self.speed >= MIN_SPEED):  # not a number is neither
+        if not (self.speed == 0 or self.speed >= MIN_SPEED):  # NaN is neither
             raise ValueError(f"speed: steps a second, from {MIN_SPEED:g} on, or 0 for as fast as it goes")
 
 

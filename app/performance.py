@@ -46,7 +46,7 @@ class Performance:
         self.objection: Objection | None = None  # behind the error, if a guard of the engine said it
         self.notice: str | None = None
         self.unfinished = 0
-        self.fork: ForkJob | None = None  # what this run began as
+        self.fork: ForkJob | None = None  # the fork that this run began as
         self._over: AppError | None = None  # why nothing more can be written to the log
         self._jobs: deque[StepJob | ForkJob] = deque()
         self._next_step_at = 0.0
@@ -212,7 +212,7 @@ class Performance:
             job.future.set_exception(error)
             return
         if job.until_prefilled and not any(entry.phase == "prefill" for entry in record.batch):
-            # Whoever still waits has no room: going on would decode the others to their ends.
+            # The sequences that still wait have no room: going on would decode the others to their ends.
             self._jobs.remove(job)
             job.end(len(log))
 
@@ -249,7 +249,7 @@ class Performance:
         self._changed()
 
     def _check_not_forking(self) -> None:
-        """What comes in while a run is made again would make it another one."""
+        """Raise while a run is made again: an input now would make it another run."""
         if any(isinstance(job, ForkJob) for job in self._jobs):
             raise AppError("busy", "this run is still being made again: wait for its end, or pause it")
 

@@ -16,7 +16,7 @@ DAY = 24 * 3600  # seconds
 
 
 def answer() -> Response:
-    """`plotly.min.js`, compressed for who accepts it (4.8 MB become 1.4), kept by the browser until pip changes it.
+    """`plotly.min.js`, compressed where gzip is accepted (4.8 MB become 1.4). Browsers keep it until pip changes it.
 
     Raises:
         AppError: `not_found`, where the package is not installed.

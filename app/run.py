@@ -43,7 +43,7 @@ class OpenLog:
                 self._close()
 
     def retire(self) -> None:
-        """Let it go; idempotent."""
+        """Close the log when its last reader is done; idempotent."""
         with self._lock:
             if self._retired:
                 return

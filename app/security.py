@@ -3,7 +3,7 @@
 Stands in front of everything, pages, HTTP endpoints and sockets alike:
 - a request from another site's page is refused (its Origin), and so is one that reached this machine under another
   site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
-  image of such a page asks without an Origin, so what the browser says of who began (Sec-Fetch-Site) counts as well;
+  image of such a page is requested without an Origin, so the browser's Sec-Fetch-Site header counts as well;
 - where others can reach the server, every request needs the token.
 """
 
@@ -113,7 +113,7 @@ class Guard:
 
 
 def _asked_from_here(environ: Environ) -> bool:
-    """Whether our page asks, a person or a program; of what another site's page asks for, only a visit to a page is.
+    """Whether our page, a person or a program asks. From another site only a visit to a page is taken.
 
     Programs send no such header, nor do browsers from before 2023, which are told by their Origin where they send one.
     """
@@ -132,7 +132,7 @@ def _host_name(host: str) -> str:
 
 
 def _check_handshake(environ: Environ) -> None:
-    """What the libraries below take for granted of a request that is to become a web socket (RFC 6455, 4.2.1)."""
+    """Check what the libraries below take for granted of a web socket's opening request (RFC 6455, 4.2.1)."""
     asked = dict(parse_qsl(str(environ.get("QUERY_STRING", "")))).get("transport") == "websocket"
     if not asked or not str(environ.get("PATH_INFO", "")).startswith("/socket.io"):
         return

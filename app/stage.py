@@ -1,4 +1,4 @@
-"""All that is on stage: the theaters, how many there may be and when one that nobody uses makes room; recordings."""
+"""All that is on stage: the theaters, how many there may be, when an unused one makes room, and the recordings."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Stage:
         return theater
 
     def watch(self, theater_id: str) -> Theater | Playback | BenchWatch:
-        """What can be joined and read: a theater, a recording or a benchmark that runs.
+        """The theater, recording or running benchmark of that id, to be joined and read.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
@@ -140,14 +140,14 @@ class Stage:
         return left
 
     def close_idle(self) -> None:
-        """Close the theaters that nobody has used for long."""
+        """Close the theaters that have been unused for long."""
         limit = self._settings.idle_seconds
         for theater in self.all():
             if theater.is_idle and time.monotonic() - theater.last_used >= limit:
                 self.remove(theater, "nobody was watching for a while")
 
     def _reclaim(self) -> Theater | None:
-        """Take out the theater that has been without viewers for longest, if it was long enough. Holds the lock."""
+        """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
         idle = [t for t in self._theaters.values() if t.is_idle and t.last_used <= before]
         if not idle:
@@ -160,7 +160,7 @@ class Stage:
             theater.close(reason)
 
     def _take_out(self, theater: Theater) -> bool:
-        """Its place is free for another one; whether it had one."""
+        """Free its place for another theater. Returns whether it had one."""
         with self._lock:
             return self._theaters.pop(theater.theater_id, None) is not None
 

@@ -77,7 +77,7 @@ class Theater:
             self.close("it could not be built")
             raise
 
-    # What is asked without the engine thread
+    # Questions that need no engine thread
 
     @property
     def run(self) -> Run:
@@ -95,7 +95,7 @@ class Theater:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody watches it and nothing is under way."""
+        """It has no viewer, and nothing is under way."""
         return not self.num_viewers and not self._performance.at_work
 
     @property
@@ -132,7 +132,7 @@ class Theater:
         first = min(first, len(run.log))
         self.last_used = time.monotonic()
         begin = self._broadcast.join(sid, run, first, captures)
-        if self._commands.gone is not None:  # it may have come too late to be told
+        if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then
             raise self._commands.gone
         answer = {
             "theater": self.theater_id,
@@ -214,7 +214,7 @@ class Theater:
         return self.status()
 
     def close(self, reason: str) -> None:
-        """End both threads and delete the log; whoever still waits for an answer gets `unknown_theater`. Idempotent."""
+        """End both threads and delete the log; commands without an answer get `unknown_theater`. Idempotent."""
         self.begin_close(reason)
         self.has_closed(None)
 
@@ -224,7 +224,7 @@ class Theater:
         self._broadcast.close(reason)
 
     def has_closed(self, seconds: float | None) -> bool:
-        """Whether it is over, after at most so many seconds (None: as many as the step under way takes)."""
+        """Whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -238,7 +238,7 @@ class Theater:
         return job.future
 
     def _began(self, run: Run) -> None:
-        """Told before it becomes the run: whoever joins the old one in between is moved on to the new one."""
+        """Called before `run` is set: a viewer that joins the old run in between is moved on to the new one."""
         self._end_recording("reset", "the theater was reset")
         self._broadcast.follow(run)
 
@@ -247,8 +247,8 @@ class Theater:
             self._recorder.end(ended, detail)
 
     def _work(self) -> None:
-        """The engine thread. Whatever it fails at, it closes the theater: nobody else would answer in its place."""
-        with ExitStack() as ending:  # each of these, whatever becomes of the others
+        """The engine thread. When it fails it closes the theater: no other thread would answer the commands."""
+        with ExitStack() as ending:  # each of these, even if another one fails
             ending.callback(lambda: self.run.retire() if self._performance.run else None)
             ending.callback(self._end_recording, "closed", "the theater was closed")
             ending.callback(self._commands.end)

@@ -1,4 +1,4 @@
-"""A lock that is handed on in the order in which it was asked for."""
+"""A lock that is granted in the order of the requests for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from types import TracebackType
 class Turns:
     """Theaters that run at once take turns, one step each.
 
-    A step uses every core it is given, so two at a time would be slower for both and make the recorded times mean
-    nothing. A plain lock would let one that runs at full speed take it again and again while the others starve.
+    A step uses all cores, so two steps at once would slow each other down and make the recorded times meaningless. With
+    a plain lock, a theater at full speed would take it again and again while the others starve.
     """
 
     def __init__(self) -> None:

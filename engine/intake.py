@@ -43,7 +43,7 @@ class Intake:
     ) -> list[Request]:
         """A request for each spec, with ascending sequence ids; all are good or none is made.
 
-        `num_before`: requests accepted before; seeds that nobody chose depend on it, not on how those were forked.
+        `num_before`: requests accepted before; seeds that are not given depend on it, not on how those were forked.
 
         Raises:
             RequestError: empty, longer than the model or the pool, or an id that is in use.

@@ -10,7 +10,7 @@ OURS = ("engine",)  # what the public face imports
 
 
 def require_own_packages() -> None:
-    """Raise ImportError, one sentence, when one of our packages is hidden by a file or folder of somebody else."""
+    """Raise ImportError, one sentence, when one of our packages is hidden by a file or folder of another origin."""
     home = Path(__file__).resolve().parent.parent
     for name in OURS:
         loaded = sys.modules.get(name)

@@ -166,7 +166,7 @@ def run_run(arguments: argparse.Namespace) -> int:
 
 
 def _tell_problems(record: Record) -> bool:
-    """What a reader of the figures must know; whether all outputs were as they should be."""
+    """Print what a reader of the figures must know. Returns whether all outputs were as expected."""
     where = record.environment
     if not where.quiet or (where.busy_cpus or 0) > 0.1:
         print(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", file=sys.stderr)
@@ -176,7 +176,7 @@ def _tell_problems(record: Record) -> bool:
             print(f"{point.variant} at {point.at} did not run: {point.failed}", file=sys.stderr)
         if point.tokens_identical is False:
             print(f"{point.variant} at {point.at} gave other tokens than the reference", file=sys.stderr)
-            sound &= point.variant in record.peers  # what a peer computes is its own affair
+            sound &= point.variant in record.peers  # a peer may compute other tokens
     return sound
 
 

@@ -48,7 +48,7 @@ class BenchProgress:
             self._bar.stop()
 
     def interrupted(self) -> bool:
-        """Whether someone asked it to stop."""
+        """Whether Ctrl-C asked it to stop."""
         return self._stop
 
     def _interrupt(self, *_: object) -> None:

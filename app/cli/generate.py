@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     try:
         if record is None:
-            engine.stop_captures()  # nobody would ever see them
+            engine.stop_captures()  # no reader would ever see them
         try:
             (request,) = engine.submit([SubmittedPrompt(text=model.normalize(arguments.prompt))], sampling)
         except ValueError as error:  # RequestError
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
-    """How many tokens can come: as the record of the submission says."""
+    """How many tokens may be generated, as the record of the submission says."""
     for op in engine.log.record(0).ops:
         if (most := getattr(op, "max_tokens", None)) is not None:
             return int(most)
@@ -96,7 +96,7 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
         while engine.num_unfinished():
             try:
                 record = engine.step()
-            except OSError as error:  # of the log; what goes wrong on standard output is another matter
+            except OSError as error:  # of the log; errors of standard output are handled elsewhere
                 sys.stdout.write("\n")  # after the text so far
                 raise DiskFull(error.strerror or error) from error
             texts.read(record)

@@ -72,7 +72,7 @@ def _data_dir(given: Path | None) -> Path:
     """The folder of the recordings, which is made when the first is kept.
 
     Raises:
-        UserError: one was asked for that cannot be made or written to. The usual one may be so: only recording fails.
+        UserError: a given folder cannot be made or written to. If the usual one cannot, only recording fails.
     """
     if given is None:
         return data_dir()
@@ -87,7 +87,7 @@ def _data_dir(given: Path | None) -> Path:
 
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
-    """Before anything slow: a port that is taken should be known at once."""
+    """The bound socket, before anything slow: a taken port is reported at once."""
     from app.serving import PortError, bind
 
     try:

@@ -21,11 +21,11 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings) -> LiveMo
         UserError: it cannot be opened, and why.
     """
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name)  # no import of torch for a sign of life
-    # What goes wrong on the way to the hub is said in one sentence below, not retry by retry.
+    # A failing hub is reported in one sentence below, not retry by retry.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if is_local or not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
-    if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub is waited for half a minute
+    if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub takes half a minute to fail
         print(f"kvtheater: {name} is not a folder here; asking the Hugging Face hub", file=sys.stderr, flush=True)
     with _sign_of_life(f"loading {name}") if is_local else contextlib.nullcontext():
         from app import live_model

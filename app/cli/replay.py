@@ -54,7 +54,7 @@ def _files(paths: list[Path]) -> list[Path]:
 
 
 def _check(path: Path) -> None:
-    """A file that is named must be a trace; in a folder others may lie beside."""
+    """Raise UserError unless a named file is a trace; a folder may hold other files too."""
     from engine.trace.codec import TraceFormatError
     from engine.trace.log import TraceReader
 

@@ -14,7 +14,7 @@ Source = Literal["library", "shipped", "file"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One recording, whoever keeps it. Only those of the library can be changed."""
+    """One recording of any source. Only those of the library can be changed."""
 
     id: str
     source: Source  # library: kept by this server; shipped: comes with the program; file: given on the command line

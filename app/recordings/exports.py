@@ -26,7 +26,7 @@ def unavailable() -> dict[Format, str]:
 
 
 def export(path: Path, to: Format) -> IO[bytes]:
-    """The whole export at its beginning; who reads it closes it.
+    """The export as a file at its beginning; the caller closes it.
 
     Raises:
         ExportError: this installation cannot write it.

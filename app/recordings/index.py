@@ -17,7 +17,7 @@ from msgspec import Struct
 from app.recordings.summary import Summary
 
 Ended = Literal[
-    "stopped",  # somebody stopped it
+    "stopped",  # on request
     "reset",  # the theater was reset
     "closed",  # the theater or its server was closed
     "write_failed",  # the disk was full, or gone: `ended_detail` says what

@@ -252,7 +252,7 @@ class Library:
         stamp = file_stamp(path)
         if row.summary is not None and row.file_stamp == stamp:
             return row.summary
-        summary = summarize(path)  # the file was changed by somebody else
+        summary = summarize(path)  # another program changed the file
         self._rows.put(replace(row, summary=summary, file_stamp=stamp), must=False)
         return summary
 

@@ -62,7 +62,7 @@ class Playback:
     ) -> tuple[dict[str, Any], Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
-        Arrays never come along: whoever looks fetches them.
+        Arrays are not sent along: a viewer fetches those that it shows.
         """
         first = min(first, len(self.run.log)) if epoch in (None, 0) else 0
         self.last_used = time.monotonic()
@@ -84,7 +84,7 @@ class Playback:
         return self._broadcast.leave(sid)
 
     def close(self, reason: str) -> None:
-        """Tell the viewers; whoever is reading reads to the end."""
+        """Tell the viewers. Reads under way go on to their end."""
         self._broadcast.close(reason)
         self.run.retire()
 

@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 class Recorder:
     """A recording under way: what the log has already, then each record as it is appended, the same bytes.
 
-    The copy is made on the thread that appends, before anybody is told of the record, so a killed server loses at most
-    the record being written. The file is locked while it grows: who finds it unlocked knows that nobody writes it any
-    more. When it cannot be written the recording ends with its last whole record, and the run goes on.
+    The copy is made on the thread that appends, before any viewer is told of the record, so a killed server loses at
+    most the record being written. The file is locked while it grows: an unlocked file has no writer any more. When it
+    cannot be written, the recording ends with its last whole record and the run goes on.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from engine.trace.log import TraceReader
 
 PREVIEW_CHARS = 120
 PREVIEW_RECORDS = 16  # where the first prompt is looked for
-SUMMARY_CHARS = 500  # of each text: a list of recordings is sent whole, and anybody's file may be in it
+SUMMARY_CHARS = 500  # of each text: a list of recordings is sent whole, and files of any origin may be in it
 SETTING_CHARS = 64
 MAX_SETTINGS = 64
 LARGEST_INT = 2**53  # what a page can count to

@@ -96,7 +96,7 @@ class Client:
 
 
 class Clients:
-    """Everybody who is connected, and how to reach them."""
+    """All connected clients, and how to reach them."""
 
     def __init__(self, app: Flask, hub: Hub, limits: Limits, max_message_bytes: int) -> None:
         """Puts itself in front of `app`."""
@@ -117,7 +117,7 @@ class Clients:
             max_http_buffer_size=max_message_bytes,
             http_compression=False,  # a batch would keep the hub thread for longer than all viewers' sockets do
             ping_timeout=PING_TIMEOUT,
-            logger=_silent,  # what a client does wrong is nothing to whoever reads the terminal
+            logger=_silent,  # mistakes of clients are no news for the terminal
             engineio_logger=_silent,
         )
         server = self._socketio.server
@@ -258,7 +258,7 @@ class Clients:
         return self._greet(engine_sid, environ)
 
     def _take(self, engine_sid: str, data: Any) -> None:
-        """A message. Whoever sends what is no Socket.IO packet is disconnected."""
+        """A message. A client that sends anything but a Socket.IO packet is disconnected."""
         try:
             self._dispatch(engine_sid, data)
         except Exception:
@@ -282,7 +282,7 @@ class _Manager(Manager):  # type: ignore[misc]
         self.callbacks.setdefault(sid, {})[number] = acknowledged
 
     def trigger_callback(self, sid: str, id: Any, data: Any) -> None:
-        """An acknowledgement came; one that nobody asked for is not heard."""
+        """An acknowledgement came; one that was not asked for is ignored."""
         acknowledged = self.callbacks.get(sid, {}).pop(id, None)
         if acknowledged is not None:
             acknowledged(sid)

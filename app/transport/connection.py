@@ -32,7 +32,7 @@ class WaitingHeads:
         self._waiting: dict[HttpConnection, None] = {}
 
     def add(self, connection: HttpConnection) -> None:
-        """Whoever has waited for longest makes room: a browser sends its request at once."""
+        """The connection that has waited longest makes room: a browser sends its request at once."""
         self._waiting[connection] = None
         if len(self._waiting) > self._most:
             oldest = next(iter(self._waiting))

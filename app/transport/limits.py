@@ -29,4 +29,4 @@ class Limits(Struct, frozen=True, kw_only=True):
     busy_answers: int = 256  # in a row; then the client is disconnected
     busy_bytes: int = 4 * MIB  # waiting to be sent to a client: events are `busy` until it reads
     client_bytes: int = 32 * MIB  # waiting to be sent to a client: it is disconnected
-    all_bytes: int = 256 * MIB  # waiting to be sent: whoever has most of it is disconnected
+    all_bytes: int = 256 * MIB  # waiting to be sent; above it the client with most is disconnected

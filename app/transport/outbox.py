@@ -13,7 +13,7 @@ from app.transport.limits import Limits
 
 
 class Ledger:
-    """Bytes that wait to be sent to anybody. A batch that goes to many viewers is one piece of memory, counted once."""
+    """Bytes that wait to be sent to all clients. A batch for many viewers is one piece of memory, counted once."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -22,7 +22,7 @@ class Ledger:
         self._outboxes: WeakSet[Outbox] = WeakSet()
 
     def add(self, outbox: Outbox, piece: bytes | str) -> None:
-        """Whoever has most waiting is given up when all have too much."""
+        """Give up the client with most waiting when all together have too much."""
         uses = self._uses[id(piece)] = self._uses.get(id(piece), 0) + 1
         self._outboxes.add(outbox)
         if uses == 1:
@@ -67,7 +67,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
             self.give_up()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """One at a time to a web socket, so that what is not sent is still here; all that there are to who polls."""
+        """One at a time for a web socket, so that what is not sent is still here; all for a client that polls."""
         if block:
             self._release(self._taken)
             self._taken = []

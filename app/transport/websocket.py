@@ -70,7 +70,7 @@ class WebSocket:
         except (OSError, ProtocolError, ValueError):  # ValueError: closed meanwhile, or text that is none
             self.end()
             return None
-        gevent.sleep(0)  # whoever sends without end must not keep the others waiting
+        gevent.sleep(0)  # a client that sends without end must not keep the others waiting
         return self._messages.popleft()
 
     def send(self, message: str | bytes) -> None:

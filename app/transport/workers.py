@@ -132,7 +132,7 @@ class _Body(io.RawIOBase):
         return len(data)
 
     def abandon(self) -> None:
-        """On the hub thread, when the request is over: whatever still reads must not meet who reads the next one."""
+        """On the hub thread, when the request is over: a read of it must not meet a read of the next one."""
         if self._reader is not None:
             self._reader.kill()
 

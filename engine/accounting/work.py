@@ -16,7 +16,7 @@ from engine.trace.records import BatchEntry, ModelFacts, Work
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """Keys seen by the queries at positions [start, start + num_tokens), summed: position p sees min(p + 1, window)."""
+    """The sum of the keys that the queries at [start, start + num_tokens) see: position p sees min(p + 1, window)."""
     end = start + num_tokens
     if window is None or end <= window:
         return num_tokens * start + num_tokens * (num_tokens + 1) // 2
@@ -25,7 +25,7 @@ def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
 
 
 def read_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """Distinct keys that those queries see: what has to be read from the cache once."""
+    """Distinct keys that those queries see, each read from the cache once."""
     return start + num_tokens if window is None else min(start + num_tokens, window + num_tokens - 1)
 
 
@@ -41,9 +41,9 @@ def layer_params(facts: ModelFacts) -> int:
 
 
 def layer_params_read(facts: ModelFacts, num_tokens: int) -> int:
-    """Layer parameters read by a step: those of one token at least, all of a mixture of experts at most.
+    """Layer parameters read by a step: at least those of one token, at most all of a mixture of experts.
 
-    Which experts a batch chose is not known here, so each token is taken to read its own until all are read.
+    Which experts a batch chose is not known here, so each token counts with experts of its own until all are counted.
     """
     if facts.num_active_params is None:
         return layer_params(facts)

@@ -64,7 +64,7 @@ def lost_points(before: Record, after: Record) -> list[str]:
 
 
 def worsening(before: float, after: float, higher_is_better: bool) -> float:
-    """By which share it became worse; negative = better. From 0 every step up is infinitely worse (or better)."""
+    """The share by which a figure became worse; negative = better. From 0 any increase is infinitely so."""
     if before == after:
         return 0.0
     if higher_is_better:

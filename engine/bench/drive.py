@@ -1,4 +1,4 @@
-"""One run of a workload on the engine: requests come in when they are due, the clock of whoever waits is read."""
+"""One run of a workload on the engine: requests come in when they are due, and the time is read as a caller sees it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def run_engine(
 ) -> Measurement:
     """Serve all requests and say what happened.
 
-    The engine's construction is not timed. A token counts as there when the step that chose it has returned, log and
-    captures written, if they are kept; a request counts from when it arrives, though a step may be in progress then.
+    The engine's construction is not timed. A token's time is the return of the step that chose it, after log and
+    captures are written, if they are kept. A request's time begins when it arrives, even during a step.
     `on_engine` gets the engine before the first request.
 
     Raises:
@@ -91,7 +91,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
 
 
 def _is_due(ask: Ask, requests: list[Request | None], now: float, num_steps: int, idle: bool) -> bool:
-    """An idle engine waits for no step: whoever waits for one is next."""
+    """Whether the request comes in now. An idle engine cannot reach `at_step`, so it does not wait for it."""
     before = requests[ask.after] if ask.after is not None else None
     if ask.after is not None and (before is None or before.finish_reason is None):
         return False

@@ -32,7 +32,7 @@ def refusal(scenario: Scenario) -> Text | None:
 def environment(
     device: torch.device, dtype: torch.dtype, *, command: str, seed: int, quiet: bool, busy_cpus: float | None
 ) -> Environment:
-    """Facts of now; measures the machine's roofs if nobody has, a few tenths of a second."""
+    """The facts of this moment. The first call measures the machine's roofs: a few tenths of a second."""
     measure_roofs(device, dtype)
     machine = machine_facts(device, dtype)
     commit = _git("rev-parse", "HEAD")
@@ -52,7 +52,7 @@ def environment(
 
 
 def _git(*arguments: str) -> str | None:
-    """git's answer; None if there is no git, or this is not a repository of its own."""
+    """git's output; None without git, or where this is no repository of its own."""
     if not (ROOT / ".git").exists():
         return None
     try:

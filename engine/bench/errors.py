@@ -8,4 +8,4 @@ class BenchError(ValueError):
 
 
 class Cancelled(Exception):
-    """Someone asked the run to stop."""
+    """The run was asked to stop."""

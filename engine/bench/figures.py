@@ -1,4 +1,4 @@
-"""What the rounds of a variant say: figures with intervals and ratios, and whether outputs are equal."""
+"""From the rounds of a variant: figures with intervals and ratios, and whether outputs are equal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Samples = dict[str, list[float | None]]  # metric -> one a round
 
 
 def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[str, Figure]:
-    """Medians, intervals and ratios; a metric that any round could not tell is left out."""
+    """Medians, intervals and ratios; a metric without a value in some round is left out."""
     found = {}
     for name, values in samples.items():
         numbers = [rounded(value) for value in values if value is not None]
@@ -32,7 +32,7 @@ def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[
 
 
 def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
-    """Whether two runs gave the same outputs; samples of one request and as many requests may differ in order."""
+    """Whether two runs gave the same outputs. Samples of one request and equally many requests count in any order."""
     if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
         return ours == theirs
     return sorted(o for outputs in ours for o in outputs) == sorted(o for outputs in theirs for o in outputs)

@@ -9,7 +9,7 @@ from engine.bench.statistics import Estimate
 
 
 def findings(scenario: Scenario, points: list[Point]) -> list[Finding]:
-    """What came out of every headline whose figures are there."""
+    """The finding of every headline whose figures exist."""
     found = (_finding(headline, points) for headline in scenario.headlines)
     return [finding for finding in found if finding is not None]
 
@@ -40,7 +40,7 @@ def saturation(points: list[Point], metric: str, share: float) -> float | None:
 
 
 def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: str) -> Finding:
-    """The bar is held against the median; `agrees` against the interval."""
+    """The bar is compared with the median; `agrees` with the interval."""
     bar, met = "", None
     if headline.agrees and estimate is not None:
         bar, met = "holds 1", estimate.low <= 1 <= estimate.high

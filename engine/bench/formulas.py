@@ -89,7 +89,7 @@ def goodput(m: Measurement, context: Context) -> float | None:
 
 
 def slo_attainment(m: Measurement, context: Context) -> float | None:
-    """Requests that met their objectives, over all."""
+    """The share of requests that met their objectives."""
     met = _num_met(m, context)
     return None if met is None else met / len(m.watched)
 

@@ -1,4 +1,4 @@
-"""What one run of a variant was: the times of its requests, and what the engine's records say that it did.
+"""What one run of a variant gave: the times of its requests, and sums over the engine's records.
 
 An engine's run fills all of it, from the records as they come and a clock; a peer's run only the times and outputs.
 """
@@ -54,7 +54,7 @@ def _bytes_moved(work: Work | None) -> int:
 
 
 class StepParts(NamedTuple):
-    """Where a step's time went, seconds. `record`: whatever came after the sampling, the log above all."""
+    """Where a step's time went, seconds. `record`: what came after the sampling, the log above all."""
 
     schedule: float
     prepare: float
@@ -101,7 +101,7 @@ class EngineWork:
     kv_bytes_per_token: int = 0
 
     def add(self, record: StepRecord, elapsed: float) -> None:
-        """Take note of a step's record; `elapsed` seconds passed for whoever asked for the step."""
+        """Add a step's record; `elapsed`: seconds that the call of `step` took."""
         self.num_steps += 1
         timing, memory = record.timing, record.memory
         seconds = timing.schedule + timing.prepare + timing.forward + timing.sample
@@ -189,7 +189,7 @@ class Timeline:
         self._owner[seq_id] = request_id
 
     def add(self, record: StepRecord, at: float) -> None:
-        """Take note of a record that was there at this time."""
+        """Add a record that was complete at this time."""
         for op in record.ops:
             if isinstance(op, Submit) and op.seq_id not in self._owner:
                 self.submitted(op.request_id, op.seq_id, at)

@@ -28,7 +28,7 @@ SEED = 0
 
 
 class Models:
-    """Opens each model once. `close` lets go of them and of the files that were made."""
+    """Opens each model once. `close` drops the models and deletes the files that were made."""
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, str], LoadedModel] = {}
@@ -88,7 +88,7 @@ class Models:
 
 @contextmanager
 def _without_progress_bars() -> Iterator[None]:
-    """transformers' own: it takes a blink, and the run has a bar of its own."""
+    """Without transformers' progress bars: the run has its own."""
     was_enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -99,7 +99,7 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _with_random_weights(config: Any, dtype: torch.dtype) -> Any:
-    """Always the same."""
+    """A model of seeded random weights, the same at every call."""
     state = torch.random.get_rng_state()
     torch.manual_seed(SEED)
     try:

@@ -1,4 +1,4 @@
-"""How much of the machine others use: any other busy program ruins timings, so a record says how quiet it was."""
+"""How much CPU other programs use: a busy program ruins timings, so a record says how quiet the machine was."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cpu_times() -> CpuTimes | None:
 
 
 def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
-    """CPUs that others kept busy in between, on average: 0 is a quiet machine, 1 one CPU of however many."""
+    """CPUs that other programs kept busy in between, on average: 0 is a quiet machine, 1 is one busy CPU."""
     if before is None or after is None or after.at <= before.at:
         return None
     others = (after.machine - before.machine) - (after.own - before.own)
@@ -41,7 +41,7 @@ def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
 
 
 def wait_until_quiet(seconds: float, cancelled: Callable[[], bool] = lambda: False) -> bool:
-    """Wait at most so long until others use less than QUIET of a CPU. Whether it became quiet (or cannot be told)."""
+    """Wait, `seconds` at most, until others use less than QUIET of a CPU. Whether they do (True: cannot be told)."""
     until = time.perf_counter() + seconds
     while True:
         before = cpu_times()

@@ -1,8 +1,8 @@
-"""Run a scenario: every variant at every point of its axis, in turns, as often as it says.
+"""Run a scenario: every variant at every point of its axis, in turns, for its number of rounds.
 
 A round visits the points in a shuffled order, and at each point all variants in a shuffled order, one right after the
 other: a ratio is taken between neighbours in time, so what slows the machine for longer than that cancels out. The runs
-before the first round warm up; their figures do not count, their outputs are what later ones are compared with.
+before the first round warm up: their figures do not count, and later outputs are compared with theirs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class _Lane:
-    """A cell with all that its runs leave behind."""
+    """A cell with the results of its runs."""
 
     def __init__(self, cell: Cell, at: Value) -> None:
         self.cell = cell
@@ -78,7 +78,7 @@ class Runner:
         on_progress: called before each run, on the calling thread.
         cancelled: asked between the steps of the engine and between runs.
         on_engine: gets every engine before its first request, to look at its log, say.
-        keep_logs: engines of observer "none" keep a log too, for who looks at them; writing it takes a little time.
+        keep_logs: engines of observer "none" keep a log too, to be looked at; writing it takes a little time.
         traces: a folder for a .kvtrace of each variant's warm-up run at each point.
         quiet_seconds: how long to wait at most for a quiet machine.
     """
@@ -128,7 +128,7 @@ class Runner:
             self._tell("waiting", 0, None)
             quiet = wait_until_quiet(self._quiet_seconds, self._cancelled)
             if "bandwidth_share" in self._scenario.measure:
-                self._bandwidth = self._measured_bandwidth()  # now: later the machine has other work
+                self._bandwidth = self._measured_bandwidth()  # now, while nothing else runs
             self._warm_up()
             before = cpu_times()
             finished = self._measure()
@@ -156,12 +156,12 @@ class Runner:
             except Exception as error:
                 if lane.cell.peer is None:
                     raise
-                lane.failed = f"it failed: {_sentence(error)}"  # whatever a peer may raise: the others go on
+                lane.failed = f"it failed: {_sentence(error)}"  # a peer may raise anything: the others go on
         if all(lane.failed for lane in self._lanes):
             raise BenchError(f"scenario {self._scenario.id}: nothing can run here; the first: {self._lanes[0].failed}")
 
     def _measure(self) -> int:
-        """All rounds; how many were finished."""
+        """Run all rounds. Returns how many were finished."""
         order = np.random.default_rng(self._seed)
         running = [lane for lane in self._lanes if not lane.failed]
         for number in range(1, self._rounds + 1):
@@ -181,7 +181,7 @@ class Runner:
     def _timed(self, lane: _Lane, warming_up: bool = False) -> Measurement:
         if self._cancelled():
             raise Cancelled
-        gc.collect()  # whoever ran before pays for its own garbage
+        gc.collect()  # the garbage of the run before is not counted here
         began = time.perf_counter()
         measurement = self._run_peer(lane) if lane.cell.peer else self._run_engine(lane, warming_up)
         lane.seconds = time.perf_counter() - began

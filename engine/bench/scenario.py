@@ -52,7 +52,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One curve: the engine with some settings, or a peer."""
+    """One curve: the engine with these settings, or a peer."""
 
     id: str
     title: Text
@@ -98,7 +98,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     slo: SLO | None = None
     rounds: int = 7
     seed: int = 0
-    needs_gpu: bool = False  # on the CPU its figures would take hours, and say nothing about what it asks
+    needs_gpu: bool = False  # on the CPU it would take hours and not answer its question
 
 
 class Cell(Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
     tree: dict[str, Any] = {name: _copy(getattr(scenario, name)) for name in _ROOTS}
     for path, value in (*case.set.items(), *variant.set.items()):
         _put(tree, path, value, where)
-    tree["engine"].setdefault("enforce_eager", True)  # what is to be measured compiled says so
+    tree["engine"].setdefault("enforce_eager", True)  # a scenario that measures compiled code says so
     try:
         pool_slots = tree["engine"].pop("pool_slots", None)  # slots are what costs memory, whatever the block size
         engine = msgspec.convert(tree["engine"], EngineConfig)
@@ -190,7 +190,7 @@ def read_scenario(path: Path) -> Scenario:
 
 
 def check(scenario: Scenario) -> None:
-    """Raise BenchError for what a type cannot say: names that refer to nothing, empty axes, impossible cells."""
+    """Raise BenchError for what types cannot check: unknown names, empty axes, impossible cells."""
     from engine.bench.peers import PEERS
 
     ids = [variant.id for variant in scenario.variants]

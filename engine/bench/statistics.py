@@ -1,4 +1,4 @@
-"""What several runs say together: a median, and how far it could be off."""
+"""A median of several runs and its interval."""
 
 from __future__ import annotations
 

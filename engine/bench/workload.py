@@ -1,4 +1,4 @@
-"""Seeded workloads: what is asked of an engine, when, and in which order. The same seed gives the same requests.
+"""Seeded workloads: requests, their times and their order. The same seed gives the same requests.
 
 Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says does not change what it costs.
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from engine.bench.errors import BenchError
 
-FIRST_ID = 300  # below are special tokens and single bytes, in the shipped models and in most others
+FIRST_ID = 300  # lower ids are special tokens and single bytes, in the shipped models and most others
 Length = int | tuple[int, int]  # a number of tokens, or both ends of a range that one is drawn from
 Encode = Callable[[str], list[int]]
 
@@ -22,13 +22,13 @@ Encode = Callable[[str], list[int]]
 class Ask:
     """One request. It is submitted as soon as `at`, `at_step` and `after` all allow."""
 
-    prompt: list[int]  # after another: only what is new, its prompt and output come before it
+    prompt: list[int]  # after another request: only the new tokens; that one's prompt and output come before them
     output_tokens: int
     seed: int
     at: float = 0.0  # seconds after the start
     at_step: int = 0  # steps of the engine
     after: int | None = None  # index of the turn before, which must be done
-    late: bool = False  # the intruder: latencies of the others are what is watched
+    late: bool = False  # the late request: the latencies of the others are measured
 
 
 class _Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -36,7 +36,7 @@ class _Workload(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class Random(_Workload, frozen=True, kw_only=True, tag="random"):
-    """Independent prompts; all at once, or with Poisson arrivals of `rate` a second."""
+    """Independent prompts, all at once or with Poisson arrivals of `rate` a second."""
 
     num_requests: int
     prompt_tokens: Length

@@ -1,17 +1,17 @@
-"""A run once more, from its log: to a record of it exactly, then with one thing changed, then on.
+"""A run again, from its log: exactly up to a chosen record, then with one change, then onwards.
 
     log         record 0 ... at-1 | at ...................... end
                                   |
     re-run      the same records  | the change, then what came in later, each at its step
                 every one checked | nothing to check against: this is another future
 
-What came in from outside (submit, abort, adjust) is read from the log and done again; the steps between follow from it,
-because the engine is deterministic. Every record of the first part must be the logged one, apart from clock readings
-and from what was captured; log probabilities and scores may differ by trace.compare.TOLERANCE, since another processor
-adds in another order. The first that is not ends the re-run with a RerunMismatch.
+Inputs (submit, abort, adjust) are read from the log and made again. The steps between them follow, because the engine
+is deterministic. Every record of the first part must equal the logged one, apart from clock readings and captures; log
+probabilities and scores may differ by trace.compare.TOLERANCE, since another processor adds in another order. The first
+record that differs ends the re-run with a RerunMismatch.
 
-A change of the engine's settings holds from the first step on, so there is no first part: the same inputs, each at the
-step at which it came, are played to an engine with other settings.
+A change of the engine's settings holds from the first step, so there is no first part: an engine with other settings
+gets the same inputs, each at the step at which it came.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RerunError(ValueError):
 
 
 class RerunMismatch(RerunError):
-    """The re-run is not what the log says. `op`: index of the operation; None where another part of the record is."""
+    """The re-run differs from the log. `op`: index of the operation; None where another part of the record differs."""
 
     def __init__(self, record: int, op: int | None, part: str, logged: Any, found: Any) -> None:
         where = f"record {record}" + (f", operation {op}" if op is not None else f", {part}")
@@ -59,9 +59,9 @@ class Rerun:
         engine: without records yet, under the log's settings (a ConfigChange: under the changed ones).
         source: the log; records that are appended to it meanwhile are not looked at.
         at: how many records stay as they are; 0 under a ConfigChange.
-        change: what comes next instead of record `at`; None: nothing (the run once more, checked up to `at`).
-        follow: go on after the change: what came in later comes in again, until as many steps as the log has; if
-            nothing was left to compute there, until nothing is left here.
+        change: what comes next instead of record `at`; None: nothing (the run again, checked up to `at`).
+        follow: go on after the change. Later inputs come in again, until there are as many steps as in the log; if the
+            log ends with nothing left to compute, until nothing is left here either.
 
     Raises:
         RerunError: the log is of another model, version or configuration, or has no record `at`.
@@ -127,7 +127,7 @@ class Rerun:
                 yield True
 
     def _repeat(self, logged: StepRecord) -> StepRecord:
-        """Do what made this record; what it made here."""
+        """Make this record's input or step again. Returns the record that it made here."""
         log = self.engine.log
         assert log is not None
         before = len(log)
@@ -148,14 +148,14 @@ class Rerun:
                 self.engine.abort(self._players.aborted(logged))
         except RerunError:
             raise
-        except Exception as error:  # the log's records were good once: whatever is refused now, is a difference
+        except Exception as error:  # the engine accepted all of this once, so a refusal now is a difference
             raise RerunMismatch(logged.index, None, "kind", logged.kind, f"an error: {error}") from error
         if len(log) == before:
             raise RerunMismatch(logged.index, None, "kind", logged.kind, "nothing")
         return log.record(before)
 
     def _submit(self, logged: StepRecord) -> None:
-        """Under the forward pass that the log had then: compiled and eager ones differ in the last bits of logits."""
+        """Submit again under the forward pass of the log; compiled and eager logits differ in their last bits."""
         steps = (self._source.record(index) for index in range(logged.index + 1, self._end))
         step = next((record for record in steps if record.kind == "step"), None)
         self.engine.as_eager = step is not None and not step.timing.compiled
@@ -215,14 +215,14 @@ class Rerun:
 
 
 class _Players:
-    """Which sequence of which request a seq_id of the log names: ids count on, and differ where requests differ."""
+    """The request and place that a seq_id of the log stands for: in another future the ids differ."""
 
     def __init__(self) -> None:
         self._request_ids: dict[int, str] = {}
         self._members: dict[str, list[int]] = defaultdict(list)  # of the latest request of that name
 
     def note(self, record: StepRecord) -> None:
-        """Take note of who appears."""
+        """Note the sequences of a record."""
         for op in record.ops:
             if isinstance(op, Submit):
                 self._members[op.request_id] = [op.seq_id]
@@ -268,7 +268,7 @@ def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
 
 
 def make_change(engine: Engine, change: Change, source: TraceReader, at: int) -> None:
-    """Do to the engine what a fork is made for.
+    """Make the fork's change to the engine.
 
     Raises:
         RerunError, RequestError, ConfigError: it cannot be done here; nothing has changed.
@@ -292,7 +292,7 @@ def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
     """Sampling parameters as the trace has them.
 
     Raises:
-        RerunError: they are of another kind.
+        RerunError: they are not such parameters.
     """
     try:
         return msgspec.convert(fields, SamplingParams, str_keys=True)  # logit_bias has token ids as text there
@@ -301,7 +301,7 @@ def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
 
 
 def compare(logged: StepRecord, found: StepRecord) -> None:
-    """Whether two records are one but for clock readings and captures.
+    """Raise where two records differ in more than clock readings and captures.
 
     Raises:
         RerunMismatch: the first part that differs.

@@ -1,10 +1,10 @@
 """The attention function that transformers calls in every layer, and the context of the step it belongs to.
 
-Registered as "kv_paged" with transformers' `AttentionInterface`. Whose step it is, the function learns from its thread
-(`attending`): not every family hands on a keyword that it does not know.
+Registered as "kv_paged" with transformers' `AttentionInterface`. The function takes the context of its step from its
+thread (`attending`), because not every family hands on a keyword that it does not know.
 
-What a family asks of its attention and cannot have here (a mask of its own, queries that look ahead, a keyword that
-nobody knows) is refused: it would be left out without a word.
+What a family asks of its attention and cannot have here (a mask of its own, queries that look ahead, an unknown
+keyword) is refused, because it would be left out without notice.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from engine.model.batch import StepBatch
 from engine.model.errors import ModelError
 
 ATTENTION_NAME = "kv_paged"
-# Keywords that families hand on and that change nothing here: positions are in the keys already, and which logits are
-# wanted is not the layer's business.
+# Keywords that families pass and that change nothing here: positions are in the rotated keys already, and a layer does
+# not choose which logits are computed.
 HARMLESS = frozenset({"position_ids", "logits_to_keep"})
 
 _step = threading.local()  # .context: of the step that this thread runs
 
 
 class AttentionRefused(ModelError):
-    """A family asks its attention for something that a paged KV cache does not do; the second half of a sentence."""
+    """A family asks its attention for what a paged KV cache does not do. The message: the second half of a sentence."""
 
 
 class Recorder(Protocol):
@@ -44,11 +44,11 @@ class Recorder(Protocol):
 
 
 class Context(Protocol):
-    """What a layer's attention is handed to."""
+    """What computes the attention of a layer."""
 
     @property
     def recorder(self) -> Recorder | None:
-        """Who looks at what layers compute."""
+        """What is shown each layer's arrays; None: nothing is."""
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> [T, Hq, Dv], contiguous."""
@@ -70,7 +70,7 @@ class StepContext:
         self.store.write(call.layer, slot_mapping, k, v)
         attended = self.backend.forward(call, q, self.store, self.batch, self.recorder is not None)
         if self.recorder is not None:
-            if self.store.is_lossy:  # what is shown is what the cache holds
+            if self.store.is_lossy:  # the recorder gets what the cache holds, rounded as it is
                 k, v = self.store.gather(call.layer, slot_mapping)
             self.recorder.record(call.layer, q, k, v, attended)
         return attended.out
@@ -93,7 +93,7 @@ class ProbeContext:
 
 @contextmanager
 def attending(context: Context) -> Iterator[None]:
-    """Inside, whatever this thread computes of a model belongs to that step."""
+    """Inside the `with`, the model calls of this thread belong to that step."""
     before = getattr(_step, "context", None)
     _step.context = context
     try:
@@ -132,7 +132,7 @@ def paged_attention(
         raise AttentionRefused("attends to later tokens too, as an encoder does")
     given = (name for name, value in kwargs.items() if value is not None and value is not False)
     if strange := [name for name in given if name not in HARMLESS]:
-        raise AttentionRefused(f"hands its attention {' and '.join(strange)}, which nobody here knows")
+        raise AttentionRefused(f"hands its attention {' and '.join(strange)}, which no backend here knows")
     context = current()
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
@@ -144,7 +144,7 @@ def paged_attention(
 def register() -> None:
     """Make "kv_paged" known to transformers; doing it again changes nothing.
 
-    No mask function is registered beside it: transformers then makes none at all, which is what is wanted (the backend
-    applies causality and windows itself, and a packed row of many sequences has no mask of that form).
+    No mask function is registered beside it, so transformers makes no mask. The backend applies causality and windows
+    itself, and a packed row of many sequences has no mask of the usual form.
     """
     AttentionInterface.register(ATTENTION_NAME, paged_attention)

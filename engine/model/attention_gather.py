@@ -24,7 +24,7 @@ from engine.model.batch import PrefillSpan, StepBatch
 
 
 class GatherAttention(AttentionBackend):
-    """The weights exist anyway, so handing them out costs nothing and changes nothing."""
+    """The weights are computed in any case, so returning them costs nothing and changes no output."""
 
     def forward(
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool

@@ -1,9 +1,8 @@
 """Attention by C functions over the paged pool, one for decoding sequences and one for those that prefill.
 
-As tensor operations the gather, the product, the mask, the softmax and the other product of one layer are eight or
-more, which write every score to memory several times; and of a prefill they also compute the half that no query may
-see. The functions read keys and values where they lie. Stores that hold something else than float32 go the way of
-`GatherAttention`.
+As tensor operations, one layer's gather, products, mask and softmax are eight or more; they write every score to memory
+several times, and a prefill computes the hidden half of its scores too. The C functions read keys and values in place.
+Stores that do not hold float32 use `GatherAttention`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from engine.model.native import NativeKernels, threads_for
 
 
 class NativeAttention(GatherAttention):
-    """`GatherAttention` by other means. A decode has its weights anyway; a prefill writes them down where they are
-    wanted, and its outputs are the same either way.
+    """`GatherAttention` in C. A decode always forms its weights; a prefill stores them only where they are wanted, with
+    the same outputs either way.
     """
 
     def __init__(self, kernels: NativeKernels) -> None:
@@ -82,7 +81,7 @@ class NativeAttention(GatherAttention):
 
 
 def _pools(call: AttentionCall, q: Tensor, store: KVStore) -> tuple[int, int] | None:
-    """Where a layer's keys and values begin; None: they or the queries are nothing that the functions read."""
+    """Addresses of a layer's first key and value; None where they or the queries are not what the functions read."""
     planes = store.keys[call.layer], store.values[call.layer]
     if q.dtype != torch.float32 or q.stride(2) != 1:
         return None

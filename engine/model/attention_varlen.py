@@ -5,12 +5,12 @@
     block_table  [S, B], seqused_k [S]            whose blocks these are, and how many of their slots are keys
     window_size  (window - 1, 0)                  to the left of each query and to its right; -1 = all
 
-Block tables are for the implementations that torch calls FA3 and FA4, which come in packages of their own
-(flash-attn-3, flash-attn-4); without one `varlen_attn` refuses them. Whether this build does it on this device, for the
-shapes of this model, is found out by doing it once (`reads_block_tables`).
+Only the implementations that torch calls FA3 and FA4 read block tables. They are packages of their own (flash-attn-3,
+flash-attn-4); without one `varlen_attn` refuses block tables. Whether this build reads them on this device, for this
+model's shapes, is tried once (`reads_block_tables`).
 
-It computes in half precision and knows neither softcap nor sinks nor policies; those layers go to another backend. It
-never forms the weights: where they are wanted, they are that other backend's, which differ in rounding alone.
+It computes in half precision and has no softcap, sinks or policies; layers with these use another backend. It never
+forms the weights: where they are wanted they come from that other backend and differ in rounding alone.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 log = logging.getLogger(__name__)
 
 HALVES = (torch.float16, torch.bfloat16)
-TOLERANCE = 0.05  # of outputs of size 1 that went through bfloat16 twice; a wrong key would make some 0.3 of it
+TOLERANCE = 0.05  # largest difference of outputs near 1 after two roundings to bfloat16; a wrong key makes about 0.3
 BLACKWELL = 10  # compute capability from which on FA4 reads block tables
 _UNFIT = (RuntimeError, TypeError, ValueError)  # a build says no, or does not know the arguments yet
 
 
 class VarlenAttention(AttentionBackend):
-    """What the kernel knows in one call; everything else as `otherwise` does it."""
+    """One call for what the kernel can do; `otherwise` does the rest."""
 
     def __init__(self, otherwise: AttentionBackend) -> None:
         self._otherwise = otherwise
@@ -105,7 +105,8 @@ def activate(device: torch.device) -> str:
 def reads_block_tables(
     device: torch.device, dtype: torch.dtype, num_heads: int, shape: LayerShape, block_size: int
 ) -> bool:
-    """Whether it does, and right: a chunk of a prompt and a decode over scattered blocks, with and without a window."""
+    """Whether it reads block tables and gets them right: a prefill chunk and a decode over scattered blocks, with and
+    without a window."""
     generator = torch.Generator().manual_seed(0)
     pieces = [(5, 6), (10, 1)]  # first position and number of tokens
     blocks = -(-11 // block_size)

@@ -33,8 +33,8 @@ class SequenceSlice(NamedTuple):
 
     seq_id: int
     token_ids: list[int]  # the tokens to compute now, at least one
-    start: int  # position of the first of them; all positions before are in the cache
-    block_tables: list[list[int]]  # of each group of layers; cover start + len(token_ids) positions, RELEASED where
+    start: int  # position of the first of them; all earlier positions are in the cache
+    block_tables: list[list[int]]  # one a group of layers; they cover start + len(token_ids) positions, RELEASED where
     # no query looks any more
     samples: bool  # whether the logits of the last token are wanted
     all_logits: bool = False  # the logits of every token are, for prompt log probabilities
@@ -46,7 +46,7 @@ class DecodeKeys(NamedTuple):
     slots: Tensor  # [n, L]; padding and released positions repeat a slot of the same sequence
     mask: Tensor | None  # [n, 1, L] True = padding or hidden by the policy; None where every key is seen
     key_starts: list[int]  # position of each sequence's first key
-    first_slot: int | None  # where one sequence's slots follow each other: no gather needed
+    first_slot: int | None  # where one sequence's slots are consecutive: no gather needed
 
 
 class DecodeTables(NamedTuple):
@@ -132,7 +132,7 @@ class SlotTable:
         self._inputs = StepInputs.make(count, 0)
 
     def inputs(self, num_tokens: int) -> StepInputs:
-        """Where a step of so many tokens is packed: what the step before was packed in, if it had as many."""
+        """The buffers for a step of so many tokens: those of the step before, if it had as many."""
         if self._inputs.packed.shape[1] != num_tokens:
             self._inputs = StepInputs.make(self.num_groups, num_tokens)
         return self._inputs
@@ -159,7 +159,7 @@ class SlotTable:
         ]
 
     def group(self, reach: Reach) -> int:
-        """The group of the layers that see so far."""
+        """The group of the layers with this reach."""
         return self._group_of[reach] if self._group_of else 0
 
     def _claim(self, seq_id: int, slices: Sequence[SequenceSlice]) -> int:
@@ -194,9 +194,9 @@ class SlotTable:
 
 
 class StepBatch:
-    """A packed step: the model's inputs, and the keys of each group of sequences. Good until the slot table's next one.
+    """A packed step: the model's inputs, and the keys of its sequences. Valid until the slot table packs the next step.
 
-    What the queries of a layer see is its `reach`; by that the keys are asked for.
+    A layer's `reach` says which keys its queries see; keys are looked up by it.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ What is kept, in this order while the budget lasts:
 1. q, k and v of every packed token and the last attention row of every sequence, observed layers first;
 2. all rows of the observed heads, observed layers first.
 
-A decode step has one row a sequence, so 1. is everything there.
+A decode step has one row a sequence, so 1. is all of it.
 """
 
 from __future__ import annotations

@@ -7,15 +7,14 @@
 The graphs hold no attention: each layer calls one opaque operation, `kvtheater::attend`, which finds the step that runs
 on its thread and hands q, k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are
 not compiled and exist once. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
-enters it, so nothing is ever compiled again while serving.
+enters it, so nothing is compiled again while serving.
 
-What comes out is compared with the eager path before it serves anybody (`served_check`). On the CPU attention and
-products come from `kernels/`; on a GPU attention stays with the eager path's backend.
+The result is compared with the eager path before it serves (`served_check`). On the CPU attention and products come
+from `kernels/`; on a GPU attention stays with the eager path's backend.
 
-Products and sums come in another order than in the eager path, so logits differ in their last bits. Which path serves
-is therefore chosen only where nothing is unfinished (`Engine.add_requests`), and every step says which one it was
-(`timing.compiled`). With `enforce_eager` the eager path serves always, and equal inputs give
-the same log (`trace.compare.same`).
+Products and sums are computed in another order than in the eager path, so logits differ in their last bits. Therefore
+the path changes only while no request is unfinished, and every step records which one it took (`timing.compiled`). With
+`enforce_eager` the eager path always serves, and equal inputs give the same log (`trace.compare.same`).
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
 
 
 class _GraphContext:
-    """The context while a graph is traced: leaves one operation behind."""
+    """The context while a graph is traced: it puts one operation into the graph."""
 
     recorder = None
 
@@ -116,8 +115,8 @@ def compile_model(model: LoadedModel) -> CompiledForward:
 
 
 def _export(model: LoadedModel) -> list[Any]:
-    """Both graphs. Tracing puts fake tensors in place of a module's parameters while it lasts: so it gets modules of
-    its own, around the same weights, and who serves from another thread meets none of them.
+    """Both graphs. Tracing puts fake tensors in place of a module's parameters, so it is given modules of its own
+    around the same weights, and a thread that serves never meets the fake ones.
     """
     module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
@@ -151,7 +150,7 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
 
 
 class Compilation(threading.Thread):
-    """Compiles a model beside whoever serves it; `model.compiled` is set at the end, or stays None."""
+    """Compiles a model on a thread of its own while it serves; `model.compiled` is set at the end, or stays None."""
 
     def __init__(self, model: LoadedModel) -> None:
         super().__init__(name="compile", daemon=True)
@@ -160,7 +159,7 @@ class Compilation(threading.Thread):
 
     def run(self) -> None:
         began = time.perf_counter()
-        if sys.platform == "linux":  # threads have priorities there, which compilers inherit: serving comes first
+        if sys.platform == "linux":  # threads have priorities there, and compilers inherit them: serving comes first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
             self._model.compiled = compile_model(self._model)

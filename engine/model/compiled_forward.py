@@ -1,6 +1,6 @@
 """A forward pass as machine code, and the one operation in it that is not: attention, which is handed to the step.
 
-`compiled` says how it is made. Whoever serves needs only this.
+`compiled` says how it is made. Serving needs only this module.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where compiled code is kept between two runs: in a folder of the user's own.
 
-TorchInductor's usual place is a folder of a known name in the temporary folder of all, and what lies in it is loaded
-and run. Whoever makes that folder first, on a machine that several people use, would decide what this program does.
+TorchInductor's usual place has a known name in the temporary folder that all users share, and its content is loaded and
+run. On a machine with several users, the one who makes that folder first would decide what this program does.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _lock = threading.Lock()
 
 
 class UnsafeFolder(OSError):
-    """Others than the user could have put something there; one sentence."""
+    """Another user could have put files there; the message is one sentence."""
 
 
 def use_own_cache() -> None:
     """Have the compilers keep what they make in folders that only this user can write, in the process and its children.
 
-    Called before anything compiles. A variable that the user has set is left; torch sets it to its usual place as soon
-    as it is imported, which is nobody's choice. Where the user's folder is not safe, or cannot be made, one of this
-    process takes its place and goes with it.
+    Called before anything compiles. A variable that the user has set is kept. (torch sets it to its usual place when it
+    is imported; that value is not the user's.) Where the user's folder is not safe or cannot be made, a folder of this
+    process takes its place and is deleted at its end.
     """
-    # Headers would be kept in the temporary folder whatever is set here; without them two graphs compile no slower.
+    # Precompiled headers always go to the temporary folder; without them two graphs compile no slower.
     torch._inductor.config.cpp_cache_precompile_headers = False
     with _lock:
         usual = default_cache_dir()
@@ -59,10 +59,10 @@ def use_own_cache() -> None:
 
 
 def _made_for() -> str:
-    """A name for what code that is compiled here can be used by: this torch, on a processor with these instructions.
+    """A name for the machines that can run code compiled here: this torch, on a processor with these instructions.
 
-    TorchInductor asks its own cache by the graph alone. A home that several machines share, or a bound on what torch
-    may use (ATEN_CPU_CAPABILITY), would else bring one processor's code to another: it fails there, or computes NaN.
+    TorchInductor's cache looks up by the graph alone. Where several machines share a home folder, or torch is bound to
+    fewer instructions (ATEN_CPU_CAPABILITY), it would load code of another processor, which fails or computes NaN.
     """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -85,18 +85,18 @@ def _own(folder: Path) -> Path:
     """The folder, made if there is none.
 
     Raises:
-        UnsafeFolder: it is not the user's alone, or somebody could put another one in its place.
+        UnsafeFolder: it is not the user's alone, or another user could put another one in its place.
         OSError: it cannot be made.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):  # whatever it is, it is looked at below
+    with contextlib.suppress(FileExistsError):  # it exists: checked below
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) != 0o700:
         raise UnsafeFolder(f"{folder} is not a folder of this user alone; delete it, or make it so (chmod 700)")
     for above in folder.resolve().parents:
         over = above.stat()
-        # in a sticky folder, as the temporary one is, nobody takes what is another's away
+        # in a sticky folder, as the temporary one is, no user can remove another user's files
         if over.st_uid not in (0, os.geteuid()) or (over.st_mode & stat.S_IWOTH and not over.st_mode & stat.S_ISVTX):
             raise UnsafeFolder(f"{above}, in which {folder} lies, can be changed by others than this user")
     return folder

@@ -2,8 +2,8 @@
 
     y = x / sqrt(mean(x^2) + eps) * w  =  x / hypot(|x|, sqrt(d eps)) * (w sqrt(d))        (d = width)
 
-Models spell this with seven tensor operations; on one token their overhead is several times the arithmetic. A module is
-replaced only if it is seen to compute this formula, so no family needs to be known here.
+Models write this as seven tensor operations, whose overhead on one token is several times the arithmetic. A module is
+replaced only if its outputs agree with this formula, so this file names no family.
 """
 
 from __future__ import annotations
@@ -63,6 +63,6 @@ def _equivalent(norm: Any) -> FastRMSNorm | None:
                 fast = FastRMSNorm(scale, eps)
                 if torch.allclose(fast(x), expected, rtol=1e-5, atol=1e-6):
                     return fast
-    except Exception:  # a norm that wants other inputs is simply left as it is
+    except Exception:  # a norm with other inputs stays as it is
         return None
     return None

@@ -15,7 +15,7 @@ from engine.model.packed_place import PackedPlaces
 from engine.trace.records import ModelFacts
 
 SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
-PROBED = 13  # tokens; a number that no count of heads, experts or frequencies is likely to have
+PROBED = 13  # tokens; unlikely to equal a number of heads, experts or frequencies
 UNBOUNDED_POSITIONS = 32768  # for a configuration that states no limit
 
 
@@ -91,13 +91,13 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
 
 
 def _reason(error: Exception) -> str:
-    """An error of somebody else's code in its own words, on one line; of words that say nothing alone, the kind too."""
+    """The message of an error from other code, on one line; with the error's kind where it says little alone."""
     words = " ".join(str(error).split())
     return (words if " " in words else f"{type(error).__name__} {words}").strip()[:200]
 
 
 def _check_windows(name: str, config: Any, windows: list[int | None]) -> None:
-    """A family that masks by a window without telling the attention function would silently see too much."""
+    """Raise where a family masks by a window that it does not pass to the attention function: it would see too much."""
     layer_types = getattr(config, "layer_types", None)
     if layer_types:
         told = all(windows[i] is not None for i, kind in enumerate(layer_types) if kind == "sliding_attention")
@@ -143,8 +143,8 @@ def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
 def max_position(config: Any) -> int:
     """Positions a sequence may have.
 
-    RoPE variants that change their frequencies once a sequence is long ("dynamic", "longrope") would turn keys that
-    are already cached, and would let a long sequence change the others of its batch: they end at the original length.
+    RoPE variants that change their frequencies for long sequences ("dynamic", "longrope") would rotate cached keys
+    anew, and a long sequence would change the others of its batch. They end at the original length.
     """
     limit = int(_first(config, "max_position_embeddings", "n_positions", default=UNBOUNDED_POSITIONS))
     rope = getattr(config, "rope_parameters", None) or {}
@@ -171,7 +171,7 @@ def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
 
 
 def _first(config: Any, *names: str, default: int) -> int:
-    """The first of these settings that is stated; of one for each layer, the first layer's."""
+    """The first of these settings that the configuration has; of a list, the first layer's."""
     for name in names:
         value = getattr(config, name, None)
         if value is not None:  # a list has a number for each layer

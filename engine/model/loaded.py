@@ -34,13 +34,13 @@ class LoadedModel:
     layer_shapes: list[LayerShape]  # what each layer caches of a token
     device: torch.device
     dtype: torch.dtype
-    plain: PlainLogits  # what it says of some tokens by itself
+    plain: PlainLogits  # its plain logits of a few tokens
     compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
-    # how far each way to serve it is from that, by kind of cache ("auto": its own), and how long finding out took
+    # of each way to serve it from these, by kind of cache ("auto": its own); how long comparing took
     differences: dict[str, Difference] = field(default_factory=dict)
     check_seconds: float = 0.0
 
     @property
     def keeps_logits(self) -> bool:
-        """Whether the family can leave out the logits that nobody wants."""
+        """Whether the family can compute the logits of chosen tokens alone (`logits_to_keep` takes indices)."""
         return "logits_to_keep" in inspect.signature(self.module.forward).parameters

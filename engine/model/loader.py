@@ -54,7 +54,7 @@ def load_model(
     words = str(shipped.tokenizer_folder) if shipped else source
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
-    with _without_progress_bar() if shipped else nullcontext():  # it takes a blink
+    with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
         module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
     loaded = from_module(module.to(target), tokenizer, name)
     if is_local:

@@ -77,7 +77,7 @@ def _bias(node: fx.Node) -> Any:
 
 
 def _is_mergeable(node: fx.Node, root: nn.Module) -> bool:
-    """Whether weight and bias are parameters that nobody else reads, in the dtype whose layout is ours."""
+    """Whether weight and bias are parameters that no other module reads, in the dtype whose layout is ours."""
     for constant in (node.args[1], _bias(node)):
         if constant is None:
             continue

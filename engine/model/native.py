@@ -1,7 +1,7 @@
 """The functions in kernels/, built where there is a C compiler, once a process.
 
 Those for logits take a fraction of a second and are there before the first step; attention and products take a few and
-are built beside whoever is served.
+are built on another thread while the model serves.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     W^T [K, N]   ->   panels [N / 16, K, 16]        `linear_panels` in linear.c; MKL multiplies longer steps
 
-From the plain layout MKL reads each row of W^T in another page and comes to half the memory's bandwidth. The panels are
-a second copy of the weights, so a model over `MOST_BYTES` goes without.
+From the plain layout MKL reads each row of W^T from another page, at half of the memory's bandwidth. The panels are a
+second copy of the weights, so a model over `MOST_BYTES` goes without.
 
-Compiled code calls the function itself, by the name that the C shim of an operation has: neither Python nor torch's
-dispatcher stands between.
+Compiled code calls the C function directly, by the name of the operation's C shim, without Python or torch's dispatcher
+in between.
 """
 
 from __future__ import annotations

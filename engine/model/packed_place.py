@@ -1,13 +1,13 @@
-"""Whether a model's queries, keys or values hang on a token's place in the packed row.
+"""Whether a model's queries, keys or values depend on a token's place in the packed row.
 
-A step packs the tokens of many sequences into one row, so a token's place in it says nothing of the token; its position
-is told apart. A family that counts places itself (`arange` over the row, where positions were meant) computes something
-else for the same token in other company, and perhaps only from some thousand tokens on, where no short comparison sees
-it: Llama 4 scales its queries so. So the counting itself is followed: whatever is computed from an `arange` as long as
-the row is marked, and no layer may attend with marked tensors.
+A step packs the tokens of many sequences into one row. A token's place in that row is arbitrary; its position is a
+separate input. A family that counts places itself (`arange` over the row where positions are meant) computes different
+values for the same token in another batch. The difference may begin only after thousands of tokens, where no short
+comparison finds it: Llama 4 scales its queries that way. So the counting itself is followed: every tensor computed from
+an `arange` as long as the row is marked, and no layer may attend with marked tensors.
 
-Selecting by a marked index is no dependence (experts gather their tokens that way), unless a weight is selected from: a
-table of positions.
+Indexing with a marked index is no dependence (experts gather their tokens that way), unless a weight is indexed: then
+it is a table of positions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SELECTING = ("index", "gather", "scatter", "embedding", "take")
 
 
 class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside the `with`, marks what follows from places in a row of `num_tokens` tokens."""
+    """Inside the `with`, marks every tensor that is computed from places in a row of `num_tokens` tokens."""
 
     def __init__(self, module: nn.Module, num_tokens: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -30,7 +30,7 @@ class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._marked: dict[int, Tensor] = {}  # by id; the tensor is kept, so that its id stays its own
 
     def marks(self, tensor: Tensor) -> bool:
-        """Whether something of it follows from a place."""
+        """Whether any tensor in it is computed from a place."""
         return id(tensor) in self._marked
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -4,9 +4,9 @@
     served      the same tokens packed beside each other, in chunks, over scattered blocks; eager, compiled, and with
                 every other kind of cache
 
-A mask that is built inside, positions that are counted elsewhere, queries that look ahead, experts that hang on who
-else is in the batch: whatever differs, differs here, known to anybody or not. Caches that round keys and values are
-compared with a reference attention over the same rounded ones, as the plain pass has none.
+The comparison finds any difference, whatever its cause: a mask that the family builds inside, positions that it counts
+itself, queries that look ahead, experts whose choice depends on the other sequences in the batch. Caches that round
+keys and values are compared with a reference attention over the same rounded ones, because the plain pass has no cache.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ from torch import Tensor
 
 from engine.model.errors import ModelError
 
-# Of what is left of a row's logits without their mean, in the length of the difference. Sums come in another order; in
-# half precision some are rounded at other places, and an expert that was chosen by a hair may be another one: there the
-# middle row is looked at, not the worst.
+# Bounds on the norm of the difference of two rows of logits, over the norm of the row without its mean. Sums are added
+# in another order. In half precision some are rounded elsewhere too, and a router's near tie may choose another expert:
+# there the median row is bounded, not the worst.
 TOLERANCES = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}
 BLOCK_SIZE = 4
 LENGTHS = (8, 5, 5)  # tokens of the three sequences
 TABLES = ([5, 0], [3, 1], [2, 4])  # scattered
-# (sequence, first position, tokens): two beginnings; a third sequence between their next chunks, of which one has the
-# form of a decode; all at once; one alone, for which a compiled model has a graph of its own
+# (sequence, first position, tokens): two first chunks; a third sequence between their next chunks, one of them a single
+# token as in a decode; all three at once; one alone, for which a compiled model has a graph of its own
 STEPS = (((0, 0, 4), (1, 0, 2)), ((0, 4, 2), (2, 0, 4), (1, 2, 1)), ((1, 3, 2), (0, 6, 1), (2, 4, 1)), ((0, 7, 1),))
 
 
 class PlainLogits(NamedTuple):
-    """What a model says of some tokens by itself."""
+    """A model's plain logits of a few tokens."""
 
     token_ids: list[list[int]]  # of each sequence
     logits: list[Tensor]  # of each sequence [T, V], float32 on the CPU
 
 
 class Difference(NamedTuple):
-    """How far what is served is from what it is compared with."""
+    """How far served logits are from those that they are compared with."""
 
-    share: float  # of the spread of the logits: of the worst row in float32, of the middle one in half precision
+    share: float  # of the spread of the logits: of the worst row in float32, of the median row in half precision
     tolerance: float
 
     @property
     def is_rounding(self) -> bool:
-        """False for what is not a number too."""
+        """Whether the difference is no more than rounding; False for NaN."""
         return self.share <= self.tolerance
 
 
@@ -76,7 +76,7 @@ def plain_logits(module: Any) -> PlainLogits:
 
 
 def compare_logits(served: list[Tensor], expected: list[Tensor], dtype: torch.dtype) -> Difference:
-    """Of sequences' logits [T, V]; `dtype`: what they were computed in."""
+    """The difference of sequences' logits [T, V]; `dtype`: what they were computed in."""
     rows, wanted = torch.cat(served), torch.cat(expected)
     spread = (wanted - wanted.mean(dim=-1, keepdim=True)).norm(dim=-1)
     shares = (rows - wanted).norm(dim=-1) / spread.clamp_min(torch.finfo(torch.float32).tiny)
@@ -85,7 +85,7 @@ def compare_logits(served: list[Tensor], expected: list[Tensor], dtype: torch.dt
 
 
 def _tokens(config: Any, vocab_size: int) -> list[list[int]]:
-    """Token ids for every sequence: any but those that a configuration names, which may stand for an image."""
+    """Token ids for every sequence: any but those that the configuration names (one may stand for an image)."""
     named = {value for part in (config, config.get_text_config()) for value in _named_ids(part)}
     ordinary = [i for i in range(min(vocab_size, 4096)) if i not in named] or [0]
     return [

@@ -1,8 +1,8 @@
-"""Computing a sequence once more from position 0, with nothing cached: what the cached attention is judged by.
+"""Computing a sequence again from position 0 with nothing cached, to compare the cached attention with.
 
 The same weights and the same attention function run over a private store of one block, which holds nothing before the
-pass and is dropped after it. If causal attention lets old rows stay as they were, this gives the rows that were
-captured step by step, up to the order in which floating point adds.
+pass and is dropped after it. Under causal attention earlier rows do not change, so this gives the rows that were
+captured step by step, up to the order of floating-point additions.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def recompute_layer(
 ) -> Recomputed:
     """Run all tokens in one forward pass and keep what `layer` computed; rows of the query heads `heads` (None: all).
 
-    `kv_cache_dtype` is the engine's: keys that are rounded when they are stored are rounded here too. So is `policy`:
-    what it hides is hidden here.
+    `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
+    hidden here too.
 
     Raises:
         RecomputeError: nothing to compute, or too much to compute or to hand back at once.

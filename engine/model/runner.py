@@ -97,7 +97,7 @@ class ModelRunner:
             ) from error
         self.backend: AttentionBackend = backend or default_backend(model.device)
         self._slot_table = SlotTable(block_size, max_model_len, groups=[group.reaches for group in groups])
-        self.compiled: CompiledForward | None = None  # None: eager. Not to be changed while a sequence runs
+        self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
         self._keeps_logits = model.keeps_logits
 
     def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:

@@ -4,7 +4,7 @@ Order, per row: repetition penalty, logit bias, min_tokens, temperature, top-k, 
 probabilities are reported under the raw distribution, before all of these.
 
 Every request has its own generator and a token takes exactly one uniform draw from it (inverse CDF over the token ids
-in order), so what a request draws does not depend on who shares its batch.
+in order), so what a request draws does not depend on which requests share its batch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Sampled(Struct, frozen=True):
 
 
 def make_generator(seed: int) -> np.random.Generator:
-    """What a sequence's draws come from; the same numbers on every processor.
+    """The generator of a sequence's draws; it gives the same numbers on every processor.
 
     torch's generator on the CPU takes 32 bits of a seed and leaves the others; this one takes them all.
     """
@@ -62,13 +62,13 @@ def make_generator(seed: int) -> np.random.Generator:
 
 
 def derived_seed(*numbers: int) -> int:
-    """A seed that hangs on each of these numbers and on nothing else. Under 2**53: exact as a double."""
+    """A seed that depends on these numbers alone. Under 2**53, so that it is exact as a double."""
     digest = blake2b(struct.pack(f"<{len(numbers)}q", *numbers), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 11
 
 
 def sample_seed(seed: int, index: int) -> int:
-    """The seed of a request's sample `index`: the request's own for the first one, which is all that most have."""
+    """The seed of a request's sample `index`: the request's own for the first one, and most requests have only that."""
     return derived_seed(seed, index) if index else seed
 
 
@@ -112,7 +112,7 @@ class Sampler:
         one, and of its first `count`.
 
         log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed. Every log probability
-        that is reported comes from here, so that one row's figures are the same whoever asks for them, and why.
+        that is reported comes from here, so that one row's figures do not depend on why they are asked for.
         """
         logits = logits.contiguous()
         if self.kernels is not None:

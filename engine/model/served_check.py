@@ -1,4 +1,4 @@
-"""Every way in which a model will be served, compared before anybody is: `plain_check` says with what, and how."""
+"""Every way in which a model will be served, compared before it serves; `plain_check` says with what, and how."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from engine.model.loaded import LoadedModel
 from engine.model.plain_check import BLOCK_SIZE, LENGTHS, STEPS, TABLES, Difference, compare_logits
 from engine.model.runner import ModelRunner
 
-# Kinds of caches beside a model's own, and the step between two numbers that they can hold, of the number's size or of
-# the largest one's: a number that lies between two may be rounded to either, if its last bit is another one.
+# Kinds of caches other than the model's own dtype, and the step between two numbers that they can hold, relative to the
+# number or (int8, int4) to the largest. A number near the middle of a step may round either way when its last bit
+# differs.
 KINDS = {"float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8, "fp8": 2**-4, "int8": 1 / 127, "int4": 1 / 15}
 
 
 def check_served(model: LoadedModel, compiled: CompiledForward | None = None) -> None:
-    """Whether the model, or what was compiled of it, computes over a paged cache what it computes by itself.
+    """Whether the model, eager or compiled, computes over a paged cache what its plain forward pass computes.
 
     Raises:
         ModelError: it does not.
@@ -32,9 +33,9 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
 
 
 def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: CompiledForward | None = None) -> None:
-    """Whether attention over a cache of that kind is what the formula makes of the rounded keys and values in it.
+    """Whether attention over a cache of that kind gives what the formula gives for the rounded keys and values in it.
 
-    Nothing happens for a kind that has been found to be right. The first time costs some passes over a few tokens.
+    Each kind is checked once for a model, which takes some passes over a few tokens.
 
     Raises:
         ModelError: it is not.

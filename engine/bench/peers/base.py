@@ -1,4 +1,4 @@
-"""What a peer has to be able to do."""
+"""The interface of a peer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PeerError(Exception):
 
 
 class Peer(ABC):
-    """Another engine. It gets the same weights, prompts and lengths; what it gives is compared token by token."""
+    """Another engine. It gets the same weights, prompts and lengths; its output is compared token by token."""
 
     package: ClassVar[str]  # what must be installed
     module: ClassVar[str]  # what it is imported as
@@ -44,7 +44,7 @@ class Peer(ABC):
         """Serve all requests; times begin when the first could be handed over.
 
         Raises:
-            PeerError: this job is beyond it.
+            PeerError: it cannot run this job.
         """
 
     def close(self) -> None:  # noqa: B027

@@ -19,7 +19,7 @@ from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 
 PRECISION = {"float32": "fp32", "float16": "fp16"}
-NEVER = 1  # a control token or a single byte; if a model did choose it, the comparison of tokens would tell
+NEVER = 1  # a control token or a single byte; if a model chose it, the comparison of tokens would show it
 
 
 class OnnxRuntimeGenaiPeer(Peer):
@@ -78,7 +78,7 @@ class OnnxRuntimeGenaiPeer(Peer):
 
 
 def _never_end(path: Path) -> None:
-    """As ignore_eos does, every request runs to its length. It must have an end token, and `min_length` forbids it."""
+    """As with ignore_eos, every request runs to its length. The library needs an end token; `min_length` forbids it."""
     config = json.loads(path.read_text(encoding="utf-8"))
     config["model"]["eos_token_id"] = NEVER
     path.write_text(json.dumps(config), encoding="utf-8")

@@ -15,7 +15,7 @@ from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 
 PAGE = 256  # tokens: its own default
-RESULT_SECONDS = 60  # nothing for so long means that its thread has died
+RESULT_SECONDS = 60  # seconds without a result after which its thread counts as dead
 
 
 class ContinuousBatchingPeer(Peer):

@@ -16,7 +16,7 @@ from engine.config import EngineConfig, SamplingParams
 
 
 class _Clock(StoppingCriteria):  # type: ignore[misc]
-    """Called after every token: reads the clock, stops nothing."""
+    """Called after every token: reads the clock and never stops the run."""
 
     def __init__(self) -> None:
         self.began = time.perf_counter()

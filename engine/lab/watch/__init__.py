@@ -1,4 +1,4 @@
-"""A plain `model.generate` of transformers, watched and written down as a trace: people bring their own script.
+"""A plain `model.generate` of transformers, watched and written down as a trace, in a script of the user's own.
 
 from kvtheater import watch_generate
 

@@ -1,4 +1,4 @@
-"""Between a transformers model and its attention function: every call is passed on unchanged, and looked at."""
+"""Between a transformers model and its attention function: every call is passed on unchanged, and shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _looking: ContextVar[Look | None] = ContextVar("looking", default=None)
 
 @contextmanager
 def attention_watched(model: Any, look: Look) -> Iterator[None]:
-    """Inside the `with`, `look(call, query, key, value, mask)` hears of every attention call of `model`.
+    """Inside the `with`, `look(call, query, key, value, mask)` is called for every attention call of `model`.
 
     query [B, Hq, T, D], key [B, Hkv, S, D] and value [B, Hkv, S, Dv] with the cached ones, after RoPE; mask as the
     model made it: None (causal), or something that broadcasts to [B, Hq, T, S], bool (True = seen) or added.
@@ -61,7 +61,7 @@ def _watching(implementation: str) -> Callable[..., tuple[Tensor, Tensor | None]
 
 
 def _function(implementation: str, module: nn.Module) -> Callable[..., Any]:
-    """What would have been called; the eager form belongs to the family's own file."""
+    """The attention function that the model would have called; the eager one is in the family's own file."""
     if implementation == "eager":
         return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
     return AttentionInterface()[implementation]  # type: ignore[no-any-return]

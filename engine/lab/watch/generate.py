@@ -1,10 +1,10 @@
 """The context manager: what `generate` computes becomes steps, and the steps a trace.
 
-What a trace of `generate` knows: the tokens of every forward pass, the alternatives to each chosen one, Q, K, V and the
+A trace of `generate` has the tokens of every forward pass, the alternatives to each chosen one, Q, K, V and the
 attention of every layer, how long a pass took, and how long a sequence's K and V stay (until the whole batch is done).
-What it does not: blocks and a scheduler, for there are none. A DynamicCache is one tensor a layer that grows by a token
-a step; the trace draws each token's place as a block of one slot. The padding of a batch takes room in that tensor
-beside the tokens; it is not in the trace. `engine.strategy` is "dynamic".
+It has no blocks and no scheduler, because `generate` has none. A DynamicCache is one tensor a layer, which grows by a
+token a step; the trace tells each token's place as a block of one slot. The padding of a batch takes room in that
+tensor, but is not in the trace. `engine.strategy` is "dynamic".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From watched passes to records: submissions, steps with their operations, and an end for everybody at once."""
+"""From watched passes to records: submissions, steps with their operations, and one end for all sequences."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class _Writer:
         return batch
 
     def _end(self, run: Generated, first: int) -> None:
-        """A DynamicCache goes as a whole: who was done long before held its K and V until now."""
+        """A DynamicCache is freed as a whole: a sequence that was done earlier held its K and V until now."""
         for index, row in enumerate(run.rows):
             full = len(row.tokens) - len(row.prompt) >= run.max_tokens
             reason: FinishReason = "abort" if run.failed else "stop" if row.ended or not full else "length"
