@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import POEM, SHOWN, prefill, shows, step, wait_until
 from tests.browser.settling import comes_to, still, theater_of
-from tests.browser.test_page import POEM, SHOWN, prefill, shows, step, wait_until
 
 OpenPage = Callable[..., Page]
 PAINTED_ROWS = """() => {

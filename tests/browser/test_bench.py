@@ -13,7 +13,7 @@ import torch
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
 from engine.bench.record import RESULTS
-from tests.browser.test_accessibility import AXE, complain, violations
+from tests.browser.axe import AXE, complain, violations
 
 OpenBench = Callable[..., Page]
 

@@ -7,9 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_accessibility import complain, open_with_axe, violations
-from tests.browser.test_page import OpenPage, prefill, step, wait_until
-from tests.browser.test_provenance import select
+from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, select, step, wait_until
 
 HYBRID = "attention_window=16&attention_sinks=0&sliding_window_pattern=2"
 PANEL = "#region-provenance"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_page import OpenPage, prefill, shows, step
+from tests.browser.driving import OpenPage, prefill, shows, step
 
 
 def drawn(page: Page, name: str, index: int) -> None:

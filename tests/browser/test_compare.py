@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.settling import address, in_address
-from tests.browser.test_accessibility import complain, open_with_axe, violations
 
 OpenPage = Callable[..., Page]
 

@@ -15,10 +15,10 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from app.serving import bind
+from tests.browser.driving import num_records, prefill, shows, step, wait_until
 from tests.browser.dropping import drop_recording
+from tests.browser.recording import GOLDEN
 from tests.browser.settling import theater_of
-from tests.browser.test_page import prefill, shows, step, wait_until
-from tests.browser.test_time_travel import GOLDEN, num_records
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import wait_until
 from tests.browser.dropping import drop_recording
-from tests.browser.test_museum import recorded
-from tests.browser.test_page import wait_until
+from tests.browser.recording import recorded
 
 OpenPage = Callable[..., Page]
 SVG = "{http://www.w3.org/2000/svg}"

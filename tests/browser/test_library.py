@@ -19,10 +19,10 @@ from playwright.sync_api import Browser, Route, expect
 from engine.trace import codec
 from engine.trace.events import Allocate
 from engine.trace.log import TraceReader
+from tests.browser.axe import open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, shows, step
 from tests.browser.dropping import drop
 from tests.browser.settling import in_address, theater_of
-from tests.browser.test_accessibility import open_with_axe, violations
-from tests.browser.test_page import OpenPage, prefill, shows, step
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden/cache.kvtrace"

@@ -7,8 +7,8 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import POEM, OpenPage, prefill, rests, shows, step, wait_until
 from tests.browser.settling import comes_to, still
-from tests.browser.test_page import POEM, OpenPage, prefill, rests, shows, step, wait_until
 
 GEOMETRY = """() => {
   const box = (e) => e.getBoundingClientRect();

@@ -13,13 +13,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.museum import EXHIBITS
-from engine.config import EngineConfig, FaultName, SamplingParams
-from engine.lab.faults import make_engine
-from engine.model.capture import CaptureRequest
-from engine.model.loader import from_module
+from engine.config import FaultName
 from tests.browser.dropping import drop_recording
+from tests.browser.recording import recorded
 from tests.browser.settling import comes_to, theater_of
-from tests.tiny_models import tiny_model, tiny_tokenizer
 
 OpenPage = Callable[..., Page]
 AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
@@ -143,16 +140,6 @@ def test_the_stage_draws_the_later_keys_that_a_query_read(open_page: OpenPage) -
     expect(page.locator("#fault-badge")).to_have_count(0)
     page.click("#detail-attention")
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
-
-
-def recorded(path: Path, num_prompt_tokens: int, fault: FaultName | None) -> Path:
-    """A recorded prefill of the tiny model, with every array."""
-    model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
-    config = EngineConfig(block_size=4, num_blocks=16, fault=fault)
-    with make_engine(model, config, log_path=path, capture=CaptureRequest(layers=None, heads=None)) as engine:
-        engine.add_request(list(range(3, 3 + num_prompt_tokens)), SamplingParams(max_tokens=2, ignore_eos=True))
-        engine.step()
-    return path
 
 
 def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(

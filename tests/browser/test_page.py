@@ -5,58 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
+from tests.browser.driving import POEM, SHOWN, OpenPage, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import address, comes_to, still, theater_of
 
-OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
-POEM = "春江潮水连海平，海上明月共潮生。"
-SHOWN = "Number(document.documentElement.dataset.painted)"
-
-
-def shows(page: Page, index: int) -> None:
-    """Wait until record `index` is painted."""
-    expect(page.locator("html")).to_have_attribute("data-painted", str(index), timeout=20_000)
-
-
-def wait_until(page: Page, condition: str) -> None:
-    """Ask again until `condition` holds (the page's policy rules out playwright's own way, which needs eval)."""
-    for _ in range(400):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    pytest.fail(f"{condition} did not come true")
-
-
-def rests(page: Page, index: int) -> None:
-    """Wait until record `index` is painted and nothing moves any more."""
-    shows(page, index)
-    expect(page.locator("html")).to_have_attribute("data-moving", "false")
-
-
-def prefill(page: Page, prompt: str = POEM) -> None:
-    """Submit `prompt` and compute it: records 0 and 1."""
-    page.fill("#prompt", prompt)
-    page.click("#btn-prefill")
-    shows(page, 1)
-
-
-def step(page: Page, count: int = 1) -> None:
-    for _ in range(count):
-        before = page.evaluate(SHOWN)
-        page.click("#btn-step")
-        shows(page, before + 1)
-
-
-def tokens(page: Page) -> list[str]:
-    return page.locator(".token-text").all_inner_texts()
 
 
 def test_the_first_visit_offers_the_poem_and_teaches(open_page: OpenPage) -> None:

@@ -6,13 +6,9 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_page import POEM, OpenPage, prefill, shows, step, wait_until
+from tests.browser.driving import POEM, OpenPage, prefill, select, shows, step, wait_until
 
 PANEL = "#region-provenance"
-
-
-def select(page: Page, target: str) -> None:
-    page.evaluate("(t) => import('/static/js/state/store.js').then((store) => store.select(JSON.parse(t)))", target)
 
 
 def link(page: Page, kind: str) -> str:

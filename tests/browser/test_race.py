@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import prefill, shows
 from tests.browser.settling import comes_to, theater_of
-from tests.browser.test_page import prefill, shows
 
 OpenPage = Callable[..., Page]
 

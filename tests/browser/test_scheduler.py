@@ -6,8 +6,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import OpenPage, prefill, shows, step
 from tests.browser.settling import comes_to
-from tests.browser.test_page import OpenPage, prefill, shows, step
 
 
 def open_lanes(page: Page) -> None:

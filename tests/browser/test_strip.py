@@ -15,9 +15,9 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
+from tests.browser.driving import prefill, rests, shows, step
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import theater_of
-from tests.browser.test_page import prefill, rests, shows, step
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 OpenPage = Callable[..., Page]

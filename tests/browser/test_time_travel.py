@@ -15,18 +15,14 @@ from engine.trace.events import Admit, Op, Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
+from tests.browser.driving import SHOWN, num_records, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
+from tests.browser.recording import GOLDEN
 from tests.browser.settling import address, comes_to, theater_of
-from tests.browser.test_page import SHOWN, prefill, rests, shows, step, tokens, wait_until
 from tests.golden.make import HEADER
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
-GOLDEN = ROOT / "tests/golden/cache.kvtrace"
-
-
-def num_records(page: Page) -> int:
-    return int(page.locator("html").get_attribute("data-num-records") or 0)
 
 
 # Playing

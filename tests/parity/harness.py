@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.cache.reach import Reach
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
@@ -90,3 +91,19 @@ def mixed_schedule(
     while any(driver.done[seq] < len(tokens) for seq, tokens in sequences.items()):
         step(*[(seq, 1, True) for seq, tokens in sequences.items() if driver.done[seq] < len(tokens)])
     return results
+
+
+def masked_forward(module: Any, token_ids: list[int], reach: Reach) -> Any:
+    """transformers' eager forward of the whole sequence under a dense mask: what is hidden gets -inf in every layer."""
+    assert reach.window is not None
+    count = len(token_ids)
+    queries, keys = torch.arange(count)[:, None], torch.arange(count)[None, :]
+    seen = (keys <= queries) & ((keys < reach.sinks) | (queries - keys < reach.window))
+    mask = torch.zeros(count, count).masked_fill(~seen, torch.finfo(torch.float32).min)[None, None]
+    before = module.config._attn_implementation
+    module.set_attn_implementation("eager")
+    try:
+        with torch.inference_mode():
+            return module(torch.tensor([token_ids]), attention_mask=mask, output_attentions=True)
+    finally:
+        module.set_attn_implementation(before)

@@ -26,26 +26,10 @@ from engine.model.loader import from_module
 from engine.model.runner import ForwardResult, ModelRunner
 from engine.trace.events import RELEASED, Lookup, Op, Preempt, Release, Share
 from engine.trace.snapshot import snapshot_of
-from tests.parity.harness import TOLERANCE, eager_forward, random_prompt
+from tests.parity.harness import TOLERANCE, eager_forward, masked_forward, random_prompt
 from tests.tiny_models import VOCAB_SIZE, WINDOW, tiny_model
 
 PROMPT_TOKENS, NEW_TOKENS = 23, 18
-
-
-def masked_forward(module: Any, token_ids: list[int], reach: Reach) -> Any:
-    """transformers' eager forward of the whole sequence under a dense mask: what is hidden gets -inf in every layer."""
-    assert reach.window is not None
-    count = len(token_ids)
-    queries, keys = torch.arange(count)[:, None], torch.arange(count)[None, :]
-    seen = (keys <= queries) & ((keys < reach.sinks) | (queries - keys < reach.window))
-    mask = torch.zeros(count, count).masked_fill(~seen, torch.finfo(torch.float32).min)[None, None]
-    before = module.config._attn_implementation
-    module.set_attn_implementation("eager")
-    try:
-        with torch.inference_mode():
-            return module(torch.tensor([token_ids]), attention_mask=mask, output_attentions=True)
-    finally:
-        module.set_attn_implementation(before)
 
 
 class Ran(NamedTuple):

@@ -1,5 +1,6 @@
 """The rules of the house: who may import whom, and an engine that runs without any web package."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,17 @@ def test_import_contracts_hold() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_test_imports_a_test() -> None:
+    """What several tests need is a module of its own, so that a test can be changed or deleted alone."""
+    importing = re.compile(r"^\s*(?:from|import) [\w.]*\btest_\w+(?:\.py)?\b|^\s*from [\w.]+ import .*\btest_\w+", re.M)
+    found = [
+        f"{path.relative_to(ROOT)}: {line[0].strip()}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for line in importing.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
 
 
 def test_the_engine_runs_where_no_web_package_is_installed() -> None:

@@ -5,20 +5,9 @@ from __future__ import annotations
 import pytest
 
 from engine.accounting.memory import bytes_per_element, kv_bytes, kv_bytes_per_token, stored_bytes_per_token
-from engine.trace.records import ModelFacts
+from tests.unit.accounting.model_facts import facts
 
 GIB = 1024**3
-
-
-def facts(layers: int, hidden: int, heads: int, kv_heads: int | None = None, **settings) -> ModelFacts:
-    """A model with hidden / heads wide heads; multi-head attention unless kv_heads is given."""
-    defaults = {
-        "name": "model", "architecture": "M", "num_params": 0, "num_layers": layers, "hidden_size": hidden,
-        "intermediate_size": 4 * hidden, "num_heads": heads, "num_kv_heads": kv_heads or heads,
-        "head_dim": hidden // heads, "v_head_dim": hidden // heads, "vocab_size": 50_000, "max_position": 2048,
-        "dtype": "float16", "sliding_windows": [None] * layers,
-    }  # fmt: skip
-    return ModelFacts(**{**defaults, **settings})
 
 
 GPT3 = facts(96, 12288, 96)

@@ -6,7 +6,7 @@ import pytest
 
 from engine.accounting.work import StepWork, attended_keys, layer_params_read, read_keys
 from engine.trace.records import BatchEntry
-from tests.unit.accounting.test_memory import facts
+from tests.unit.accounting.model_facts import facts
 
 # Llama-like: 2 layers, hidden 8, 2 query heads of 4, 1 KV head, vocabulary 10, untied; 500 parameters, of which
 # 2 * 80 are the embedding and the output projection, 340 are the layers'.

@@ -9,8 +9,7 @@ import torch
 
 from engine.cache.reach import WindowPolicy
 from engine.model.loader import from_module
-from tests.parity.harness import random_prompt
-from tests.parity.test_windows import masked_forward
+from tests.parity.harness import masked_forward, random_prompt
 from tests.tiny_models import VOCAB_SIZE, tiny_model
 from training.window_policy import measure, policies
 

@@ -1,0 +1,40 @@
+"""The page under axe-core."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.driving import OpenPage
+
+AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+
+
+def violations(page: Page) -> list[str]:
+    """What axe calls serious or critical, one line for each element."""
+    found: list[dict[str, Any]] = page.evaluate(
+        """async (tags) => {
+          const options = {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']};
+          const report = await globalThis.axe.run(document, options);
+          return report.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
+        }""",
+        RULES,
+    )
+    return [f"{v['id']}: {n['html'][:160]} | {n['failureSummary']}" for v in found for n in v["nodes"]]
+
+
+def complain(found: dict[str, list[str]]) -> None:
+    """Fail with every violation, where it was found."""
+    lines = [f"{where}: {line}" for where, violated in found.items() for line in violated]
+    if lines:
+        pytest.fail("\n\n".join(lines))
+
+
+def open_with_axe(open_page: OpenPage, path: str = "/", **options: Any) -> Page:
+    page = open_page(path, bypass_csp=True, **options)
+    page.add_script_tag(path=str(AXE))
+    return page

@@ -1,0 +1,58 @@
+"""What a visitor does and waits for, in words that all browser tests use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+OpenPage = Callable[..., Page]
+POEM = "春江潮水连海平，海上明月共潮生。"
+SHOWN = "Number(document.documentElement.dataset.painted)"
+
+
+def shows(page: Page, index: int) -> None:
+    """Wait until record `index` is painted."""
+    expect(page.locator("html")).to_have_attribute("data-painted", str(index), timeout=20_000)
+
+
+def wait_until(page: Page, condition: str) -> None:
+    """Ask again until `condition` holds (the page's policy rules out playwright's own way, which needs eval)."""
+    for _ in range(400):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"{condition} did not come true")
+
+
+def rests(page: Page, index: int) -> None:
+    """Wait until record `index` is painted and nothing moves any more."""
+    shows(page, index)
+    expect(page.locator("html")).to_have_attribute("data-moving", "false")
+
+
+def prefill(page: Page, prompt: str = POEM) -> None:
+    """Submit `prompt` and compute it: records 0 and 1."""
+    page.fill("#prompt", prompt)
+    page.click("#btn-prefill")
+    shows(page, 1)
+
+
+def step(page: Page, count: int = 1) -> None:
+    for _ in range(count):
+        before = page.evaluate(SHOWN)
+        page.click("#btn-step")
+        shows(page, before + 1)
+
+
+def tokens(page: Page) -> list[str]:
+    return page.locator(".token-text").all_inner_texts()
+
+
+def num_records(page: Page) -> int:
+    return int(page.locator("html").get_attribute("data-num-records") or 0)
+
+
+def select(page: Page, target: str) -> None:
+    page.evaluate("(t) => import('/static/js/state/store.js').then((store) => store.select(JSON.parse(t)))", target)

@@ -1,0 +1,18 @@
+"""Facts of models whose figures are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.trace.records import ModelFacts
+
+
+def facts(layers: int, hidden: int, heads: int, kv_heads: int | None = None, **settings: Any) -> ModelFacts:
+    """A model with hidden / heads wide heads; multi-head attention unless kv_heads is given."""
+    defaults: dict[str, Any] = {
+        "name": "model", "architecture": "M", "num_params": 0, "num_layers": layers, "hidden_size": hidden,
+        "intermediate_size": 4 * hidden, "num_heads": heads, "num_kv_heads": kv_heads or heads,
+        "head_dim": hidden // heads, "v_head_dim": hidden // heads, "vocab_size": 50_000, "max_position": 2048,
+        "dtype": "float16", "sliding_windows": [None] * layers,
+    }  # fmt: skip
+    return ModelFacts(**{**defaults, **settings})
