@@ -7,7 +7,7 @@
         while engine.has_unfinished():
             print(engine.step().ops)
 
-A few names and their types; what they are is in `engine`. Only these are promised to stay.
+A few names and their types; what they are is in `engine`. In a notebook an opened trace and a watched run show themselves. Only these are promised to stay.
 """
 
 from kvtheater._own import require_own_packages
@@ -19,7 +19,7 @@ from engine import __version__
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine, NothingToDo
 from engine.intake import RequestError, RequestSpec
-from engine.lab.watch import WatchError, watch_generate
+from engine.lab.watch import WatchError
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
@@ -27,9 +27,10 @@ from engine.model.loader import from_module, load_model
 from engine.model.shipped import shipped_model
 from engine.request import Request
 from engine.trace.codec import TraceFormatError
-from engine.trace.log import TraceReader, open_trace
+from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
 from engine.trace.state import State
+from kvtheater.notebook import Trace, WatchedRun, open_trace, watch_generate
 
 __all__ = [
     "Capture",
@@ -47,9 +48,11 @@ __all__ = [
     "SamplingParams",
     "State",
     "StepRecord",
+    "Trace",
     "TraceFormatError",
     "TraceReader",
     "WatchError",
+    "WatchedRun",
     "__version__",
     "from_module",
     "load_model",

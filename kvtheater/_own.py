@@ -6,17 +6,24 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-OURS = ("engine",)  # what the public face imports
+OURS = ("engine",)  # what the public face imports at once
 
 
 def require_own_packages() -> None:
     """Raise ImportError, one sentence, when one of our packages is hidden by a file or folder of another origin."""
-    home = Path(__file__).resolve().parent.parent
     for name in OURS:
-        loaded = sys.modules.get(name)
-        spec = find_spec(name) if loaded is None else getattr(loaded, "__spec__", None)
-        places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
-        found = next((Path(place).resolve() for place in places if place), None)
-        if found is None or home / name not in (found, *found.parents):
-            hidden = f"hidden by {found}: rename that" if found else "missing: install kvtheater again"
-            raise ImportError(f"the package {name} of kvtheater is {hidden}", name=name)
+        if hidden := hidden_by(name):
+            raise ImportError(hidden, name=name)
+
+
+def hidden_by(name: str) -> str | None:
+    """One sentence when a package of ours is not the one that Python finds under its name; None when it is."""
+    home = Path(__file__).resolve().parent.parent
+    loaded = sys.modules.get(name)
+    spec = find_spec(name) if loaded is None else getattr(loaded, "__spec__", None)
+    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+    found = next((Path(place).resolve() for place in places if place), None)
+    if found is not None and home / name in (found, *found.parents):
+        return None
+    hidden = f"hidden by {found}: rename that" if found else "missing: install kvtheater again"
+    return f"the package {name} of kvtheater is {hidden}"

@@ -190,16 +190,6 @@ class TraceReader:
             self._keyframes[len(self._records) - 1] = found
 
 
-def open_trace(path: str | Path) -> TraceReader:
-    """Open a `.kvtrace` file: its header, records and arrays, and the state after each record.
-
-    Raises:
-        TraceFormatError: not a trace, another version, or the header itself is damaged.
-        OSError: the file cannot be opened.
-    """
-    return TraceReader(path)
-
-
 class LogLimitError(OSError):
     """A log that has ended because what came next would have made it one that no reader takes (`limits`)."""
 

@@ -140,7 +140,11 @@ export function connectSettings(location, history, storage, events = globalThis,
   writeNow = () => {
     clearTimeout(timer);
     const query = writeQuery(values, table);
-    history[enterNew ? "pushState" : "replaceState"](null, "", query ? `?${query}` : location.pathname);
+    try {
+      history[enterNew ? "pushState" : "replaceState"](null, "", query ? `?${query}` : location.pathname);
+    } catch {
+      // a page inside a frame of another page, as in a notebook, has no address of its own
+    }
     enterNew = false;
     const keep = Object.fromEntries(
       Object.keys(table)

@@ -18,7 +18,7 @@ from engine.trace import codec
 from engine.trace.check import check
 from engine.trace.codec import TraceFormatError
 from engine.trace.explain import overview
-from engine.trace.log import TraceReader, open_trace
+from engine.trace.log import TraceReader
 from engine.trace.state import memory_figures
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -50,7 +50,7 @@ def old(request: pytest.FixtureRequest) -> Old:
 
 @pytest.fixture
 def log(old: Old):
-    with open_trace(GOLDEN / f"{old.file}.kvtrace") as reader:
+    with TraceReader(GOLDEN / f"{old.file}.kvtrace") as reader:
         yield reader
 
 
@@ -93,7 +93,7 @@ def test_it_is_not_run_again_by_another_version_and_both_are_named(old: Old, log
 
 def test_an_operation_of_a_later_version_is_named(tmp_path: Path) -> None:
     path = tmp_path / "later.kvtrace"
-    with open_trace(GOLDEN / "samples-0.2.0.kvtrace") as log:
+    with TraceReader(GOLDEN / "samples-0.2.0.kvtrace") as log:
         frames = [codec.MAGIC, codec.frame("header", log.header_bytes)]
         for index in range(len(log)):
             record = msgspec.msgpack.decode(log.record_bytes(index))
@@ -101,7 +101,7 @@ def test_an_operation_of_a_later_version_is_named(tmp_path: Path) -> None:
                 record["ops"].insert(0, {"type": "teleport", "seq_id": 0})
             frames.append(codec.frame("record", msgspec.msgpack.encode(record)))
     path.write_bytes(b"".join(frames))
-    with open_trace(path) as log:
+    with TraceReader(path) as log:
         assert log.state_at(4).sequences
         with pytest.raises(TraceFormatError, match="Invalid value 'teleport'"):
             log.record(5)

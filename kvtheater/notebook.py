@@ -1,0 +1,81 @@
+"""In a notebook a trace and a watched run show themselves: the page that `kvtheater trace export` writes, in a frame."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.lab.watch import watch_generate as _watch_generate
+from engine.trace.log import TraceReader
+from kvtheater._own import hidden_by
+
+HEIGHT = 860  # CSS pixels
+# an origin of its own: the page cannot reach the notebook, nor what other pages keep in this browser
+SANDBOX = "allow-scripts allow-downloads"
+
+
+class Trace(TraceReader):
+    """A `.kvtrace` file, opened for reading; the last line of a notebook's cell shows it."""
+
+    def _repr_html_(self) -> str:
+        return _frame(self)
+
+
+class WatchedRun:
+    """What `watch_generate` writes down: `path` of the trace, which is there when the `with` has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def _repr_html_(self) -> str:
+        if not self.path.exists():
+            return f"<p>{html.escape(str(self.path))} is written when the <code>with</code> ends.</p>"
+        with TraceReader(self.path) as log:
+            return _frame(log)
+
+
+def open_trace(path: str | Path) -> Trace:
+    """Open a `.kvtrace` file: its header, records and arrays, and the state after each record.
+
+    Raises:
+        TraceFormatError: not a trace, another version, or the header itself is damaged.
+        OSError: the file cannot be opened.
+    """
+    return Trace(path)
+
+
+@contextmanager
+def watch_generate(
+    model: Any, tokenizer: Any = None, path: str | Path = "run.kvtrace", **options: Any
+) -> Iterator[WatchedRun]:
+    """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
+
+    Generation itself is not changed. `tokenizer`: of the model, for the tokens' texts; None = they have none.
+    `capture_bytes` (64 MiB): so much of Q, K, V and attention is kept, the first steps first. `num_logprobs` (5):
+    alternatives recorded with each token.
+
+    Raises:
+        WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
+    """
+    with _watch_generate(model, tokenizer, path, **options):
+        yield WatchedRun(Path(path))
+
+
+def _frame(log: TraceReader) -> str:
+    """The trace's page as a frame; a sentence where it cannot be made."""
+    if hidden := hidden_by("app"):
+        return f"<p>{html.escape(hidden)}</p>"
+    from app.onefile import TooLarge, export_page  # the page's files, and only when something is shown
+
+    try:
+        page = export_page(log).decode()
+    except TooLarge as error:
+        return f"<p>{html.escape(str(error))}</p>"
+    title = html.escape(f"KV Theater: {log.header.model.name}, {len(log)} records", quote=True)
+    return (
+        f'<iframe title="{title}" sandbox="{SANDBOX}" srcdoc="{html.escape(page, quote=True)}" '
+        f'style="width: 100%; height: {HEIGHT}px; border: 0" loading="lazy"></iframe>'
+    )

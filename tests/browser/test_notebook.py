@@ -1,0 +1,51 @@
+"""An opened trace as a notebook shows it: its page in a frame, which has no server and an origin of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from kvtheater import WatchedRun, open_trace
+from tests.conftest import ROOT
+
+MOON = ROOT / "static/recordings/moon.kvtrace"
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context(reduced_motion="reduce") as context:
+        yield context.new_page()
+
+
+def shown(page: Page, content: str, folder: Path) -> list[str]:
+    """Show a cell's output as a notebook does; errors of the page are collected."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    cell = folder / "cell.html"
+    cell.write_text(f"<!doctype html><meta charset=utf-8><body>{content}</body>", encoding="utf-8")
+    page.goto(cell.as_uri())
+    return errors
+
+
+def test_a_trace_shows_its_page_and_can_be_walked_through(page: Page, tmp_path: Path) -> None:
+    with open_trace(MOON) as trace:
+        errors = shown(page, trace._repr_html_(), tmp_path)
+        last = len(trace) - 1
+    frame = page.frame_locator("iframe")
+    expect(frame.locator("html")).to_have_attribute("data-painted", str(last), timeout=20_000)
+    frame.locator("#btn-back").click()
+    expect(frame.locator("html")).to_have_attribute("data-painted", str(last - 1))
+    expect(frame.locator(".pool canvas").first).to_be_visible()
+    assert errors == []
+
+
+def test_a_watched_run_says_where_it_will_be_and_then_shows_itself(page: Page, tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path / "run.kvtrace")
+    assert "is written when" in run._repr_html_()
+    run.path.write_bytes(MOON.read_bytes())
+    shown(page, run._repr_html_(), tmp_path)
+    expect(page.frame_locator("iframe").locator("html")).to_have_attribute("data-num-records", "25", timeout=20_000)
