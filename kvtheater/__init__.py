@@ -7,7 +7,8 @@
         while engine.has_unfinished():
             print(engine.step().ops)
 
-A few names and their types; what they are is in `engine`. In a notebook an opened trace and a watched run show themselves. Only these are promised to stay.
+A few names and their types; what they are is in `engine`. In a notebook an opened trace and a watched run
+show themselves. Only these names are promised to stay.
 """
 
 from kvtheater._own import require_own_packages

@@ -1,4 +1,4 @@
-"""In a notebook a trace and a watched run show themselves: the page that `kvtheater trace export` writes, in a frame."""
+"""In a notebook a trace and a watched run show themselves: the page in one file, in a frame."""
 
 from __future__ import annotations
 
