@@ -21,6 +21,7 @@ from posixpath import join, normpath
 from jinja2 import Environment, FileSystemLoader
 
 from app.assets import panel_sheets
+from app.pages import option_tables
 from app.paths import static_dir, templates_dir
 from app.words import languages, words_of
 from engine.trace import codec
@@ -87,7 +88,9 @@ def _page(model: str, trace: bytes) -> bytes:
         return f'href="data:image/svg+xml;base64,{data}"'
 
     environment = Environment(loader=FileSystemLoader(templates_dir()), autoescape=True)
-    page = environment.get_template("index.html").render(modules=[], panel_sheets=panel_sheets(static_dir()))
+    page = environment.get_template("index.html").render(
+        modules=[], panel_sheets=panel_sheets(static_dir()), options=option_tables()
+    )
     page = _SOCKETS.sub("", page)
     page = _MODULE.sub("", page)
     page = _ICON.sub(icon, _STYLE.sub(style, page))

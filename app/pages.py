@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import flask
 from flask import Request, Response
@@ -10,6 +11,14 @@ from flask import Request, Response
 from app import assets, plotly_asset, routing
 from app.paths import static_dir
 from app.routing import Route
+from engine.config import EngineConfig, SamplingParams
+from engine.options.payload import tables_payload
+
+
+@functools.cache
+def option_tables() -> dict[str, Any]:
+    """The tables of options that stand in the page."""
+    return tables_payload(engine=EngineConfig, sampling=SamplingParams)
 
 
 class Here(NamedTuple):
@@ -20,7 +29,9 @@ def page(here: Here, request: Request) -> Response:
     """The stage."""
     modules = assets.modules_from(static_dir(), "js/main.js")
     sheets = assets.panel_sheets(static_dir())
-    response = flask.make_response(flask.render_template("index.html", modules=modules, panel_sheets=sheets))
+    response = flask.make_response(
+        flask.render_template("index.html", modules=modules, panel_sheets=sheets, options=option_tables())
+    )
     response.headers["Cache-Control"] = "no-cache"
     return response
 

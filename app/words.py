@@ -12,6 +12,7 @@ from flask import Response
 
 from app.errors import AppError
 from app.paths import static_dir
+from engine.options.words import option_texts
 
 
 def blueprint() -> flask.Blueprint:
@@ -37,8 +38,11 @@ def languages() -> list[str]:
 
 
 def words_of(language: str) -> dict[str, Any]:
-    """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all."""
-    texts: dict[str, str] = {}
+    """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
+
+    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`.
+    """
+    texts = option_texts(language)
     for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
         for key, text in _content(path).items():
             if key in texts:

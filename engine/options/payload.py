@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from engine.options.option import Control
 from engine.options.table import OptionRow, table_of
-from engine.options.words import OptionWords, languages, words_in
+from engine.options.words import languages, words_in
 
 
 class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -30,21 +30,17 @@ class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     control: Control | None = None
 
 
-class OptionsPayload(Struct, frozen=True, kw_only=True):
-    """`tables`: the rows of each settings struct, in its order. `words`: by language, then by option."""
-
-    tables: dict[str, list[OptionFacts]]
-    words: dict[str, dict[str, OptionWords]]
+def tables_payload(**settings: type[Struct]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of some settings structs, each under its keyword, in plain data."""
+    tables = {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
+    plain: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(tables)
+    return plain
 
 
 def options_payload(**settings: type[Struct]) -> dict[str, Any]:
-    """The OptionsPayload of some settings structs, each under its keyword, in plain data."""
-    payload = OptionsPayload(
-        tables={name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()},
-        words={language: words_in(language) for language in languages()},
-    )
-    plain: dict[str, Any] = msgspec.to_builtins(payload)
-    return plain
+    """`tables`: as `tables_payload`; `words`: those of all options, by language, then by option."""
+    words = {language: msgspec.to_builtins(words_in(language)) for language in languages()}
+    return {"tables": tables_payload(**settings), "words": words}
 
 
 def _facts(row: OptionRow) -> OptionFacts:

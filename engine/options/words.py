@@ -39,5 +39,18 @@ def words_in(language: str) -> Words:
     return msgspec.convert(json.loads(text), Words)
 
 
+def option_texts(language: str) -> dict[str, str]:
+    """The words of every option under flat keys: `option.<name>` is the label, `.help`, `.none`, `.number`, `.<value>`
+    and `.<value>.help` after it are the others.
+    """
+    texts: dict[str, str] = {}
+    for name, words in words_in(language).items():
+        told = {"": words.label, ".help": words.help, ".none": words.none, ".number": words.number}
+        told |= {f".{value}": text for value, text in words.values.items()}
+        told |= {f".{value}.help": text for value, text in words.values_help.items()}
+        texts |= {f"option.{name}{key}": text for key, text in told.items() if text}
+    return texts
+
+
 def _folder() -> Traversable:
     return files("engine.options").joinpath("words")

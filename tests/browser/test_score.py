@@ -98,7 +98,7 @@ def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: 
     expect(page.locator("#scheduler .usual")).to_have_text("default 16")
     expect(page.locator("#btn-apply")).not_to_be_visible()
     prefill(page)
-    page.uncheck("#prefix-caching")
+    page.uncheck("#enable-prefix-caching")
     page.select_option("#kv-cache-dtype", "float16")
     expect(page.locator("#btn-apply")).to_be_visible()
     assert page.evaluate(HEADER)["enable_prefix_caching"] is True  # not before one says so
@@ -218,7 +218,7 @@ def test_the_strategy_is_chosen_by_arrow_keys(open_page: OpenPage) -> None:
     expect(page.locator('[data-strategy="contiguous"]')).to_be_focused()
     wait_until(page, f"{HEADER}.then((engine) => engine.strategy === 'contiguous')")
     expect(page.locator("#block-size")).to_be_disabled()
-    expect(page.locator("#prefix-caching")).to_be_disabled()
+    expect(page.locator("#enable-prefix-caching")).to_be_disabled()
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 
 import { language } from "../../static/js/tell/language.js";
 import { addWords } from "../../static/js/tell/words.js";
+import { texts as optionTexts } from "./options.mjs";
 
 export const JS = new URL("../../static/js/", import.meta.url);
 
@@ -13,7 +14,7 @@ const files = readdirSync(JS, { recursive: true }).map(String);
 
 /** Key -> text of every room, in one language. */
 function textsOf(code) {
-  const texts = {};
+  const texts = { ...optionTexts[code] };
   for (const name of files.filter((one) => one.endsWith(`words.${code}.json`)))
     for (const [key, text] of Object.entries(read(name))) texts[key] = joined(text);
   return texts;

@@ -2,6 +2,7 @@
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { LANGUAGES } from "../tell/language.js";
+import { ENGINE, SAMPLING } from "./options.js";
 
 const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
 const number = {
@@ -15,6 +16,14 @@ const oneOf = (...choices) => ({
   write: String,
   choices,
 });
+
+const TYPES = { integer, number, switch: flag, text, list: text };
+
+/** Options of a run as settings; null: as the server does it. */
+function optionRows(rows) {
+  const typeOf = (row) => (row.kind === "choice" ? oneOf(...row.choices) : TYPES[row.kind]);
+  return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
+}
 
 const preferred = () => {
   const wanted = globalThis.navigator?.language?.toLowerCase() ?? "";
@@ -36,31 +45,10 @@ export const TABLE = {
   layer: { type: integer, initial: null, place: true }, // null = the one that the model is best explained with
   head: { type: integer, initial: null, place: true },
   speed: { type: number, initial: 4 }, // steps a second, of the engine and of playing; 0 = as fast as it goes
-  strategy: { type: oneOf("paged", "contiguous", "none"), initial: "paged" },
-  block_size: { type: integer, initial: 4 },
-  num_blocks: { type: integer, initial: 48 },
-  enable_prefix_caching: { type: flag, initial: null }, // null, here and below: as the server does
-  kv_cache_dtype: { type: text, initial: null },
-  enable_chunked_prefill: { type: flag, initial: null },
-  max_num_batched_tokens: { type: integer, initial: null },
-  max_num_seqs: { type: integer, initial: null },
-  scheduling_policy: { type: oneOf("fcfs", "priority"), initial: null },
-  preemption_mode: { type: oneOf("recompute", "swap"), initial: null },
-  attention_window: { type: integer, initial: null }, // tokens; 0 = every query sees all
-  attention_sinks: { type: integer, initial: null }, // tokens that stay in sight beside the window
-  sliding_window_pattern: { type: integer, initial: null }, // every n-th layer keeps all keys beside a window; 0 = none does
+  ...optionRows(ENGINE),
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
-  temperature: { type: number, initial: 0 },
-  top_k: { type: integer, initial: 0 },
-  top_p: { type: number, initial: 1 },
-  min_p: { type: number, initial: 0 },
-  repetition_penalty: { type: number, initial: 1 },
-  stop: { type: text, initial: "" },
-  max_tokens: { type: integer, initial: 64 },
-  seed: { type: integer, initial: null },
-  ignore_eos: { type: flag, initial: false },
-  n: { type: integer, initial: 1 }, // samples of each prompt
+  ...optionRows(SAMPLING),
   region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
   detail: {
     type: oneOf("attention", "scheduler", "time", "race", "museum", "compare", "library"),

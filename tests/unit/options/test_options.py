@@ -95,6 +95,7 @@ def test_every_language_has_words_for_every_option_and_value(language: str) -> N
         assert said.label and said.help and not said.help.endswith((".", "。")), name
         assert not row.optional or said.none, f"{name} may be None, and {language} has no word for it"
         assert set(said.values) | set(said.values_help) <= set(row.choices), name
+        assert set(said.values) == set(words_in("en")[name].values), name
         assert set(said.values_help) == set(words_in("en")[name].values_help), name
         assert bool(said.number) == bool(words_in("en")[name].number), name
 

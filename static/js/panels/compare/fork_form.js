@@ -5,8 +5,10 @@ import { canFork, fork, formOpen, goOnAt, KINDS, kind, problem, progress } from 
 import { labelText, loneLabel } from "../../core/labels.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/parts.js";
+import { LAYOUT, SAMPLING } from "../../state/options.js";
 import { wantedSampling } from "../../state/run_settings.js";
 import { log, record, state, viewIndex } from "../../state/store.js";
+import { optionLabel, valueText } from "../../tell/options.js";
 import { grouped, t } from "../../tell/words.js";
 
 const FIELDS = {
@@ -117,13 +119,7 @@ function AbortFields() {
   </div>`;
 }
 
-const SAMPLING = [
-  ["temperature", 0, 100],
-  ["top_k", 0, 1000000],
-  ["top_p", 0, 1],
-  ["seed", 0, 9007199254740991],
-  ["max_tokens", 1, 1000000],
-];
+const CHANGING = SAMPLING.filter((row) => row.may_change && ["integer", "number"].includes(row.kind));
 
 /** Fields left empty stay what they are. */
 function SamplingFields() {
@@ -140,10 +136,7 @@ function SamplingFields() {
   );
   return html`<div class="fork-fields">
     <${Pick} id="fork-request" label=${t("fork.request")} value=${id} choose=${setAsked} choices=${there.map((name) => [name, name])} />
-    ${SAMPLING.map(
-      ([name, min, max]) =>
-        html`<${Number_} key=${name} id=${`fork-${name.replace("_", "-")}`} label=${t(`fork.${name}`)} min=${min} max=${max} value=${fields[name] ?? ""} placeholder=${before[name] ?? "–"} choose=${(value) => setFields({ ...fields, [name]: value })} />`,
-    )}
+    ${CHANGING.map((row) => html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${before} set=${setFields} />`)}
     <${Make} change=${Object.keys(sampling).length ? { kind: "sampling", request_id: id, sampling } : null} />
   </div>`;
 }
@@ -156,20 +149,39 @@ function samplingOf(requestId) {
   );
 }
 
+/** A number of the table of options; an empty field is what it was before. */
+function NumberOf({ row, fields, before, set }) {
+  const { name, kind, ge, gt, le } = row;
+  return html`<${Number_}
+    id=${`fork-${name.replaceAll("_", "-")}`}
+    label=${optionLabel(name)}
+    min=${ge ?? gt}
+    max=${le}
+    step=${kind === "integer" ? 1 : "any"}
+    value=${fields[name] ?? ""}
+    placeholder=${before[name] ?? "–"}
+    choose=${(value) => set({ ...fields, [name]: value })}
+  />`;
+}
+
+/** The options that lay the cache out. */
 function ConfigFields() {
   const engine = log.value?.header.engine ?? {};
   const [fields, setFields] = useState({});
-  const set = (name, value) => setFields({ ...fields, [name]: value });
-  const wanted = {
-    strategy: fields.strategy ?? engine.strategy,
-    block_size: Number(fields.block_size || engine.block_size),
-    num_blocks: Number(fields.num_blocks || engine.num_blocks),
-  };
+  const wantedOf = ({ name, kind }) =>
+    kind === "integer" ? Number(fields[name] || engine[name]) : (fields[name] ?? engine[name]);
+  const wanted = Object.fromEntries(LAYOUT.map((row) => [row.name, wantedOf(row)]));
   const config = Object.fromEntries(Object.entries(wanted).filter(([name, value]) => value !== engine[name]));
+  const pick = ({ name, choices }) => html`<${Pick}
+    key=${name}
+    id=${`fork-${name}`}
+    label=${optionLabel(name)}
+    value=${wanted[name]}
+    choose=${(value) => setFields({ ...fields, [name]: value })}
+    choices=${choices.map((choice) => [choice, valueText(name, choice)])}
+  />`;
   return html`<div class="fork-fields">
-    <${Pick} id="fork-strategy" label=${t("score.strategy")} value=${wanted.strategy} choose=${(value) => set("strategy", value)} choices=${["paged", "contiguous", "none"].map((name) => [name, t(`strategy.${name}`)])} />
-    <${Number_} id="fork-block-size" label=${t("score.block_size")} min="1" max="4096" step="1" value=${fields.block_size ?? ""} placeholder=${engine.block_size} choose=${(value) => set("block_size", value)} />
-    <${Number_} id="fork-num-blocks" label=${t("score.num_blocks")} min="1" max="65536" step="1" value=${fields.num_blocks ?? ""} placeholder=${engine.num_blocks} choose=${(value) => set("num_blocks", value)} />
+    ${LAYOUT.map((row) => (row.kind === "choice" ? pick(row) : html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${engine} set=${setFields} />`))}
     <${Make} change=${Object.keys(config).length ? { kind: "config", config } : null} />
   </div>`;
 }

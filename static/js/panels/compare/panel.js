@@ -8,6 +8,7 @@ import { Fidelity, Icon } from "../../kit/parts.js";
 import { labelsOf } from "../../runs/comparison.js";
 import { settings } from "../../state/settings.js";
 import { busy, connection } from "../../state/store.js";
+import { valueText } from "../../tell/options.js";
 import { grouped, inLanguage, t } from "../../tell/words.js";
 import { ForkForm } from "./fork_form.js";
 import { Lanes } from "./lanes.js";
@@ -97,7 +98,7 @@ function runName(run) {
     title ||
     (run.fork
       ? t("compare.fork_of", { at: run.fork.at })
-      : t("compare.run", { strategy: t(`strategy.${strategy}`), size, blocks }));
+      : t("compare.run", { strategy: valueText("strategy", strategy), size, blocks }));
   const here = run.id === settings.theater.value ? t("compare.here") : "";
   return t("compare.option", { what, here, n: grouped(run.records) });
 }

@@ -1,7 +1,9 @@
 // A race: one prompt under every strategy, in lockstep.
 
 import { Lockstep } from "../../runs/lockstep.js";
+import { choicesOf } from "../../state/options.js";
 
-export const STRATEGIES = ["none", "contiguous", "paged"];
+/** From none to the one that wastes least. */
+export const STRATEGIES = [...choicesOf("strategy")].reverse();
 
 export const race = new Lockstep("race", STRATEGIES);

@@ -6,6 +6,7 @@ import { html } from "../../kit/html.js";
 import { Icon, tips } from "../../kit/parts.js";
 import { PRESETS } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
+import { settings } from "../../state/settings.js";
 import { connection, log, modelFacts } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Sequences } from "./sequences.js";
@@ -50,7 +51,7 @@ function Composer() {
       </button>
       ${
         chosenOr("scheduling_policy") === "priority"
-          ? html`<${NumberField} id="priority" label=${t("score.priority")} hint=${t("score.priority_hint")} name="priority" step="1" />`
+          ? html`<${NumberField} id="priority" label=${t("score.priority")} hint=${t("score.priority_hint")} value=${settings.priority.value} commit=${(n) => (settings.priority.value = n)} />`
           : null
       }
     </div>

@@ -1,0 +1,25 @@
+// The table of options as the server has it (engine/options): what can be set for a run, its values and ranges, and how
+// the page offers it. It stands in the page's HTML, in a page of one file too; other pages have none.
+
+const element = globalThis.document?.getElementById("options") ?? null;
+const tables = element ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
+const offered = (rows) => rows.filter((row) => row.control);
+
+/** Rows of EngineConfig and of SamplingParams that the page offers, in the struct's order. */
+export const ENGINE = offered(tables.engine);
+export const SAMPLING = offered(tables.sampling);
+
+/** Rows of both by name. */
+export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [row.name, row]));
+
+/** Rows that the page sets for every run. The others are null until a person chooses; then the server's default holds. */
+export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
+
+/** The values of a choice. */
+export const choicesOf = (name) => ROWS[name]?.choices ?? [];
+
+/** Rows of a group of controls, switches last. */
+export const rowsOf = (group) => {
+  const rows = Object.values(ROWS).filter((row) => row.control.group === group);
+  return [...rows.filter((row) => row.kind !== "switch"), ...rows.filter((row) => row.kind === "switch")];
+};
