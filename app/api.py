@@ -15,12 +15,13 @@ from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError, refusal_of
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
-from app.museum import EXHIBITS
 from app.onefile import TooLarge, export_page
 from app.plain import to_json
-from app.presets import PRESETS
 from app.routing import Route, json_answer
 from app.run import OpenLog
+from app.scenes.museum import EXHIBITS
+from app.scenes.presets import PRESETS
+from app.scenes.told import told
 from app.settings import ServerSettings
 from app.stage import Stage
 from engine.config import EngineConfig, SamplingParams
@@ -61,8 +62,8 @@ def model_facts(here: Here, request: Request) -> Response:
             "config": here.settings.config,
             "sampling": SamplingParams(),
             "options": options_payload(engine=EngineConfig, sampling=SamplingParams),
-            "presets": PRESETS,
-            "museum": EXHIBITS,
+            "presets": [told("presets", preset) for preset in PRESETS],
+            "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
             "machine": here.model and here.model.machine,
             "limits": {
                 "max_theaters": here.settings.max_theaters,

@@ -5,31 +5,39 @@ from __future__ import annotations
 import functools
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import flask
-from flask import Response
+from flask import Request, Response
 
+from app import routing
 from app.errors import AppError
 from app.paths import static_dir
+from app.routing import Route, json_answer
 from engine.options.words import option_texts
+
+
+class Here(NamedTuple):
+    """Words need nothing of the server's."""
+
+
+def of_language(here: Here, request: Request, language: str) -> Response:
+    """The words of one language; 304 where the browser has them."""
+    if language not in languages():
+        raise AppError("not_found", f"there are no words in {language[:20]!r}")
+    response = json_answer(words_of(language))
+    response.headers["Cache-Control"] = "no-cache"
+    response.add_etag()
+    response.make_conditional(request)
+    return response
+
+
+ROUTES = [Route("GET", "/words/<language>.json", of_language)]
 
 
 def blueprint() -> flask.Blueprint:
     """`/words/<language>.json`."""
-    words = flask.Blueprint("words", __name__)
-
-    @words.get("/words/<language>.json")
-    def of_language(language: str) -> Response:
-        if language not in languages():
-            raise AppError("not_found", f"there are no words in {language[:20]!r}")
-        response = flask.jsonify(words_of(language))
-        response.headers["Cache-Control"] = "no-cache"
-        response.add_etag()
-        response.make_conditional(flask.request)
-        return response
-
-    return words
+    return routing.blueprint("words", "", Here(), ROUTES)
 
 
 def languages() -> list[str]:

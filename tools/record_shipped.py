@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from app.paths import static_dir
-from app.presets import Words
 from app.recordings.shelf import SUFFIX, Card
+from app.scenes.told import Translated
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
@@ -36,8 +36,8 @@ class Shipped(Struct, frozen=True, kw_only=True):
     """One recording: prompts in waves, each wave submitted when the one before is computed to its end."""
 
     name: str
-    title: Words
-    text: Words
+    title: Translated
+    text: Translated
     tags: list[str]
     waves: list[list[str]]
     config: dict[str, Any]
@@ -48,12 +48,14 @@ class Shipped(Struct, frozen=True, kw_only=True):
 RECORDINGS = [
     Shipped(
         name="moon",
-        title=Words("A poem, token by token", "一首诗，逐字生成"),
-        text=Words(
-            "Sixteen tokens are prefilled in one step, then come 23 decode steps. "
-            "Every layer's Q, K, V and attention are recorded.",
-            "一步预填充 16 个 token，再解码 23 步。每一层的 Q、K、V 和注意力都已录下。",
-        ),
+        title={"en": "A poem, token by token", "zh": "一首诗，逐字生成"},
+        text={
+            "en": (
+                "Sixteen tokens are prefilled in one step, then come 23 decode steps. "
+                "Every layer's Q, K, V and attention are recorded."
+            ),
+            "zh": "一步预填充 16 个 token，再解码 23 步。每一层的 Q、K、V 和注意力都已录下。",
+        },
         tags=["prefill", "decode"],
         waves=[[MOON]],
         config={"block_size": 4, "num_blocks": 24},
@@ -61,12 +63,14 @@ RECORDINGS = [
     ),
     Shipped(
         name="prefix",
-        title=Words("A prefix that hits, one that misses", "前缀：命中与未命中"),
-        text=Words(
-            "The second prompt begins like the first and finds its blocks in the cache; the third differs at its first "
-            "token and finds none.",
-            "第二个提示与第一个开头相同，在缓存里找到它的块；第三个从第一个 token 起就不同，一块也没找到。",
-        ),
+        title={"en": "A prefix that hits, one that misses", "zh": "前缀：命中与未命中"},
+        text={
+            "en": (
+                "The second prompt begins like the first and finds its blocks in the cache; the third differs at its "
+                "first token and finds none."
+            ),
+            "zh": "第二个提示与第一个开头相同，在缓存里找到它的块；第三个从第一个 token 起就不同，一块也没找到。",
+        },
         tags=["prefix cache"],
         waves=[[MOON], [MOON + "滟滟随波千万里，"], ["空山新雨后，天气晚来秋。"]],
         config={"block_size": 4, "num_blocks": 32},
@@ -75,12 +79,14 @@ RECORDINGS = [
     ),
     Shipped(
         name="preemption",
-        title=Words("Too many for the pool: preemption", "块池不够：抢占"),
-        text=Words(
-            "Three sequences grow until no block is free. The one admitted last is preempted, waits, "
-            "and is computed again.",
-            "三个序列不断变长，直到没有空闲块。最后被接纳的序列被抢占、等待，然后重新计算。",
-        ),
+        title={"en": "Too many for the pool: preemption", "zh": "块池不够：抢占"},
+        text={
+            "en": (
+                "Three sequences grow until no block is free. The one admitted last is preempted, waits, "
+                "and is computed again."
+            ),
+            "zh": "三个序列不断变长，直到没有空闲块。最后被接纳的序列被抢占、等待，然后重新计算。",
+        },
         tags=["preemption", "scheduler"],
         waves=[[MOON, MOUNTAIN, FROST]],
         config={"block_size": 4, "num_blocks": 18},
@@ -89,12 +95,14 @@ RECORDINGS = [
     ),
     Shipped(
         name="samples",
-        title=Words("Three samples of one prompt: copy-on-write", "一个提示，三个样本：写时复制"),
-        text=Words(
-            "Parallel sampling forks the prompt's blocks. The partly filled last one is copied at the first write to "
-            "it by each but its last owner.",
-            "并行采样让三个序列共享提示的块。最后那个未填满的块在第一次写入时复制，最后一个拥有者就地写入。",
-        ),
+        title={"en": "Three samples of one prompt: copy-on-write", "zh": "一个提示，三个样本：写时复制"},
+        text={
+            "en": (
+                "Parallel sampling forks the prompt's blocks. The partly filled last one is copied at the first write "
+                "to it by each but its last owner."
+            ),
+            "zh": "并行采样让三个序列共享提示的块。最后那个未填满的块在第一次写入时复制，最后一个拥有者就地写入。",
+        },
         tags=["fork", "copy-on-write"],
         waves=[[MOUNTAIN + "欲穷"]],
         config={"block_size": 4, "num_blocks": 32, "seed": 24},

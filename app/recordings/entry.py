@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from app.presets import Words
 from app.recordings.index import Ended
 from app.recordings.summary import Summary
+from app.scenes.told import Translated
 
 Source = Literal["library", "shipped", "file"]
 
@@ -19,8 +19,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     id: str
     source: Source  # library: kept by this server; shipped: comes with the program; file: given on the command line
     name: str
-    title: Words | None = None  # a shipped one's
-    text: Words | None = None  # what there is to see in it
+    title: Translated | None = None  # a shipped one's
+    text: Translated | None = None  # what there is to see in it
     command: str | None = None  # that made it
     tags: list[str] = []
     notes: str = ""

@@ -17,9 +17,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from app.presets import Words
 from app.recordings.entry import Entry, Source
 from app.recordings.summary import Summary, summarize
+from app.scenes.told import Translated
 from engine.trace.codec import TraceFormatError
 
 SUFFIX = ".kvtrace"
@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is told of a shipped recording beside its file."""
 
-    title: Words
-    text: Words
+    title: Translated
+    text: Translated
     command: str
     tags: list[str] = []
 
@@ -68,7 +68,7 @@ class Shelf:
         return Entry(
             id=wanted,
             source=self._source,
-            name=card.title.en,
+            name=card.title["en"],
             title=card.title,
             text=card.text,
             command=card.command,

@@ -12,7 +12,8 @@ from unittest.mock import Mock
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.museum import EXHIBITS
+from app.scenes.museum import EXHIBITS
+from app.scenes.told import told
 from engine.config import FaultName
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import recorded
@@ -70,7 +71,7 @@ def test_every_fault_has_a_cause_to_show() -> None:
 def test_an_exhibit_shows_its_fault_and_the_healthy_lane_none(open_page: OpenPage, exhibit: Any) -> None:
     page = open_page(f"/?detail=museum&exhibit={exhibit.id}")  # the link opens it
     expect(page.locator(f"#exhibit-{exhibit.id}")).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#museum-wrong")).to_contain_text(exhibit.text.en)
+    expect(page.locator("#museum-wrong")).to_contain_text(told("museum", exhibit)["text"]["en"])
     run_to_the_end(page)
     assert page.locator("html").get_attribute("data-num-records") == "0"  # the page's own run is left alone
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.museum import EXHIBITS
+from app.scenes.museum import EXHIBITS
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.faults import make_engine
 from engine.model.capture import CaptureRequest

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
-from app.museum import EXHIBITS, Exhibit
+from app.scenes.museum import EXHIBITS, Exhibit
+from app.scenes.presets import PRESETS
+from app.scenes.told import Kind, languages, told
 from engine.cache.guards import Rule
 from engine.config import EngineConfig, FaultName, SamplingParams
 from engine.lab.faults import make_engine
@@ -68,3 +70,18 @@ def test_the_third_request_hits_what_is_no_longer_there(model: LoadedModel) -> N
         for fault in (None, exhibit.id)
     }
     assert hits[exhibit.id] > hits[None]
+
+
+SCENES: list[tuple[Kind, list[Any], list[str]]] = [
+    ("presets", list(PRESETS), ["title", "watch"]),
+    ("museum", list(EXHIBITS), ["title", "text", "watch"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "scenes", "names"), SCENES, ids=["presets", "museum"])
+def test_every_scene_has_its_words_in_every_language(kind: Kind, scenes: list[Any], names: list[str]) -> None:
+    for scene in scenes:
+        found = told(kind, scene)
+        for name in names:
+            assert list(found[name]) == languages() and all(found[name].values()), (scene.id, name)
+    assert {"en", "zh"} <= set(languages())

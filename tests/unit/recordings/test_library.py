@@ -197,7 +197,7 @@ def test_what_is_only_shown_can_not_be_changed(folder: Path, tmp_path: Path, mak
     library = Library(folder, [Shelf("shipped", [path, bad])])
     (entry,) = library.entries()
     assert (entry.id, entry.source, entry.name) == ("rec-tour", "shipped", "A tour")
-    assert entry.title is not None and entry.title.zh == "导览" and entry.command == "kvtheater generate x"
+    assert entry.title is not None and entry.title["zh"] == "导览" and entry.command == "kvtheater generate x"
     for change in (lambda: library.delete("rec-tour"), lambda: library.change("rec-tour", name="z")):
         with pytest.raises(AppError, match="only shown"):
             change()

@@ -37,7 +37,7 @@ def test_the_shelf_has_each_with_its_card() -> None:
         text = (FOLDER / f"{shipped.name}.json").read_bytes()
         assert msgspec.json.decode(text, type=Card) == card(shipped)
     entries = Shelf("shipped", traces_in(FOLDER)).entries()
-    assert len(entries) == len(RECORDINGS) and all(e.title and e.title.zh and not e.summary.damage for e in entries)
+    assert len(entries) == len(RECORDINGS) and all(e.title and e.title["zh"] and not e.summary.damage for e in entries)
 
 
 @pytest.mark.parametrize("name", NAMES)

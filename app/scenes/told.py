@@ -1,0 +1,37 @@
+"""Scenes with their words, as /api/model has them."""
+
+from __future__ import annotations
+
+import functools
+import json
+from importlib.resources import files
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+Translated = dict[str, str]  # language -> text; English is always there
+Kind = Literal["presets", "museum"]
+
+
+def told(kind: Kind, scene: Struct) -> dict[str, Any]:
+    """A scene's fields, and each of its texts by language."""
+    fields = asdict(scene)
+    words = {language: texts[kind][fields["id"]] for language, texts in _words().items()}
+    names = words["en"]
+    return {**fields, **{name: {language: text[name] for language, text in words.items()} for name in names}}
+
+
+def languages() -> list[str]:
+    """The languages that there are words in."""
+    return list(_words())
+
+
+@functools.cache
+def _words() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
+    """language -> kind -> scene -> name -> text"""
+    found = [file for file in files("app.scenes").iterdir() if file.name.endswith(".json")]
+    return {
+        file.name.split(".")[1]: json.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(found, key=lambda file: file.name)
+    }
