@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from engine import __version__
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
-from engine.cache.hybrid_cache import make_cache
+from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, SamplingParams
 from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
@@ -98,17 +98,18 @@ class Engine:
             groups=resolved.groups,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
+        bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in resolved.groups]
         # for the work of a step it only counts how many keys a query sees, not which
         seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
         self._work = StepWork(seen_by_layers, kv_bytes_per_token=self._kv_bytes_per_token)
-        self.block_groups = trace_groups(resolved.groups, self._runner.kv_store.bytes_per_token_of)
-        self._cache = make_cache(
+        self.block_groups = trace_groups(resolved.groups, bytes_of_groups)
+        self._cache = KVCacheManager(
             resolved.groups,
-            self._ops.append,
             self.config.block_size,
             self.config.enable_prefix_caching,
+            self._ops.append,
             resolved.swap_space,
-            self._runner.kv_store.bytes_per_token_of,
+            bytes_of_groups,
         )
         self._scheduler = Scheduler(
             self._cache,

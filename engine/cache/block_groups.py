@@ -1,16 +1,22 @@
-"""Kinds of layers, and the pool of blocks that each kind has.
+"""Groups of layers, and the pool of blocks that each group has.
 
     layers   0 1 2 3 4   6 7 8 9 10     the last `window` keys   -> a pool that need not grow with the sequences
                        5            11  all keys                 -> a pool of num_blocks
 
 A hybrid model (Gemma 3, GPT-OSS) has layers that see all keys and layers that see a window of them. One block table for
 all of them could never let a block go. So layers that see alike form a group, with a block table of its own for each
-sequence and a pool of its own, whose blocks hold the keys and values of that group's layers only.
+sequence and a pool of its own, whose blocks hold the keys and values of that group's layers only. Block ids are unique
+among all pools: those of a group follow those of the group before it. The tensors of a layer have room for the blocks
+of its group only, so a block lies in them at place
+
+    block_id - first_block
+
+which is worked out where block ids meet tensors and nowhere else: `BlockMoves.placed` and `model.batch.SlotTable`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.cache.reach import Reach, Retention, WindowPolicy, retention_of
@@ -24,6 +30,7 @@ class GroupPlan(NamedTuple):
     reaches: frozenset[Reach]  # of its layers
     retention: Retention | None  # None: everything is kept
     num_blocks: int
+    first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
 
 
 class Demands(NamedTuple):
@@ -41,7 +48,7 @@ def plan_groups(
     demands: Demands,
     split: bool = True,
 ) -> list[GroupPlan]:
-    """The groups of a model whose layers see so far; who sees most comes first.
+    """The groups of a model whose layers have these reaches; the group that sees most comes first.
 
     `num_blocks` is what a group gets that keeps everything. A group with a window beside it gets no more than all
     sequences together can hold of it at once: their windows, and the tokens of one step. `split` False: all layers
@@ -50,31 +57,34 @@ def plan_groups(
     kinds = sorted(set(reaches), key=lambda reach: float("inf") if reach.num_keys is None else reach.num_keys)
     if not split or len(kinds) < 2:
         return [GroupPlan(list(range(len(reaches))), frozenset(reaches), retention_of(reaches, policy), num_blocks)]
-    plans = []
+    plans = list[GroupPlan]()
     for kind in reversed(kinds):
         retention = retention_of([kind], policy)
         blocks = num_blocks if retention is None else min(num_blocks, _at_most(retention, block_size, demands))
         layers = [layer for layer, reach in enumerate(reaches) if reach == kind]
-        plans.append(GroupPlan(layers, frozenset([kind]), retention, blocks))
+        first = plans[-1].first_block + plans[-1].num_blocks if plans else 0
+        plans.append(GroupPlan(layers, frozenset([kind]), retention, blocks, first))
     return plans
 
 
-def trace_groups(plans: Sequence[GroupPlan], bytes_per_token: Callable[[Sequence[int]], int]) -> list[BlockGroup]:
-    """The groups in the trace's terms: block ids follow each other. `bytes_per_token`: of some layers together."""
-    groups, first = list[BlockGroup](), 0
-    for plan in plans:
-        groups.append(
-            BlockGroup(
-                layers=plan.layers,
-                first_block=first,
-                num_blocks=plan.num_blocks,
-                window=plan.retention.window if plan.retention else None,
-                sinks=plan.retention.sinks if plan.retention else 0,
-                kv_bytes_per_token=bytes_per_token(plan.layers),
-            )
+def one_group(num_blocks: int, retention: Retention | None = None) -> list[GroupPlan]:
+    """The plan of a cache without a model: one group that stands for all layers."""
+    return [GroupPlan([], frozenset(), retention, num_blocks)]
+
+
+def trace_groups(plans: Sequence[GroupPlan], kv_bytes_per_token: Sequence[int]) -> list[BlockGroup]:
+    """The groups as the trace's header has them. `kv_bytes_per_token`: of each group's layers together."""
+    return [
+        BlockGroup(
+            layers=plan.layers,
+            first_block=plan.first_block,
+            num_blocks=plan.num_blocks,
+            window=plan.retention.window if plan.retention else None,
+            sinks=plan.retention.sinks if plan.retention else 0,
+            kv_bytes_per_token=per_token,
         )
-        first += plan.num_blocks
-    return groups
+        for plan, per_token in zip(plans, kv_bytes_per_token, strict=True)
+    ]
 
 
 def _at_most(retention: Retention, block_size: int, demands: Demands) -> int:

@@ -6,11 +6,19 @@ from typing import NamedTuple
 
 
 class BlockMoves(NamedTuple):
-    """What there is to do, in this order; each once."""
+    """What there is to do in one group of layers, in this order; each once."""
 
     swap_out: list[tuple[int, int]]  # (block, CPU block)
     swap_in: list[tuple[int, int]]  # (CPU block, block)
     copy: list[tuple[int, int]]  # (src, dst)
+
+    def placed(self, first_block: int, first_cpu_block: int) -> BlockMoves:
+        """The same by places in the group's tensors: place = id - first id (see `block_groups`)."""
+        return BlockMoves(
+            [(block - first_block, cpu_block - first_cpu_block) for block, cpu_block in self.swap_out],
+            [(cpu_block - first_cpu_block, block - first_block) for cpu_block, block in self.swap_in],
+            [(src - first_block, dst - first_block) for src, dst in self.copy],
+        )
 
 
 class PendingMoves:
@@ -42,7 +50,7 @@ class PendingMoves:
         self._swaps_in.append((cpu_block_id, block_id))
 
     def given_away(self, block_id: int) -> None:
-        """Nobody holds the block any more: a copy to it is not wanted."""
+        """No sequence holds the block any more: a copy to it is not wanted."""
         self._copies.pop(block_id, None)
 
     def take(self) -> BlockMoves:

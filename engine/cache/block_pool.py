@@ -10,7 +10,7 @@ Content that others could reuse leaves last, the least recently used of it first
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -46,10 +46,10 @@ class Eviction(NamedTuple):
 
 
 class FreeQueue:
-    """Ids of the blocks that nobody holds, head first. Every operation is O(1) but iteration."""
+    """Ids of the blocks with ref_count 0, head first. Every operation is O(1) but iteration."""
 
-    def __init__(self, num_blocks: int) -> None:
-        self._ids: OrderedDict[int, None] = OrderedDict.fromkeys(range(num_blocks))
+    def __init__(self, block_ids: Iterable[int]) -> None:
+        self._ids: OrderedDict[int, None] = OrderedDict.fromkeys(block_ids)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -82,16 +82,21 @@ class FreeQueue:
 
 
 class BlockPool:
-    """`num_blocks` blocks with ids from 0, all free at first, in ascending order.
+    """Blocks with the ids [first_block, first_block + num_blocks), all free at first, in ascending order.
+
+    Ids are unique among all pools of a run, so a block id says its pool. Asking a pool for another one's block is a
+    KeyError.
 
     Several blocks may carry one hash (two sequences computed the same content before either could find the other's).
     They are kept; the first that was cached answers lookups, the next one takes over when that is evicted.
     """
 
-    def __init__(self, num_blocks: int) -> None:
-        self.blocks = [Block(block_id) for block_id in range(num_blocks)]
-        self.free_queue = FreeQueue(num_blocks)
-        self.step = 0  # the clock of residencies; whoever owns the pool sets it
+    def __init__(self, num_blocks: int, first_block: int = 0) -> None:
+        self.first_block = first_block
+        self.num_blocks = num_blocks
+        self.blocks = {block_id: Block(block_id) for block_id in range(first_block, first_block + num_blocks)}
+        self.free_queue = FreeQueue(self.blocks)
+        self.step = 0  # the clock of residencies; the pool's owner sets it
         self._ids_by_hash: dict[bytes, dict[int, None]] = {}  # the inner dict is an ordered set
         self._num_cached_free = 0
         self._num_filled_held = 0
@@ -104,7 +109,7 @@ class BlockPool:
     @property
     def num_held(self) -> int:
         """Blocks with ref_count > 0."""
-        return len(self.blocks) - len(self.free_queue)
+        return self.num_blocks - len(self.free_queue)
 
     @property
     def num_cached_free(self) -> int:
@@ -154,7 +159,7 @@ class BlockPool:
         """One owner less. At 0 it is free: hashed to the back, else emptied and to the front. None: still held."""
         ensure(
             block.ref_count > 0,
-            f"block {block.block_id} is released, but nobody holds it",
+            f"block {block.block_id} is released, but no sequence holds it",
             "double_free",
             block_id=block.block_id,
         )
@@ -192,7 +197,7 @@ class BlockPool:
         )
         ensure(
             block.ref_count > 0,
-            f"block {block.block_id} gets a hash, but nobody holds it",
+            f"block {block.block_id} gets a hash, but no sequence holds it",
             "hash_unheld",
             block_id=block.block_id,
         )
@@ -203,7 +208,7 @@ class BlockPool:
         """Take the hash and the content from a held block: it was promised and never written."""
         ensure(
             block.ref_count > 0,
-            f"block {block.block_id} is uncached, but nobody holds it",
+            f"block {block.block_id} is uncached, but no sequence holds it",
             "hash_unheld",
             block_id=block.block_id,
         )
@@ -230,15 +235,15 @@ class BlockPool:
     def check_integrity(self) -> None:
         """Recount everything. Raises IntegrityError at the first contradiction. O(num_blocks)."""
         free = list(self.free_queue)
-        unheld = {b.block_id for b in self.blocks if b.ref_count == 0}
+        unheld = {b.block_id for b in self.blocks.values() if b.ref_count == 0}
         ensure(
             set(free) == unheld,
-            f"free queue {sorted(free)} is not the blocks nobody holds {sorted(unheld)}",
+            f"free queue {sorted(free)} is not the blocks that no sequence holds {sorted(unheld)}",
             "free_queue",
             said=len(free),
             counted=len(unheld),
         )
-        for block in self.blocks:
+        for block in self.blocks.values():
             name = f"block {block.block_id}"
             ensure(
                 block.ref_count >= 0,
@@ -277,7 +282,7 @@ class BlockPool:
             ),
             "filled slots": (
                 self._num_filled_held,
-                sum(b.num_filled for b in self.blocks if b.ref_count > 0),
+                sum(b.num_filled for b in self.blocks.values() if b.ref_count > 0),
             ),
         }
         for what, (counter, recount) in recounts.items():

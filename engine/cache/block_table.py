@@ -1,10 +1,10 @@
-"""Block tables: logical block index -> physical block id, one for each sequence that holds blocks."""
+"""Block tables: logical block index -> physical block id, for each group of layers, of each sequence with blocks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import ensure
@@ -12,49 +12,73 @@ from engine.trace.events import RELEASED
 
 
 @dataclass(slots=True)
-class BlockTable:
-    """What one sequence holds: the blocks of positions [0, len(block_ids) * block_size), RELEASED where one is gone."""
+class BlockTables:
+    """What one sequence holds. All groups cover the same positions; they differ in what they released.
 
-    block_ids: list[int] = field(default_factory=list)
-    num_computed: int = 0  # positions [0, num_computed) are written, or promised by the sequence they were hit in
+        positions   [0 ............ num_computed) [num_computed ... len(block_ids[g]) * block_size)
+                     K and V exist                 covered, written by this step or later
+
+    `block_ids[g]`: the table of group g, RELEASED where a block is gone.
+    `num_released[g]`: entries of it that are RELEASED; they follow each other, and the last entry is none.
+    """
+
+    block_ids: list[list[int]]
+    num_released: list[int]
+    num_computed: int = 0  # positions written, or promised by the sequence they were hit in
     num_hashed: int = 0  # leading blocks that came with a hash or have been given one
-    num_released: int = 0  # entries that are RELEASED; they follow each other, and the last entry is none
 
-    def held(self) -> list[tuple[int, int]]:
-        """(logical, block id) of every block that it still has."""
-        return [(logical, i) for logical, i in enumerate(self.block_ids) if i != RELEASED]
+    @classmethod
+    def empty(cls, num_groups: int) -> BlockTables:
+        """No blocks yet."""
+        return cls([[] for _ in range(num_groups)], [0] * num_groups)
 
-    def num_logical(self, block_size: int) -> int:
-        """Computed tokens whose block it still has: a released block was full."""
-        return self.num_computed - self.num_released * block_size
+    def copy(self) -> BlockTables:
+        """For a fork: equal now, with a future of its own."""
+        return BlockTables(
+            [list(table) for table in self.block_ids], list(self.num_released), self.num_computed, self.num_hashed
+        )
+
+    def held(self, group: int) -> list[tuple[int, int]]:
+        """(logical, block id) of every block that the sequence still has in a group."""
+        return [(logical, i) for logical, i in enumerate(self.block_ids[group]) if i != RELEASED]
+
+    def num_tokens(self, group: int, block_size: int) -> int:
+        """Computed tokens whose block the sequence still has in a group: a released block was full."""
+        return self.num_computed - self.num_released[group] * block_size
 
 
 def check_tables(
-    tables: Mapping[int, BlockTable], pool: BlockPool, block_size: int, promised: Mapping[int, int], tokens_logical: int
+    tables: Mapping[int, BlockTables],
+    pool: BlockPool,
+    block_size: int,
+    promised: Mapping[int, int],
+    tokens_logical: int,
+    group: int = 0,
 ) -> None:
-    """Recount what the tables say and compare it with the pool and the counter. Raises IntegrityError.
+    """Recount what the tables say and compare it with the group's pool and counter. Raises IntegrityError.
 
-    `promised`: block id -> sequence that will fill it in this step. O(blocks in all tables).
+    `promised`: block id -> sequence that will fill it in this step, of all groups. O(blocks in all tables).
     """
     owners: Counter[int] = Counter()
     for seq_id, table in tables.items():
         name = f"sequence {seq_id}"
-        held = [block_id for _, block_id in table.held()]
-        ensure(len(set(held)) == len(held), f"{name} has a block twice: {table.block_ids}", "table", seq_id=seq_id)
-        gone = len(table.block_ids) - len(held)
+        block_ids, released = table.block_ids[group], table.num_released[group]
+        held = [block_id for _, block_id in table.held(group)]
+        ensure(len(set(held)) == len(held), f"{name} has a block twice: {block_ids}", "table", seq_id=seq_id)
+        gone = len(block_ids) - len(held)
         ensure(
-            gone == table.num_released,
-            f"{name} says {table.num_released} blocks are released, {gone} are",
+            gone == released,
+            f"{name} says {released} blocks are released, {gone} are",
             "table",
             seq_id=seq_id,
         )
         ensure(
-            table.block_ids[-1:] != [RELEASED],
-            f"{name} has released its last block: {table.block_ids}",
+            block_ids[-1:] != [RELEASED],
+            f"{name} has released its last block: {block_ids}",
             "table",
             seq_id=seq_id,
         )
-        covered = len(table.block_ids) * block_size
+        covered = len(block_ids) * block_size
         ensure(
             table.num_computed <= covered,
             f"{name} has computed {table.num_computed} of {covered} positions",
@@ -62,7 +86,7 @@ def check_tables(
             seq_id=seq_id,
         )
         owners.update(held)
-        for logical, block_id in table.held():
+        for logical, block_id in table.held(group):
             block = pool.blocks[block_id]
             computed = min(max(table.num_computed - logical * block_size, 0), block_size)
             ensure(
@@ -72,7 +96,7 @@ def check_tables(
             )  # fmt: skip
             hashed = logical >= table.num_hashed or block.block_hash is not None or block_id in promised
             ensure(hashed, f"{name} counts block {block_id} as hashed, but it carries no hash", "table", seq_id=seq_id)
-    for block in pool.blocks:
+    for block in pool.blocks.values():
         name, count = f"block {block.block_id}", owners[block.block_id]
         ensure(
             block.ref_count == count, f"{name} has ref_count {block.ref_count} and is in {count} tables",
@@ -97,7 +121,9 @@ def check_tables(
                 counted=block_size,
             )
     for block_id, seq_id in promised.items():
-        holds = seq_id in tables and block_id in tables[seq_id].block_ids
+        if block_id not in pool.blocks:
+            continue  # another group's
+        holds = seq_id in tables and block_id in tables[seq_id].block_ids[group]
         ensure(
             holds,
             f"block {block_id} is promised by sequence {seq_id}, which does not hold it",
@@ -105,7 +131,7 @@ def check_tables(
             block_id=block_id,
             seq_id=seq_id,
         )
-    recount = sum(table.num_logical(block_size) for table in tables.values())
+    recount = sum(table.num_tokens(group, block_size) for table in tables.values())
     ensure(
         tokens_logical == recount,
         f"the counter of computed tokens says {tokens_logical}, a recount {recount}",

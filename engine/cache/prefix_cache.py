@@ -21,14 +21,15 @@ HASH_BYTES = 16
 class PrefixMatch(NamedTuple):
     """What the prefix cache has of a sequence. Valid until the next allocation or release."""
 
-    hits: list[int]  # block ids in logical order, RELEASED for those that no query of the sequence will look at
-    num_tokens: int  # len(hits) * block_size, at most the sequence's tokens - 1
+    hits: list[list[int]]  # of each group of layers: block ids in logical order, RELEASED for those that no query of
+    # the sequence will look at. All groups have as many. Empty, without a list for each group, when nothing hits
+    num_tokens: int  # whole blocks, at most the sequence's tokens - 1
     verdict: LookupVerdict
 
     @property
     def block_ids(self) -> list[int]:
-        """The blocks that are taken."""
-        return [block_id for block_id in self.hits if block_id != RELEASED]
+        """The blocks that are taken, group after group."""
+        return [block_id for hits in self.hits for block_id in hits if block_id != RELEASED]
 
 
 def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None) -> bytes:

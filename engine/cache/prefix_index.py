@@ -1,36 +1,43 @@
-"""Which cached blocks a sequence's beginning matches, and why no more of them."""
+"""Which cached blocks a sequence's beginning matches in every group of layers, and why no more of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from engine.cache.block_pool import BlockPool
+from engine.cache.guards import MisuseError
 from engine.cache.prefix_cache import HashChain, PrefixMatch
-from engine.cache.prefix_memory import Explanation, PrefixMemory
+from engine.cache.prefix_memory import EvictedBlocks, Explanation, LostBlock, PrefixMemory
 from engine.cache.reach import Retention
 from engine.trace.events import RELEASED
 
 
-class PrefixIndex:
-    """Looks sequences up in a pool. Remembers the hashes of each sequence's blocks, so that each is computed once."""
+class Shelf(NamedTuple):
+    """Where the content of one group of layers is found, or was until it was evicted."""
 
-    def __init__(self, pool: BlockPool, block_size: int, enabled: bool, retention: Retention | None = None) -> None:
+    pool: BlockPool
+    retention: Retention | None  # which blocks a query needs; None: all
+    evicted: EvictedBlocks
+
+
+class PrefixIndex:
+    """Looks sequences up in the pools of all groups.
+
+    A full block has the same hash in every group: it names tokens, not layers. So each sequence has one chain of
+    hashes, of which each is computed once.
+    """
+
+    def __init__(self, shelves: Sequence[Shelf], block_size: int, enabled: bool) -> None:
+        """`shelves`: one for each group, in order."""
         self.enabled = enabled
         self.memory = PrefixMemory()
         self.chains: dict[int, HashChain] = {}  # by seq_id
-        self._pool = pool
-        self._retention = retention
+        self._shelves = shelves
         self._block_size = block_size
 
-    def lookup(
-        self,
-        seq_id: int,
-        token_ids: Sequence[int],
-        cache_salt: str | None,
-        skip: bool,
-        at_most: int | None = None,
-    ) -> PrefixMatch:
-        """The longest cached prefix, whole blocks, at most len(token_ids) - 1 tokens and `at_most` blocks.
+    def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, skip: bool) -> PrefixMatch:
+        """The longest prefix that every group has, whole blocks, at most len(token_ids) - 1 tokens.
 
         One token is left out because the last token must run through the model to get logits. `skip`: nothing may hit,
         because the logits of every token are wanted. Under a window only those blocks count that the next query sees:
@@ -40,19 +47,31 @@ class PrefixIndex:
             return PrefixMatch([], 0, "disabled")
         if skip:
             return PrefixMatch([], 0, "skipped")
-        num_full = (len(token_ids) - 1) // self._block_size
-        if num_full <= 0:
+        num_blocks = (len(token_ids) - 1) // self._block_size
+        if num_blocks <= 0:
             return PrefixMatch([], 0, "too_short")
         chain = self.chain(seq_id, cache_salt)
+        while True:  # what one group lacks, the others must do without; each round is shorter than the one before
+            hits = list[list[int]]()
+            for shelf in self._shelves:
+                hits.append(self._hits(shelf, chain, token_ids, num_blocks))
+                num_blocks = len(hits[-1])
+            if not num_blocks:
+                return PrefixMatch([], 0, "miss")
+            if all(len(found) == num_blocks for found in hits):
+                return PrefixMatch(hits, num_blocks * self._block_size, "hit")
+
+    def _hits(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], num_blocks: int) -> list[int]:
+        """What one group has of the first `num_blocks` blocks."""
         hits: list[int] = []
-        for logical in range(num_full if at_most is None else min(num_full, at_most)):
-            block = self._pool.find(chain.hash_at(logical, token_ids))
-            if block is None and self._retention is None:
+        for logical in range(num_blocks):
+            block = shelf.pool.find(chain.hash_at(logical, token_ids))
+            if block is None and shelf.retention is None:
                 break
             hits.append(RELEASED if block is None else block.block_id)
-        if self._retention is not None:
-            self._seen_only(hits, self._retention)
-        return PrefixMatch(hits, len(hits) * self._block_size, "hit" if hits else "miss")
+        if shelf.retention is not None:
+            self._seen_only(hits, shelf.retention)
+        return hits
 
     def _seen_only(self, hits: list[int], retention: Retention) -> None:
         """Cut `hits` to the longest beginning of which everything that its next query sees is there."""
@@ -67,30 +86,52 @@ class PrefixIndex:
                 return
             del hits[gone:]  # every shorter beginning with this block in it looks at it too
 
+    def check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]]) -> None:
+        """Raises MisuseError unless the blocks still hold what the lookup found, and fit within `num_tokens` tokens."""
+        num_hits = len(hits[0])
+        if num_hits * self._block_size > num_tokens:
+            raise MisuseError(
+                f"{num_hits} hit blocks reach beyond {num_tokens} tokens",
+                "long_hit", seq_id=seq_id, said=num_hits, counted=num_tokens,
+            )  # fmt: skip
+        chain = self.chains.get(seq_id)
+        for shelf, own in zip(self._shelves, hits, strict=True):
+            for logical, block_id in enumerate(own):
+                expected = chain.parent_of(logical + 1) if chain else None
+                if block_id != RELEASED and shelf.pool.blocks[block_id].block_hash != (expected or b""):
+                    raise MisuseError(
+                        f"block {block_id} no longer holds what the lookup found: allocate right after it",
+                        "stale_hit", block_id=block_id,
+                    )  # fmt: skip
+
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Why a lookup that was made just before found no more."""
+        """Why the lookup that was made just before found no more: the first group that lost content says so."""
         if not self.enabled:
             return Explanation()
-        next_hash, logical = None, num_hit_tokens // self._block_size
-        if logical < (len(token_ids) - 1) // self._block_size:
+        logical, lost = num_hit_tokens // self._block_size, None
+        all_hit = logical >= (len(token_ids) - 1) // self._block_size
+        if not all_hit:
             chain = self.chain(seq_id, cache_salt)
-            next_hash = chain.hash_at(logical, token_ids)
-            for seen in self._needed(logical + 1):
-                if self._pool.find(chain.hash_at(seen, token_ids)) is None:
-                    next_hash = chain.hash_at(seen, token_ids)
-                    break
-        return self.memory.explain(token_ids, cache_salt, num_hit_tokens, self._block_size, next_hash)
+            missing = (self._missing(shelf, chain, token_ids, logical) for shelf in self._shelves)
+            lost = next((found for found in missing if found is not None), None)
+        return self.memory.explain(token_ids, cache_salt, num_hit_tokens, self._block_size, all_hit, lost)
 
-    def _needed(self, num_blocks: int) -> Iterator[int]:
+    def _missing(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
+        """Where the block was that this group lacked for a hit of blocks [0, logical]."""
+        for needed in self._needed(shelf.retention, logical + 1):
+            block_hash = chain.hash_at(needed, token_ids)
+            if shelf.pool.find(block_hash) is None:
+                return shelf.evicted.find(block_hash)
+        return shelf.evicted.find(chain.hash_at(logical, token_ids))
+
+    def _needed(self, retention: Retention | None, num_blocks: int) -> Iterator[int]:
         """Logical blocks that must be there for so many to hit."""
         gone = range(0)
-        if self._retention is not None:
-            gone = range(
-                self._retention.first(self._block_size),
-                self._retention.end(num_blocks * self._block_size, self._block_size),
-            )
+        if retention is not None:
+            size = self._block_size
+            gone = range(retention.first(size), retention.end(num_blocks * size, size))
         return (logical for logical in range(num_blocks) if logical not in gone)
 
     def chain(self, seq_id: int, cache_salt: str | None) -> HashChain:

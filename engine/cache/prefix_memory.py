@@ -44,12 +44,29 @@ class RecentSequence:
     num_computed: int | None = None  # when it let go of its blocks; None while it holds them
 
 
+class EvictedBlocks:
+    """The hashes that one group of layers evicted most recently, and where their content was."""
+
+    def __init__(self) -> None:
+        self._lost: OrderedDict[bytes, LostBlock] = OrderedDict()
+
+    def add(self, block_hash: bytes, lost: LostBlock) -> None:
+        """A hash left the cache."""
+        self._lost[block_hash] = lost
+        self._lost.move_to_end(block_hash)
+        if len(self._lost) > EVICTED_BLOCKS:
+            self._lost.popitem(last=False)
+
+    def find(self, block_hash: bytes) -> LostBlock | None:
+        """Where that content was; None: it was never evicted, or too long ago."""
+        return self._lost.get(block_hash)
+
+
 class PrefixMemory:
-    """Recent sequences and evicted hashes."""
+    """The sequences that were admitted most recently."""
 
     def __init__(self) -> None:
         self._recent: OrderedDict[int, RecentSequence] = OrderedDict()
-        self._evicted: OrderedDict[bytes, LostBlock] = OrderedDict()
 
     def admitted(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
         """A sequence got blocks."""
@@ -64,25 +81,23 @@ class PrefixMemory:
         if found is not None:
             found.num_computed = num_computed
 
-    def evicted(self, block_hash: bytes, lost: LostBlock) -> None:
-        """A hash left the cache."""
-        self._evicted[block_hash] = lost
-        self._evicted.move_to_end(block_hash)
-        if len(self._evicted) > EVICTED_BLOCKS:
-            self._evicted.popitem(last=False)
-
     def explain(
-        self, token_ids: Sequence[int], cache_salt: str | None, num_hit: int, block_size: int, next_hash: bytes | None
+        self,
+        token_ids: Sequence[int],
+        cache_salt: str | None,
+        num_hit: int,
+        block_size: int,
+        all_hit: bool,
+        lost: LostBlock | None,
     ) -> Explanation:
         """Why `num_hit` tokens hit and no more.
 
-        `next_hash`: of the first block that may hit and did not, which is not cached now; None when all hit.
+        `all_hit`: every block that may hit did. `lost`: where the content of the first block that did not was.
         """
         closest, shared = self._closest(token_ids, [s for s in self._recent.values() if s.cache_salt == cache_salt])
         seq_id = closest.seq_id if closest else None
-        if next_hash is None:
+        if all_hit:
             return Explanation(None, seq_id, shared)
-        lost = self._evicted.get(next_hash)
         if lost is not None:
             return Explanation("evicted", seq_id, shared, lost)
         needed = num_hit + block_size
@@ -95,7 +110,7 @@ class PrefixMemory:
     @staticmethod
     def _reason(closest: RecentSequence | None, shared: int, num_hit: int, needed: int) -> LookupReason:
         if shared < num_hit:
-            return "forgotten"  # what hit came from somebody else
+            return "forgotten"  # what hit came from a sequence that is no longer remembered
         if closest is None:
             return "nothing_shared"
         if shared >= needed:
@@ -108,10 +123,10 @@ class PrefixMemory:
 
     @staticmethod
     def _closest(token_ids: Sequence[int], candidates: Sequence[RecentSequence]) -> tuple[RecentSequence | None, int]:
-        """The one with the longest common beginning, the latest of equals; None when nobody shares a token."""
+        """The one with the longest common beginning, the latest of equals; None when none shares a token."""
         best, longest = None, 0
         for candidate in reversed(candidates):
-            # whoever beats the best so far agrees with it in the next position
+            # a candidate can only beat the best so far if it agrees in the next position
             if len(candidate.token_ids) > longest and len(token_ids) > longest:
                 if candidate.token_ids[longest] != token_ids[longest]:
                     continue

@@ -1,4 +1,4 @@
-"""Blocks of the CPU store: who was swapped out to which of them."""
+"""Blocks of the CPU store, and which swapped-out sequence has which of them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,20 @@ class SwappedTable:
 
 
 class SwapSpace:
-    """`num_blocks` CPU blocks with ids from 0; the longest free one is taken first."""
+    """CPU blocks with the ids [first_block, first_block + num_blocks); the longest free one is taken first.
 
-    def __init__(self, num_blocks: int) -> None:
+    As with the blocks of a pool, the ids are unique among all groups of layers.
+    """
+
+    def __init__(self, num_blocks: int, first_block: int = 0) -> None:
+        self.first_block = first_block
         self.num_blocks = num_blocks
         self.tables: dict[int, SwappedTable] = {}
-        self._free = deque(range(num_blocks))
+        self._free = deque(range(first_block, first_block + num_blocks))
 
     @property
     def num_free(self) -> int:
-        """Blocks that nobody uses."""
+        """Blocks without content."""
         return len(self._free)
 
     @property
@@ -35,11 +39,9 @@ class SwapSpace:
         """Blocks with the content of swapped-out sequences."""
         return self.num_blocks - len(self._free)
 
-    def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int] | None:
-        """A block for each logical one; None when there are not enough, and then nothing has changed."""
+    def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int]:
+        """A CPU block for each logical one. Raises IndexError when there are not enough: ask `num_free` first."""
         ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already", "swapped_twice", seq_id=seq_id)
-        if len(logicals) > len(self._free):
-            return None
         cpu_block_ids = [self._free.popleft() for _ in logicals]
         self.tables[seq_id] = SwappedTable(cpu_block_ids, num_computed, logicals)
         return cpu_block_ids
@@ -60,7 +62,7 @@ class SwapSpace:
         held = [i for table in self.tables.values() for i in table.cpu_block_ids]
         everything = sorted([*held, *self._free])
         ensure(
-            everything == list(range(self.num_blocks)),
+            everything == list(range(self.first_block, self.first_block + self.num_blocks)),
             f"CPU blocks held {held} and free {list(self._free)}",
             "swap_space",
             said=len(everything),

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from engine.cache.block_pool import Block, Eviction
-from engine.cache.block_table import BlockTable
+from engine.cache.block_pool import Block, BlockPool, Eviction
+from engine.cache.block_table import BlockTables
 from engine.cache.guards import IntegrityError, objection_of
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, FaultName
@@ -77,11 +77,7 @@ def slot_off_by_one(engine: Engine, report: Report) -> None:
 
 def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
     """A sequence writes into a block that another one holds too, where copy-on-write should have parted them."""
-    for cache in engine._cache.groups:
-        _no_copy_in(cache, report)
-
-
-def _no_copy_in(cache: KVCacheManager, report: Report) -> None:
+    cache = engine._cache
     write, cache_blocks = cache.write, cache.cache_blocks
 
     def write_in_place(seq_id: int, start: int, num_tokens: int) -> None:
@@ -98,25 +94,18 @@ def _no_copy_in(cache: KVCacheManager, report: Report) -> None:
         except ValueError as error:
             report(objection_of(error))
 
-    _override(cache, "_shared_before_write", _nobody_shares)
+    for group in cache.groups:
+        _override(group, "shared_before_write", _nobody_shares)
     _override(cache, "write", write_in_place)
     _override(cache, "cache_blocks", cache_if_it_may)
 
 
 def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
     """A block that is allocated anew stays in the index under its old hash, so old prompts find new content."""
-    for cache in engine._cache.groups:
-        _stale_in(cache, report)
-
-
-def _stale_in(cache: KVCacheManager, report: Report) -> None:
-    allocate, check_hits = cache.pool.allocate, cache._check_hits
-
-    def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
-        block, evicted = allocate()
-        if evicted is not None:
-            cache.pool._ids_by_hash.setdefault(evicted.block_hash, {})[block.block_id] = None
-        return block, evicted
+    prefixes = engine._cache.prefixes
+    check_hits = prefixes.check_hits
+    for group in engine._cache.groups:
+        _override(group.pool, "allocate", _never_forgetting(group.pool))
 
     def trust_the_index(*args: Any) -> None:
         try:
@@ -124,8 +113,20 @@ def _stale_in(cache: KVCacheManager, report: Report) -> None:
         except ValueError as error:
             report(objection_of(error))
 
-    _override(cache.pool, "allocate", allocate_and_forget_nothing)
-    _override(cache, "_check_hits", trust_the_index)
+    _override(prefixes, "check_hits", trust_the_index)
+
+
+def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | None]]:
+    """The pool's `allocate`, after which the index still has the block under the hash that it lost."""
+    allocate = pool.allocate
+
+    def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
+        block, evicted = allocate()
+        if evicted is not None:
+            pool._ids_by_hash.setdefault(evicted.block_hash, {})[block.block_id] = None
+        return block, evicted
+
+    return allocate_and_forget_nothing
 
 
 def output_lost_at_preemption(engine: Engine, report: Report) -> None:
@@ -197,8 +198,9 @@ class _Excused:
 
     def __init__(self, cache: KVCacheManager, seq_id: int, start: int, num_tokens: int) -> None:
         size = cache.block_size
-        ids = cache.block_table(seq_id)[start // size : -(-(start + num_tokens) // size)]
-        self._promised = cache._promised
+        tables = cache.block_tables(seq_id)
+        ids = [i for table in tables for i in table[start // size : -(-(start + num_tokens) // size)]]
+        self._promised = cache.promised
         self._excused = {block_id: seq_id for block_id in ids if block_id not in self._promised}
 
     def __enter__(self) -> None:
@@ -209,7 +211,7 @@ class _Excused:
             self._promised.pop(block_id, None)
 
 
-def _nobody_shares(table: BlockTable, seq_id: int, num_tokens: int) -> list[int]:
+def _nobody_shares(seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
     return []
 
 

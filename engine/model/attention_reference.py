@@ -29,7 +29,8 @@ class ReferenceAttention(AttentionBackend):
         rows: list[Tensor] = []  # per packed token: [Hq, context_len], 0 where not visible
         token = 0
         for piece in batch.slices:
-            table = piece.block_tables[batch.group(call.layer, call.sliding_window)]
+            pool = batch.group(call.layer, call.sliding_window)
+            table, first_block = piece.block_tables[pool], batch.first_block(pool)
             for position in range(piece.start, piece.start + len(piece.token_ids)):
                 visible = _visible(call, batch.policy, position)
                 row = q.new_zeros((num_heads, piece.start + len(piece.token_ids)))
@@ -37,7 +38,7 @@ class ReferenceAttention(AttentionBackend):
                     k, v = [], []
                     for key in visible:
                         block_id, offset = table[key // store.block_size], key % store.block_size
-                        slot = torch.tensor([block_id * store.block_size + offset], device=q.device)
+                        slot = torch.tensor([(block_id - first_block) * store.block_size + offset], device=q.device)
                         cached_k, cached_v = store.gather(call.layer, slot)
                         k.append(cached_k[0, head // group])
                         v.append(cached_v[0, head // group])

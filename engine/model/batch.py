@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from engine.cache.block_groups import GroupPlan
 from engine.cache.reach import Reach, WindowPolicy
 from engine.trace.events import RELEASED
 
@@ -34,8 +35,8 @@ class SequenceSlice(NamedTuple):
     seq_id: int
     token_ids: list[int]  # the tokens to compute now, at least one
     start: int  # position of the first of them; all earlier positions are in the cache
-    block_tables: list[list[int]]  # one a group of layers; they cover start + len(token_ids) positions, RELEASED where
-    # no query looks any more
+    block_tables: list[list[int]]  # one a group of layers, by block ids of the trace; they cover
+    # start + len(token_ids) positions, RELEASED where no query looks any more
     samples: bool  # whether the logits of the last token are wanted
     all_logits: bool = False  # the logits of every token are, for prompt log probabilities
 
@@ -116,13 +117,14 @@ class SlotTable:
     """
 
     def __init__(
-        self, block_size: int, max_model_len: int, num_rows: int = 16, groups: Sequence[frozenset[Reach]] = ()
+        self, block_size: int, max_model_len: int, num_rows: int = 16, groups: Sequence[GroupPlan] = ()
     ) -> None:
-        """`groups`: how far the layers of each group see; not given, there is one group of all layers."""
+        """`groups`: of layers; not given, there is one group of all layers, whose first block is 0."""
         self._block_size = block_size
         self._width = -(-max_model_len // block_size) * block_size
         self._offsets = np.arange(block_size, dtype=np.int64)
-        self._group_of = {reach: index for index, reaches in enumerate(groups) for reach in reaches}
+        self._group_of = {reach: index for index, group in enumerate(groups) for reach in group.reaches}
+        self.first_blocks = [group.first_block for group in groups] or [0]
         count = self.num_groups = max(len(groups), 1)
         self.slots: IntArray = np.zeros((count, num_rows, self._width), dtype=np.int64)  # [groups, rows, positions]
         self.runs = [[0] * num_rows for _ in range(count)]  # per group: leading slots of a row that follow each other
@@ -150,13 +152,9 @@ class SlotTable:
             rows.append(row)
         return rows
 
-    def slots_at(self, slices: Sequence[SequenceSlice]) -> list[list[int]]:
-        """Of each group, the slot of every slice's first token."""
-        size = self._block_size
-        return [
-            [piece.block_tables[group][piece.start // size] * size + piece.start % size for piece in slices]
-            for group in range(self.num_groups)
-        ]
+    def place(self, block_ids: npt.NDArray[Any], group: int) -> npt.NDArray[Any]:
+        """Where blocks lie in the tensors of a group's layers; see `cache.block_groups`."""
+        return block_ids - self.first_blocks[group]
 
     def group(self, reach: Reach) -> int:
         """The group of the layers with this reach."""
@@ -183,6 +181,7 @@ class SlotTable:
             table = np.asarray(block_table, dtype=np.int64)
             # Padding and released blocks must be readable and harmless: the first block that the sequence still has.
             released = table == RELEASED
+            table = self.place(table, group)
             harmless = table[int(released.argmin())]
             table[released] = harmless
             slots = (table[:, None] * self._block_size + self._offsets).ravel()[: self._width]
@@ -221,7 +220,8 @@ class StepBatch:
         self.prefills: list[PrefillSpan] = []
         self.decode_tokens: Tensor | None = None  # which packed tokens decode: None = every one, in order
         if num_tokens == len(slices):
-            packed[:] = [token_ids, starts, *table.slots_at(slices)]
+            packed[0], packed[1] = token_ids, starts
+            packed[2:] = table.slots[:, rows, starts]
             self.decode_indices = list(range(num_tokens))
             self._decode_rows = rows
         else:
@@ -284,6 +284,10 @@ class StepBatch:
     def group(self, layer: int, window: int | None) -> int:
         """The group of layers whose block tables serve this layer."""
         return self._table.group(self.reach(layer, window))
+
+    def first_block(self, group: int) -> int:
+        """The id of the block that lies first in the tensors of a group's layers."""
+        return self._table.first_blocks[group]
 
     def slot_mapping(self, reach: Reach) -> Tensor:
         """Where layers that see so far put the step's tokens; [T]."""
@@ -350,13 +354,16 @@ class StepBatch:
         return tables
 
     def _padded_tables(self, indices: Sequence[int], group: int) -> Tensor:
-        """The block tables of some slices, [n, B] int32, 0 where there is none or it is released."""
+        """The block tables of some slices by the places of blocks, [n, B] int32, 0 where there is none or it is
+        released.
+        """
         block_tables = [self.slices[index].block_tables[group] for index in indices]
-        padded = np.zeros((len(block_tables), max(map(len, block_tables))), dtype=np.int32)
+        padded = np.full((len(block_tables), max(map(len, block_tables))), RELEASED, dtype=np.int32)
         for row, block_table in enumerate(block_tables):
             padded[row, : len(block_table)] = block_table
-        np.maximum(padded, 0, out=padded)
-        return torch.from_numpy(padded).to(self._device)
+        places = self._table.place(padded, group)
+        np.maximum(places, 0, out=places)
+        return torch.from_numpy(places).to(self._device)
 
     def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""

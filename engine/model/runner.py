@@ -85,6 +85,8 @@ class ModelRunner:
         self.policy = policy
         try:
             self._layers = [group.layers for group in groups] or [list(range(len(model.layer_shapes)))]
+            self._first_blocks = [group.first_block for group in groups] or [0]
+            self._swap_space = swap_space
             blocks = [num_blocks] * len(model.layer_shapes)
             for group in groups:
                 for layer in group.layers:
@@ -96,7 +98,7 @@ class ModelRunner:
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
             ) from error
         self.backend: AttentionBackend = backend or default_backend(model.device)
-        self._slot_table = SlotTable(block_size, max_model_len, groups=[group.reaches for group in groups])
+        self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
         self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
         self._keeps_logits = model.keeps_logits
 
@@ -107,7 +109,8 @@ class ModelRunner:
         if not any(map(any, moves_of_groups)):
             return
         with torch.inference_mode():
-            for group, moves in enumerate(moves_of_groups):
+            for group, by_id in enumerate(moves_of_groups):
+                moves = by_id.placed(self._first_blocks[group], group * self._swap_space)
                 if moves.swap_out:
                     self.host_stores[group].swap_out(moves.swap_out)
                 if moves.swap_in:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ class Match(Protocol):
     """Cached leading blocks of a sequence."""
 
     @property
-    def hits(self) -> Any: ...  # for the same cache's `demand` and `allocate`; nobody else looks into it
+    def hits(self) -> Any: ...  # for the same cache's `demand` and `allocate`, and for them only
 
     @property
     def block_ids(self) -> list[int]: ...
@@ -80,6 +81,8 @@ class Cache(Protocol):
 
     def demand(self, seq_id: int, num_tokens: int, hits: Any = ()) -> Demand: ...
 
+    def has_room(self, seq_id: int, num_tokens: int) -> bool: ...
+
     def allocate(self, seq_id: int, num_tokens: int, hits: Any = ()) -> bool: ...
 
     def cache_blocks(
@@ -88,7 +91,7 @@ class Cache(Protocol):
 
     def write(self, seq_id: int, start: int, num_tokens: int) -> None: ...
 
-    def release(self, seq_id: int) -> None: ...
+    def release(self, seq_ids: Iterable[int]) -> None: ...
 
     def fork(
         self, parent_seq_id: int, seq_id: int, request_id: str, reason: ForkReason = "sample", seed: int | None = None

@@ -126,8 +126,9 @@ class Scheduler:
         # 1) running sequences first, or those that hold blocks would wait for those that want some
         self._schedule_running(step)
         # 2) hashes only now: a sequence preempted in 1 leaves no promise behind
+        cache_blocks = self._cache.cache_blocks
         for sequence, start, num_tokens in step.batch.values():
-            self._cache_blocks(sequence, start + num_tokens)
+            cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)
         # 3) who comes next; what was just taken away from one is not given to another
         if len(self._waiting) and step.preempted and step.batch:
             demand = self._demand_of(self._waiting.head)
@@ -150,8 +151,7 @@ class Scheduler:
             cache.write(sequence.seq_id, start, num_tokens)
             sequence.num_computed_tokens = start + num_tokens
         if not self._recompute_all:
-            for sequence, _, _ in batch:
-                cache.release(sequence.seq_id)
+            cache.release(sequence.seq_id for sequence, _, _ in batch)
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """A token was sampled from the sequence's last position, which must be computed.
@@ -229,7 +229,7 @@ class Scheduler:
     # 1) running sequences
 
     def _schedule_running(self, step: Step) -> None:
-        allocate = self._cache.allocate
+        has_room = self._cache.has_room
         for sequence in list(self._running):
             if sequence.status != "running":
                 continue  # preempted for one before it
@@ -238,7 +238,7 @@ class Scheduler:
             if not num_tokens:
                 continue
             end = num_computed + num_tokens
-            if allocate(sequence.seq_id, end) or self._make_room(sequence, end, step):
+            if has_room(sequence.seq_id, end) or self._make_room(sequence, end, step):
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
@@ -250,19 +250,19 @@ class Scheduler:
         return num_missing if self._recompute_all and not step.batch else 0
 
     def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
-        """Allocate for positions [0, num_tokens) where there is no room, preempting others for it. False: the sequence
-        itself had to go.
+        """Allocate for positions [0, num_tokens), preempting others where blocks are missing. False: the sequence
+        itself had to go, or sits the step out.
         """
-        while not self._recompute_all:
+        while not self._cache.allocate(sequence.seq_id, num_tokens):
+            if self._recompute_all:
+                return False
             victim = self._preemption.victim()
             step.take_back(victim)
             self._preemption.preempt(victim, sequence)
             step.preempted = True
             if victim is sequence:
                 return False
-            if self._cache.allocate(sequence.seq_id, num_tokens):
-                return True
-        return False
+        return True
 
     # 3) waiting sequences
 

@@ -109,7 +109,9 @@ def test_greedy_output_is_the_same_with_and_without_releasing(mode: Any) -> None
         with Engine(from_module(tiny_model("mistral")), config) as engine:
             if not releases:
                 [cache] = engine._cache.groups
-                cache.retention = cache.prefixes._retention = None
+                cache.retention = None
+                prefixes = engine._cache.prefixes
+                prefixes._shelves = [shelf._replace(retention=None) for shelf in prefixes._shelves]
             runs.append(ran(engine, prompts))
         assert (runs[-1].ops[Release] > 0) == releases
     assert runs[0].outputs == runs[1].outputs == runs[2].outputs

@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from engine.cache.block_groups import one_group
 from engine.cache.kv_cache_manager import KVCacheManager
 
 NUM_BLOCKS, BLOCK_SIZE, SWAP_SPACE = 24, 4, 8
@@ -18,7 +19,7 @@ class Crowd:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.manager = KVCacheManager(NUM_BLOCKS, BLOCK_SIZE, True, lambda _: None, SWAP_SPACE)
+        self.manager = KVCacheManager(one_group(NUM_BLOCKS), BLOCK_SIZE, True, lambda _: None, SWAP_SPACE)
         self.tokens: dict[int, list[int]] = {}  # of sequences that hold blocks or are swapped out
         self.next_id = 0
         self.done: Counter[str] = Counter()
@@ -46,7 +47,7 @@ class Crowd:
         return list(self.manager.snapshot().block_tables)
 
     def swapped(self) -> list[int]:
-        return list(self.manager.swap_space.tables)
+        return list(self.manager.groups[0].swap_space.tables)
 
     def compute(self, seq_id: int, start: int) -> None:
         count = len(self.tokens[seq_id])
@@ -57,7 +58,7 @@ class Crowd:
     def arrive(self) -> bool:
         tokens = self.random.choice(PREFIXES) + self.random.choices(range(3), k=self.random.randint(1, 9))
         match = self.manager.lookup(self.next_id, tokens)
-        if not self.manager.allocate(self.next_id, len(tokens), match.block_ids):
+        if not self.manager.allocate(self.next_id, len(tokens), match.hits):
             self.manager.forget(self.next_id)
             return False
         self.tokens[self.next_id] = tokens

@@ -95,7 +95,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if not hasattr(self, "engine"):
             return
         self.engine.run()
-        assert self.engine.manager.memory().blocks_held == 0 and not self.engine.manager.swap_space.num_held
+        assert self.engine.manager.memory().blocks_held == 0 and not self.engine.manager.memory().swap_blocks_held
         assert not self.engine.manager.prefixes.chains
         for seq_id, replayed in self.engine.replay.state.sequences.items():
             output, expected = self.engine.output(seq_id), self.engine.expected(seq_id)

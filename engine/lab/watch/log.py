@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from engine import __version__
 from engine.accounting.memory import kv_bytes_per_token
 from engine.accounting.work import StepWork
+from engine.cache.block_groups import one_group
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.machine import machine_facts
 from engine.model.detokenizer import IncrementalDetokenizer
@@ -98,7 +99,9 @@ def write_log(
         machine=machine_facts(model.device, model.dtype),
     )
     with TraceWriter(header, path) as log:
-        cache = KVCacheManager(num_slots, 1, False, lambda op: writer.ops.append(op), kv_bytes_per_token=per_token)
+        cache = KVCacheManager(
+            one_group(num_slots), 1, False, lambda op: writer.ops.append(op), kv_bytes_per_token=[per_token]
+        )
         writer = _Writer(log, facts, tokenizer, cache)
         for run in runs:
             writer.write(run)

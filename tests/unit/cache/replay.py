@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from engine.cache.hybrid_cache import HybridCache, HybridMatch
+from engine.cache.block_groups import GroupPlan
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.reach import Retention
@@ -30,7 +29,7 @@ class Replay:
         ]
         self.state = empty_state(block_size, groups, swap_space)
 
-    def fold(self, manager: KVCacheManager | HybridCache) -> list[Op]:
+    def fold(self, manager: KVCacheManager) -> list[Op]:
         """Apply what is pending as one record, compare the replayed state with the manager, return the operations."""
         ops, self.pending[:] = list(self.pending), []
         index, memory = self.state.index + 1, manager.memory()
@@ -71,22 +70,27 @@ class CacheRun:
     ) -> None:
         """`beside`: what further groups of layers keep, each with a pool of the same size."""
         self.replay = Replay(num_blocks, block_size, swap_space, 1 + len(beside))
-
-        def maker(kept: Retention | None) -> Callable[[Callable[[Op], None]], KVCacheManager]:
-            return lambda emit: KVCacheManager(
-                num_blocks, block_size, enable_prefix_caching, emit, swap_space, KV_BYTES_PER_TOKEN, kept
-            )
-
-        emit = self.replay.pending.append
-        self.manager: Any = maker(retention)(emit)
-        if beside:
-            self.manager = HybridCache(emit, [maker(kept) for kept in (retention, *beside)])
+        plans = [
+            GroupPlan([index], frozenset(), kept, num_blocks, index * num_blocks)
+            for index, kept in enumerate((retention, *beside))
+        ]
+        self.manager = KVCacheManager(
+            plans,
+            block_size,
+            enable_prefix_caching,
+            self.replay.pending.append,
+            swap_space,
+            [KV_BYTES_PER_TOKEN] * len(plans),
+        )
         self.tokens: dict[int, list[int]] = {}
         self.computed: dict[int, int] = {}
         self.salts: dict[int, str | None] = {}
 
     def fold(self) -> list[Op]:
         return self.replay.fold(self.manager)
+
+    def table(self, seq_id: int, group: int = 0) -> list[int]:
+        return self.manager.block_tables(seq_id)[group]
 
     def submit(self, seq_id: int, tokens: list[int], salt: str | None = None) -> None:
         self.tokens[seq_id], self.salts[seq_id] = list(tokens), salt
@@ -103,10 +107,10 @@ class CacheRun:
         )
         self.fold()
 
-    def admit(self, seq_id: int, num_tokens: int | None = None) -> PrefixMatch | HybridMatch | None:
+    def admit(self, seq_id: int, num_tokens: int | None = None) -> PrefixMatch | None:
         """Look up and allocate for the first `num_tokens` tokens (None: all). None when there is no room."""
         tokens, salt = self.tokens[seq_id], self.salts[seq_id]
-        match: PrefixMatch | HybridMatch = self.manager.lookup(seq_id, tokens, salt)
+        match: PrefixMatch = self.manager.lookup(seq_id, tokens, salt)
         end = max(num_tokens or len(tokens), match.num_tokens + 1)
         if not self.manager.demand(seq_id, end, match.hits).fits:
             before = self.manager.snapshot()
@@ -128,7 +132,7 @@ class CacheRun:
 
     def release(self, seq_id: int) -> None:
         """What its later queries will not see goes; what they will see stays, and nothing else does."""
-        self.manager.release(seq_id)
+        self.manager.release([seq_id])
         self.check_sight(seq_id)
 
     def check_sight(self, seq_id: int) -> None:
@@ -137,12 +141,12 @@ class CacheRun:
         for group in self.manager.groups:
             retention = group.retention
             oldest = 0 if retention is None else self.computed[seq_id] - max(retention.window, 2) + 1
-            for logical, block_id in enumerate(group.block_table(seq_id)):
+            for logical, block_id in enumerate(self.table(seq_id, group.index)):
                 in_window = (logical + 1) * size > oldest
                 seen = in_window or (retention is not None and logical * size < retention.sinks)
                 assert (block_id != RELEASED) == seen, (seq_id, logical)
 
-    def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch | HybridMatch:
+    def run(self, seq_id: int, tokens: list[int], salt: str | None = None) -> PrefixMatch:
         """Submit, admit and compute a whole prompt."""
         self.submit(seq_id, tokens, salt)
         match = self.admit(seq_id)

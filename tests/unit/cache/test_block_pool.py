@@ -9,12 +9,12 @@ from engine.cache.guards import IntegrityError
 
 
 def test_free_queue_starts_in_ascending_order_from_0() -> None:
-    queue = FreeQueue(3)
+    queue = FreeQueue(range(3))
     assert list(queue) == [0, 1, 2] and len(queue) == 3 and 0 in queue and 3 not in queue
 
 
 def test_free_queue_takes_from_the_head_and_grows_at_both_ends() -> None:
-    queue = FreeQueue(4)
+    queue = FreeQueue(range(4))
     assert [queue.pop_head(), queue.pop_head()] == [0, 1]
     queue.push(1, "back")
     queue.push(0, "front")
@@ -22,7 +22,7 @@ def test_free_queue_takes_from_the_head_and_grows_at_both_ends() -> None:
 
 
 def test_free_queue_gives_up_its_middle() -> None:
-    queue = FreeQueue(4)
+    queue = FreeQueue(range(4))
     queue.remove(2)
     assert list(queue) == [0, 1, 3]
     with pytest.raises(KeyError):
@@ -31,7 +31,7 @@ def test_free_queue_gives_up_its_middle() -> None:
 
 def test_a_block_is_never_twice_in_the_free_queue() -> None:
     with pytest.raises(IntegrityError, match="block 1 is in the free queue already"):
-        FreeQueue(2).push(1, "back")
+        FreeQueue(range(2)).push(1, "back")
 
 
 def test_an_empty_pool_has_nothing_to_allocate() -> None:
@@ -132,8 +132,8 @@ def _stale_content(pool: BlockPool) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (_free_but_held, r"free queue \[1, 2, 3\] is not the blocks nobody holds \[1, 3\]"),
-        (_lost, r"free queue \[1, 3\] is not the blocks nobody holds \[1, 2, 3\]"),
+        (_free_but_held, r"free queue \[1, 2, 3\] is not the blocks that no sequence holds \[1, 3\]"),
+        (_lost, r"free queue \[1, 3\] is not the blocks that no sequence holds \[1, 2, 3\]"),
         (_unknown_hash, "block 0 carries a hash that the index does not know"),
         (_hash_gone, "the index has block 1 under a hash it does not carry"),
         (_more_filled, "the counter of filled slots says 2, a recount 3"),

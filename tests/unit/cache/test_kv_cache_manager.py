@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.cache.block_table import BlockTable
+from engine.cache.block_table import BlockTables
 from engine.cache.guards import IntegrityError
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch, hash_block
@@ -32,32 +32,22 @@ def test_a_prompt_gets_the_first_blocks_and_only_full_ones_a_hash() -> None:
         Cache(seq_id=0, block_id=1, logical=1, block_hash=h1, parent_hash=h0, token_ids=PROMPT[4:8]),
         Write(seq_id=0, start=0, num_tokens=10),
     ]
-    assert run.manager.block_table(0) == [0, 1, 2] and run.manager.block_table(7) == []
-
-
-def test_slot_is_block_id_times_block_size_plus_offset() -> None:
-    """Sequence 1 holds blocks 1 and 2: positions 3, 4, 5 are slots 1*4+3, 2*4+0, 2*4+1."""
-    run = CacheRun(8, 4)
-    run.run(0, [1])
-    run.run(1, PROMPT[:6])
-    assert run.manager.slot_mapping(1, 3, 3) == [7, 8, 9]
-    with pytest.raises(ValueError, match=r"no blocks for positions \[7, 9\)"):
-        run.manager.slot_mapping(1, 7, 2)
+    assert run.table(0) == [0, 1, 2] and run.table(7) == []
 
 
 def test_a_prefix_hit_shares_blocks_that_are_held() -> None:
     """12 and 10 tokens, the first 8 equal: blocks 0, 1 are shared, the rest is apart."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT)
-    assert run.run(1, [*PROMPT[:8], 7, 7]) == PrefixMatch([0, 1], 8, "hit")
-    assert run.manager.block_table(1) == [0, 1, 3]
+    assert run.run(1, [*PROMPT[:8], 7, 7]) == PrefixMatch([[0, 1]], 8, "hit")
+    assert run.table(1) == [0, 1, 3]
     assert run.manager.snapshot().ref_counts[:4] == [2, 2, 1, 1]
 
 
 def test_a_prefix_hit_ends_at_the_first_block_that_differs() -> None:
     run = CacheRun(8, 4)
     run.run(0, PROMPT)
-    assert run.run(1, [*PROMPT[:4], 0, *PROMPT[5:12]]) == PrefixMatch([0], 4, "hit")
+    assert run.run(1, [*PROMPT[:4], 0, *PROMPT[5:12]]) == PrefixMatch([[0]], 4, "hit")
 
 
 def test_verdicts_of_a_lookup() -> None:
@@ -66,7 +56,7 @@ def test_verdicts_of_a_lookup() -> None:
     run.run(0, PROMPT)
     lookup = run.manager.lookup
     assert lookup(1, PROMPT[:4]) == PrefixMatch([], 0, "too_short")
-    assert lookup(2, PROMPT[:5]) == PrefixMatch([0], 4, "hit")
+    assert lookup(2, PROMPT[:5]) == PrefixMatch([[0]], 4, "hit")
     assert lookup(3, [1, 2, 3, 4, 5]) == PrefixMatch([], 0, "miss")
     assert lookup(4, PROMPT[:5], "salt") == PrefixMatch([], 0, "miss")
     assert not run.replay.pending, "a lookup changes nothing"
@@ -80,8 +70,8 @@ def test_a_fully_cached_prompt_of_whole_blocks_leaves_a_token_to_compute() -> No
     """12 tokens are 3 cached blocks; 11 may hit, rounded down 8: tokens 8..11 are computed again in a new block."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT)
-    assert run.run(1, PROMPT) == PrefixMatch([0, 1], 8, "hit")
-    assert run.manager.block_table(1) == [0, 1, 3]
+    assert run.run(1, PROMPT) == PrefixMatch([[0, 1]], 8, "hit")
+    assert run.table(1) == [0, 1, 3]
 
 
 def test_duplicates_are_kept_and_never_repointed() -> None:
@@ -90,12 +80,12 @@ def test_duplicates_are_kept_and_never_repointed() -> None:
     run.run(0, PROMPT)
     run.run(1, PROMPT)
     hashes = run.manager.snapshot().block_hashes
-    assert hashes[2] == hashes[3] is not None and run.manager.block_table(1) == [0, 1, 3]
+    assert hashes[2] == hashes[3] is not None and run.table(1) == [0, 1, 3]
     run.free(0)
     assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 2]
     assert run.manager.snapshot().free_queues[0] == [4, 2]
     run.run(3, [5, 6, 7, 8, 9])  # takes 4, then 2
-    assert run.manager.block_table(3) == [4, 2]
+    assert run.table(3) == [4, 2]
     assert run.manager.lookup(2, [*PROMPT, 1]).block_ids == [0, 1, 3]
 
 
@@ -123,7 +113,7 @@ def test_a_hit_revives_free_blocks_in_place() -> None:
     run.admit(1)
     shares = [op for op in run.fold() if isinstance(op, Share)]
     assert [(s.block_id, s.logical, s.revived) for s in shares] == [(0, 0, True), (1, 1, True)]
-    assert run.manager.block_table(1) == [0, 1, 2] and run.manager.snapshot().free_queues[0] == [3, 4]
+    assert run.table(1) == [0, 1, 2] and run.manager.snapshot().free_queues[0] == [3, 4]
 
 
 def test_a_reallocated_block_is_not_found_by_its_old_hash() -> None:
@@ -146,12 +136,12 @@ def test_two_identical_prompts_in_one_step_share() -> None:
     run.submit(1, PROMPT[:9])
     run.admit(0)
     run.promise(0, 9)
-    assert run.admit(1) == PrefixMatch([0, 1], 8, "hit")
+    assert run.admit(1) == PrefixMatch([[0, 1]], 8, "hit")
     run.promise(1, 9)
     run.write(0, 9)
     run.write(1, 9)
     run.fold()
-    assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
+    assert (run.table(0), run.table(1)) == ([0, 1, 2], [0, 1, 3])
     memory = run.manager.memory()
     assert (memory.tokens_held, memory.tokens_logical, memory.slots_wasted) == (10, 18, 6)
 
@@ -166,10 +156,10 @@ def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_rev
     run.submit(2, PROMPT)
     match = run.manager.lookup(2, PROMPT)
     assert match.block_ids == [0, 1]
-    assert run.manager.demand(2, 12, match.block_ids) == (1, 0)
+    assert run.manager.demand(2, 12, match.hits) == (1, 0)
     assert run.admit(2) is None
     run.free(1)
-    assert run.manager.demand(2, 12, match.block_ids) == (1, 2)
+    assert run.manager.demand(2, 12, match.hits) == (1, 2)
     assert run.admit(2) == match
 
 
@@ -197,7 +187,7 @@ def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_p
     assert run.manager.take_moves()[0].copy == [(1, 2)] and run.manager.take_moves()[0].copy == []
     ops = run.append(1, 60)
     assert ops is not None and not any(isinstance(op, Allocate | Copy) for op in ops)
-    assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 2], [0, 1])
+    assert (run.table(0), run.table(1)) == ([0, 2], [0, 1])
     assert run.manager.memory().blocks_held == 3
 
 
@@ -210,7 +200,7 @@ def test_four_samples_of_one_prompt_take_three_copies_and_five_blocks() -> None:
     for seq_id in range(4):
         assert run.append(seq_id, 50 + seq_id) is not None
     assert run.manager.take_moves()[0].copy == [(1, 2), (1, 3), (1, 4)]
-    assert [run.manager.block_table(i) for i in range(4)] == [[0, 2], [0, 3], [0, 4], [0, 1]]
+    assert [run.table(i) for i in range(4)] == [[0, 2], [0, 3], [0, 4], [0, 1]]
     assert run.manager.snapshot().ref_counts[:5] == [4, 1, 1, 1, 1]
 
 
@@ -222,7 +212,7 @@ def test_a_fork_at_a_block_boundary_copies_nothing() -> None:
     run.append(0, 50)
     run.append(1, 60)
     assert run.manager.take_moves()[0].copy == []
-    assert (run.manager.block_table(0), run.manager.block_table(1)) == ([0, 1, 2], [0, 1, 3])
+    assert (run.table(0), run.table(1)) == ([0, 1, 2], [0, 1, 3])
 
 
 def test_without_a_block_for_the_copy_the_write_is_refused() -> None:
@@ -262,9 +252,9 @@ def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() ->
     run.submit(1, PROMPT[:6])
     run.admit(0, 4)
     run.promise(0, 4)
-    assert run.admit(1) == PrefixMatch([0], 4, "hit")
+    assert run.admit(1) == PrefixMatch([[0]], 4, "hit")
     assert run.manager.allocate(0, 12)
-    assert run.manager.block_table(0) == [0, 2, 3] and run.manager.take_moves()[0].copy == []
+    assert run.table(0) == [0, 2, 3] and run.manager.take_moves()[0].copy == []
     run.write(0, 12)
     run.write(1, 6)
     run.fold()
@@ -308,8 +298,8 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
     with pytest.raises(ValueError, match="sequence 5 holds no blocks"):
         manager.write(5, 0, 1)
     with pytest.raises(ValueError, match="holds blocks already"):
-        manager.allocate(0, 8, [0])
-    with pytest.raises(ValueError, match="still holds blocks"):
+        manager.allocate(0, 8, [[0]])
+    with pytest.raises(ValueError, match="sequence 0 holds blocks already"):
         manager.forget(0)
     with pytest.raises(ValueError, match="another cache_salt"):
         manager.lookup(0, PROMPT, "salt")
@@ -340,22 +330,25 @@ def test_a_match_that_is_no_longer_true_is_refused() -> None:
     run.run(2, list(range(9)))
     run.free(2)
     with pytest.raises(ValueError, match="no longer holds what the lookup found"):
-        run.manager.allocate(1, 12, match.block_ids)
+        run.manager.allocate(1, 12, match.hits)
 
 
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda m, _: setattr(m.pool.blocks[0], "ref_count", 2), "block 0 has ref_count 2 and is in 1 tables"),
-        (lambda _, table: table.block_ids.append(0), "sequence 0 has a block twice"),
+        (
+            lambda m, _: setattr(m.groups[0].pool.blocks[0], "ref_count", 2),
+            "block 0 has ref_count 2 and is in 1 tables",
+        ),
+        (lambda _, table: table.block_ids[0].append(0), "sequence 0 has a block twice"),
         (lambda _, table: setattr(table, "num_computed", 99), "sequence 0 has computed 99 of 12 positions"),
         (lambda _, table: setattr(table, "num_computed", 11), "computed 3 slots of block 2, but 2 are filled"),
         (lambda _, table: setattr(table, "num_hashed", 3), "sequence 0 counts block 2 as hashed"),
-        (lambda m, _: setattr(m, "_tokens_logical", 9), "the counter of computed tokens says 9, a recount 10"),
-        (lambda m, _: m._promised.update({5: 0}), "block 5 is promised by sequence 0, which does not hold it"),
+        (lambda m, _: setattr(m.groups[0], "tokens_logical", 9), "the counter of computed tokens says 9, a recount 10"),
+        (lambda m, _: m.promised.update({5: 0}), "block 5 is promised by sequence 0, which does not hold it"),
     ],
 )
-def test_damage_is_found_and_named(damage: Callable[[KVCacheManager, BlockTable], object], sentence: str) -> None:
+def test_damage_is_found_and_named(damage: Callable[[KVCacheManager, BlockTables], object], sentence: str) -> None:
     """10 tokens in blocks 0, 1 (cached) and 2 (partial)."""
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:10])

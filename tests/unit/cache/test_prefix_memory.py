@@ -5,6 +5,7 @@ import pytest
 from engine.cache.prefix_memory import (
     EVICTED_BLOCKS,
     RECENT_SEQUENCES,
+    EvictedBlocks,
     Explanation,
     LostBlock,
     PrefixMemory,
@@ -110,13 +111,14 @@ def test_memory_is_bounded_and_says_forgotten_beyond_it() -> None:
     memory = PrefixMemory()
     for seq_id in range(RECENT_SEQUENCES + 1):
         memory.admitted(seq_id, [seq_id, 1, 2, 3, 4], None)
-    assert memory.explain([0, 1, 2, 3, 9], None, 0, 4, b"h") == Explanation("nothing_shared")
-    assert memory.explain([0, 1, 2, 3, 9, 9, 9, 9, 9], None, 4, 4, b"h") == Explanation("forgotten")
-    assert memory.explain([1, 1, 2, 3, 9], None, 0, 4, b"h").closest_seq_id == 1
+    assert memory.explain([0, 1, 2, 3, 9], None, 0, 4, False, None) == Explanation("nothing_shared")
+    assert memory.explain([0, 1, 2, 3, 9, 9, 9, 9, 9], None, 4, 4, False, None) == Explanation("forgotten")
+    assert memory.explain([1, 1, 2, 3, 9], None, 0, 4, False, None).closest_seq_id == 1
+    evicted = EvictedBlocks()
     for number in range(EVICTED_BLOCKS + 1):
-        memory.evicted(str(number).encode(), LostBlock(number, number, 0))
-    assert memory.explain([7], None, 0, 4, b"0").reason != "evicted"
-    assert memory.explain([7], None, 0, 4, b"1").lost == LostBlock(1, 1, 0)
+        evicted.add(str(number).encode(), LostBlock(number, number, 0))
+    assert evicted.find(b"0") is None and evicted.find(b"1") == LostBlock(1, 1, 0)
+    assert memory.explain([7], None, 0, 4, False, LostBlock(1, 1, 0)).reason == "evicted"
 
 
 @pytest.mark.parametrize(

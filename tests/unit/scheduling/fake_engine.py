@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from engine.cache.block_groups import one_group
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.scheduling.scheduler import ScheduledSequence, Scheduler
 from engine.scheduling.sequence import Sequence
@@ -54,7 +55,9 @@ class FakeEngine:
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
         caching = enable_prefix_caching and not recompute_all
-        self.manager = KVCacheManager(num_blocks, block_size, caching, emit, swap_space or 0, KV_BYTES_PER_TOKEN)
+        self.manager = KVCacheManager(
+            one_group(num_blocks), block_size, caching, emit, swap_space or 0, [KV_BYTES_PER_TOKEN]
+        )
         self.scheduler = Scheduler(
             self.manager,
             max_num_seqs=max_num_seqs,
@@ -162,10 +165,13 @@ class FakeEngine:
 
     def _forward(self, item: ScheduledSequence) -> None:
         sequence, start, num_tokens = item
-        slots = self.manager.slot_mapping(sequence.seq_id, 0, start + num_tokens)
-        number = self.store[slots[start - 1]] if start else BEGIN
+        number = self.store[self._slot(sequence, start - 1)] if start else BEGIN
         for position in range(start, start + num_tokens):
-            number = self.store[slots[position]] = mix(number, sequence.token_ids[position])
+            number = self.store[self._slot(sequence, position)] = mix(number, sequence.token_ids[position])
+
+    def _slot(self, sequence: Sequence, position: int) -> int:
+        [table], size = self.manager.block_tables(sequence.seq_id), self.manager.block_size
+        return table[position // size] * size + position % size
 
     def _sample(self, sequence: Sequence) -> None:
         first = sequence.num_tokens == sequence.num_prompt_tokens
@@ -177,8 +183,8 @@ class FakeEngine:
                 self.stops[child.seq_id] = self.stops[sequence.seq_id]
                 family.append(child)
         for member in family:
-            last = self.manager.slot_mapping(member.seq_id, member.num_tokens - 1, 1)[0]
-            token = (self.store[last] + (self.offsets[member.seq_id] if first else 0)) % VOCAB
+            last = self.store[self._slot(member, member.num_tokens - 1)]
+            token = (last + (self.offsets[member.seq_id] if first else 0)) % VOCAB
             self.scheduler.append_token(member, token)
             if token == self.stops[member.seq_id]:
                 self.scheduler.finish(member, "stop", str(token))

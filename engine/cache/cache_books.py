@@ -1,0 +1,143 @@
+"""What can be asked of the KV cache's books; nothing here changes anything. `kv_cache_manager` changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from engine.cache.block_groups import GroupPlan
+from engine.cache.block_table import BlockTables
+from engine.cache.cache_figures import BlockDemand, Snapshot
+from engine.cache.group_manager import GroupManager
+from engine.cache.guards import MisuseError
+from engine.cache.prefix_cache import PrefixMatch
+from engine.cache.prefix_index import PrefixIndex, Shelf
+from engine.cache.prefix_memory import Explanation
+from engine.trace.events import Op
+from engine.trace.records import Memory
+
+
+class CacheBooks:
+    """Block tables of sequences over one pool of blocks for each group of layers."""
+
+    def __init__(
+        self,
+        plans: Sequence[GroupPlan],
+        block_size: int,
+        enable_prefix_caching: bool,
+        emit: Callable[[Op], None],
+        swap_space: int = 0,
+        kv_bytes_per_token: Sequence[int] = (),
+    ) -> None:
+        """`swap_space`: blocks of the CPU store for each group; `kv_bytes_per_token`: of each group's layers together,
+        not given = 0.
+        """
+        self.block_size = block_size
+        self._emit = emit
+        self.promised: dict[int, int] = {}  # block id -> sequence that will write it in this step
+        each = kv_bytes_per_token or [0] * len(plans)
+        self.groups = [
+            GroupManager(index, plan, block_size, swap_space, per_token, self.promised, emit)
+            for index, (plan, per_token) in enumerate(zip(plans, each, strict=True))
+        ]
+        self._releasing = [group for group in self.groups if group.retention is not None]
+        self.prefixes = PrefixIndex(
+            [Shelf(group.pool, group.retention, group.evicted) for group in self.groups],
+            block_size,
+            enable_prefix_caching,
+        )
+        self._tables: dict[int, BlockTables] = {}
+        self._blocks = {i: block for group in self.groups for i, block in group.pool.blocks.items()}
+
+    def lookup(
+        self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None = None, skip: bool = False
+    ) -> PrefixMatch:
+        """Find the longest cached prefix; see `PrefixIndex.lookup`. Changes no block."""
+        return self.prefixes.lookup(seq_id, token_ids, cache_salt, skip)
+
+    def explain(
+        self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
+    ) -> Explanation:
+        """Why the lookup that was made just before found no more. Changes nothing."""
+        return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
+
+    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+        """Blocks that a sequence of `num_slots` tokens holds at most, in the group with the least room to spare."""
+        demands = [group.demand_at_most(num_slots, tokens_a_step) for group in self.groups]
+        return min(demands, key=lambda demand: demand.available - demand.needed)
+
+    def demand(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]] = ()) -> BlockDemand:
+        """What `allocate` with the same arguments would need: in the first group without room, else in the first one.
+
+        Changes nothing.
+        """
+        tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
+        demands = [group.demand(seq_id, tables, num_tokens, own) for group, own in self._with(hits)]
+        return next((demand for demand in demands if not demand.fits), demands[0])
+
+    def has_room(self, seq_id: int, num_tokens: int) -> bool:
+        """Whether the sequence has every block for positions [0, num_tokens), and to itself: decode steps mostly do.
+
+        Then `allocate` has nothing to do.
+        """
+        tables, size = self._tables.get(seq_id), self.block_size
+        if tables is None or num_tokens > len(tables.block_ids[0]) * size:
+            return False
+        logical = tables.num_computed // size
+        if tables.num_computed < num_tokens <= logical * size + size:  # in the block that is being filled
+            for block_ids in tables.block_ids:
+                if self._blocks[block_ids[logical]].ref_count != 1:
+                    break
+            else:
+                return True
+        return not any(group.shared_before_write(seq_id, tables, num_tokens) for group in self.groups)
+
+    def _with(self, hits: Sequence[Sequence[int]]) -> Iterator[tuple[GroupManager, Sequence[int]]]:
+        return zip(self.groups, hits or [()] * len(self.groups), strict=True)
+
+    def num_swapped_tokens(self, seq_id: int) -> int:
+        """Computed tokens that wait in the CPU store; 0 when the sequence is not swapped out."""
+        swapped = self.groups[0].swap_space.tables.get(seq_id)
+        return swapped.num_computed if swapped else 0
+
+    def block_tables(self, seq_id: int) -> list[list[int]]:
+        """The table of each group: block ids in logical order, RELEASED among them. The lists themselves, not copies.
+
+        Empty lists for a sequence without blocks.
+        """
+        tables = self._tables.get(seq_id)
+        return tables.block_ids if tables else [[] for _ in self.groups]
+
+    def num_held(self, seq_id: int) -> int:
+        """Blocks in the sequence's tables."""
+        tables = self._tables.get(seq_id)
+        return sum(map(len, tables.block_ids)) - sum(tables.num_released) if tables else 0
+
+    def memory(self) -> Memory:
+        """All pools together, from counters: O(groups)."""
+        return Memory.total([group.memory() for group in self.groups])
+
+    def snapshot(self) -> Snapshot:
+        """A copy of everything that the trace's state also knows."""
+        blocks = self._blocks.values()
+        return Snapshot(
+            ref_counts=[b.ref_count for b in blocks],
+            block_hashes=[b.block_hash for b in blocks],
+            num_filled=[b.num_filled for b in blocks],
+            free_queues=[list(group.pool.free_queue) for group in self.groups],
+            block_tables={i: tables.copy().block_ids for i, tables in self._tables.items()},
+            cpu_block_tables={
+                i: [cpu_block for group in self.groups for cpu_block in group.swap_space.tables[i].cpu_block_ids]
+                for i in self.groups[0].swap_space.tables
+            },
+        )
+
+    def check_integrity(self) -> None:
+        """Recount everything. Raises IntegrityError with the first contradiction. O(blocks), for tests."""
+        for group in self.groups:
+            group.check_integrity(self._tables)
+
+    def _held(self, seq_id: int) -> BlockTables:
+        tables = self._tables.get(seq_id)
+        if tables is None:
+            raise MisuseError(f"sequence {seq_id} holds no blocks", "no_blocks", seq_id=seq_id)
+        return tables

@@ -1,0 +1,290 @@
+"""The blocks of one group of layers: its pool, its blocks of the CPU store, its column of every block table.
+
+`KVCacheManager` has one of these for each group. It knows what is true of a sequence in all groups at once; here is
+what happens to the blocks of one group, each change reported as a trace operation, in order. Block ids are the trace's:
+the group's pool begins at its `first_block`. What swapping does to the blocks is in `swapping`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from engine.cache.block_groups import GroupPlan
+from engine.cache.block_moves import PendingMoves
+from engine.cache.block_pool import Block, BlockPool, Eviction
+from engine.cache.block_table import BlockTables, check_tables
+from engine.cache.cache_figures import BlockDemand
+from engine.cache.guards import MisuseError, ensure
+from engine.cache.prefix_cache import HashChain
+from engine.cache.prefix_memory import EvictedBlocks, LostBlock
+from engine.cache.swap_space import SwapSpace
+from engine.trace.events import (
+    RELEASED,
+    Allocate,
+    Cache,
+    Copy,
+    Evict,
+    Free,
+    Op,
+    Release,
+    Share,
+)
+from engine.trace.records import Memory
+
+
+class GroupManager:
+    """One group's blocks. Where a method takes `tables`, they are those of sequence `seq_id`."""
+
+    def __init__(
+        self,
+        index: int,
+        plan: GroupPlan,
+        block_size: int,
+        swap_space: int,
+        kv_bytes_per_token: int,
+        promised: dict[int, int],
+        emit: Callable[[Op], None],
+    ) -> None:
+        """`index`: of the group among all; `swap_space`: its blocks of the CPU store; `kv_bytes_per_token`: of its
+        layers together; `promised`: block id -> sequence that will write it in this step, shared by all groups.
+        """
+        self.index = index
+        self.block_size = block_size
+        self.num_blocks = plan.num_blocks
+        self.retention = plan.retention
+        self.pool = BlockPool(plan.num_blocks, plan.first_block)
+        self.swap_space = SwapSpace(swap_space, index * swap_space)
+        self.evicted = EvictedBlocks()
+        self.moves = PendingMoves()
+        self.tokens_logical = 0  # computed tokens in blocks that sequences hold, once for each sequence
+        self.record_index = 0  # of the record that operations go into
+        self._kv_bytes_per_token = kv_bytes_per_token
+        self.kv_bytes_per_block = kv_bytes_per_token * block_size
+        self.promised = promised
+        self.emit = emit
+
+    # room
+
+    def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
+        """Blocks that a sequence of `num_slots` tokens holds at most, of those there are; a step computes so many."""
+        needed = self._num_blocks_of(num_slots)
+        if self.retention is not None:
+            needed = min(needed, self.retention.most_blocks(tokens_a_step, self.block_size))
+        return BlockDemand(needed, self.num_blocks)
+
+    def demand(self, seq_id: int, tables: BlockTables, num_tokens: int, hits: Sequence[int]) -> BlockDemand:
+        """What `take_hits` and `cover` would take from the free queue. Changes nothing."""
+        num_new = self._num_blocks_of(num_tokens) - len(tables.block_ids[self.index]) - len(hits)
+        num_new -= len(self.swap_space.released(seq_id))
+        num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)
+        num_copies = len(self.shared_before_write(seq_id, tables, num_tokens))
+        return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
+
+    def shared_before_write(self, seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
+        """Logical blocks of positions [num_computed, num_tokens) that others hold too; own promises stay in place."""
+        blocks, block_ids = self.pool.blocks, tables.block_ids[self.index]
+        shared = []
+        for logical in range(
+            tables.num_computed // self.block_size, min(self._num_blocks_of(num_tokens), len(block_ids))
+        ):
+            block = blocks[block_ids[logical]]
+            if block.ref_count > 1 and self.promised.get(block.block_id) != seq_id:
+                shared.append(logical)
+        return shared
+
+    # taking blocks
+
+    def take_hits(self, seq_id: int, tables: BlockTables, hits: Sequence[int]) -> None:
+        """They become the table's beginning; what no query will look at has its place there and no block."""
+        for logical, block_id in enumerate(hits):
+            tables.block_ids[self.index].append(block_id)
+            if block_id == RELEASED:
+                tables.num_released[self.index] += 1
+                continue
+            revived = self.pool.hit(self.pool.blocks[block_id])
+            self.emit(Share(seq_id=seq_id, block_id=block_id, logical=logical, revived=revived))
+        if hits:
+            self.tokens_logical += tables.num_tokens(self.index, self.block_size)
+
+    def cover(self, seq_id: int, tables: BlockTables, num_tokens: int) -> None:
+        """Make positions [num_computed, num_tokens) writable: copies of shared blocks, then new blocks.
+
+        A swapped-out sequence gets no block where it had released one.
+        """
+        block_ids = tables.block_ids[self.index]
+        for logical in self.shared_before_write(seq_id, tables, num_tokens):
+            block_ids[logical] = self._copy_on_write(seq_id, logical, block_ids[logical])
+        released = self.swap_space.released(seq_id)
+        for logical in range(len(block_ids), self._num_blocks_of(num_tokens)):
+            gone = logical in released
+            block_ids.append(RELEASED if gone else self._allocate(seq_id, logical).block_id)
+        tables.num_released[self.index] += len(released)
+
+    def _allocate(self, seq_id: int, logical: int) -> Block:
+        block, evicted = self.pool.allocate()
+        if evicted is not None:
+            self._evict(block.block_id, evicted, seq_id)
+        self.emit(Allocate(seq_id=seq_id, block_id=block.block_id, logical=logical))
+        return block
+
+    def _copy_on_write(self, seq_id: int, logical: int, block_id: int) -> int:
+        src = self.pool.blocks[block_id]
+        dst = self._allocate(seq_id, logical)
+        self.pool.release(src)  # stays held: it had more than one owner
+        self.pool.fill(dst, src.num_filled)
+        self.moves.copy(block_id, dst.block_id)
+        self.emit(Copy(seq_id=seq_id, logical=logical, src=block_id, dst=dst.block_id))
+        return dst.block_id
+
+    def share_all(self, tables: BlockTables) -> None:
+        """One more sequence, a fork, holds every block of these tables."""
+        for _, block_id in tables.held(self.index):
+            self.pool.share(self.pool.blocks[block_id])
+        self.tokens_logical += tables.num_tokens(self.index, self.block_size)
+
+    # hashes
+
+    def check_hashable(self, tables: BlockTables, num_full: int) -> None:
+        """Raises MisuseError when one of the first `num_full` blocks would be promised while others hold it."""
+        for _, block in self._unhashed(tables, num_full):
+            if block.num_filled < self.block_size and block.ref_count > 1:
+                raise MisuseError(
+                    f"block {block.block_id} is shared and unwritten: allocate must copy it first",
+                    "shared_promise", block_id=block.block_id,
+                )  # fmt: skip
+
+    def cache(
+        self, seq_id: int, tables: BlockTables, num_full: int, token_ids: Sequence[int], chain: HashChain
+    ) -> None:
+        """Give the first `num_full` blocks the hashes of `chain`. What is not filled yet is promised."""
+        size = self.block_size
+        for logical, block in self._unhashed(tables, num_full):
+            if block.num_filled < size:
+                self.promised[block.block_id] = seq_id
+            block_hash = chain.hash_at(logical, token_ids)
+            self.pool.cache(block, block_hash)
+            self.emit(
+                Cache(
+                    seq_id=seq_id,
+                    block_id=block.block_id,
+                    logical=logical,
+                    block_hash=block_hash,
+                    parent_hash=chain.parent_of(logical),
+                    token_ids=list(token_ids[logical * size : (logical + 1) * size]),
+                )
+            )
+
+    def _unhashed(self, tables: BlockTables, num_full: int) -> Iterator[tuple[int, Block]]:
+        """(logical, block) of the first `num_full` that are there and carry no hash; a fork's may have one already."""
+        block_ids = tables.block_ids[self.index]
+        for logical in range(tables.num_hashed, num_full):
+            if block_ids[logical] == RELEASED:
+                continue
+            block = self.pool.blocks[block_ids[logical]]
+            if block.block_hash is None:
+                yield logical, block
+
+    def _evict(self, block_id: int, eviction: Eviction, seq_id: int, lost: bool = True) -> None:
+        """Report that a hash was taken; `lost`: there was content behind it that a later prompt may miss."""
+        if lost:
+            self.evicted.add(eviction.block_hash, LostBlock(block_id, self.record_index, seq_id))
+        self.emit(
+            Evict(
+                block_id=block_id,
+                block_hash=eviction.block_hash,
+                seq_id=seq_id,
+                lifetime_steps=eviction.lifetime,
+                idle_steps=eviction.idle,
+                num_hits=eviction.num_hits,
+                reuse_gap_steps=eviction.reuse_gaps,
+            )
+        )
+
+    # content
+
+    def write(self, tables: BlockTables, logical: int, end: int) -> None:
+        """Positions [num_computed, end), which begin in block `logical`, have content now."""
+        pool, size, block_ids = self.pool, self.block_size, tables.block_ids[self.index]
+        self.tokens_logical += end - tables.num_computed
+        while (room := end - logical * size) > 0:
+            block_id = block_ids[logical]
+            if room < size:
+                pool.fill(pool.blocks[block_id], room)
+                return
+            pool.fill(pool.blocks[block_id], size)
+            self.promised.pop(block_id, None)
+            logical += 1
+
+    # letting go
+
+    def release(self, seq_id: int, tables: BlockTables) -> None:
+        """Let go of the blocks that no later query will see, the last of them first. Their table entries stay."""
+        if self.retention is None:
+            return
+        block_ids = tables.block_ids[self.index]
+        begin = self.retention.first(self.block_size) + tables.num_released[self.index]
+        for logical in reversed(range(begin, self.retention.end(tables.num_computed, self.block_size))):
+            block = self.pool.blocks[block_ids[logical]]
+            ensure(
+                self.promised.get(block.block_id) != seq_id,
+                f"block {block.block_id} is released, but not written",
+                "unwritten",
+                block_id=block.block_id,
+            )
+            block_ids[logical] = RELEASED
+            tables.num_released[self.index] += 1
+            self.tokens_logical -= self.block_size
+            self.emit(
+                Release(
+                    seq_id=seq_id,
+                    block_id=block.block_id,
+                    logical=logical,
+                    reason=self.retention.reason,
+                    to=self.pool.release(block),
+                )
+            )
+
+    def free(self, seq_id: int, tables: BlockTables) -> None:
+        """Let go of all blocks, table tail first. What was promised and never written loses its hash."""
+        self.tokens_logical -= tables.num_tokens(self.index, self.block_size)
+        for _, block_id in reversed(tables.held(self.index)):
+            block = self.pool.blocks[block_id]
+            if self.promised.get(block_id) == seq_id:
+                del self.promised[block_id]
+                self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)
+            end = self.pool.release(block)
+            if end is not None:
+                self.moves.given_away(block_id)
+            self.emit(Free(seq_id=seq_id, block_id=block_id, to=end))
+
+    # looking at it
+
+    def memory(self) -> Memory:
+        """The pool in numbers, from counters: O(1)."""
+        return Memory.counted(
+            num_blocks=self.num_blocks,
+            block_size=self.block_size,
+            blocks_held=self.pool.num_held,
+            blocks_cached=self.pool.num_cached_free,
+            tokens_held=self.pool.num_filled_held,
+            tokens_logical=self.tokens_logical,
+            kv_bytes_per_token=self._kv_bytes_per_token,
+            swap_blocks=self.swap_space.num_blocks,
+            swap_blocks_held=self.swap_space.num_held,
+        )
+
+    def check_integrity(self, tables: Mapping[int, BlockTables]) -> None:
+        """Recount everything. `tables`: of all sequences. Raises IntegrityError. O(blocks)."""
+        self.pool.check_integrity()
+        check_tables(tables, self.pool, self.block_size, self.promised, self.tokens_logical, self.index)
+        self.swap_space.check_integrity()
+        both = tables.keys() & self.swap_space.tables.keys()
+        ensure(
+            not both,
+            f"sequences {sorted(both)} hold blocks and are swapped out",
+            "swapped_twice",
+            seq_id=min(both, default=None),
+        )
+
+    def _num_blocks_of(self, num_tokens: int) -> int:
+        return -(-num_tokens // self.block_size)
