@@ -31,7 +31,8 @@ from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.request import Request
 from engine.resolve import resolve
-from engine.scheduling.scheduler import ScheduledSequence, Scheduler
+from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.trace.events import Adjust, Choose, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -40,7 +41,6 @@ from engine.trace.records import (
     Header,
     Objection,
     Output,
-    Phase,
     PromptLogprob,
     RecordKind,
     StepRecord,
@@ -367,8 +367,7 @@ class Engine:
             token_ids, samples = sequence.token_ids[start:end], end == len(sequence.token_ids)
             all_logits = sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(seq_id, start)
             slices.append(SequenceSlice(seq_id, token_ids, start, block_tables(seq_id), samples, all_logits))
-            # a decode step computes the one token that was sampled last; whatever else is catching up with known tokens
-            phase: Phase = "decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill"
+            phase = phase_of(sequence, start, num_tokens)
             batch.append(
                 BatchEntry(
                     seq_id=seq_id, phase=phase, start=start, token_ids=token_ids, context_len=end, samples=samples

@@ -21,10 +21,12 @@ from engine.cache.swap_space import SwapSpace
 from engine.trace.events import (
     RELEASED,
     Allocate,
+    AllocateReason,
     Cache,
     Copy,
     Evict,
     Free,
+    FreeReason,
     Op,
     Release,
     Share,
@@ -106,30 +108,33 @@ class GroupManager:
         if hits:
             self.tokens_logical += tables.num_tokens(self.index, self.block_size)
 
-    def cover(self, seq_id: int, tables: BlockTables, num_tokens: int) -> None:
+    def cover(self, seq_id: int, tables: BlockTables, num_tokens: int, reason: AllocateReason) -> None:
         """Make positions [num_computed, num_tokens) writable: copies of shared blocks, then new blocks.
 
-        A swapped-out sequence gets no block where it had released one.
+        A swapped-out sequence gets no block where it had released one. `reason`: of new blocks without content.
         """
         block_ids = tables.block_ids[self.index]
         for logical in self.shared_before_write(seq_id, tables, num_tokens):
             block_ids[logical] = self._copy_on_write(seq_id, logical, block_ids[logical])
-        released = self.swap_space.released(seq_id)
+        swapped, released = self.swap_space.logicals(seq_id), self.swap_space.released(seq_id)
         for logical in range(len(block_ids), self._num_blocks_of(num_tokens)):
-            gone = logical in released
-            block_ids.append(RELEASED if gone else self._allocate(seq_id, logical).block_id)
+            if logical in released:
+                block_ids.append(RELEASED)
+                continue
+            block = self._allocate(seq_id, logical, "swap_in" if logical in swapped else reason)
+            block_ids.append(block.block_id)
         tables.num_released[self.index] += len(released)
 
-    def _allocate(self, seq_id: int, logical: int) -> Block:
+    def _allocate(self, seq_id: int, logical: int, reason: AllocateReason) -> Block:
         block, evicted = self.pool.allocate()
         if evicted is not None:
             self._evict(block.block_id, evicted, seq_id)
-        self.emit(Allocate(seq_id=seq_id, block_id=block.block_id, logical=logical))
+        self.emit(Allocate(seq_id=seq_id, block_id=block.block_id, logical=logical, reason=reason))
         return block
 
     def _copy_on_write(self, seq_id: int, logical: int, block_id: int) -> int:
         src = self.pool.blocks[block_id]
-        dst = self._allocate(seq_id, logical)
+        dst = self._allocate(seq_id, logical, "copy")
         self.pool.release(src)  # stays held: it had more than one owner
         self.pool.fill(dst, src.num_filled)
         self.moves.copy(block_id, dst.block_id)
@@ -244,7 +249,7 @@ class GroupManager:
                 )
             )
 
-    def free(self, seq_id: int, tables: BlockTables) -> None:
+    def free(self, seq_id: int, tables: BlockTables, reason: FreeReason) -> None:
         """Let go of all blocks, table tail first. What was promised and never written loses its hash."""
         self.tokens_logical -= tables.num_tokens(self.index, self.block_size)
         for _, block_id in reversed(tables.held(self.index)):
@@ -255,7 +260,7 @@ class GroupManager:
             end = self.pool.release(block)
             if end is not None:
                 self.moves.given_away(block_id)
-            self.emit(Free(seq_id=seq_id, block_id=block_id, to=end))
+            self.emit(Free(seq_id=seq_id, block_id=block_id, to=end, reason=reason))
 
     # looking at it
 

@@ -23,7 +23,7 @@ from engine.cache.block_moves import BlockMoves
 from engine.cache.block_table import BlockTables
 from engine.cache.cache_books import CacheBooks
 from engine.cache.guards import MisuseError
-from engine.trace.events import Fork, ForkReason, Write
+from engine.trace.events import AllocateReason, Fork, ForkReason, FreeReason, Write
 
 
 class KVCacheManager(CacheBooks):
@@ -45,8 +45,12 @@ class KVCacheManager(CacheBooks):
         if self.prefixes.enabled:
             self.prefixes.memory.admitted(seq_id, token_ids, cache_salt)
 
-    def allocate(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]] = ()) -> bool:
+    def allocate(
+        self, seq_id: int, num_tokens: int, reason: AllocateReason, hits: Sequence[Sequence[int]] = ()
+    ) -> bool:
         """Make the sequence's tables cover positions [0, num_tokens), writable from num_computed on.
+
+        `reason`: what the sequence needs them for, as the trace says it of each new block; copies say theirs.
 
         Hits (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that would be
         written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
@@ -65,7 +69,7 @@ class KVCacheManager(CacheBooks):
             tables.num_computed += len(hits[0]) * self.block_size
         for group, own in self._with(hits):
             group.take_hits(seq_id, tables, own)
-            group.cover(seq_id, tables, num_tokens)
+            group.cover(seq_id, tables, num_tokens, reason)
         return True
 
     def cache_blocks(
@@ -109,7 +113,7 @@ class KVCacheManager(CacheBooks):
         num_bytes = 0
         for group in self.groups:
             num_bytes += swapping.swap_out(group, seq_id, tables)
-            group.free(seq_id, tables)
+            group.free(seq_id, tables, "swap")
         self._gone(seq_id)
         return num_bytes
 
@@ -123,7 +127,7 @@ class KVCacheManager(CacheBooks):
         tables = self._tables[seq_id] = BlockTables.empty(len(self.groups))
         tables.num_computed = self.num_swapped_tokens(seq_id)
         for group in self.groups:
-            group.cover(seq_id, tables, num_tokens)
+            group.cover(seq_id, tables, num_tokens, "resume")
             swapping.swap_in(group, seq_id, tables)
         return True
 
@@ -189,7 +193,7 @@ class KVCacheManager(CacheBooks):
         self.prefixes.fork(parent_seq_id, seq_id)
         self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id, reason=reason, seed=seed))
 
-    def free(self, seq_id: int) -> None:
+    def free(self, seq_id: int, reason: FreeReason) -> None:
         """Let go of all blocks, table tail first (a prefix is worth more than what follows it). No blocks: nothing.
 
         What the sequence promised and never wrote loses its hash: the step was given up.
@@ -198,7 +202,7 @@ class KVCacheManager(CacheBooks):
         if tables is None:
             return
         for group in self.groups:
-            group.free(seq_id, tables)
+            group.free(seq_id, tables, reason)
         self._gone(seq_id)
 
     def _gone(self, seq_id: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.cache.guards import ensure
@@ -51,6 +52,11 @@ class SwapSpace:
         table = self.tables.pop(seq_id)
         self._free.extend(table.cpu_block_ids)
         return table
+
+    def logicals(self, seq_id: int) -> Sequence[int]:
+        """Logical blocks that wait here; none for a sequence that is not swapped out."""
+        table = self.tables.get(seq_id)
+        return table.logicals if table else ()
 
     def released(self, seq_id: int) -> frozenset[int]:
         """Logical blocks that a swapped-out sequence had released; empty for others."""

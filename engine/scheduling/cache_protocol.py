@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from typing import Any, Protocol
 
-from engine.trace.events import ForkReason, LookupReason, LookupVerdict
+from engine.trace.events import AllocateReason, ForkReason, FreeReason, LookupReason, LookupVerdict
 
 
 class Match(Protocol):
@@ -83,7 +83,7 @@ class Cache(Protocol):
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool: ...
 
-    def allocate(self, seq_id: int, num_tokens: int, hits: Any = ()) -> bool: ...
+    def allocate(self, seq_id: int, num_tokens: int, reason: AllocateReason, hits: Any = ()) -> bool: ...
 
     def cache_blocks(
         self, seq_id: int, token_ids: Items[int], num_tokens: int, cache_salt: str | None = None
@@ -103,6 +103,6 @@ class Cache(Protocol):
 
     def swap_in(self, seq_id: int, num_tokens: int) -> bool: ...
 
-    def free(self, seq_id: int) -> None: ...
+    def free(self, seq_id: int, reason: FreeReason) -> None: ...
 
     def forget(self, seq_id: int) -> None: ...

@@ -49,7 +49,7 @@ class Preemption:
         num_bytes = self._cache.swap_out(seq_id) if wants_swap else None
         num_kept = num_lost = 0
         if num_bytes is None:
-            self._cache.free(seq_id)
+            self._cache.free(seq_id, "preempt")
             num_kept = min(look_up(self._cache, victim).num_tokens, num_computed)
             num_lost = num_computed - num_kept
             victim.num_computed_tokens = 0

@@ -18,10 +18,11 @@ from engine.scheduling.capacity import check_feasible
 from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.sequence import Sequence
-from engine.scheduling.step import ScheduledSequence, Step
+from engine.scheduling.step import ScheduledSequence, Step, phase_of
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
 from engine.trace.events import (
     Admit,
+    AllocateReason,
     Defer,
     DeferReason,
     Discard,
@@ -205,7 +206,7 @@ class Scheduler:
         """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
         if sequence.status == "running":
             self._running.remove(sequence)
-            self._cache.free(sequence.seq_id)
+            self._cache.free(sequence.seq_id, "finish")
         else:
             self._waiting.remove(sequence)
         self._cache.forget(sequence.seq_id)
@@ -222,7 +223,7 @@ class Scheduler:
     def discard(self, sequences: Iterable[Sequence]) -> None:
         """Strategy `none`, at the end of a step: throw away the K and V of running sequences, forks included."""
         for sequence in sequences:
-            self._cache.free(sequence.seq_id)
+            self._cache.free(sequence.seq_id, "discard")
             sequence.num_computed_tokens = 0
             self._emit(Discard(seq_id=sequence.seq_id))
 
@@ -238,7 +239,7 @@ class Scheduler:
             if not num_tokens:
                 continue
             end = num_computed + num_tokens
-            if has_room(sequence.seq_id, end) or self._make_room(sequence, end, step):
+            if has_room(sequence.seq_id, end) or self._make_room(sequence, num_tokens, step):
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
@@ -250,10 +251,12 @@ class Scheduler:
         return num_missing if self._recompute_all and not step.batch else 0
 
     def _make_room(self, sequence: Sequence, num_tokens: int, step: Step) -> bool:
-        """Allocate for positions [0, num_tokens), preempting others where blocks are missing. False: the sequence
-        itself had to go, or sits the step out.
+        """Allocate for the next `num_tokens` tokens of a running sequence, preempting others where blocks are missing.
+
+        False: the sequence itself had to go, or sits the step out.
         """
-        while not self._cache.allocate(sequence.seq_id, num_tokens):
+        start, reason = sequence.num_computed_tokens, self._reason_to_grow(sequence, num_tokens)
+        while not self._cache.allocate(sequence.seq_id, start + num_tokens, reason):
             if self._recompute_all:
                 return False
             victim = self._preemption.victim()
@@ -263,6 +266,11 @@ class Scheduler:
             if victim is sequence:
                 return False
         return True
+
+    def _reason_to_grow(self, sequence: Sequence, num_tokens: int) -> AllocateReason:
+        if self._recompute_all:
+            return "recompute"
+        return "append" if phase_of(sequence, sequence.num_computed_tokens, num_tokens) == "decode" else "chunk"
 
     # 3) waiting sequences
 
@@ -287,8 +295,9 @@ class Scheduler:
         if demand.needed > demand.available:
             return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
         self._emit(verdict(self._cache, sequence, match))
+        reason: AllocateReason = "resume" if sequence.status == "preempted" else "admission"
         self._run(sequence, step, num_cached_tokens=match.num_tokens)
-        allocated = self._cache.allocate(sequence.seq_id, end, match.hits)
+        allocated = self._cache.allocate(sequence.seq_id, end, reason, match.hits)
         assert allocated, "demand said that it fits"
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from engine.scheduling.sequence import Sequence
+from engine.trace.records import Phase
 
 
 class ScheduledSequence(NamedTuple):
@@ -13,6 +14,14 @@ class ScheduledSequence(NamedTuple):
     sequence: Sequence
     start: int
     num_tokens: int
+
+
+def phase_of(sequence: Sequence, start: int, num_tokens: int) -> Phase:
+    """What computing positions [start, start + num_tokens) of a sequence is.
+
+    A decode step computes the one token that was sampled last; everything else catches up with known tokens.
+    """
+    return "decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill"
 
 
 class Step:

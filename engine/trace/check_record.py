@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from engine.trace.check_ops import Wrong, wrong_in_ops
+from engine.trace.check_reasons import wrong_in_reasons
 from engine.trace.events import Sample, Write
 from engine.trace.records import Candidate, Header, StepRecord
 from engine.trace.state import State
@@ -20,6 +21,7 @@ def wrong_in_record(
     yield from _order(record, before)
     yield from _batch(record, state)
     yield from _outputs(record, header)
+    yield from wrong_in_reasons(record)
     if state is not None:
         yield from _prompt_logprobs(record, state)
         yield from wrong_in_ops(record, state, header)

@@ -30,6 +30,8 @@ LookupReason = Literal[
 ForkReason = Literal["sample", "beam"]
 PreemptionMode = Literal["recompute", "swap"]
 PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
+AllocateReason = Literal["admission", "resume", "chunk", "append", "recompute", "copy", "swap_in"]
+FreeReason = Literal["finish", "preempt", "swap", "discard"]
 QueueEnd = Literal["front", "back"]
 ReleaseReason = Literal["window", "policy"]
 RELEASED = -1  # in a block table: the block that stood here was let go while the sequence runs
@@ -115,11 +117,23 @@ class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
 
 
 class Allocate(_Op, frozen=True, kw_only=True, tag="allocate"):
-    """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1)."""
+    """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
+
+    `reason` says what the block is for; None: the log does not say.
+
+    `admission`   the first tokens of a sequence that was waiting
+    `resume`      the same of a sequence that was preempted before
+    `chunk`       the next chunk of its prompt, or of tokens that it computes again after a preemption
+    `append`      the token that was sampled last is the first of a new block
+    `recompute`   strategy `none` computes all tokens again in every step
+    `copy`        the sequence is about to write to a block that others hold too; `copy` follows
+    `swap_in`     content comes back from the CPU store; `swap_in` follows
+    """
 
     seq_id: Int
     block_id: Int
     logical: Int  # index in the sequence's block table
+    reason: AllocateReason | None = None
 
 
 class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
@@ -279,11 +293,15 @@ class Free(_Op, frozen=True, kw_only=True, tag="free"):
     """The sequence lets go of its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
 
     RELEASED entries that are now the last ones of its table go with it.
+
+    `reason` says what the sequence lets go for: its `finish` (which says how it ended), its `preempt` by recompute, the
+    same by `swap`, or the `discard` of strategy `none`. That operation follows. None: the log does not say.
     """
 
     seq_id: Int
     block_id: Int
     to: QueueEnd | None
+    reason: FreeReason | None = None
 
 
 class Release(_Op, frozen=True, kw_only=True, tag="release"):

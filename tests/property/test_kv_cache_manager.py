@@ -115,7 +115,7 @@ class CacheMachine(RuleBasedStateMachine):
     def next_chunk(self, data: st.DataObject) -> None:
         seq_id = data.draw(st.sampled_from(self.unfinished_prompts()))
         end = data.draw(st.integers(self.run_.computed[seq_id] + 1, len(self.run_.tokens[seq_id])))
-        if self.run_.manager.allocate(seq_id, end):
+        if self.run_.manager.allocate(seq_id, end, "chunk"):
             self.run_.manager.take_moves()
             self.promise(seq_id, end)
         self.run_.fold()

@@ -58,7 +58,7 @@ class Crowd:
     def arrive(self) -> bool:
         tokens = self.random.choice(PREFIXES) + self.random.choices(range(3), k=self.random.randint(1, 9))
         match = self.manager.lookup(self.next_id, tokens)
-        if not self.manager.allocate(self.next_id, len(tokens), match.hits):
+        if not self.manager.allocate(self.next_id, len(tokens), "admission", match.hits):
             self.manager.forget(self.next_id)
             return False
         self.tokens[self.next_id] = tokens
@@ -70,7 +70,7 @@ class Crowd:
         if not (running := self.running()):
             return False
         seq_id = self.random.choice(running)
-        if not self.manager.allocate(seq_id, len(self.tokens[seq_id]) + 1):
+        if not self.manager.allocate(seq_id, len(self.tokens[seq_id]) + 1, "append"):
             return False
         self.tokens[seq_id].append(self.random.randrange(3))
         self.compute(seq_id, len(self.tokens[seq_id]) - 1)
@@ -116,7 +116,7 @@ class Crowd:
         return True
 
     def end(self, seq_id: int) -> None:
-        self.manager.free(seq_id)
+        self.manager.free(seq_id, "finish")
         self.manager.forget(seq_id)
         del self.tokens[seq_id]
 

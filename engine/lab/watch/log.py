@@ -172,7 +172,7 @@ class _Writer:
                 continue  # it has ended: the pass computes padding for it
             if start == 0:
                 self.ops.append(Admit(seq_id=first + index, num_cached_tokens=0, resumed=False))
-            allocated = self._cache.allocate(first + index, stop)
+            allocated = self._cache.allocate(first + index, stop, "append" if start else "admission")
             assert allocated, "the pool is as large as the batch becomes"
             self._cache.write(first + index, start, stop - start)
             computed[index] = stop
@@ -193,7 +193,7 @@ class _Writer:
         for index, row in enumerate(run.rows):
             full = len(row.tokens) - len(row.prompt) >= run.max_tokens
             reason: FinishReason = "abort" if run.failed else "stop" if row.ended or not full else "length"
-            self._cache.free(first + index)
+            self._cache.free(first + index, "finish")
             self.ops.append(Finish(seq_id=first + index, reason=reason, detail="generate ended"))
 
     def _capture(self, this: Pass, first: int) -> Capture | None:

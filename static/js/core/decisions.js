@@ -1,4 +1,4 @@
-// Why an operation is in the log, from the operations around it and the batch of its record. Pure.
+// Why an operation is in the log: what it says itself, with the numbers of the operations and the batch beside it. Pure.
 
 /**
  * Why the `allocate` at place `at` of `record` was made: `{why, …numbers}`.
@@ -13,21 +13,35 @@
  */
 export function allocationReason(header, record, at) {
   const op = record.ops[at];
-  const copy = record.ops[at + 1];
-  if (copy?.type === "copy" && copy.dst === op.block_id) return { why: "copy", src: copy.src, logical: copy.logical };
-  const back = record.ops.find((o) => o.type === "swap_in" && o.seq_id === op.seq_id && o.block_id === op.block_id);
-  if (back) return { why: "swap_in", cpu_block_id: back.cpu_block_id };
+  const why = op.reason ?? guessedReason(header, record, at);
+  if (why === "copy") return { why, src: record.ops[at + 1]?.src, logical: op.logical };
+  if (why === "swap_in") return { why, cpu_block_id: swapIn(record, op)?.cpu_block_id };
+  if (why === "append") return { why, position: op.logical * header.engine.block_size };
   const entry = record.batch?.find((e) => e.seq_id === op.seq_id);
   if (!entry) return { why: "step" };
-  const start = entry.start;
-  const end = entry.start + entry.token_ids.length;
-  const admit = record.ops.find((o) => o.type === "admit" && o.seq_id === op.seq_id);
-  if (admit)
-    return { why: admit.resumed ? "resume" : "admission", start, end, num_cached_tokens: admit.num_cached_tokens };
-  if (header.engine.strategy === "none") return { why: "recompute", start, end };
-  if (entry.phase === "decode") return { why: "append", position: op.logical * header.engine.block_size };
-  return { why: "chunk", start, end };
+  const tokens = { start: entry.start, end: entry.start + entry.token_ids.length };
+  if (why !== "admission" && why !== "resume") return { why, ...tokens };
+  return { why, ...tokens, num_cached_tokens: admission(record, op.seq_id)?.num_cached_tokens ?? 0 };
 }
+
+/** What older logs, whose operations do not say their reasons, leave to be guessed from what stands beside them. */
+function guessedReason(header, record, at) {
+  const op = record.ops[at];
+  const copy = record.ops[at + 1];
+  if (copy?.type === "copy" && copy.dst === op.block_id) return "copy";
+  if (swapIn(record, op)) return "swap_in";
+  const entry = record.batch?.find((e) => e.seq_id === op.seq_id);
+  if (!entry) return "step";
+  const admit = admission(record, op.seq_id);
+  if (admit) return admit.resumed ? "resume" : "admission";
+  if (header.engine.strategy === "none") return "recompute";
+  return entry.phase === "decode" ? "append" : "chunk";
+}
+
+const swapIn = (record, { seq_id: seq, block_id: block }) =>
+  record.ops.find((o) => o.type === "swap_in" && o.seq_id === seq && o.block_id === block);
+
+const admission = (record, seq) => record.ops.find((o) => o.type === "admit" && o.seq_id === seq);
 
 /** The eviction that made room for the `allocate` at place `at` of `record`: {at, op}, or null when the block was empty. */
 export function evictionBefore(record, at) {
@@ -45,8 +59,8 @@ export function evictionBefore(record, at) {
  * `window` or `policy`.
  */
 export function freeReason(record, at) {
-  if (record.ops[at].type === "release") return record.ops[at].reason;
-  const seq = record.ops[at].seq_id;
+  if (record.ops[at].reason) return record.ops[at].reason;
+  const seq = record.ops[at].seq_id; // a log from before operations said their reasons
   for (const op of record.ops.slice(at + 1)) {
     if (op.seq_id !== seq) continue;
     if (op.type === "preempt") return op.mode === "swap" ? "swap" : "preempt";

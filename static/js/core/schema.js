@@ -27,7 +27,19 @@ export const STRUCTS = {
     {"seq_id": "int", "num_cached_tokens": "int", "resumed": "bool"},
     {"num_swapped_tokens": "int"},
   ],
-  Allocate: [{"seq_id": "int", "block_id": "int", "logical": "int"}, {}],
+  Allocate: [
+    {"seq_id": "int", "block_id": "int", "logical": "int"},
+    {
+      "reason": {
+        "either": [
+          {
+            "one": ["admission", "append", "chunk", "copy", "recompute", "resume", "swap_in"],
+          },
+          "null",
+        ],
+      },
+    },
+  ],
   AttentionRows: [
     {
       "seq_id": "int",
@@ -111,7 +123,7 @@ export const STRUCTS = {
       "block_id": "int",
       "to": {"either": [{"one": ["back", "front"]}, "null"]},
     },
-    {},
+    {"reason": {"either": [{"one": ["discard", "finish", "preempt", "swap"]}, "null"]}},
   ],
   HeadPattern: [
     {

@@ -20,6 +20,7 @@ export interface Allocate {
   seq_id: number;
   block_id: number;
   logical: number;
+  reason?: "admission" | "append" | "chunk" | "copy" | "recompute" | "resume" | "swap_in" | null;
 }
 
 export interface AttentionRows {
@@ -128,6 +129,7 @@ export interface Free {
   seq_id: number;
   block_id: number;
   to: "back" | "front" | null;
+  reason?: "discard" | "finish" | "preempt" | "swap" | null;
 }
 
 export interface HeadPattern {

@@ -9,6 +9,7 @@ from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.reach import Retention
 from engine.trace.apply import apply
+from engine.trace.check_reasons import wrong_in_reasons
 from engine.trace.events import RELEASED, Admit, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import BlockGroup, Output, StepRecord, Timing
 from engine.trace.state import empty_state, memory_figures
@@ -42,6 +43,7 @@ class Replay:
             index=index, kind="step", step=index, ops=ops, outputs=outputs, timing=Timing(at=0), memory=memory
         )
         apply(self.state, record)
+        assert not list(wrong_in_reasons(record))
         manager.check_integrity()
         live, blocks = manager.snapshot(), self.state.blocks
         tables = {i: s.block_tables for i, s in self.state.sequences.items() if any(s.block_tables)}
@@ -114,11 +116,11 @@ class CacheRun:
         end = max(num_tokens or len(tokens), match.num_tokens + 1)
         if not self.manager.demand(seq_id, end, match.hits).fits:
             before = self.manager.snapshot()
-            assert not self.manager.allocate(seq_id, end, match.hits)
+            assert not self.manager.allocate(seq_id, end, "admission", match.hits)
             assert self.manager.snapshot() == before and not self.replay.pending
             return None
         self.replay.pending.append(Admit(seq_id=seq_id, num_cached_tokens=match.num_tokens, resumed=False))
-        assert self.manager.allocate(seq_id, end, match.hits)
+        assert self.manager.allocate(seq_id, end, "admission", match.hits)
         self.computed[seq_id] = match.num_tokens
         return match
 
@@ -163,7 +165,7 @@ class CacheRun:
         self.tokens[seq_id].append(token)
         self.fold()
         end = len(self.tokens[seq_id])
-        if not self.manager.allocate(seq_id, end):
+        if not self.manager.allocate(seq_id, end, "append"):
             assert not self.replay.pending
             return None
         self.promise(seq_id, end)
@@ -181,7 +183,7 @@ class CacheRun:
         """By swap if the CPU store has room, else by recompute; the sequence waits at the front."""
         moved = self.manager.swap_out(seq_id) if self.computed[seq_id] else None
         if moved is None:
-            self.manager.free(seq_id)
+            self.manager.free(seq_id, "preempt")
         self.replay.pending.append(
             Preempt(
                 seq_id=seq_id,
@@ -209,7 +211,7 @@ class CacheRun:
     def free(self, *seq_ids: int) -> list[Op]:
         """The sequences finish; returns the operations of their going."""
         for seq_id in seq_ids:
-            self.manager.free(seq_id)
+            self.manager.free(seq_id, "finish")
             self.manager.forget(seq_id)
             self.replay.pending.append(Finish(seq_id=seq_id, reason="stop"))
             del self.tokens[seq_id], self.salts[seq_id]

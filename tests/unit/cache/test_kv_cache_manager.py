@@ -25,9 +25,9 @@ def test_a_prompt_gets_the_first_blocks_and_only_full_ones_a_hash() -> None:
     h0 = hash_block(None, PROMPT[:4])
     h1 = hash_block(h0, PROMPT[4:8])
     assert ops == [
-        Allocate(seq_id=0, block_id=0, logical=0),
-        Allocate(seq_id=0, block_id=1, logical=1),
-        Allocate(seq_id=0, block_id=2, logical=2),
+        Allocate(seq_id=0, block_id=0, logical=0, reason="admission"),
+        Allocate(seq_id=0, block_id=1, logical=1, reason="admission"),
+        Allocate(seq_id=0, block_id=2, logical=2, reason="admission"),
         Cache(seq_id=0, block_id=0, logical=0, block_hash=h0, parent_hash=None, token_ids=PROMPT[:4]),
         Cache(seq_id=0, block_id=1, logical=1, block_hash=h1, parent_hash=h0, token_ids=PROMPT[4:8]),
         Write(seq_id=0, start=0, num_tokens=10),
@@ -95,9 +95,9 @@ def test_freeing_walks_the_tail_first_hashless_to_the_front_hashed_to_the_back()
     run.run(0, PROMPT[:10])
     ops = run.free(0)
     assert ops[:3] == [
-        Free(seq_id=0, block_id=2, to="front"),
-        Free(seq_id=0, block_id=1, to="back"),
-        Free(seq_id=0, block_id=0, to="back"),
+        Free(seq_id=0, block_id=2, to="front", reason="finish"),
+        Free(seq_id=0, block_id=1, to="back", reason="finish"),
+        Free(seq_id=0, block_id=0, to="back", reason="finish"),
     ]
     assert run.manager.snapshot().free_queues[0] == [2, 3, 4, 1, 0]
     memory = run.manager.memory()
@@ -181,7 +181,7 @@ def test_the_first_writer_of_a_forked_tail_copies_and_the_last_owner_writes_in_p
     assert run.manager.snapshot().ref_counts[:2] == [2, 2]
     ops = run.append(0, 50)
     assert ops is not None and ops[:2] == [
-        Allocate(seq_id=0, block_id=2, logical=1),
+        Allocate(seq_id=0, block_id=2, logical=1, reason="copy"),
         Copy(seq_id=0, logical=1, src=1, dst=2),
     ]
     assert run.manager.take_moves()[0].copy == [(1, 2)] and run.manager.take_moves()[0].copy == []
@@ -221,7 +221,7 @@ def test_without_a_block_for_the_copy_the_write_is_refused() -> None:
     run.fork(0, 1)
     assert run.append(0, 50) is None
     run.free(1)
-    assert run.manager.allocate(0, 8), "the last owner needs no copy"
+    assert run.manager.allocate(0, 8, "append"), "the last owner needs no copy"
 
 
 def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
@@ -229,7 +229,7 @@ def test_a_copy_to_a_block_that_is_given_away_is_not_carried_out() -> None:
     run = CacheRun(8, 4)
     run.run(0, PROMPT[:7])
     run.fork(0, 1)
-    assert run.manager.allocate(0, 8)
+    assert run.manager.allocate(0, 8, "append")
     run.free(0)
     assert run.manager.take_moves()[0].copy == []
 
@@ -253,7 +253,7 @@ def test_what_a_sequence_promised_itself_is_not_copied_when_others_share_it() ->
     run.admit(0, 4)
     run.promise(0, 4)
     assert run.admit(1) == PrefixMatch([[0]], 4, "hit")
-    assert run.manager.allocate(0, 12)
+    assert run.manager.allocate(0, 12, "append")
     assert run.table(0) == [0, 2, 3] and run.manager.take_moves()[0].copy == []
     run.write(0, 12)
     run.write(1, 6)
@@ -298,7 +298,7 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
     with pytest.raises(ValueError, match="sequence 5 holds no blocks"):
         manager.write(5, 0, 1)
     with pytest.raises(ValueError, match="holds blocks already"):
-        manager.allocate(0, 8, [[0]])
+        manager.allocate(0, 8, "append", [[0]])
     with pytest.raises(ValueError, match="sequence 0 holds blocks already"):
         manager.forget(0)
     with pytest.raises(ValueError, match="another cache_salt"):
@@ -312,7 +312,7 @@ def test_misuse_is_refused_in_words_and_changes_nothing() -> None:
         manager.cache_blocks(0, PROMPT, 8)
     with pytest.raises(ValueError, match="sequence 1 holds blocks already"):
         manager.fork(0, 1, "again")
-    assert manager.allocate(0, 8)
+    assert manager.allocate(0, 8, "append")
     with pytest.raises(ValueError, match="copies are outstanding"):
         manager.fork(0, 2, "too early")
     manager.take_moves()
@@ -330,7 +330,7 @@ def test_a_match_that_is_no_longer_true_is_refused() -> None:
     run.run(2, list(range(9)))
     run.free(2)
     with pytest.raises(ValueError, match="no longer holds what the lookup found"):
-        run.manager.allocate(1, 12, match.hits)
+        run.manager.allocate(1, 12, "append", match.hits)
 
 
 @pytest.mark.parametrize(

@@ -240,3 +240,27 @@ def test_the_state_type_is_checked_too(frames: Frames, findings: Check) -> None:
     found = findings([*frames, ("keyframe", {"index": 2, "block_size": "two"})])
     assert len(found) == 1 and "not a valid State" in found[0]
     assert State.__struct_fields__
+
+
+@pytest.mark.parametrize(
+    ("record", "place", "reason", "sentence"),
+    [
+        (1, 1, "resume", "allocate: the reason is resume, and no such admit comes before"),
+        (1, 1, "copy", "allocate: the reason is copy, and no copy follows"),
+        (1, 2, "swap_in", "allocate: the reason is swap_in, and no swap_in follows"),
+        (2, 2, "preempt", "free: the reason is preempt, and no preempt of sequence 0 follows"),
+        (2, 3, "swap", "free: the reason is swap, and no preempt by swap of sequence 0 follows"),
+    ],
+)
+def test_a_reason_agrees_with_the_operations_beside_it(
+    frames: Frames, findings: Check, record: int, place: int, reason: str, sentence: str
+) -> None:
+    kind, value = frames[record + 1]
+    said = [*value.ops]
+    said[place] = replace(said[place], reason="admission" if record == 1 else "finish")
+    frames[record + 1] = kind, replace(value, ops=said)
+    assert findings(frames) == []
+    said[place] = replace(said[place], reason=reason)
+    frames[record + 1] = kind, replace(value, ops=said)
+    [found] = findings(frames)
+    assert f"record {record}, operation {place}" in found and found.endswith(sentence)

@@ -14,7 +14,7 @@ from engine.intake import RequestSpec
 from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, TokenChange
 from engine.lab.rerun import Rerun
 from engine.trace import codec
-from engine.trace.compare import Comparison, compare
+from engine.trace.compare import Comparison, compare, same
 from engine.trace.events import Allocate, Choose, Free, Lookup, Preempt, Release, Sample, Share
 from engine.trace.figures import held_at_most, step_seconds
 from engine.trace.log import TraceReader
@@ -259,3 +259,14 @@ def test_another_model_or_machine_is_said(original: Engine, tmp_path: Path) -> N
     assert not found.same_model and not found.same_machine
     assert found.first_op is not None and (found.first_op.record, found.first_op.kind_b) == (0, None)
     assert all(p.b is None for p in found.sequences)
+
+
+def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
+    """Logs of version 0.2 say none."""
+    said = Allocate(seq_id=0, block_id=3, logical=1, reason="append")
+    assert same(said, Allocate(seq_id=0, block_id=3, logical=1)) and same([said], [said])
+    assert not same(said, Allocate(seq_id=0, block_id=3, logical=1, reason="chunk"))
+    assert not same(said, Allocate(seq_id=0, block_id=4, logical=1))
+    freed = Free(seq_id=0, block_id=3, to="back")
+    assert same(freed, Free(seq_id=0, block_id=3, to="back", reason="finish"))
+    assert not same(freed, Free(seq_id=0, block_id=3, to="front", reason="finish"))

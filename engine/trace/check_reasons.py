@@ -1,0 +1,59 @@
+"""Whether an `allocate` or `free` that says its reason stands beside the operation that the reason names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.trace.events import Admit, Allocate, Copy, Discard, Finish, Free, FreeReason, Op, Preempt, SwapIn
+from engine.trace.records import StepRecord
+
+
+def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
+    """Each reason that the record contradicts: the operation's place, what is wrong. No reason is never wrong."""
+    yield from _before(record.ops)
+    yield from _behind(record.ops)
+
+
+def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
+    """What must stand before: the admission of the sequence that gets its first blocks."""
+    resumed: dict[int, bool] = {}  # by sequence, of its admission in this record
+    for place, op in enumerate(ops):
+        if isinstance(op, Admit):
+            resumed[op.seq_id] = op.resumed
+        elif isinstance(op, Allocate) and op.reason in ("admission", "resume"):
+            found = resumed.get(op.seq_id)
+            if found is None or found != (op.reason == "resume"):
+                yield place, f"allocate: the reason is {op.reason}, and no such admit comes before"
+
+
+def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
+    """What must follow: the copy or swap_in that fills the block, the operation that ends the holding of blocks."""
+    filled: set[int] = set()  # blocks that a swap_in fills further on
+    ends: dict[int, FreeReason] = {}  # by sequence: what its next operation of that kind says
+    following: Op | None = None
+    for place, op in reversed(list(enumerate(ops))):
+        if ending := _ending(op):
+            ends[ending[0]] = ending[1]
+        elif isinstance(op, SwapIn):
+            filled.add(op.block_id)
+        elif isinstance(op, Free) and op.reason is not None and ends.get(op.seq_id) != op.reason:
+            kind = "preempt by swap" if op.reason == "swap" else op.reason
+            yield place, f"free: the reason is {op.reason}, and no {kind} of sequence {op.seq_id} follows"
+        elif isinstance(op, Allocate):
+            copied = isinstance(following, Copy) and following.dst == op.block_id
+            for reason, follows in (("copy", copied), ("swap_in", op.block_id in filled)):
+                if op.reason is not None and (op.reason == reason) != follows:
+                    yield place, f"allocate: the reason is {op.reason}, and {'a' if follows else 'no'} {reason} follows"
+            filled.discard(op.block_id)
+        following = op
+
+
+def _ending(op: Op) -> tuple[int, FreeReason] | None:
+    match op:
+        case Finish():
+            return op.seq_id, "finish"
+        case Discard():
+            return op.seq_id, "discard"
+        case Preempt():
+            return op.seq_id, "swap" if op.mode == "swap" else "preempt"
+    return None

@@ -1,0 +1,68 @@
+"""Why a block was allocated or freed, as the operation itself says it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from engine.trace.events import Allocate, Free, Op
+from tests.unit.scheduling.fake_engine import FakeEngine, facts
+
+
+def allocated(ops: Iterable[Op]) -> list[tuple[int, int, str | None]]:
+    """(sequence, logical block, reason)"""
+    return facts(ops, Allocate, "seq_id", "logical", "reason")
+
+
+def freed(ops: Iterable[Op]) -> Counter[tuple[int, str | None]]:
+    return Counter(facts(ops, Free, "seq_id", "reason"))
+
+
+def test_a_prompt_in_chunks_then_decoding_then_the_end() -> None:
+    """Budget 6, blocks of 4: tokens 0..5 take blocks 0 and 1, 6..9 block 2; then 12 slots last until the 13th token."""
+    engine = FakeEngine(max_num_batched_tokens=6)
+    engine.add([1] * 10, max_tokens=4)
+    assert allocated(engine.step()) == [(0, 0, "admission"), (0, 1, "admission")]
+    assert allocated(engine.step()) == [(0, 2, "chunk")]
+    ops = engine.run()
+    assert allocated(ops) == [(0, 3, "append")], "the 11th and 12th token fill block 2, the 13th begins block 3"
+    assert freed(ops) == {(0, "finish"): 4}
+
+
+def test_a_preempted_sequence_frees_and_resumes() -> None:
+    """3 blocks of 4: two prompts of 4 hold one each; 0 takes the third for its 5th token, 1 finds none for its own."""
+    engine = FakeEngine(num_blocks=3)
+    for i in range(2):
+        engine.add([i] * 4, max_tokens=4)
+    engine.step()
+    ops = engine.step()
+    assert allocated(ops) == [(0, 1, "append")] and freed(ops) == {(1, "preempt"): 1}
+    ops = engine.run()
+    assert [reason for seq_id, _, reason in allocated(ops) if seq_id == 1] == ["resume"], "its first block hits"
+
+
+def test_swapped_blocks_come_back_and_one_more_is_for_new_tokens() -> None:
+    engine = FakeEngine(num_blocks=3, swap_space=4, enable_prefix_caching=False)
+    for i in range(2):
+        engine.add([i] * 4, max_tokens=4)
+    engine.step()
+    assert freed(engine.step()) == {(1, "swap"): 1}
+    ops = engine.run()
+    back = [(logical, reason) for seq_id, logical, reason in allocated(ops) if seq_id == 1]
+    assert back == [(0, "swap_in"), (1, "resume")], "4 computed tokens come back, the 5th needs a block"
+
+
+def test_a_shared_block_that_is_written_to_is_copied() -> None:
+    engine = FakeEngine()
+    engine.add([1] * 6, max_tokens=2, num_forks=1)
+    engine.step()
+    assert allocated(engine.step()) == [(0, 1, "copy")], "the last owner writes in place"
+
+
+def test_strategy_none_takes_and_discards_everything_in_every_step() -> None:
+    engine = FakeEngine(recompute_all=True)
+    engine.add([1] * 6, max_tokens=3)
+    ops = engine.step()
+    assert allocated(ops) == [(0, 0, "admission"), (0, 1, "admission")] and freed(ops) == {(0, "discard"): 2}
+    ops = engine.step()
+    assert allocated(ops) == [(0, 0, "recompute"), (0, 1, "recompute")] and freed(ops) == {(0, "discard"): 2}
