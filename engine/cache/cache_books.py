@@ -79,16 +79,19 @@ class CacheBooks:
 
         Then `allocate` has nothing to do.
         """
-        tables, size = self._tables.get(seq_id), self.block_size
-        if tables is None or num_tokens > len(tables.block_ids[0]) * size:
+        tables = self._tables.get(seq_id)
+        if tables is None:
             return False
-        logical = tables.num_computed // size
-        if tables.num_computed < num_tokens <= logical * size + size:  # in the block that is being filled
+        num_computed = tables.num_computed
+        if num_tokens == num_computed + 1:  # a decode step: only the block that is being filled counts
+            logical = num_computed // self.block_size
             for block_ids in tables.block_ids:
-                if self._blocks[block_ids[logical]].ref_count != 1:
+                if logical >= len(block_ids) or self._blocks[block_ids[logical]].ref_count != 1:
                     break
             else:
                 return True
+        if num_tokens > len(tables.block_ids[0]) * self.block_size:
+            return False
         return not any(group.shared_before_write(seq_id, tables, num_tokens) for group in self.groups)
 
     def _with(self, hits: Sequence[Sequence[int]]) -> Iterator[tuple[GroupManager, Sequence[int]]]:
