@@ -12,7 +12,8 @@ early_stopping=False.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -24,10 +25,18 @@ class Offer(NamedTuple):
     raw_logprob: float  # under the raw distribution, as outputs report it
 
 
+@dataclass(slots=True)
+class Beam:
+    """One running sequence of a search."""
+
+    cumulative: float = 0.0  # log probability of its tokens so far, as the search adds it up
+    offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until it is asked
+
+
 class Choice(NamedTuple):
     """A beam goes on with a token."""
 
-    seq_id: int
+    place: int  # of the beam among those that made offers
     offer: Offer
     cumulative: float  # with the token
     score: float | None  # of a sequence that ends with it; None: it goes on
@@ -44,50 +53,31 @@ class BeamSearch:
         self._length_penalty = length_penalty
         self._max_tokens = max_tokens
         self._ends = ends
-        self._offers: dict[int, Sequence[Offer]] = {}
-        self._cumulative: dict[int, float] = {}  # of the beams that go on; of the first one 0
         self._num_tokens = 0
         self._best_finished: list[float] = []  # scores, best first, at most `width`
 
-    def offer(self, seq_id: int, offers: Sequence[Offer]) -> None:
-        """A beam's most probable tokens, best first."""
-        self._offers[seq_id] = offers
+    def choose(self, beams: Sequence[Beam]) -> list[Choice]:
+        """What becomes of the beams, all of which made their offers; one that is not chosen is dropped.
 
-    def has_offers_of(self, seq_ids: Iterable[int]) -> bool:
-        """Whether all of them have made their offer."""
-        return all(seq_id in self._offers for seq_id in seq_ids)
-
-    def choose(self) -> list[Choice]:
-        """What becomes of the beams that made offers, best first; a beam that is not in it is dropped.
-
-        Afterwards either the search is `done` or those that go on are asked again. A choice's seq_id is the beam it
-        comes from; call `went_to` for each one that goes on.
+        Best first. Afterwards either the search is `done`, or each choice that goes on is a beam to be asked again.
         """
         self._num_tokens += 1
         pairs = [
-            (self._cumulative.get(seq_id, 0.0) + offer.logprob, seq_id, offer)
-            for seq_id, offers in self._offers.items()
-            for offer in offers
+            (beam.cumulative + offer.logprob, place, offer) for place, beam in enumerate(beams) for offer in beam.offers
         ]
         pairs.sort(key=lambda pair: -pair[0])
         last = self._num_tokens >= self._max_tokens
         ending, going_on = list[Choice](), list[Choice]()
-        for place, (cumulative, seq_id, offer) in enumerate(pairs[: self.num_offers]):
+        for rank, (cumulative, place, offer) in enumerate(pairs[: self.num_offers]):
             if last or offer.token_id in self._ends:
-                if place < self.width and self._counts(self._score(cumulative)):
-                    ending.append(Choice(seq_id, offer, cumulative, self._score(cumulative)))
+                if rank < self.width and self._counts(self._score(cumulative)):
+                    ending.append(Choice(place, offer, cumulative, self._score(cumulative)))
             elif len(going_on) < self.width:
-                going_on.append(Choice(seq_id, offer, cumulative, None))
-        self._offers.clear()
-        self._cumulative.clear()
+                going_on.append(Choice(place, offer, cumulative, None))
         best_running = self._score(going_on[0].cumulative) if going_on else None
         full = len(self._best_finished) == self.width
         self.done = best_running is None or (full and best_running <= self._best_finished[-1])
         return ending if self.done else ending + going_on
-
-    def went_to(self, seq_id: int, cumulative: float) -> None:
-        """A choice that goes on is this sequence now."""
-        self._cumulative[seq_id] = cumulative
 
     def _score(self, cumulative: float) -> float:
         return float(cumulative / self._num_tokens**self._length_penalty)

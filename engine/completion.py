@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from typing import NamedTuple
 
+from engine.beam_search import Beam
 from engine.config import SamplingParams
 from engine.model.detokenizer import IncrementalDetokenizer
-from engine.model.sampling import SamplingRow, make_generator
+from engine.model.sampling import Sampled, SamplingRow, make_generator
 from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import FinishReason
@@ -32,6 +33,8 @@ class Completion:
         self.score: float | None = None  # what it is ranked by, once it has ended among several
         self.finish_reason: FinishReason | None = None
         self.chosen: dict[int, int] = {}  # position -> token that was settled from outside
+        self.beam: Beam | None = None  # of a request with beam search: what the search knows of this sequence
+        self.alternatives: Sampled | None = None  # of a beam that made its offers and waits for the others
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
         self._held_back = ""  # complete text that may turn out to be the beginning of a stop string

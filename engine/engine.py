@@ -83,7 +83,6 @@ class Engine:
         resolved = resolve(config, model.facts.max_position, model.facts.sliding_windows)
         self.config = resolved.config
         self.capture = capture
-        self.as_eager = False  # the next idle engine serves eagerly: a re-run does where its log did
         self._intake = Intake(model, resolved)
         self._ops: list[Op] = []
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
@@ -153,16 +152,24 @@ class Engine:
         spec = RequestSpec(prompt, sampling or SamplingParams(), request_id, priority, cache_salt)
         return self.add_requests([spec])[0]
 
-    def add_requests(self, specs: Items[RequestSpec]) -> list[Request]:
+    def add_requests(self, specs: Items[RequestSpec], *, eager: bool = False) -> list[Request]:
         """Queue several requests as one record; all are accepted or none.
+
+        An engine without unfinished requests chooses here which forward pass serves until it has none again: the
+        compiled one if `model.compiled` is there by now, else the eager one. It never changes amid a sequence, as the
+        two differ in the last bits of their logits. Each step's record says which it was (`timing.compiled`).
+
+        Args:
+            eager: choose the eager one in any case, as `config.enforce_eager` and a fault do for the whole run. A
+                re-run does so where its log did. Without effect while a request is unfinished.
 
         Raises:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
             ConfigError: sampling parameters out of range.
         """
         stage = self._stage
-        if not stage.requests:  # never amid a sequence: the two forward passes differ in the last bits of their logits
-            eager = self.config.enforce_eager or self.config.fault is not None or self.as_eager
+        if not stage.requests:
+            eager = eager or self.config.enforce_eager or self.config.fault is not None
             self._runner.compiled = None if eager else self.model.compiled
         requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
         self._num_requests += len(requests)
@@ -192,10 +199,10 @@ class Engine:
         Raises:
             RequestError: the sequence is not alive or a beam, or there is no such token or position.
         """
-        request, completion = self._stage.live.get(seq_id, (None, None))
-        if request is None or completion is None:
+        completion = self._stage.live.get(seq_id)
+        if completion is None:
             raise RequestError(f"sequence {seq_id} neither waits nor runs, so there is no next token to choose")
-        if request.beams is not None:
+        if completion.beam is not None:
             raise RequestError("beams are chosen by what they add up to; a token cannot be chosen for one of them")
         if self.config.fault is not None:
             raise RequestError("a run with a fault put in on purpose takes no chosen tokens")
@@ -325,7 +332,7 @@ class Engine:
         """
         live = self._stage.live.get(seq_id)
         if live is not None:
-            token_ids = live[1].sequence.token_ids
+            token_ids = live.sequence.token_ids
         else:  # finished: the log still knows it
             sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
             if sequence is None:
@@ -343,7 +350,7 @@ class Engine:
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
-            num_computed_tokens={i: c.sequence.num_computed_tokens for i, (_, c) in self._stage.live.items()},
+            num_computed_tokens={i: c.sequence.num_computed_tokens for i, c in self._stage.live.items()},
             ref_counts=pool.ref_counts,
             block_hashes=pool.block_hashes,
             free_queues=pool.free_queues,

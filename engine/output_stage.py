@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from engine.beam_search import Choice, Offer
+from engine.beam_search import Beam, Choice, Offer
 from engine.completion import Completion
 from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
@@ -32,7 +32,7 @@ class OutputStage:
         self, model: LoadedModel, config: EngineConfig, scheduler: Scheduler, emit: Callable[[Op], None]
     ) -> None:
         self.requests: dict[str, Request] = {}  # unfinished, by id, in order of submission
-        self.live: dict[int, tuple[Request, Completion]] = {}  # by seq_id: what waits or runs
+        self.live: dict[int, Completion] = {}  # by seq_id: what waits or runs
         self.next_seq_id = 0
         tokenizer = model.tokenizer
         self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
@@ -41,20 +41,23 @@ class OutputStage:
         self._emit = emit
         self.sampler = Sampler.on(model.device)
         self._searches: dict[str, Request] = {}  # those with beams
-        self._beam_tops: dict[int, Sampled] = {}  # by seq_id, the alternatives of beams whose offers are made
 
     def add(self, request: Request) -> None:
         """A request was accepted and its sequence waits."""
         self.requests[request.request_id] = request
-        self.live[request.seq_id] = (request, request.completions[0])
+        self.live[request.seq_id] = request.completions[0]
         self.next_seq_id = request.seq_id + 1
         if request.beams is not None:
             self._searches[request.request_id] = request
 
     def wants_all_logits(self, seq_id: int, start: int) -> bool:
         """Whether the logits of every token from `start` on are wanted: the prompt's log probabilities are not done."""
-        request, _ = self.live[seq_id]
+        request = self.request_of(self.live[seq_id])
         return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
+
+    def request_of(self, completion: Completion) -> Request:
+        """The unfinished request that a sequence belongs to."""
+        return self.requests[completion.sequence.request_id]
 
     def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
         """What follows from a step's logits, as the runner returns them for these slices."""
@@ -64,16 +67,14 @@ class OutputStage:
         chosen: list[Completion] = []
         rows: list[int] = []  # of each chosen one: its row of logits
         for row, piece in enumerate([s for s in slices if s.samples]):
-            request, completion = self.live[piece.seq_id]
-            if request.beams is not None:
-                offers = self.sampler.offers(logits[row], completion.row(), request.beams.num_offers)
-                request.beams.offer(piece.seq_id, [Offer(*offer) for offer in offers])
-                raw = self.sampler.score(logits[row : row + 1], [offers[0][0]], self._num_logprobs)
-                self._beam_tops[piece.seq_id] = raw[0]
+            completion = self.live[piece.seq_id]
+            if completion.beam is not None:
+                self._offer(completion, completion.beam, logits[row : row + 1])
                 continue
             chosen.append(completion)
             rows.append(row)
             if completion.sequence.num_forks:
+                request = self.request_of(completion)
                 samples = [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
                 chosen += samples
                 rows += [row] * len(samples)
@@ -97,7 +98,7 @@ class OutputStage:
         self._scheduler.append_token(sequence, token_id, sampled.overruled)
         text, stop = completion.accept(token_id, logprob)
         if stop:
-            self._finish(self.live[sequence.seq_id][0], completion, stop.reason, stop.detail)
+            self._finish(self.request_of(completion), completion, stop.reason, stop.detail)
         return Output(
             seq_id=sequence.seq_id,
             token_id=token_id,
@@ -110,7 +111,6 @@ class OutputStage:
     def _finish(self, request: Request, completion: Completion, reason: FinishReason, detail: str) -> None:
         self._scheduler.finish(completion.sequence, reason, detail)
         del self.live[completion.sequence.seq_id]
-        self._beam_tops.pop(completion.sequence.seq_id, None)
         if not request.finish(completion, reason):
             return
         del self.requests[request.request_id]
@@ -133,36 +133,44 @@ class OutputStage:
         sequence = self._scheduler.fork(parent.sequence, self.next_seq_id, request.request_id, reason, seed)
         self.next_seq_id += 1
         child = request.fork(parent, sequence, parent.seed if seed is None else seed)
-        self.live[sequence.seq_id] = (request, child)
+        self.live[sequence.seq_id] = child
         return child
 
-    def _search(self, request: Request) -> list[Output]:
-        """One step of a beam search, once every beam has made its offer and has its blocks."""
-        search, beams = request.beams, request.unfinished
+    def _offer(self, completion: Completion, beam: Beam, logits: Tensor) -> None:
+        """A beam's most probable next tokens, from its row of logits [1, V]."""
+        search = self.request_of(completion).beams
         assert search is not None
-        if not search.has_offers_of(c.sequence.seq_id for c in beams) or not all(c.sequence.is_computed for c in beams):
+        offers = self.sampler.offers(logits[0], completion.row(), search.num_offers)
+        beam.offers = [Offer(*offer) for offer in offers]
+        [completion.alternatives] = self.sampler.score(logits, [offers[0][0]], self._num_logprobs)
+
+    def _search(self, request: Request) -> list[Output]:
+        """One step of a beam search, once every beam has made its offers and has its blocks."""
+        search, running = request.beams, request.unfinished
+        assert search is not None
+        if not all(c.beam and c.beam.offers and c.sequence.is_computed for c in running):
             return []
-        choices = search.choose()
-        tops = {c.sequence.seq_id: self._beam_tops.pop(c.sequence.seq_id) for c in beams}
+        choices = search.choose([c.beam for c in running if c.beam])
+        tops = [c.alternatives for c in running]
         # 1) forks, while every beam still is what made the offers; who goes on has the first claim on its sequence
         claims: dict[int, Choice] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
-            claims.setdefault(choice.seq_id, choice)
+            claims.setdefault(choice.place, choice)
         taken = []
         for choice in choices:
-            _, completion = self.live[choice.seq_id]
-            first = claims[choice.seq_id] is choice
+            completion = running[choice.place]
+            first = claims[choice.place] is choice
             taken.append(completion if first else self._fork(request, completion, "beam"))
-        # 2) tokens and endings, then those that nobody chose
+        # 2) tokens and endings, then the beams that were not chosen
         outputs = []
         for choice, completion in zip(choices, taken, strict=True):
-            completion.score = choice.score
-            search.went_to(completion.sequence.seq_id, choice.cumulative)
-            top = tops[choice.seq_id]
+            completion.score, completion.beam, completion.alternatives = choice.score, Beam(choice.cumulative), None
+            top = tops[choice.place]
+            assert top is not None
             sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, top.top_ids, top.top_logprobs)
             outputs.append(self._append(completion, sampled))
-        for completion in beams:
-            if completion.sequence.seq_id not in claims:
+        for place, completion in enumerate(running):
+            if place not in claims:
                 self._finish(request, completion, "dropped", "")
         return outputs
 
@@ -182,8 +190,8 @@ class OutputStage:
 
     def _score_prompt(self, piece: SequenceSlice, logits: Tensor) -> list[PromptLogprob]:
         """logits [T, V] of the positions from piece.start on: each tells how probable the token after it was."""
-        request, completion = self.live[piece.seq_id]
-        sequence = completion.sequence
+        sequence = self.live[piece.seq_id].sequence
+        request = self.requests[sequence.request_id]
         # after a preemption the first positions come again
         first = sequence.num_prompt_tokens - request.num_prompt_logprobs  # the next token to be scored
         last = min(piece.start + logits.shape[0], sequence.num_prompt_tokens - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.beam_search import BeamSearch
+from engine.beam_search import Beam, BeamSearch
 from engine.completion import Completion
 from engine.config import SamplingParams
 from engine.model.sampling import sample_seed
@@ -29,6 +29,7 @@ class Request:
         if sampling.use_beam_search:
             ends = self.completions[0].end_ids
             self.beams = BeamSearch(sampling.beam_width, sampling.length_penalty, sequence.max_tokens, ends)
+            self.completions[0].beam = Beam()
 
     @property
     def request_id(self) -> str:

@@ -158,8 +158,7 @@ class Rerun:
         """Submit again under the forward pass of the log; compiled and eager logits differ in their last bits."""
         steps = (self._source.record(index) for index in range(logged.index + 1, self._end))
         step = next((record for record in steps if record.kind == "step"), None)
-        self.engine.as_eager = step is not None and not step.timing.compiled
-        self.engine.add_requests(_specs(logged))
+        self.engine.add_requests(_specs(logged), eager=step is not None and not step.timing.compiled)
 
     # the other future
 

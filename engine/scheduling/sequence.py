@@ -16,7 +16,20 @@ class Sequence:
                      [0 ... num_prompt_tokens) [num_prompt_tokens ............... len)
                       prompt                    output so far
 
-    `token_ids` only ever grows. The scheduler changes everything below `num_forks`, nobody else does.
+    Three objects know one sequence, because three floors do that may not know each other:
+
+        Sequence           here: its tokens, and where it stands among the others. The scheduler has it in one of its
+                           queues.
+        cache.BlockTables  its blocks. The cache knows it by `seq_id` only, as the trace does, and keeps its hashes and
+                           its swapped-out blocks under the same id while it holds none.
+        Completion         what needs a model: its text, its random draws, its beam. It has its `Sequence`; a `Request`
+                           has the completions of one prompt, and the output stage finds a live one by `seq_id`.
+
+    Everything else that names a sequence (a batch, a slot table's row) can be made again from these.
+
+    The scheduler appends to `token_ids`, which only ever grow, and writes `num_forks` and everything below
+    `skip_reading_prefix_cache`. Two fields are written from outside while the sequence waits or runs: `max_tokens` when
+    a request is adjusted, `skip_reading_prefix_cache` by the output stage when the prompt's log probabilities are done.
     """
 
     seq_id: int
@@ -32,7 +45,7 @@ class Sequence:
     skip_reading_prefix_cache: bool = False  # the logits of all its prompt tokens are wanted, so none may hit
     status: SequenceStatus = field(default="waiting", kw_only=True)
     num_computed_tokens: int = field(default=0, kw_only=True)
-    num_cached_tokens: int = field(default=0, kw_only=True)  # computed for free by prefix hits, at the last admission
+    num_cached_tokens: int = field(default=0, kw_only=True)  # tokens that hit the prefix cache at the last admission
     num_preemptions: int = field(default=0, kw_only=True)
 
     @property

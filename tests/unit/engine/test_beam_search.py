@@ -9,7 +9,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from engine.beam_search import BeamSearch, Offer
+from engine.beam_search import Beam, BeamSearch, Offer
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError
@@ -179,25 +179,17 @@ def test_what_does_not_fit_is_refused_with_the_numbers() -> None:
 def test_a_search_by_hand() -> None:
     """Width 2, token 9 ends, no length penalty. Step 1: 1 (-1) and 2 (-2) go on; 9 (-3) is third, so it does not count.
     Step 2: from 1: 9 (-0.5: -1.5 in all), 3 (-1: -2); from 2: 4 (-0.1: -2.1). 9 ends with -1.5; 3 and 4 go on.
-    Step 3: both could end with 9, -2.2 and -2.3; the best two that finished are -1.5 and -2.2; who runs is at -9."""
+    Step 3: both could end with 9, -2.2 and -2.3; the best two that finished are -1.5 and -2.2; the running ones are at
+    -9 and below."""
     search = BeamSearch(2, 0.0, 10, frozenset({9}))
 
-    def offers(*pairs: tuple[int, float]) -> list[Offer]:
-        return [Offer(token, logprob, logprob) for token, logprob in pairs]
+    def beam(cumulative: float, *pairs: tuple[int, float]) -> Beam:
+        return Beam(cumulative, [Offer(token, logprob, logprob) for token, logprob in pairs])
 
-    def chosen() -> list[tuple[int, int, float | None]]:
-        return [(c.seq_id, c.offer.token_id, c.score) for c in search.choose()]
+    def chosen(*beams: Beam) -> list[tuple[int, int, float | None]]:
+        return [(c.place, c.offer.token_id, c.score) for c in search.choose(beams)]
 
-    search.offer(0, offers((1, -1), (2, -2), (9, -3)))
-    assert chosen() == [(0, 1, None), (0, 2, None)]
-    search.went_to(0, -1)
-    search.went_to(1, -2)
-    search.offer(0, offers((9, -0.5), (3, -1)))
-    assert not search.has_offers_of([0, 1])
-    search.offer(1, offers((4, -0.1), (5, -7)))
-    assert chosen() == [(0, 9, -1.5), (0, 3, None), (1, 4, None)]
-    search.went_to(0, -2)
-    search.went_to(1, -2.1)
-    search.offer(0, offers((9, -0.2), (6, -7)))
-    search.offer(1, offers((9, -0.2), (7, -8)))
-    assert chosen() == [(0, 9, -2.2)] and search.done
+    assert chosen(beam(0, (1, -1), (2, -2), (9, -3))) == [(0, 1, None), (0, 2, None)]
+    going_on = chosen(beam(-1, (9, -0.5), (3, -1)), beam(-2, (4, -0.1), (5, -7)))
+    assert going_on == [(0, 9, -1.5), (0, 3, None), (1, 4, None)]
+    assert chosen(beam(-2, (9, -0.2), (6, -7)), beam(-2.1, (9, -0.2), (7, -8))) == [(0, 9, -2.2)] and search.done

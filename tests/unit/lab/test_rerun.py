@@ -143,9 +143,9 @@ def test_it_is_computed_as_the_log_says_compiled_or_not(monkeypatch: pytest.Monk
         seen = []
         add = Engine.add_requests
 
-        def noted(self: Engine, specs: list[RequestSpec]) -> object:
-            seen.append(self.as_eager)
-            return add(self, specs)
+        def noted(self: Engine, specs: list[RequestSpec], *, eager: bool) -> object:
+            seen.append(eager)
+            return add(self, specs, eager=eager)
 
         monkeypatch.setattr(Engine, "add_requests", noted)
         with TraceReader(path) as half:
