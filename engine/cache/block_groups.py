@@ -11,7 +11,7 @@ of its group only, so a block lies in them at place
 
     block_id - first_block
 
-which is worked out where block ids meet tensors and nowhere else: `BlockMoves.placed` and `model.batch.SlotTable`.
+which is worked out where block ids meet tensors and nowhere else: `block_tiers` and `model.batch.SlotTable`.
 """
 
 from __future__ import annotations

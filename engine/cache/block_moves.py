@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+Tier = Literal["device", "cpu"]
+
+# The kinds of moves, in the order in which a step carries them out: content is safe in the CPU store before its block
+# is overwritten, and what comes back is there before it is copied.
+MOVES: dict[str, tuple[Tier, Tier]] = {
+    "swap_out": ("device", "cpu"),
+    "swap_in": ("cpu", "device"),
+    "copy": ("device", "device"),
+}
 
 
 class BlockMoves(NamedTuple):
-    """What there is to do in one group of layers, in this order; each once."""
+    """What there is to do in one group of layers: (source, destination) of each move, by block id."""
 
-    swap_out: list[tuple[int, int]]  # (block, CPU block)
-    swap_in: list[tuple[int, int]]  # (CPU block, block)
-    copy: list[tuple[int, int]]  # (src, dst)
+    swap_out: list[tuple[int, int]]
+    swap_in: list[tuple[int, int]]
+    copy: list[tuple[int, int]]
 
-    def placed(self, first_block: int, first_cpu_block: int) -> BlockMoves:
-        """The same by places in the group's tensors: place = id - first id (see `block_groups`)."""
-        return BlockMoves(
-            [(block - first_block, cpu_block - first_cpu_block) for block, cpu_block in self.swap_out],
-            [(cpu_block - first_cpu_block, block - first_block) for cpu_block, block in self.swap_in],
-            [(src - first_block, dst - first_block) for src, dst in self.copy],
-        )
+
+assert BlockMoves._fields == tuple(MOVES)
 
 
 class PendingMoves:

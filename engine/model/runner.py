@@ -12,8 +12,9 @@ from torch import Tensor
 
 from engine.cache.block_groups import GroupPlan
 from engine.cache.block_moves import BlockMoves
+from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_plane import QUANTIZED
-from engine.cache.kv_store import HostStore, KVStore
+from engine.cache.kv_store import KVStore
 from engine.cache.reach import WindowPolicy
 from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
@@ -84,15 +85,16 @@ class ModelRunner:
         self.max_model_len = max_model_len
         self.policy = policy
         try:
-            self._layers = [group.layers for group in groups] or [list(range(len(model.layer_shapes)))]
-            self._first_blocks = [group.first_block for group in groups] or [0]
-            self._swap_space = swap_space
             blocks = [num_blocks] * len(model.layer_shapes)
             for group in groups:
                 for layer in group.layers:
                     blocks[layer] = group.num_blocks
             self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype)
-            self.host_stores = [HostStore(self.kv_store, swap_space, layers) for layers in self._layers if swap_space]
+            plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
+            self._tiers = [
+                BlockTiers(self.kv_store, plan.layers, plan.first_block, swap_space, index * swap_space)
+                for index, plan in enumerate(plans)
+            ]
         except (RuntimeError, MemoryError) as error:
             raise ModelError(
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
@@ -103,20 +105,12 @@ class ModelRunner:
         self._keeps_logits = model.keeps_logits
 
     def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:
-        """Copy whole blocks in every layer of a group: out of its pool before anything is overwritten, back in, then on
-        write.
-        """
+        """Copy whole blocks in every layer of a group, for each group."""
         if not any(map(any, moves_of_groups)):
             return
         with torch.inference_mode():
-            for group, by_id in enumerate(moves_of_groups):
-                moves = by_id.placed(self._first_blocks[group], group * self._swap_space)
-                if moves.swap_out:
-                    self.host_stores[group].swap_out(moves.swap_out)
-                if moves.swap_in:
-                    self.host_stores[group].swap_in(moves.swap_in)
-                if moves.copy:
-                    self.kv_store.copy_blocks(moves.copy, self._layers[group])
+            for tiers, moves in zip(self._tiers, moves_of_groups, strict=True):
+                tiers.move(moves)
 
     def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
         """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.

@@ -8,7 +8,7 @@ Where vLLM has an event for the same thing, the projection is: `cache` -> BlockS
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
@@ -39,7 +39,25 @@ Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
 class _Op(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=False):
-    """Base of all operations; on the wire a map with a `type` key."""
+    """Base of all operations; on the wire a map with a `type` key.
+
+    What readers count and show of an operation without knowing its kind stands with it.
+    """
+
+    shown: ClassVar[str] = ""  # its name on a timeline, with its fields in braces; "": not shown there
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that it moves between the pool and the CPU store."""
+        return 0
+
+
+class BlockOp(_Op, frozen=True, kw_only=True):
+    """Base of the operations on one block of one sequence."""
+
+    holds: ClassVar[int] = 0  # block table entries that the sequence gains
+
+    seq_id: Int
 
 
 class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
@@ -116,7 +134,7 @@ class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
     available: Int
 
 
-class Allocate(_Op, frozen=True, kw_only=True, tag="allocate"):
+class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
 
     `reason` says what the block is for; None: the log does not say.
@@ -130,7 +148,8 @@ class Allocate(_Op, frozen=True, kw_only=True, tag="allocate"):
     `swap_in`     content comes back from the CPU store; `swap_in` follows
     """
 
-    seq_id: Int
+    holds: ClassVar[int] = 1
+
     block_id: Int
     logical: Int  # index in the sequence's block table
     reason: AllocateReason | None = None
@@ -143,6 +162,8 @@ class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
     kv_block_reuse_gap): an access is the allocation or a hit.
     """
 
+    shown: ClassVar[str] = "evict block {block_id}"
+
     block_id: Int
     block_hash: bytes
     seq_id: Int | None = None  # whose allocation takes the block; whose promise it was
@@ -152,10 +173,11 @@ class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
     reuse_gap_steps: list[Int] = []  # between one hit and the next, the last few
 
 
-class Share(_Op, frozen=True, kw_only=True, tag="share"):
+class Share(BlockOp, frozen=True, kw_only=True, tag="share"):
     """A prefix-cache hit: the block joins the sequence's table, ref_count + 1; `revived` from the free queue or not."""
 
-    seq_id: Int
+    holds: ClassVar[int] = 1
+
     block_id: Int
     logical: Int
     revived: bool
@@ -174,10 +196,11 @@ class Fork(_Op, frozen=True, kw_only=True, tag="fork"):
     seed: int | None = None  # of a sample: what its draws are seeded with
 
 
-class Copy(_Op, frozen=True, kw_only=True, tag="copy"):
+class Copy(BlockOp, frozen=True, kw_only=True, tag="copy"):
     """Copy-on-write: before writing to a shared block the sequence got a copy. Follows the `allocate` of `dst`."""
 
-    seq_id: Int
+    shown: ClassVar[str] = "copy block {src} to {dst}"
+
     logical: Int
     src: Int
     dst: Int
@@ -234,24 +257,29 @@ class Adjust(_Op, frozen=True, kw_only=True, tag="adjust"):
     sampling: dict[str, Setting]  # every field
 
 
-class SwapOut(_Op, frozen=True, kw_only=True, tag="swap_out"):
+class _Swap(BlockOp, frozen=True, kw_only=True):
+    """A block's content moves between the pool and the CPU store."""
+
+    logical: Int
+    block_id: Int
+    cpu_block_id: Int
+    num_bytes: Int  # moved: the whole block, all layers of its group
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class SwapOut(_Swap, frozen=True, kw_only=True, tag="swap_out"):
     """Preemption by swap: a block's content goes to a block of the CPU store. The `free` operations follow."""
 
-    seq_id: Int
-    logical: Int
-    block_id: Int
-    cpu_block_id: Int
-    num_bytes: Int  # moved: the whole block, all layers
+    shown: ClassVar[str] = "swap out block {block_id}"
 
 
-class SwapIn(_Op, frozen=True, kw_only=True, tag="swap_in"):
+class SwapIn(_Swap, frozen=True, kw_only=True, tag="swap_in"):
     """The content comes back into the block that was just allocated for it; the CPU block is free again."""
 
-    seq_id: Int
-    logical: Int
-    block_id: Int
-    cpu_block_id: Int
-    num_bytes: Int
+    shown: ClassVar[str] = "swap in block {block_id}"
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
@@ -289,7 +317,7 @@ class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
     cpu_block_id: Int
 
 
-class Free(_Op, frozen=True, kw_only=True, tag="free"):
+class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
     """The sequence lets go of its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
 
     RELEASED entries that are now the last ones of its table go with it.
@@ -298,13 +326,14 @@ class Free(_Op, frozen=True, kw_only=True, tag="free"):
     same by `swap`, or the `discard` of strategy `none`. That operation follows. None: the log does not say.
     """
 
-    seq_id: Int
+    holds: ClassVar[int] = -1
+
     block_id: Int
     to: QueueEnd | None
     reason: FreeReason | None = None
 
 
-class Release(_Op, frozen=True, kw_only=True, tag="release"):
+class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
     """A running sequence lets go of a block that none of its later queries can see; its table entry becomes RELEASED.
 
     Table entries before and after keep their places. ref_count - 1; at 0 the block enters the free queue at `to`, else
@@ -312,7 +341,8 @@ class Release(_Op, frozen=True, kw_only=True, tag="release"):
     run's attention_window left it behind.
     """
 
-    seq_id: Int
+    holds: ClassVar[int] = -1
+
     block_id: Int
     logical: Int
     reason: ReleaseReason

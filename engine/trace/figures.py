@@ -16,6 +16,7 @@ from msgspec import Struct
 from engine.trace.events import (
     Admit,
     Allocate,
+    BlockOp,
     Copy,
     Evict,
     Finish,
@@ -29,8 +30,6 @@ from engine.trace.events import (
     Sample,
     Share,
     Submit,
-    SwapIn,
-    SwapOut,
 )
 from engine.trace.geometry import TraceStateError, geometry, group_index
 from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
@@ -231,6 +230,9 @@ class RunReading:
 
     def _apply(self, op: Op, record: StepRecord) -> None:
         totals = self._totals
+        if isinstance(op, BlockOp):
+            self._hold(op.seq_id, op.holds)
+            totals.swapped_bytes += op.moved_bytes
         match op:
             case Submit():
                 request = (op.request_id, self._named[op.request_id])
@@ -259,20 +261,14 @@ class RunReading:
                 if not op.resumed:
                     sequence.num_cached_tokens = op.num_cached_tokens
                 sequence.status = "running"
-            case Allocate() | Share():
-                self._hold(op.seq_id, 1)
             case Copy():
                 totals.copies += 1
-            case Free() | Release():
-                self._hold(op.seq_id, -1)
             case Evict():
                 totals.evictions += 1
             case Preempt():
                 self._by_id[op.seq_id].status = "preempted"
                 self._by_id[op.seq_id].num_preemptions += 1
                 totals.preemptions += 1
-            case SwapOut() | SwapIn():
-                totals.swapped_bytes += op.num_bytes
             case Finish():
                 self._by_id[op.seq_id].status = "finished"
                 self._by_id[op.seq_id].finish_reason = op.reason

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import msgspec
+from msgspec.structs import asdict
 
-from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Preempt, Submit, SwapIn, SwapOut
+from engine.trace.events import Admit, Finish, Fork, Preempt, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 
@@ -103,13 +104,9 @@ class _Sequences:
                 case Finish():
                     yield from self._until(op.seq_id, end, {})
                     yield _instant(f"finish ({op.reason})", op.seq_id, end)
-                case Evict() if op.seq_id is not None:
-                    yield _instant(f"evict block {op.block_id}", op.seq_id, start)
-                case Copy():
-                    yield _instant(f"copy block {op.src} to {op.dst}", op.seq_id, start)
-                case SwapIn() | SwapOut():
-                    name = type(op).__name__.removeprefix("Swap").lower()
-                    yield _instant(f"swap {name} block {op.block_id}", op.seq_id, start, {"num_bytes": op.num_bytes})
+                case _ if op.shown and (seq_id := getattr(op, "seq_id", None)) is not None:
+                    moved = {"num_bytes": op.moved_bytes} if op.moved_bytes else None
+                    yield _instant(op.shown.format(**asdict(op)), seq_id, start, moved)
         for entry in record.batch:
             args: Event = {"start": entry.start, "tokens": len(entry.token_ids), "context_len": entry.context_len}
             chosen = [output.text for output in record.outputs if output.seq_id == entry.seq_id]

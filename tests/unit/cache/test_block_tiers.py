@@ -1,0 +1,32 @@
+"""Whole blocks moved between the device's tensors and the CPU's, by the ids that the trace has."""
+
+from __future__ import annotations
+
+import torch
+
+from engine.cache.block_moves import BlockMoves
+from engine.cache.block_tiers import BlockTiers
+from engine.cache.kv_store import KVStore, LayerShape
+
+
+def test_blocks_of_a_later_group_are_found_by_their_ids() -> None:
+    """Layer 1 is the second group's: its blocks are 10, 11, 12 and its CPU blocks 4 and 5. In this order: 11 goes out to
+    5, what CPU block 5 has now comes back as 12, and 12 is copied to 10. Layer 0 is the first group's and keeps still.
+    """
+    store = KVStore([LayerShape(1, 2, 2)] * 2, [10, 3], 4, torch.float32, torch.device("cpu"))
+    for pool in store.pools([0, 1]):
+        pool.copy_(torch.arange(float(pool.shape[0]))[:, None, None, None].expand_as(pool))
+    tiers = BlockTiers(store, [1], first_block=10, num_cpu_blocks=2, first_cpu_block=4)
+    tiers.move(BlockMoves(swap_out=[(11, 5)], swap_in=[(5, 12)], copy=[(12, 10)]))
+    for pool in store.pools([1]):
+        assert pool[:, 0, 0, 0].tolist() == [1, 1, 1], "block 11 lies at place 1"
+    for pool in store.pools([0]):
+        assert pool[:, 0, 0, 0].tolist() == list(range(10))
+
+
+def test_all_sources_of_a_kind_are_read_before_any_is_overwritten() -> None:
+    store = KVStore([LayerShape(1, 2, 2)], 3, 1, torch.float32, torch.device("cpu"))
+    for pool in store.pools([0]):
+        pool.copy_(torch.arange(3.0)[:, None, None, None].expand_as(pool))
+    BlockTiers(store, [0]).move(BlockMoves([], [], copy=[(0, 1), (1, 2)]))
+    assert [pool[:, 0, 0, 0].tolist() for pool in store.pools([0])] == [[0, 0, 1], [0, 0, 1]]
