@@ -29,7 +29,7 @@ class Offer(NamedTuple):
 class Beam:
     """One running sequence of a search."""
 
-    cumulative: float = 0.0  # log probability of its tokens so far, as the search adds it up
+    cumulative: float = 0.0  # log probability of its output tokens, as the search adds it up
     offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until it is asked
 
 
@@ -47,7 +47,7 @@ class BeamSearch:
 
     def __init__(self, width: int, length_penalty: float, max_tokens: int, ends: frozenset[int]) -> None:
         self.width = width
-        # so many that `width` go on even if every beam's best tokens all end it
+        # enough for `width` beams to go on even if all end tokens are among the best
         self.num_offers = max(2, 1 + len(ends)) * width
         self.done = False
         self._length_penalty = length_penalty

@@ -37,12 +37,12 @@ class Completion:
         self.alternatives: Sampled | None = None  # of a beam that made its offers and waits for the others
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
-        self._held_back = ""  # complete text that may turn out to be the beginning of a stop string
+        self._held_back = ""  # complete text that may be the beginning of a stop string
         self._adopt(sampling)
 
     @property
     def output_token_ids(self) -> list[int]:
-        """The tokens chosen so far."""
+        """The tokens that were chosen."""
         return self.sequence.token_ids[self.sequence.num_prompt_tokens :]
 
     @property

@@ -156,8 +156,8 @@ class Engine:
         """Queue several requests as one record; all are accepted or none.
 
         An engine without unfinished requests chooses here which forward pass serves until it has none again: the
-        compiled one if `model.compiled` is there by now, else the eager one. It never changes amid a sequence, as the
-        two differ in the last bits of their logits. Each step's record says which it was (`timing.compiled`).
+        compiled one if `model.compiled` is there by now, else the eager one. It never changes within a sequence, whose
+        logits would differ in their last bits. Each step's record says which it was (`timing.compiled`).
 
         Args:
             eager: choose the eager one in any case, as `config.enforce_eager` and a fault do for the whole run. A
@@ -248,7 +248,7 @@ class Engine:
 
     @property
     def num_steps(self) -> int:
-        """Passes so far."""
+        """Steps made since the engine began."""
         return self._num_steps
 
     def has_unfinished(self) -> bool:
@@ -275,11 +275,11 @@ class Engine:
         if not self._stage.requests:
             raise NothingToDo("nothing to do: no request is waiting or running")
         t0 = time.perf_counter()
-        # 1) schedule: who computes which tokens, in which blocks
+        # 1) schedule: which sequences compute which tokens, in which blocks
         scheduled = self._scheduler.schedule()
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
-        # 2) prepare: moves first, so that shared blocks are apart and swapped ones are safe before anyone writes
+        # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
         try:
             self._runner.move_blocks(self._cache.take_moves())
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
@@ -383,7 +383,7 @@ class Engine:
         return slices, batch
 
     def _give_up(self, scheduled: list[ScheduledSequence], error: Exception) -> None:
-        """A step that was scheduled will not be computed: nobody may go on with blocks that it promised to write."""
+        """Abort the batch of a failed step: no sequence may go on with blocks that the step promised to write."""
         for sequence, _, _ in scheduled:
             request = self._stage.requests.get(sequence.request_id)
             if request is not None:

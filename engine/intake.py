@@ -1,4 +1,4 @@
-"""What is asked of the engine, checked: nothing that can never be served gets as far as the scheduler."""
+"""Checks of what is asked of the engine: a request that can never be served does not reach the scheduler."""
 
 from __future__ import annotations
 

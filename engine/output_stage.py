@@ -1,6 +1,6 @@
 """From a step's logits to what follows from them: tokens, forks, beams, endings, rankings.
 
-A sequence that computed its last token is at one of three places:
+A sequence that has computed its last token is one of three things:
 
     an ordinary one       one row of logits, one token
     the first of n        forked now, right after the prompt; the same row of logits gives every sample a token
@@ -88,7 +88,7 @@ class OutputStage:
         return outputs, prompts
 
     def end(self, request: Request, reason: FinishReason, detail: str) -> None:
-        """Finish whatever of a request waits or runs."""
+        """Finish every sequence of a request that waits or runs."""
         for completion in request.unfinished:
             self._finish(request, completion, reason, detail)
 
@@ -152,7 +152,7 @@ class OutputStage:
             return []
         choices = search.choose([c.beam for c in running if c.beam])
         tops = [c.alternatives for c in running]
-        # 1) forks, while every beam still is what made the offers; who goes on has the first claim on its sequence
+        # 1) forks, while every sequence is what its offers follow from; a choice that goes on keeps the sequence first
         claims: dict[int, Choice] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
             claims.setdefault(choice.place, choice)
@@ -189,7 +189,7 @@ class OutputStage:
         return logits[left], found
 
     def _score_prompt(self, piece: SequenceSlice, logits: Tensor) -> list[PromptLogprob]:
-        """logits [T, V] of the positions from piece.start on: each tells how probable the token after it was."""
+        """Score prompt tokens. logits [T, V]: row i, of position piece.start + i, scores the token after it."""
         sequence = self.live[piece.seq_id].sequence
         request = self.requests[sequence.request_id]
         # after a preemption the first positions come again

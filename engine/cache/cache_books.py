@@ -1,4 +1,4 @@
-"""What can be asked of the KV cache's books; nothing here changes anything. `kv_cache_manager` changes them."""
+"""Questions that the KV cache answers without changing anything. `kv_cache_manager` has the methods that change it."""
 
 from __future__ import annotations
 

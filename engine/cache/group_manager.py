@@ -68,7 +68,10 @@ class GroupManager:
     # room
 
     def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """Blocks that a sequence of `num_slots` tokens holds at most, of those there are; a step computes so many."""
+        """The most blocks that a sequence of `num_slots` tokens can hold, out of all blocks of the pool.
+
+        `tokens_a_step`: the most tokens that one step computes of a sequence.
+        """
         needed = self._num_blocks_of(num_slots)
         if self.retention is not None:
             needed = min(needed, self.retention.most_blocks(tokens_a_step, self.block_size))
@@ -97,7 +100,7 @@ class GroupManager:
     # taking blocks
 
     def take_hits(self, seq_id: int, tables: BlockTables, hits: Sequence[int]) -> None:
-        """They become the table's beginning; what no query will look at has its place there and no block."""
+        """Put hit blocks at the beginning of the table. RELEASED stands where no query will look."""
         for logical, block_id in enumerate(hits):
             tables.block_ids[self.index].append(block_id)
             if block_id == RELEASED:
@@ -223,7 +226,7 @@ class GroupManager:
     # letting go
 
     def release(self, seq_id: int, tables: BlockTables) -> None:
-        """Let go of the blocks that no later query will see, the last of them first. Their table entries stay."""
+        """Release the blocks that no later query will see, the last one first. Their table entries become RELEASED."""
         if self.retention is None:
             return
         block_ids = tables.block_ids[self.index]
@@ -250,7 +253,7 @@ class GroupManager:
             )
 
     def free(self, seq_id: int, tables: BlockTables, reason: FreeReason) -> None:
-        """Let go of all blocks, table tail first. What was promised and never written loses its hash."""
+        """Give up all blocks, table tail first. A block that was promised and never written loses its hash."""
         self.tokens_logical -= tables.num_tokens(self.index, self.block_size)
         for _, block_id in reversed(tables.held(self.index)):
             block = self.pool.blocks[block_id]

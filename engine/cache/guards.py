@@ -30,7 +30,6 @@ Rule = Literal[
     "swapped_twice",
     "swap_space",
     "no_blocks",
-    "released",
     "write_range",
     "has_blocks",
     "early_fork",

@@ -34,14 +34,14 @@ class KVCacheManager(CacheBooks):
     """
 
     def tick(self, record_index: int, step: int) -> None:
-        """The clock: operations go into this record from now on, after so many steps."""
+        """Set the clock: operations belong to record `record_index` from now on, and `step` steps have been made."""
         for group in self.groups:
             group.record_index, group.pool.step = record_index, step
 
     # 1) before the forward pass
 
     def remember(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> None:
-        """The sequence has blocks: from now on later lookups are explained by it. `token_ids`: its own growing list."""
+        """Let later lookups be explained by this sequence. `token_ids`: its own list, which grows with it."""
         if self.prefixes.enabled:
             self.prefixes.memory.admitted(seq_id, token_ids, cache_salt)
 
@@ -134,7 +134,7 @@ class KVCacheManager(CacheBooks):
     # 2) after the forward pass
 
     def write(self, seq_id: int, start: int, num_tokens: int) -> None:
-        """K and V of positions [start, start + num_tokens) exist now; start is the number computed so far."""
+        """Note that K and V of positions [start, start + num_tokens) exist. `start`: the number of computed tokens."""
         tables, size, end = self._held(seq_id), self.block_size, start + num_tokens
         if start != tables.num_computed or num_tokens < 1 or end > len(tables.block_ids[0]) * size:
             raise MisuseError(
@@ -157,7 +157,7 @@ class KVCacheManager(CacheBooks):
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
 
     def release(self, seq_ids: Iterable[int]) -> None:
-        """Let go of the blocks that no later query of these sequences will see. Tables keep their logical order.
+        """Release the blocks that no later query of these sequences will see. Tables keep their logical order.
 
         Call it when all sequences of a step have written: a block that one of them promised may be shared by another.
         Each sequence's last such block goes first, as in `free`: a prefix is worth more than what follows it, so it is
@@ -194,9 +194,10 @@ class KVCacheManager(CacheBooks):
         self._emit(Fork(parent_seq_id=parent_seq_id, seq_id=seq_id, request_id=request_id, reason=reason, seed=seed))
 
     def free(self, seq_id: int, reason: FreeReason) -> None:
-        """Let go of all blocks, table tail first (a prefix is worth more than what follows it). No blocks: nothing.
+        """Give up all blocks, table tail first: a prefix is worth more than what follows it.
 
-        What the sequence promised and never wrote loses its hash: the step was given up.
+        A sequence without blocks stays as it is. A block that the sequence promised and never wrote loses its hash:
+        the step failed.
         """
         tables = self._tables.get(seq_id)
         if tables is None:
@@ -206,7 +207,7 @@ class KVCacheManager(CacheBooks):
         self._gone(seq_id)
 
     def _gone(self, seq_id: int) -> None:
-        """The sequence holds nothing any more."""
+        """Forget the tables of a sequence whose blocks are free."""
         self.prefixes.memory.released(seq_id, self._tables.pop(seq_id).num_computed)
 
     def forget(self, seq_id: int) -> None:

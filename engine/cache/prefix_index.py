@@ -127,7 +127,7 @@ class PrefixIndex:
         return shelf.evicted.find(chain.hash_at(logical, token_ids))
 
     def _needed(self, retention: Retention | None, num_blocks: int) -> Iterator[int]:
-        """Logical blocks that must be there for so many to hit."""
+        """Logical blocks that must be cached for the first `num_blocks` blocks to hit."""
         gone = range(0)
         if retention is not None:
             size = self._block_size
@@ -144,6 +144,6 @@ class PrefixIndex:
         return chain
 
     def fork(self, parent_seq_id: int, seq_id: int) -> None:
-        """The child has the parent's hashes so far."""
+        """Give the child the parent's hashes."""
         if parent_seq_id in self.chains:
             self.chains[seq_id] = self.chains[parent_seq_id].copy()

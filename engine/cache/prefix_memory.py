@@ -41,7 +41,7 @@ class RecentSequence:
     seq_id: int
     token_ids: Sequence[int]
     cache_salt: str | None
-    num_computed: int | None = None  # when it let go of its blocks; None while it holds them
+    num_computed: int | None = None  # when it gave up its blocks; None while it holds them
 
 
 class EvictedBlocks:
@@ -76,7 +76,7 @@ class PrefixMemory:
             self._recent.popitem(last=False)
 
     def released(self, seq_id: int, num_computed: int) -> None:
-        """It let go of them, with so many tokens computed."""
+        """The sequence gave up its blocks; `num_computed` tokens were computed."""
         found = self._recent.get(seq_id)
         if found is not None:
             found.num_computed = num_computed

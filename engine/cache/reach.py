@@ -77,7 +77,7 @@ class Retention(NamedTuple):
         return max(0, num_computed - max(self.window, 2) + 1) // block_size
 
     def most_blocks(self, tokens_a_step: int, block_size: int) -> int:
-        """Blocks that a sequence holds at most, however long it is, when a step computes so many of its tokens.
+        """The most blocks that a sequence of any length holds when a step computes `tokens_a_step` of its tokens.
 
         Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
         """
@@ -85,7 +85,7 @@ class Retention(NamedTuple):
 
 
 def retention_of(reaches: Sequence[Reach], policy: WindowPolicy | None = None) -> Retention | None:
-    """What must be kept for layers that see so far. None: everything, as some layer sees all keys."""
+    """What must be kept for layers with these reaches. None: everything, because some layer sees all keys."""
     windows = [reach.window for reach in reaches if reach.window is not None]
     if not reaches or len(windows) < len(reaches):
         return None

@@ -1,4 +1,4 @@
-"""How much room a sequence needs at most, so that what can never fit is refused before it waits for ever."""
+"""How much room a sequence needs at most: a request that can never fit is refused before it waits for ever."""
 
 from __future__ import annotations
 

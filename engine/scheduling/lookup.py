@@ -1,4 +1,4 @@
-"""Asking the prefix cache for a sequence, and putting its answer into the log with the reason."""
+"""Look a sequence up in the prefix cache, and put the answer with its reason into the trace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def look_up(cache: Cache, sequence: Sequence) -> Match:
 
 
 def verdict(cache: Cache, sequence: Sequence, match: Match) -> Lookup:
-    """The operation that tells what was just found, and why no more."""
+    """The operation for the trace: what the lookup found, and why it found no more."""
     found = Lookup(
         seq_id=sequence.seq_id,
         verdict=match.verdict,

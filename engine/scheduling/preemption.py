@@ -1,4 +1,4 @@
-"""Taking blocks back from a running sequence: who goes, how, and what that costs.
+"""Taking blocks back from a running sequence: which one is the victim, how it goes, and what that costs.
 
 recompute   its blocks are freed; when it is admitted again, what the prefix cache no longer has is computed again
 swap        what is computed goes to the CPU store and comes back later; where the store is full: recompute
@@ -35,7 +35,7 @@ class Preemption:
         self._emit = emit
 
     def victim(self) -> Sequence:
-        """Who goes next: the worst rank under the priority policy, else the most recently admitted."""
+        """The next victim: the worst rank under the priority policy, else the most recently admitted sequence."""
         if self._reason == "worst_priority":
             return max(self._running, key=lambda s: s.rank)
         return self._running[-1]

@@ -1,4 +1,4 @@
-"""Continuous batching: who computes how many tokens in the next step, with which blocks, and who has to wait.
+"""Continuous batching: which sequences compute how many tokens in the next step, in which blocks, and which wait.
 
 One step, as the engine drives it:
 
@@ -43,15 +43,15 @@ class Scheduler:
     """Puts steps together under a token budget, a limit of running sequences and the blocks that there are.
 
     Args:
-        cache: the block tables. Nobody else allocates or frees in it.
+        cache: the block tables. Only the scheduler allocates and frees in it.
         max_num_seqs: sequences running at once, forks still to come included.
         max_num_batched_tokens: token budget of a step.
         enable_chunked_prefill: a prompt may be computed in several steps; otherwise whole or not yet.
-        policy: who is admitted first and preempted last.
+        policy: the order of admission; preemption takes the opposite order.
         recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget does not split
             one: the first is always taken, further ones while the budget lasts. As nothing is held between steps,
             preempting would free nothing; a sequence without room sits the step out.
-        preemption_mode: what happens to the computed tokens of who is preempted.
+        preemption_mode: what happens to the computed tokens of a preempted sequence.
         emit: receives every operation, in order.
     """
 
@@ -120,8 +120,8 @@ class Scheduler:
     def schedule(self) -> list[ScheduledSequence]:
         """Put a step together. Call `commit` before the next.
 
-        Empty only when all there is to do is to choose among tokens that are computed: a sequence that came back from
-        the CPU store completed its beams.
+        The batch is empty in one case: the beams of a request are complete because the last one came back from the CPU
+        store, and all that is left is to choose among their tokens.
         """
         step = Step(self._max_num_batched_tokens)
         # 1) running sequences first, or those that hold blocks would wait for those that want some
@@ -130,22 +130,22 @@ class Scheduler:
         cache_blocks = self._cache.cache_blocks
         for sequence, start, num_tokens in step.batch.values():
             cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)
-        # 3) who comes next; what was just taken away from one is not given to another
+        # 3) waiting sequences; blocks that were just taken from one sequence are not given to another
         if len(self._waiting) and step.preempted and step.batch:
             demand = self._demand_of(self._waiting.head)
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
             self._admit_waiting(step)
-        # 4) nobody can go on, because beams wait for others of their request that found no room
+        # 4) no sequence can go on, because beams wait for others of their request that found no room
         if not step.batch and not step.admitted and self._running and len(self._waiting):
             self._break_deadlock(step)
         return list(step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
-        """The step's K and V are written: its tokens count as computed, and what no query will see is let go.
+        """Note that the step's K and V are written: its tokens count as computed, and blocks out of sight are released.
 
-        Releasing waits until all have written: a promise is kept by whoever made it, even where others share it. Under
-        strategy `none` everything goes at the end of the step anyway (`discard`).
+        Releasing waits until all sequences have written: a promised block may be shared, and the sequence that made the
+        promise fills it. Under strategy `none` nothing is released, because `discard` frees everything.
         """
         batch, cache = list(scheduled), self._cache
         for sequence, start, num_tokens in batch:
@@ -157,7 +157,7 @@ class Scheduler:
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """A token was sampled from the sequence's last position, which must be computed.
 
-        `sampled_token_id` only goes into the trace: what was sampled where another token had been chosen.
+        `sampled_token_id` only goes into the trace: what the sampler took where another token was chosen from outside.
 
         Raises:
             ValueError: the last position is not computed, so what was sampled does not follow from the sequence.
@@ -304,7 +304,7 @@ class Scheduler:
         return True
 
     def _admit_swapped(self, sequence: Sequence, step: Step) -> bool:
-        """The same for a sequence whose computed tokens wait in the CPU store; all of them may be computed."""
+        """Admit a sequence whose computed tokens wait in the CPU store. There may be no token left to compute."""
         num_swapped = self._cache.num_swapped_tokens(sequence.seq_id)
         num_missing = sequence.num_tokens - num_swapped
         num_tokens = self._num_schedulable(num_missing, step)
@@ -343,7 +343,7 @@ class Scheduler:
     # 4) beams that wait for each other
 
     def _break_deadlock(self, step: Step) -> None:
-        """Everybody goes, and comes back in order of rank: the first request has the whole pool, in which it fits."""
+        """Preempt every running sequence. They come back in order of rank, so the first request has the whole pool."""
         needy = self._waiting.head
         for victim in reversed(self.running):
             self._preemption.preempt(victim, needy, "deadlock")

@@ -12,7 +12,7 @@ Policy = Literal["fcfs", "priority"]
 
 
 class WaitingQueue:
-    """In order of arrival (`fcfs`: who was preempted arrived before all that never ran) or of `Sequence.rank`."""
+    """In order of arrival (`fcfs`) or of `Sequence.rank`. Preempted sequences arrived before all that never ran."""
 
     def __init__(self, policy: Policy) -> None:
         self._key = _rank if policy == "priority" else _arrival
@@ -26,7 +26,7 @@ class WaitingQueue:
 
     @property
     def head(self) -> Sequence:
-        """The next to be admitted. Raises IndexError when nobody waits."""
+        """The next to be admitted. Raises IndexError when the queue is empty."""
         return self._sequences[0]
 
     def push(self, sequence: Sequence) -> int:

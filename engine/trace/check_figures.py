@@ -25,7 +25,7 @@ UNTOUCHED = _Counted()
 
 
 class FiguresBook:
-    """`memory_figures` of a state that begins with every block free, for as long as each record is told to it."""
+    """`memory_figures` of a state that begins with every block free, as long as it is given every record."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -123,8 +123,8 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
 def same(a: Any, b: Any) -> bool:
     """Equal, real numbers up to TOLERANCE; candidates that lie no further apart may have changed places.
 
-    That is all that may come otherwise when equal inputs are computed once more, on whatever processor: products and
-    sums are taken in another order there, and so the last bits of logits are others. A reason that one log does not say
+    Nothing else may differ when equal inputs are computed again, on any processor: products and sums are taken in
+    another order there, which changes the last bits of logits. A reason that one log does not say
     (`Allocate`, `Free`; logs of earlier versions) is no difference.
     """
     if isinstance(a, float) and isinstance(b, float):
@@ -141,7 +141,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def _same_candidates(a: list[Candidate], b: list[Candidate]) -> bool:
-    """Both best first. Who stands in one list only, was hardly better there than the last one."""
+    """Both are best first. A candidate that is in one list only was hardly better there than the last one."""
     if len(a) != len(b) or not all(same(x.logprob, y.logprob) for x, y in zip(a, b, strict=True)):
         return False
     for mine, theirs in ((a, b), (b, a)):
@@ -198,7 +198,7 @@ def _pair(request: tuple[str, int], member: int, a: SequenceFigures | None, b: S
             if x is not None and y is not None and x.token_id == y.token_id:
                 equal += 1
                 continue
-            # one that has only not come so far does not differ
+            # a sequence that is merely shorter does not differ yet
             if (x is not None or a.status == "finished") and (y is not None or b.status == "finished"):
                 difference = TokenDifference(
                     request_id=request[0],

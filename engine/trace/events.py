@@ -34,7 +34,7 @@ AllocateReason = Literal["admission", "resume", "chunk", "append", "recompute", 
 FreeReason = Literal["finish", "preempt", "swap", "discard"]
 QueueEnd = Literal["front", "back"]
 ReleaseReason = Literal["window", "policy"]
-RELEASED = -1  # in a block table: the block that stood here was let go while the sequence runs
+RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
@@ -93,7 +93,7 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     `other_salt`        the closest holds the next block's tokens, under another salt
     `not_computed`      the closest has these tokens, but had not computed them
     `nothing_shared`    no remembered sequence begins with the same token
-    `forgotten`         whoever had the next block is no longer remembered
+    `forgotten`         the sequence that had the next block is no longer remembered
     """
 
     seq_id: Int
@@ -124,7 +124,7 @@ class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
     """The head of the waiting queue was not admitted in this step, and why: it needed more than was available.
 
-    `step_preempted` is about order, not room: blocks were just taken from a running sequence, so nobody is admitted,
+    `step_preempted` is about order, not room: blocks were just taken from a running sequence, so none is admitted,
     whether the needed blocks are available now or not.
     """
 
@@ -166,7 +166,7 @@ class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
 
     block_id: Int
     block_hash: bytes
-    seq_id: Int | None = None  # whose allocation takes the block; whose promise it was
+    seq_id: Int | None = None  # the sequence whose allocation takes the block, or whose promise it was
     lifetime_steps: Int = 0  # since the allocation
     idle_steps: Int = 0  # since the last access
     num_hits: Int = 0
@@ -318,12 +318,12 @@ class Drop(_Op, frozen=True, kw_only=True, tag="drop"):
 
 
 class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
-    """The sequence lets go of its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
+    """The sequence gives up its last block: ref_count - 1; at 0 it enters the free queue at `to`, else None.
 
     RELEASED entries that are now the last ones of its table go with it.
 
-    `reason` says what the sequence lets go for: its `finish` (which says how it ended), its `preempt` by recompute, the
-    same by `swap`, or the `discard` of strategy `none`. That operation follows. None: the log does not say.
+    `reason` names the operation that makes it give up its blocks and that follows: its `finish` (which says how it
+    ended), its `preempt` by recompute, `swap` for the same by swap, or its `discard`. None: the log does not say.
     """
 
     holds: ClassVar[int] = -1
@@ -334,7 +334,7 @@ class Free(BlockOp, frozen=True, kw_only=True, tag="free"):
 
 
 class Release(BlockOp, frozen=True, kw_only=True, tag="release"):
-    """A running sequence lets go of a block that none of its later queries can see; its table entry becomes RELEASED.
+    """A running sequence releases a block that none of its later queries can see; its table entry becomes RELEASED.
 
     Table entries before and after keep their places. ref_count - 1; at 0 the block enters the free queue at `to`, else
     None. `window`: every layer of the model has a sliding window, and the block fell out of the widest. `policy`: the
@@ -354,7 +354,7 @@ class Finish(_Op, frozen=True, kw_only=True, tag="finish"):
 
     seq_id: Int
     reason: FinishReason
-    detail: str = ""  # the stop string or id that ended it, or who aborted it
+    detail: str = ""  # the stop string or id that ended it, or why it was aborted
 
 
 class Rank(_Op, frozen=True, kw_only=True, tag="rank"):

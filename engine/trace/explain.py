@@ -1,7 +1,7 @@
 """What an engineer asks of a run: where the memory went, which steps were slow, what happened to a request and why.
 
 Pure: a log in, findings out. The log already has every reason (`lookup`, `defer`, `preempt` and their companions say
-theirs); this puts together what stands in several records: how long somebody waited, what coming back did cost.
+theirs); this module puts together what stands in several records: how long a sequence waited, what its return cost.
 """
 
 from __future__ import annotations

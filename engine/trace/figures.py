@@ -1,6 +1,6 @@
 """What one run did and took: sequence by sequence, in total, step by step. Pure: records in, numbers out.
 
-Seconds are the engine's: the sum of its steps' times. A run that waits for somebody to press a button takes no time.
+Seconds are the engine's: the sum of its steps' times. Time that a run spends paused by its user does not count.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SequenceFigures(Struct, kw_only=True):
 
     seq_id: int
     prompt_token_ids: list[int]
-    tokens: list[Token] = []  # chosen so far, in order; a fork's begin with those of its parent
+    tokens: list[Token] = []  # in order; a fork's begin with those of its parent
     status: Status = "waiting"
     finish_reason: FinishReason | None = None
     submitted_in: int  # record
@@ -156,7 +156,7 @@ class RunReading:
         return RunFigures(totals=self._totals, series=self._series)
 
     def read(self, record: StepRecord, num_bytes: int) -> None:
-        """The next record, which has so many bytes.
+        """Read the next record, of `num_bytes` bytes.
 
         Raises:
             TraceStateError: it is about a sequence, a block or a token that the log does not have, or copies more than

@@ -1,4 +1,4 @@
-"""What a trace may ask of whoever reads it. FORMAT.md names these limits; `static/js/core/limits.js` has the same.
+"""What a trace may ask of its readers. FORMAT.md names these limits; `static/js/core/limits.js` has the same.
 
 A file of a few bytes can name any number. So numbers that readers count to are bounded here, and whatever an operation
 copies beyond its own size is paid for by the bytes that were read: reading a log costs time and memory by its length.
@@ -19,7 +19,7 @@ MAX_BLOCKS = 1 << 18  # of all pools together, and of the CPU store
 MAX_BLOCK_SIZE = 1 << 24  # tokens
 
 FREE_UNITS = 1 << 22  # things that any log may have copied
-UNITS_PER_BYTE = 16  # and so many for each byte of its records
+UNITS_PER_BYTE = 16  # added for each byte of its records
 UNITS_PER_SLOT = 8  # a slot that is filled or copied; a token or a table entry that is copied counts 1
 
 Int = Annotated[int, Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]  # what every whole number of a trace is, but seeds
@@ -36,11 +36,11 @@ class Budget:
         self._left = FREE_UNITS
 
     def read(self, num_bytes: int) -> None:
-        """A record of so many bytes comes next."""
+        """Add what the next record pays: `num_bytes` is its length."""
         self._left += num_bytes * UNITS_PER_BYTE
 
     def spend(self, units: int) -> None:
-        """Raises TooMuchError: the records so far do not pay for it."""
+        """Raises TooMuchError: the records that were read do not pay for it."""
         self._left -= units
         if self._left < 0:
             raise TooMuchError(

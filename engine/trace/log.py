@@ -124,7 +124,7 @@ class TraceReader:
 
     @property
     def num_captures(self) -> int:
-        """Records whose arrays are here."""
+        """Records whose arrays are kept."""
         return len(self._captures)
 
     @property
@@ -220,7 +220,7 @@ class TraceWriter(TraceReader):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes written so far, up to the last whole record."""
+        """Bytes of the file up to the last whole record."""
         return self._whole
 
     def state_now(self) -> State:

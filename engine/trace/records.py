@@ -51,7 +51,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
     tie_word_embeddings: bool = False
     num_active_params: Int | None = None  # mixture of experts: parameters used by one token; None = all
-    heads: list[HeadPattern] = []  # known patterns, the one to look at first in front; empty = nobody measured
+    heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
 
     @property
     def group_size(self) -> int:
@@ -88,7 +88,7 @@ class Machine(Struct, frozen=True, kw_only=True):
     processor: str
     num_threads: Int
     versions: dict[str, str]
-    roofs: Roofs | None = None  # None: nobody had asked for them when the log began
+    roofs: Roofs | None = None  # None: not measured when the log began
 
 
 class BlockGroup(Struct, frozen=True, kw_only=True):
@@ -98,7 +98,7 @@ class BlockGroup(Struct, frozen=True, kw_only=True):
     first_block: Int  # its blocks have the ids [first_block, first_block + num_blocks)
     num_blocks: Int
     window: Int | None = None  # the keys that its layers see; None = all
-    sinks: Int = 0  # and so many at the beginning of the sequence
+    sinks: Int = 0  # tokens at the beginning of the sequence that stay in sight beside the window
     kv_bytes_per_token: Int  # of its layers together
 
 
@@ -114,7 +114,8 @@ class Header(Struct, frozen=True, kw_only=True):
     engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
     kv_bytes_per_token: Int  # accounting.kv_bytes_per_token(model), all layers
     machine: Machine
-    block_groups: list[BlockGroup] = []  # who sees most comes first; empty = one of all layers, engine.num_blocks long
+    # the group that sees most comes first; empty = one group of all layers, with engine.num_blocks blocks
+    block_groups: list[BlockGroup] = []
 
 
 class BatchEntry(Struct, frozen=True, kw_only=True):
@@ -269,7 +270,7 @@ class StepRecord(Struct, frozen=True, kw_only=True):
 
     index: Int  # position in the log, from 0
     kind: RecordKind
-    step: Int  # steps so far, this one included
+    step: Int  # steps made, this one included
     batch: list[BatchEntry] = []
     ops: list[Op] = []
     outputs: list[Output] = []

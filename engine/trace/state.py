@@ -158,7 +158,7 @@ def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
 
 
 def recent_hit_rate(state: State) -> float | None:
-    """Tokens that hit over tokens asked for, in the recent lookups of first admissions; None: nobody asked yet.
+    """Tokens that hit over tokens asked for, in the recent lookups of first admissions; None: there was no lookup yet.
 
     As vLLM counts it: every token of a prompt is asked for, though the last one can never hit.
     """

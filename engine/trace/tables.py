@@ -43,7 +43,7 @@ def set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_s
     """Append at the end of a group's table, or replace in place (copy-on-write).
 
     `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
-    who comes back from the CPU store gets blocks for what is kept there.
+    a sequence that comes back from the CPU store gets blocks for what is kept there.
     """
     expect(0 <= logical <= len(sequence.token_ids), f"there is no logical block {logical}")
     table = sequence.block_tables[group]

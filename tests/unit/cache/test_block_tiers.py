@@ -10,7 +10,7 @@ from engine.cache.kv_store import KVStore, LayerShape
 
 
 def test_blocks_of_a_later_group_are_found_by_their_ids() -> None:
-    """Layer 1 is the second group's: its blocks are 10, 11, 12, its CPU blocks 4 and 5. In this order: 11 goes out to 5,
+    """Layer 1 is the second group's: blocks 10, 11 and 12, CPU blocks 4 and 5. In this order: 11 goes out to 5,
     what CPU block 5 has now comes back as 12, and 12 is copied to 10. Layer 0 belongs to the first group and stays.
     """
     store = KVStore([LayerShape(1, 2, 2)] * 2, [10, 3], 4, torch.float32, torch.device("cpu"))
