@@ -11,7 +11,7 @@ of its group only, so a block lies in them at place
 
     block_id - first_block
 
-which is worked out where block ids meet tensors and nowhere else: `block_tiers` and `model.batch.SlotTable`.
+which is computed only where block ids meet tensors: in `block_tiers` and in `model.batch.SlotTable`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from engine.trace.records import BlockGroup
 
 
 class GroupPlan(NamedTuple):
-    """One group of layers and the size of its pool."""
+    """One group of layers and its pool."""
 
     layers: list[int]
     reaches: frozenset[Reach]  # of its layers

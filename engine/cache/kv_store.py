@@ -1,6 +1,7 @@
 """The tensors behind the blocks: one pair (keys, values) per layer, addressed by slots.
 
-    slot = block_id * block_size + position mod block_size
+    slot = place * block_size + position mod block_size
+    place = block_id - first_block of the layer's group (`block_groups`)
 
     keys[layer]    [num_blocks, block_size, Hkv, D]
     values[layer]  [num_blocks, block_size, Hkv, Dv]

@@ -107,7 +107,7 @@ class PrefixIndex:
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Why the lookup that was made just before found no more: the first group that lost content says so."""
+        """Why the lookup that was made just before found no more. The first group that lost content says so."""
         if not self.enabled:
             return Explanation()
         logical, lost = num_hit_tokens // self._block_size, None

@@ -53,7 +53,7 @@ class DecodeKeys(NamedTuple):
 class DecodeTables(NamedTuple):
     """The same keys as `DecodeKeys` by their blocks, for kernels that look them up themselves."""
 
-    block_tables: Tensor  # [n, B] int32, padded with 0, which also stands where a block is released
+    block_tables: Tensor  # [n, B] int32, places in the layers' tensors; 0 as padding and for released blocks
     lengths: Tensor  # [n] int32: keys up to here
     starts: Tensor  # [n] int32: keys from here on, > 0 under a sliding window
     key_starts: list[int]  # the same
@@ -64,7 +64,7 @@ class StepTables(NamedTuple):
     """All S slices of a step by their blocks, for kernels that take prefills and decodes alike."""
 
     query_start_loc: Tensor  # [S + 1] int32: where each slice's tokens begin in the packed row
-    block_tables: Tensor  # [S, B] int32, padded with 0, which also stands where a block is released
+    block_tables: Tensor  # [S, B] int32, places in the layers' tensors; 0 as padding and for released blocks
     lengths: Tensor  # [S] int32: keys up to here
     most_queries: int  # of a slice
     longest: int  # the most keys that a sequence has
