@@ -80,7 +80,7 @@ class Stage:
         """The theater.
 
         Raises:
-            AppError: `unknown_theater`; `refused` when it is a recording, of which nothing can be asked.
+            AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
         """
         theater = self._theaters.get(theater_id)
         if theater is None and theater_id.startswith(PREFIX):
@@ -121,7 +121,7 @@ class Stage:
         return sum(theater.num_viewers for theater in self.all())
 
     def close(self) -> int:
-        """Close every theater, all at once; the logs go with them, and what is being recorded ends.
+        """Close every theater, all at once. Their logs are deleted and recordings under way end.
 
         Returns how many were still at a step after a while: they end with the process.
         """

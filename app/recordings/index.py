@@ -82,7 +82,7 @@ class Index:
 
     @property
     def is_there(self) -> bool:
-        """Whether the file is still the one that was opened: SQLite itself goes on with one that is gone."""
+        """Whether the path still has the file that was opened: SQLite goes on using a deleted file."""
         try:
             return _identity(self._path) == self._file
         except OSError:
@@ -143,7 +143,7 @@ def _storable(file: str) -> str | bytes:
 
 
 def _row(values: dict[str, Any]) -> Row | None:
-    """A row as it can be read: a column that says nothing sensible, or another version's, takes no other along."""
+    """A row as far as it can be read: a column of nonsense, or of another version, does not spoil the others."""
     if isinstance(values["file"], bytes):
         values["file"] = os.fsdecode(values["file"])
     read: dict[str, Any] = {}

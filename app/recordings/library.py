@@ -48,7 +48,7 @@ class Library:
     """
 
     def __init__(self, folder: Path | None, shelves: Iterable[Shelf] = (), settings: ServerSettings = DEFAULTS) -> None:
-        """Puts folder and index right. The folder is made when something is kept; None: nothing can be kept.
+        """Repairs folder and index. The folder is made when the first recording is kept; None: nothing can be kept.
 
         `settings` say how much is kept.
         """
@@ -65,7 +65,7 @@ class Library:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was not as it should be in the folder, and what is not now."""
+        """What was wrong in the folder and was repaired, and what is wrong now."""
         return self._rows.findings if self._rows else []
 
     def entries(self) -> list[Entry]:
@@ -103,7 +103,7 @@ class Library:
         return reader
 
     def record(self, run: Run, name: str, tags: list[str]) -> Recorder:
-        """Begin to record a run: what it has already, and what comes."""
+        """Begin to record a run: its records so far, then each new one."""
         folder, rows, room = self._place()
         recording_id = _new_id()
         name = name or f"{run.log.header.model.name} {_now()[:19].replace('T', ' ')}"
@@ -181,7 +181,7 @@ class Library:
             rows.remove(recording_id)
 
     def close(self) -> None:
-        """End what is being recorded and close the index."""
+        """End the recordings under way and close the index."""
         for recorder in list(self._recorders.values()):
             recorder.end("closed", "the server was closed")
         if self._rows:

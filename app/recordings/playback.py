@@ -1,4 +1,4 @@
-"""A recording on stage: joined and read like a theater, but nothing can be asked of it."""
+"""A recording on stage: joined and read like a theater, but it takes no commands."""
 
 from __future__ import annotations
 

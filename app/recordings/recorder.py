@@ -39,7 +39,7 @@ class Recorder:
         `grow` is told how many bytes the file is to have, before they are written; AppError: there is no room for them.
 
         Raises:
-            OSError: the file cannot be written; there is none then.
+            OSError: the file cannot be written; no file is left then.
             AppError: the run is over, or there is no room.
         """
         self.recording_id, self.name, self.path = recording_id, name, path
@@ -58,7 +58,7 @@ class Recorder:
             self._copy()
             self._cleanup = cleanup.pop_all()
         self._unsubscribe = run.log.subscribe(lambda _: self._follow())
-        self._follow()  # what was appended in between
+        self._follow()  # records appended meanwhile
 
     @property
     def num_bytes(self) -> int:

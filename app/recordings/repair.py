@@ -1,4 +1,4 @@
-"""Folder and index are made to agree, at start and when either was gone; what was found is said, one sentence each."""
+"""Folder and index are made to agree, at start and after either was lost; each finding is one sentence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """Something that was not as it should be, and what was done."""
+    """Something that was wrong, and what was done about it."""
 
     kind: Literal[
         "index_rebuilt",
@@ -52,7 +52,7 @@ def open_index(path: Path) -> tuple[Index, list[Finding]]:
             raise  # locked, or a disk that cannot be written: no damage
         aside = _unused(path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
         path.rename(aside)
-        with contextlib.suppress(OSError):  # or what was half written to the old one would be put into the new
+        with contextlib.suppress(OSError):  # SQLite would replay it into the new index
             path.with_name(path.name + "-journal").rename(aside.with_name(aside.name + "-journal"))
         message = f"the index was damaged ({error}): it is kept as {aside.name} and was rebuilt from the files"
         return Index(path), [Finding(kind="index_rebuilt", recording=None, message=message)]
@@ -131,7 +131,7 @@ def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
 
 
 def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
-    """A recording whose server was killed: what is left of its last record goes, so that the file is sound."""
+    """A recording whose server was killed: the torn last record is cut off, so that the file is sound."""
     with TraceReader(path) as reader:
         end, size = reader.whole_end, reader.num_bytes
     if end < size:

@@ -1,4 +1,4 @@
-"""How much a folder of recordings may hold: so many files, so many bytes, what is being written included."""
+"""How much a folder of recordings may hold: a number of files and of bytes, those under way included."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rows of a library whatever befalls its folder and its index under the running server.
+"""The rows of a library, kept through losses of its folder or index while the server runs.
 
-What was last read or written is known here as well. While the index is locked, damaged or gone, that is what is shown,
-and how recordings end is kept until it can be written; when the index is back, or is made anew, it gets what it lacks.
+The rows last read or written are kept in memory too. While the index is locked, damaged or gone, these are shown, and
+the ends of recordings are kept until they can be written. An index that is back, or made anew, gets the rows it lacks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Rows:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was put right, and what is not as it should be now."""
+        """What was repaired, and what is wrong now."""
         return self._findings + ([self._fault] if self._fault else [])
 
     def all(self) -> list[Row]:
@@ -138,7 +138,7 @@ class Rows:
         return found
 
     def _open(self) -> None:
-        """Open the index and put right what is not: it gets what it lacks, then folder and index are made to agree."""
+        """Open the index and repair it: it gets the rows it lacks, then folder and index are made to agree."""
         if self._index is not None:
             self._index.close()
             self._index = None

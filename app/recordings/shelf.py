@@ -86,7 +86,7 @@ class Shelf:
 
 
 def traces_in(folder: Path) -> list[Path]:
-    """The trace files of a folder by name, none if there is no folder."""
+    """The trace files of a folder by name; empty if there is no folder."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
 
 
@@ -100,7 +100,7 @@ def recording_id(stem: str) -> str:
 
 
 def readable(name: str) -> str:
-    """A file's name as text: what is none in it is replaced, so that it can be shown and sent."""
+    """A file's name as text: bytes that are not UTF-8 are replaced, so that it can be shown and sent."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

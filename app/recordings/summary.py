@@ -43,7 +43,7 @@ def summarize(path: Path) -> Summary:
     """Read the whole file once, every checksum included.
 
     Raises:
-        TraceFormatError: not a trace, or its first records are none.
+        TraceFormatError: not a trace, or its first records are damaged.
         OSError: it cannot be read.
     """
     with TraceReader(path) as reader:

@@ -30,7 +30,7 @@ from app.transport.websocket import WebSocket
 _silent = logging.getLogger(f"{__name__}.protocol")
 _silent.disabled = True
 NAMESPACE = "/"
-MAX_THINGS = 50_000  # lists and maps of a message, and what is in them; a focus on everything has a few thousand
+MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
 PING_TIMEOUT = 60  # seconds; on a slow line a ping waits behind a batch
 
 Ack = dict[str, Any]
@@ -50,7 +50,7 @@ class Message(MsgPackPacket):  # type: ignore[misc]
     """A Socket.IO packet. An event's last argument is the size of its message in bytes, for the books."""
 
     def decode(self, encoded_packet: bytes) -> None:
-        """Raises ValueError or another error for what is no packet, or for one of more things than any event has."""
+        """Raises ValueError or another error for what is no packet, or has more entries than any event."""
         left = MAX_THINGS
 
         def counted(things: list[Any]) -> None:
@@ -79,7 +79,7 @@ class Message(MsgPackPacket):  # type: ignore[misc]
 
 
 class _Shared(EnginePacket):  # type: ignore[misc]
-    """A packet for many, whatever they are connected by: its own encoding is the first one that it was asked for."""
+    """A packet for clients of both transports. The library's packet would keep the first encoding for all."""
 
     def encode(self, b64: bool = False) -> str | bytes:
         return "b" + base64.b64encode(self.data).decode() if b64 else self.data
@@ -167,7 +167,7 @@ class Clients:
                 found = self._workers.do(handle, sid, (*name, *rest))
                 answer = found if isinstance(found, Answer) else Answer(found)
                 ack = self._hub.wait_for(answer.ack) if isinstance(answer.ack, Future) else answer.ack
-                # The acknowledgement is queued before this greenlet gives way to what is called from here.
+                # The acknowledgement is queued before the greenlet that is started here can run.
                 gevent.get_hub().loop.run_callback(answer.then)
                 return ack
             finally:

@@ -57,7 +57,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         super().__init__(sock, address, server)
 
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the client is gone before it was told what was wrong
+        with contextlib.suppress(OSError):  # the client has left before the error could be sent
             super().handle()
         self._head_is_here()
 
@@ -91,12 +91,12 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         return environ
 
     def taken_over(self) -> tuple[Any, Any]:
-        """The socket and what is read from it, which speak another protocol from now on."""
+        """The socket and its reader, handed over to another protocol."""
         self.close_connection = True
         return self.socket, self.rfile
 
     def give_up(self) -> None:
-        """End it, from another greenlet: whatever waits on it hears that there is nothing more."""
+        """End the connection from another greenlet: readers that wait on it see its end."""
         with contextlib.suppress(OSError, AttributeError):  # AttributeError: it has ended already
             self.socket.shutdown(socket.SHUT_RDWR)
 

@@ -67,7 +67,7 @@ class WebSocket:
                 self._protocol.receive_data(data)
                 for event in self._protocol.events():
                     self._take(event)
-        except (OSError, ProtocolError, ValueError):  # ValueError: closed meanwhile, or text that is none
+        except (OSError, ProtocolError, ValueError):  # ValueError: closed meanwhile, or text that is not UTF-8
             self.end()
             return None
         gevent.sleep(0)  # a client that sends without end must not keep the others waiting
@@ -89,7 +89,7 @@ class WebSocket:
         self.end()
 
     def end(self) -> None:
-        """End the connection, whatever is under way on it."""
+        """End the connection, even in the middle of a message."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 

@@ -21,7 +21,7 @@ PIECE = 256 * 1024  # bytes of an answer made at a time
 
 
 class OnWorkers:
-    """WSGI middleware: what is below it runs on a worker, what is above on the hub thread."""
+    """WSGI middleware: the application below it runs on a worker thread, the server above it on the hub thread."""
 
     def __init__(self, app: WSGI, hub: Hub, limits: Limits) -> None:
         self._app, self._hub, self._limits = app, hub, limits
@@ -67,7 +67,7 @@ class OnWorkers:
 
 
 def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
-    """On a worker: the answer, its first piece, and what is to come after it."""
+    """On a worker: the answer's head, its first piece, and an iterator over the rest."""
     parts = app(environ, tell)
     rest = iter(parts)
     try:
