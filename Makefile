@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test processors lint types browser bench bench-guard soak fuzz clean
+.PHONY: run test test-fast processors lint types browser bench bench-guard soak fuzz clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -41,6 +41,12 @@ test: $(VENV)/.test node_modules/.installed browser
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
+
+# what one runs after each change: no browser, nothing compiled but the engine's own C, no other processes
+test-fast: $(VENV)/.test
+	$(BIN)/ruff check --quiet .
+	$(BIN)/python -m pytest --numprocesses 2 --fast --quiet $(ARGS)
+	$(BIN)/python -m tools.node --test --test-reporter=dot tests/js/*.test.mjs
 
 # all but the browser's once more for each other processor that this one can play (tests/processors.py): some minutes each
 processors: $(VENV)/.test

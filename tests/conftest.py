@@ -27,6 +27,44 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 180.0  # importing torch and loading the model, on a busy machine
 
 
+FAST = ("tests/unit/", "tests/property/", "tests/parity/")  # folders that `--fast` runs, but for what is marked slow
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only tests without a browser, a compiler or another process")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: starts a process, compiles, or takes seconds: left out by --fast")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processes_only_where_said(pytestconfig: pytest.Config) -> Iterator[None]:
+    """With `--fast` a test that starts a process fails, and says how it is left out."""
+    if not pytestconfig.getoption("--fast"):
+        yield
+        return
+    started = subprocess.Popen.__init__
+
+    def start(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        """Only the engine's own C functions are compiled, in two seconds a worker: every engine asks for them."""
+        if not any(str(word).endswith("kernels.so") for word in args):
+            raise AssertionError("this test starts a process: mark it `slow`")
+        started(self, args, *rest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", start)
+        yield
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--fast"):
+        return
+    fast = [item for item in items if item.nodeid.startswith(FAST) and item.get_closest_marker("slow") is None]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(fast)])
+    items[:] = fast
+
+
 class FilesAndBrowser(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
     """Files stay whole, and one worker has all tests that need Chromium, which fills more than a core."""
 

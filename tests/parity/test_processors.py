@@ -14,6 +14,8 @@ from engine.trace.compare import TOLERANCE
 from tests.conftest import ROOT
 from tests.processors import PROCESSORS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the instruction sets are those of x86-64")
 @pytest.mark.parametrize("processor", PROCESSORS)

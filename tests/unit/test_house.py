@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_import_contracts_hold() -> None:
     lint = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([lint, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -25,6 +28,7 @@ def test_no_test_imports_a_test() -> None:
     assert not found
 
 
+@pytest.mark.slow
 def test_the_engine_runs_where_no_web_package_is_installed() -> None:
     program = """
 import sys

@@ -42,6 +42,7 @@ def test_every_name_is_there_and_says_what_it_is() -> None:
     assert all((ROOT / package / "py.typed").is_file() for package in ("kvtheater", "engine"))
 
 
+@pytest.mark.slow
 def test_a_script_of_a_user_with_a_file_called_app(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("raise SystemExit('imported the wrong one')")
     done = run(tmp_path)
@@ -49,6 +50,7 @@ def test_a_script_of_a_user_with_a_file_called_app(tmp_path: Path) -> None:
     assert done.stdout == f"5 kvtheater {kvtheater.__version__}\n"  # a submission and four steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["engine.py", "engine/__init__.py", "engine/readme.txt"])
 def test_a_file_or_folder_that_hides_the_engine_is_named(name: str, tmp_path: Path) -> None:
     """A folder without __init__.py hides nothing: a package that Python finds later goes before it."""

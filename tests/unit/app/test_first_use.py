@@ -34,6 +34,7 @@ assert len(found) == 16
 """
 
 
+@pytest.mark.slow
 def test_many_threads_may_be_the_first_to_read_a_record() -> None:
     """msgspec 0.22 ends the process with a segmentation fault when two threads meet a type at once."""
     for _ in range(3):  # a race: it is lost in about two runs of three

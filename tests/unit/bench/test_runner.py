@@ -27,6 +27,8 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Roofs
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_scenario_runs_from_end_to_end(tmp_path: Path) -> None:
     """Two points, two variants, two rounds; without a cache 5 + 6 + 7 tokens are computed, with one 5 + 1 + 1."""

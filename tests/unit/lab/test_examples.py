@@ -14,6 +14,8 @@ from nbclient import NotebookClient
 
 from engine.trace.check import check
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}

@@ -39,6 +39,7 @@ def _graph(layers: nn.Module) -> torch.fx.GraphModule:
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_every_number_of_rows() -> None:
     """Groups of up to 4, 8, 12 and 16 rows, several of them, and more than are multiplied in panels."""

@@ -24,6 +24,7 @@ FILES = 400
 MEMORY = 64 << 20  # bytes at any time; the seeds are smaller than 200 KB
 
 
+@pytest.mark.slow
 def test_both_readers_say_the_same_of_changed_files(tmp_path: Path) -> None:
     done = fuzz(0, tmp_path, files=FILES)
     assert not done.findings, done
