@@ -46,7 +46,7 @@ test: $(VENV)/.test node_modules/.installed browser
 test-fast: $(VENV)/.test
 	$(BIN)/ruff check --quiet .
 	$(BIN)/python -m pytest --numprocesses 2 --fast --quiet $(ARGS)
-	$(BIN)/python -m tools.node --test --test-reporter=dot tests/js/*.test.mjs
+	$(BIN)/python -m tests.js
 
 # all but the browser's once more for each other processor that this one can play (tests/processors.py): some minutes each
 processors: $(VENV)/.test

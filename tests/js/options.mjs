@@ -1,10 +1,10 @@
-// What the server puts into the page, for tests without one: `node --import ./tests/js/options.mjs`. The file that
+// What the server puts into the page, for tests without one: `python -m tests.js`. The file that
 // KVTHEATER_OPTIONS names has {tables, texts}: the table of options, and by language the words of the options.
 
 import { readFileSync } from "node:fs";
 
 const path = process.env.KVTHEATER_OPTIONS;
-if (!path) throw new Error("run by pytest tests/js, which writes the file that KVTHEATER_OPTIONS names");
+if (!path) throw new Error("run with `python -m tests.js`, which writes the file that KVTHEATER_OPTIONS names");
 export const { tables, texts } = JSON.parse(readFileSync(path, "utf8"));
 
 /** As much of a document as a module asks for when it is imported. */

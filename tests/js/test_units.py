@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from app.pages import option_tables
-from engine.options.words import languages, option_texts
+from tests.js.__main__ import FILES, run
 from tools import vendor
-from tools.node import node
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """With the options that the server puts into the page: tests/js/options.mjs reads them."""
-    path = tmp_path_factory.mktemp("js") / "options.json"
-    texts = {language: option_texts(language) for language in languages()}
-    path.write_text(json.dumps({"tables": option_tables(), "texts": texts}), encoding="utf-8")
-    return {**os.environ, "KVTHEATER_OPTIONS": str(path)}
-
-
-@pytest.mark.parametrize("file", sorted(p.name for p in (ROOT / "tests" / "js").glob("*.test.mjs")))
-def test_javascript_units(file: str, environment: dict[str, str]) -> None:
-    command = [node(), "--import", "./tests/js/options.mjs", "--test", f"tests/js/{file}"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+@pytest.mark.parametrize("file", FILES)
+def test_javascript_units(file: str) -> None:
+    done = run([file], capture=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
