@@ -1,4 +1,4 @@
-"""Run the page's unit tests in node: `python -m tests.js`, or some of them, `python -m tests.js tests/js/log.test.mjs`."""
+"""The page's unit tests in node: `python -m tests.js`, or `python -m tests.js tests/js/log.test.mjs`."""
 
 from __future__ import annotations
 
