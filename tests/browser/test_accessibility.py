@@ -46,7 +46,7 @@ def test_no_serious_violation_on_a_phone(open_page: OpenPage, scheme: str, local
     page = open_with_axe(open_page, width=390, height=844, color_scheme=scheme, locale=locale)
     found = {"empty": violations(page)}
     prefill_and_step(page)
-    for region in ("stage", "score", "memory", "detail"):
+    for region in ("stage", "setup", "memory", "detail"):
         page.click(f"#tab-{region}")
         found[region] = violations(page)
     complain(found)
@@ -69,7 +69,7 @@ def test_no_tooltip_is_cut_at_the_edge_of_the_window(open_page: OpenPage, width:
     page = open_page(width=width, height=800)
     prefill_and_step(page, 1)
     seen = 0
-    for region in ("stage", "score", "memory", "detail"):
+    for region in ("stage", "setup", "memory", "detail"):
         if width < 700:
             page.click(f"#tab-{region}")
         for term in page.locator(f"#region-{region} .term, #region-{region} .fidelity").all():
@@ -91,7 +91,7 @@ def test_a_touched_word_keeps_its_definition_until_something_else_is_touched(ope
     term.tap()
     page.wait_for_timeout(400)
     expect(page.locator("#tooltip")).to_contain_text("block_size")
-    page.tap("#tab-score")
+    page.tap("#tab-setup")
     expect(page.locator("#tooltip")).to_be_hidden()
 
 
@@ -159,7 +159,7 @@ def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(op
         if at["region"] not in regions[-1:]:
             regions.append(at["region"])
         page.keyboard.press("Tab")
-    assert regions == ["skip", "header", "region-score", "region-stage", "region-detail", "region-memory", "transport"]
+    assert regions == ["skip", "header", "region-setup", "region-stage", "region-detail", "region-memory", "transport"]
 
 
 def test_every_canvas_has_words_beside_it(open_page: OpenPage) -> None:
@@ -184,7 +184,7 @@ def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(
     """640 × 400 is what a zoom of 200 % leaves of 1280 × 800."""
     page = open_page(width=width, height=height)
     prefill_and_step(page, 1)
-    regions = ("stage", "score", "memory", "detail") if width < 720 else ("stage",)
+    regions = ("stage", "setup", "memory", "detail") if width < 720 else ("stage",)
     for region in regions:
         if width < 720:
             page.click(f"#tab-{region}")

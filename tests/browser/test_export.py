@@ -177,7 +177,7 @@ def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     for part in (".running-text", ".strip", ".pool-scroll", "#memory-figures", "#sentence", "#print-link"):
         expect(page.locator(part)).to_be_visible()
-    for part in (".score", "#btn-step", ".header-tools"):
+    for part in (".setup", "#btn-step", ".header-tools"):
         expect(page.locator(part)).to_be_hidden()
     assert "theater=" in page.locator("#print-link").inner_text()
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -40,7 +40,7 @@ def test_a_weight_of_an_earlier_query_is_the_captured_one(open_page: OpenPage) -
     select(page, '{"query": 10, "position": 4}')
     weight = page.evaluate("""async () => {
       const store = await import('/static/js/state/store.js');
-      const { attentionRow } = await import('/static/js/core/columns.js');
+      const { attentionRow } = await import('/static/js/core/sequence_view.js');
       const row = attentionRow(store.log.value, 1, 0, store.layer.value, store.head.value, 10);
       return String(Number(row.weights[4].toPrecision(4)));
     }""")

@@ -15,8 +15,8 @@ import {
   visibleKeys,
 } from "../../static/js/core/attention.js";
 import { decode } from "../../static/js/core/codec.js";
-import { attentionRow, stageAt } from "../../static/js/core/columns.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { attentionRow, sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { headsLayout } from "../../static/js/panels/attention/heads_geometry.js";
 import { cellsFor, RowPyramid } from "../../static/js/panels/attention/rows.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
@@ -76,7 +76,7 @@ function logOfTwo() {
 
 test("each row belongs to the record that computed it", () => {
   const log = logOfOne();
-  const at = (index) => rowSources(stageAt(log, index, 0, 0, 0)).map((source) => source.record);
+  const at = (index) => rowSources(sequenceViewAt(log, index, 0, 0, 0)).map((source) => source.record);
   assert.deepEqual(at(1), [1, 1, 1, 1, 1]);
   assert.deepEqual(at(2), [1, 1, 1, 1, 1, 2]);
   assert.deepEqual(at(1), [1, 1, 1, 1, 1], "looking back shows what was");
@@ -84,7 +84,7 @@ test("each row belongs to the record that computed it", () => {
 });
 
 test("rows of a prefix hit were computed by the sequence that filled the block", () => {
-  const sources = rowSources(stageAt(logOfTwo(), 4, 1, 0, 0));
+  const sources = rowSources(sequenceViewAt(logOfTwo(), 4, 1, 0, 0));
   assert.deepEqual(
     sources.map(({ record, seq_id, position }) => [record, seq_id, position]),
     [
@@ -193,7 +193,7 @@ function whole({ weight = 0, key = 0 } = {}) {
 
 test("rows, keys and values of all records are compared with one pass over everything", () => {
   const log = logOfOne();
-  const sources = rowSources(stageAt(log, 2, 0, 0, 0));
+  const sources = rowSources(sequenceViewAt(log, 2, 0, 0, 0));
   const compare = (arrays) => {
     const found = { weights: nothingCompared(), k: nothingCompared(), v: nothingCompared() };
     sources.forEach((source, position) => assert.ok(comparePosition(found, log, source, position, arrays, [0, 1])));

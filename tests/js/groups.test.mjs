@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { rowSources, visibleKeys } from "../../static/js/core/attention.js";
-import { isReleased, originOf, stageAt } from "../../static/js/core/columns.js";
 import { counterfactual } from "../../static/js/core/counterfactual.js";
 import { blockGroups, bytesIfAllKept, figuresByGroup, groupOf, groupOfLayer } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { operationsOf } from "../../static/js/core/operations.js";
 import { connectedTo, ownersOf, provenanceOf } from "../../static/js/core/provenance.js";
+import { isReleased, originOf, sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { memoryFigures } from "../../static/js/core/state.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
 import { motionsOf, movingLook, movingQueues, restingLook } from "../../static/js/panels/memory/pool_motion.js";
@@ -135,14 +135,14 @@ test("a key that a windowed layer let go is said to be released, with who keeps 
     of(provenanceOf(log, 2, { position, seq: 0 }, { seq: 0, layer, head: 0 }), "weight").unseen;
   assert.deepEqual([unseen(0, 1), unseen(0, 4), unseen(1, 1)], [true, false, false]);
   assert.equal(of(provenanceOf(log, 2, { position: 1, seq: 0 }, { seq: 0, layer: 1, head: 0 }), "slot").slot, 1);
-  const [windowed, full] = [0, 1].map((layer) => stageAt(log, 2, 0, layer, 0));
+  const [windowed, full] = [0, 1].map((layer) => sequenceViewAt(log, 2, 0, layer, 0));
   assert.deepEqual([isReleased(windowed, 1), isReleased(full, 1), isReleased(windowed, 5)], [true, false, false]);
   assert.deepEqual([originOf(windowed, 1), originOf(full, 1).record], [null, 1]);
 });
 
 test("who computed a row that a hit skipped is known by whichever group still has the key", () => {
   const log = hybrid();
-  const sources = rowSources(stageAt(log, 4, 1, 0, 0)).map((source) => [source.seq_id, source.position]);
+  const sources = rowSources(sequenceViewAt(log, 4, 1, 0, 0)).map((source) => [source.seq_id, source.position]);
   assert.deepEqual(sources, [
     [0, 0],
     [0, 1],

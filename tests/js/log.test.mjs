@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { decode } from "../../static/js/core/codec.js";
-import { stageAt, vectorOf } from "../../static/js/core/columns.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { kvTerms, latencies, slotOf, stepSeconds } from "../../static/js/core/metrics.js";
+import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { apply, initialState, memoryFigures, TraceStateError } from "../../static/js/core/state.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
@@ -141,16 +141,16 @@ test("slot = block_id * block_size + position mod block_size", () => {
 
 test("vectors come from the record that wrote them; a query only from the record shown", () => {
   const log = wholeLog();
-  const stage = stageAt(log, 2, 0, 0, 1);
-  assert.deepEqual([...vectorOf(stage, "k", 4)], [4, -4]);
-  assert.deepEqual([...vectorOf(stage, "k", 5)], [5, -5]);
-  assert.deepEqual([...vectorOf(stage, "q", 5)], [5, 1]);
-  assert.equal(vectorOf(stage, "q", 4), null);
-  assert.equal(vectorOf(stage, "k", 6), null); // the sampled token: written a step later
+  const view = sequenceViewAt(log, 2, 0, 0, 1);
+  assert.deepEqual([...vectorOf(view, "k", 4)], [4, -4]);
+  assert.deepEqual([...vectorOf(view, "k", 5)], [5, -5]);
+  assert.deepEqual([...vectorOf(view, "q", 5)], [5, 1]);
+  assert.equal(vectorOf(view, "q", 4), null);
+  assert.equal(vectorOf(view, "k", 6), null); // the sampled token: written a step later
 });
 
 test("the attention row of the query in flight covers every key it saw", () => {
-  const { attention, query } = stageAt(wholeLog(), 2, 0, 0, 0);
+  const { attention, query } = sequenceViewAt(wholeLog(), 2, 0, 0, 0);
   assert.equal(query, 5);
   assert.equal(attention.weights.length, 6);
   assert.ok(Math.abs(attention.weights.reduce((a, b) => a + b) - 1) < 1e-6);

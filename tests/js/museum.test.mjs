@@ -5,10 +5,10 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { laterWeights } from "../../static/js/core/attention.js";
-import { attentionRow } from "../../static/js/core/columns.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { labelText, loneLabel } from "../../static/js/core/labels.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { attentionRow } from "../../static/js/core/sequence_view.js";
 import * as museum from "../../static/js/runs/fault.js";
 import * as arrays from "../../static/js/runs/fault_arrays.js";
 import { stepRecords } from "../../static/js/runs/race.js";

@@ -24,6 +24,11 @@ test("values that do not parse and names that do not exist are left out", () => 
   assert.deepEqual(parseQuery("layer=two&strategy=magic&nothing=1&head=2&temperature="), { head: 2 });
 });
 
+test("a link of version 0.2 opens the region that it meant", () => {
+  assert.deepEqual(parseQuery("region=score"), { region: "setup" });
+  assert.equal(writeQuery({ ...initial(), ...parseQuery("region=score") }), "region=setup");
+});
+
 test("initial values are not written", () => {
   assert.equal(writeQuery(initial()), "");
 });

@@ -16,7 +16,7 @@ const decodes = () => {
 
 /** {id, target: selector of what it explains, region: where that is on a phone, side: where the card goes, done: () => boolean} */
 export const STOPS = [
-  { id: "prompt", target: "#region-score .composer", region: "score", side: "right", done: () => numRecords.value > 0 },
+  { id: "prompt", target: "#region-setup .composer", region: "setup", side: "right", done: () => numRecords.value > 0 },
   {
     id: "attention",
     target: "#region-stage .strip",

@@ -1,8 +1,8 @@
 // Attention worked out from the log: where each row was computed, the softmax of a query, and how two runs compare. Pure.
 
-import { attentionRow } from "./columns.js";
 import { policyOf } from "./groups.js";
 import { slotOf } from "./metrics.js";
+import { attentionRow } from "./sequence_view.js";
 
 // ── Rows: every one belongs to the record that computed it ────────────────────────────────────────────────────────────
 
@@ -24,13 +24,13 @@ function recordsOf(log, seqId, index) {
 }
 
 /**
- * For each of the stage's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the log
+ * For each of the view's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the log
  * does not know. A position that came from the prefix cache or from a fork was computed by another sequence: its slot says
  * by which, in the block group of the layer or, where that let it go, in another.
  */
-export function rowSources(stage) {
-  const { log, index, numFilled } = stage;
-  const seqId = stage.seq.seq_id;
+export function rowSources(view) {
+  const { log, index, numFilled } = view;
+  const seqId = view.seq.seq_id;
   const records = recordsOf(log, seqId, index);
   const sources = new Array(numFilled).fill(null);
   let later = null; // the record that computed the nearest position after this one: its table held this one's block
@@ -40,9 +40,9 @@ export function rowSources(stage) {
       later = record;
       sources[position] = { record, seq_id: seqId, position };
     } else {
-      const tables = later === null ? stage.tables : (log.tablesAtCompute(later, seqId) ?? []);
-      const place = [tables[stage.group], ...tables]
-        .map((table) => slotOf(table, stage.blockSize, position))
+      const tables = later === null ? view.tables : (log.tablesAtCompute(later, seqId) ?? []);
+      const place = [tables[view.group], ...tables]
+        .map((table) => slotOf(table, view.blockSize, position))
         .find(Boolean);
       sources[position] = place ? log.slotOrigin(place.slot, later ?? index) : null;
     }

@@ -11,7 +11,6 @@
 // group it is about, where a run has several.
 
 import { visibleKeys } from "./attention.js";
-import { attentionRow } from "./columns.js";
 import { counterfactual } from "./counterfactual.js";
 import { allocationReason, evictionBefore, freeReason } from "./decisions.js";
 import { figuresByGroup, groupOf, groupOfLayer, heldBy, heldIn, RELEASED } from "./groups.js";
@@ -19,6 +18,7 @@ import { blockHistory, blocksOf, sequenceHistory } from "./history.js";
 import { tokenLabels } from "./labels.js";
 import { kvTerms, slotOf } from "./metrics.js";
 import { operationsOf } from "./operations.js";
+import { attentionRow } from "./sequence_view.js";
 import { memoryFigures } from "./state.js";
 
 /**

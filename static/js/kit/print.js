@@ -10,7 +10,7 @@ const SHEET = 1000; // px of a sheet's width, see css/print.css
 const COLUMN = 420; // px of the column in which the matrix stands
 const SHARP = 3; // pixels for each px
 
-export function preparePaper() {
+export function followPrinting() {
   const root = document.documentElement;
   let restore = null;
   addEventListener("beforeprint", () => {

@@ -9,7 +9,7 @@ import { Icon, Tooltip } from "../kit/parts.js";
 import { Blackout, Notice } from "../panels/header/notice.js";
 import { Header } from "../panels/header/panel.js";
 import { Memory } from "../panels/memory/panel.js";
-import { Score } from "../panels/setup/panel.js";
+import { Setup } from "../panels/setup/panel.js";
 import { Stage } from "../panels/stage/panel.js";
 import { Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
@@ -28,7 +28,7 @@ export function App() {
     <${Header} />
     <${Tabs} />
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      <${Score} />
+      <${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}
       <${Stage} />
       <${Detail} />
@@ -45,7 +45,7 @@ export function App() {
 
 function Tabs() {
   return html`<nav class="tabs" aria-label=${t("app.title")}>
-    ${["stage", "score", "memory", "detail"].map(
+    ${["stage", "setup", "memory", "detail"].map(
       (
         name,
       ) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`} onClick=${() => (settings.region.value = name)}>

@@ -1,7 +1,7 @@
 // What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys, keys that
 // were read from where they do not belong, keys that are only rotated. Pure.
 
-import { originOf, stageAt } from "../core/columns.js";
+import { originOf, sequenceViewAt } from "../core/sequence_view.js";
 import { firstOf, recordAt } from "./fault.js";
 
 const SAME = 0.01; // twins agree to the last bit in equal batches, and to about 0.001 where a batch has other neighbours
@@ -22,8 +22,8 @@ function vectorIn(log, source, layer, kind, head) {
 
 /** Where the keys come from that `seqId` has in its log after `step` steps, by position: {record, seq_id, position} or null. */
 export function keySources(log, step, seqId) {
-  const stage = stageAt(log, recordAt(log, step), seqId, 0, 0);
-  return stage ? Array.from({ length: stage.numFilled }, (_, position) => originOf(stage, position)) : [];
+  const view = sequenceViewAt(log, recordAt(log, step), seqId, 0, 0);
+  return view ? Array.from({ length: view.numFilled }, (_, position) => originOf(view, position)) : [];
 }
 
 /**

@@ -31,8 +31,8 @@ const preferred = () => {
 };
 
 /**
- * name -> {type, initial, remember, place}. `remember`: kept on this device too, for the next visit without a link. `place`:
- * says where one looks, and the browser's Back and Forward bring it back.
+ * name -> {type, initial, remember, place, renamed}. `remember`: kept on this device too, for the next visit without a link.
+ * `place`: says where one looks, and the browser's Back and Forward bring it back. `renamed`: what older links call a value.
  */
 export const TABLE = {
   lang: { type: oneOf(...LANGUAGES.map((one) => one.code)), initial: preferred(), remember: true },
@@ -49,7 +49,12 @@ export const TABLE = {
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   ...optionRows(SAMPLING),
-  region: { type: oneOf("stage", "score", "memory", "detail"), initial: "stage", place: true }, // phone: the region shown
+  region: {
+    type: oneOf("stage", "setup", "memory", "detail"),
+    initial: "stage",
+    place: true,
+    renamed: { score: "setup" },
+  }, // phone: the region shown
   detail: {
     type: oneOf("attention", "scheduler", "time", "race", "museum", "compare", "library"),
     initial: "attention",
@@ -75,7 +80,8 @@ export const settings = Object.fromEntries(Object.entries(TABLE).map(([name, row
 export function parseQuery(query, table = TABLE) {
   const found = {};
   for (const [name, value] of new URLSearchParams(query)) {
-    const parsed = table[name]?.type.parse(value);
+    const row = table[name];
+    const parsed = row?.type.parse(row.renamed?.[value] ?? value);
     if (parsed !== undefined) found[name] = parsed;
   }
   return found;

@@ -1,9 +1,9 @@
 // What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
-import { stageAt } from "../core/columns.js";
 import { tellingHeads } from "../core/heads.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
+import { sequenceViewAt } from "../core/sequence_view.js";
 import { settings } from "./settings.js";
 
 /** The log that is shown; null before the first header. Its content grows: `numRecords` says how far. */
@@ -76,10 +76,10 @@ export const head = computed(() =>
   clamp(settings.head.value ?? teaching.value.head, log.value?.header.model.num_heads ?? 1),
 );
 
-export const stage = computed(() => {
+export const sequenceView = computed(() => {
   captureVersion.value; // a late capture changes what can be drawn
   if (!log.value || shownSeq.value === null) return null;
-  return stageAt(log.value, drawnIndex.value, shownSeq.value, layer.value, head.value);
+  return sequenceViewAt(log.value, drawnIndex.value, shownSeq.value, layer.value, head.value);
 });
 
 /** What the newest capture that left something out says of it (English, from the engine), or "". */

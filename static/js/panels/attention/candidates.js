@@ -6,7 +6,7 @@ import { loneLabel } from "../../core/labels.js";
 import { html } from "../../kit/html.js";
 import { Fidelity, hideTip, Icon, tipAt } from "../../kit/parts.js";
 import { phase } from "../../state/moment.js";
-import { stage } from "../../state/store.js";
+import { sequenceView } from "../../state/store.js";
 import { langOf, probabilityText, t } from "../../tell/words.js";
 
 /** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
@@ -14,7 +14,7 @@ const sampled = computed(() => phase("sample") > 0);
 
 /** `choice`: what stands in place of the title where two panels share one place. */
 export function Candidates({ choice = null }) {
-  const output = sampled.value ? stage.value?.output : null;
+  const output = sampled.value ? sequenceView.value?.output : null;
   return html`<section class="panel candidates">
     <h3 class="panel-title">${choice ?? t("candidates.title")} <${Fidelity} kind="captured" /></h3>
     ${output ? html`<${List} output=${output} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
@@ -45,7 +45,7 @@ function List({ output }) {
 /** The run once more, up to the record shown; there the sequence gets this token. */
 function takeInstead(seq, token) {
   hideTip();
-  return fork({ kind: "token", seq_id: seq, token_id: token, record: stage.peek().index });
+  return fork({ kind: "token", seq_id: seq, token_id: token, record: sequenceView.peek().index });
 }
 
 function Row({ label, p, lines, chosen = false, rest = false, take = null }) {

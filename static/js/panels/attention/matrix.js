@@ -10,7 +10,7 @@ import { Fidelity, hideTip, tipAt } from "../../kit/parts.js";
 import { wastePattern } from "../../kit/texture.js";
 import { wantLayer } from "../../net/session.js";
 import { phase, phasesNow } from "../../state/moment.js";
-import { hovered, pointed, select, stage } from "../../state/store.js";
+import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { Proof, worstCell } from "./proof.js";
 import { cellsFor, RowImage } from "./rows.js";
@@ -25,12 +25,12 @@ const cursor = signal(null); // {query, key}: where the keyboard is
 const later = signal(null); // {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
 
 /** Who computed each row; read again only when the stage is another. */
-export const sources = computed(() => (stage.value ? rowSources(stage.value) : []));
+export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
 
 export function Matrix() {
   const ref = usePainter(
     () => [
-      stage.value,
+      sequenceView.value,
       pointed.value,
       worstCell.value,
       cursor.value,
@@ -40,7 +40,7 @@ export function Matrix() {
     ],
     (box, { width, height }) => paint(box.querySelector("canvas"), width, height),
   );
-  const now = stage.value;
+  const now = sequenceView.value;
   const n = now?.numFilled ?? 0;
   const at = inside(cursor.value, n);
   const notCausal = now && later.value?.of === imageOf(now) ? inside(later.value, n) : null;
@@ -139,7 +139,7 @@ const geometry = (width, height, count) => ({
 
 function paint(canvas, width, height) {
   const c = prepare(canvas, width, height);
-  const now = stage.value;
+  const now = sequenceView.value;
   if (!now?.numFilled) return;
   const filled = fill(now);
   const found = worstLater(phasesNow().attend > 0 || !now.entry ? now.numFilled : now.entry.start);
@@ -238,7 +238,7 @@ function outline(c, x, y, width, height, colour, line) {
 // ── Pointing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function cellAt(event) {
-  const now = stage.value;
+  const now = sequenceView.value;
   if (!now?.numFilled) return null;
   const box = event.currentTarget.getBoundingClientRect();
   const { cell } = geometry(box.width, box.height, now.numFilled);
@@ -264,7 +264,7 @@ function hover(event) {
   const cell = cellAt(event);
   if (!cell) return leave();
   hovered.value = { query: cell.query, position: cell.key };
-  tipAt(event.clientX, event.clientY, cellLines(stage.value, cell));
+  tipAt(event.clientX, event.clientY, cellLines(sequenceView.value, cell));
 }
 
 function weightAt(now, { query, key }) {
@@ -300,7 +300,7 @@ const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRi
 
 /** Arrow keys walk over the rows, Enter holds the weight under the cursor. */
 function move(event) {
-  const now = stage.value;
+  const now = sequenceView.value;
   if (!now?.numFilled) return;
   const before = inside(cursor.value, now.numFilled);
   const at = before ?? { query: now.numFilled - 1, key: now.numFilled - 1 };

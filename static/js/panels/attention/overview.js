@@ -14,7 +14,7 @@ import { Segmented } from "../../kit/segmented.js";
 import { wantLayer } from "../../net/session.js";
 import { phase } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
-import { captureVersion, head, layer, log, stage } from "../../state/store.js";
+import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { headsLayout } from "./heads_geometry.js";
 import { sources } from "./matrix.js";
@@ -37,10 +37,10 @@ export function Overview() {
       ? headsLayout(model, { layer: layer.value, head: head.value }, size.width, size.height, square)
       : null;
   const ref = usePainter(
-    () => [stage.value, attended.value, themeVersion.value, captureVersion.value],
+    () => [sequenceView.value, attended.value, themeVersion.value, captureVersion.value],
     (element, { width, height }) => paint(element.querySelector("canvas"), width, height),
   );
-  const has = Boolean(stage.value?.numFilled);
+  const has = Boolean(sequenceView.value?.numFilled);
   return html`<section class="panel overview">
     <h3 class="panel-title">
       ${t("overview.title")} <${Fidelity} kind="captured" />
@@ -124,7 +124,7 @@ function move(event) {
 
 /** What a cell says: its place, its KV head, the key that its newest query read most. */
 function cellLines(l, h, group) {
-  const now = stage.value;
+  const now = sequenceView.value;
   const { model } = now.log.header;
   const lines = [t("overview.cell", { layer: l, head: h, kv: Math.floor(h / group) })];
   const query = now.query ?? now.numFilled - 1;
@@ -166,7 +166,7 @@ function lineOf(now, source, l, h, width, bins) {
 
 function paint(canvas, width, height) {
   const c = prepare(canvas, width, height);
-  const now = stage.value;
+  const now = sequenceView.value;
   const model = log.value?.header.model;
   if (!now?.numFilled || !model) return;
   const palette = colours();

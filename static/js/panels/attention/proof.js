@@ -9,7 +9,7 @@ import { html } from "../../kit/html.js";
 import { Fidelity, Icon, tips } from "../../kit/parts.js";
 import { command, wantLayer } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
-import { connection, hovered, select, stage } from "../../state/store.js";
+import { connection, hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 
 const ALL_HEADS = 1 << 20; // heads · tokens² up to which every head of the layer is compared; above it the chosen one
@@ -20,7 +20,7 @@ const proof = signal(null);
 
 /** The comparison of what is shown now, or null. */
 const current = computed(() => {
-  const [now, found] = [stage.value, proof.value];
+  const [now, found] = [sequenceView.value, proof.value];
   if (!now || !found || found.log !== now.log || found.seq_id !== now.seq.seq_id || found.layer !== now.layer)
     return null;
   return found.tokens <= now.numFilled && (found.all || found.heads.includes(now.head)) ? found : null;
@@ -29,12 +29,12 @@ const current = computed(() => {
 /** {query, key} of the largest difference, where it belongs to the head that is shown. */
 export const worstCell = computed(() => {
   const worst = current.value?.weights?.worst;
-  return worst && worst.head === stage.value.head ? worst : null;
+  return worst && worst.head === sequenceView.value.head ? worst : null;
 });
 
 /** Recompute the shown sequence as far as it is shown and compare. */
 async function prove() {
-  const now = stage.value;
+  const now = sequenceView.value;
   const tokens = now.numFilled;
   const { num_heads } = now.log.header.model;
   const all = num_heads * tokens ** 2 <= ALL_HEADS;
@@ -101,7 +101,7 @@ function Result({ found }) {
 function Worst({ found }) {
   const { worst, max } = found.weights;
   if (!worst) return difference(max);
-  const { labels } = stage.value;
+  const { labels } = sequenceView.value;
   const at = (p) => t("matrix.token", { token: labelText(labels[p]), position: p });
   const lines = [
     t("proof.worst", { layer: found.layer, head: worst.head, query: at(worst.query), key: at(worst.key) }),

@@ -3,14 +3,14 @@
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { attentionTerms, softmaxOf, visibleKeys } from "../../core/attention.js";
-import { originOf, vectorOf } from "../../core/columns.js";
 import { labelText } from "../../core/labels.js";
+import { originOf, vectorOf } from "../../core/sequence_view.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { Fidelity, hideTip, tips } from "../../kit/parts.js";
 import { wantLayer } from "../../net/session.js";
 import { phase } from "../../state/moment.js";
-import { hovered, select, stage } from "../../state/store.js";
+import { hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { difference } from "./proof.js";
 
@@ -52,7 +52,7 @@ function keysOf(now, positions) {
 /** What the panel shows: {problem} in words, or the softmax, the captured weights (`kept`) and their largest difference. */
 const shown = computed(() => {
   reading.value;
-  const now = stage.value;
+  const now = sequenceView.value;
   if (!now?.entry || !attended.value) return { problem: t("softmax.empty") };
   const { model } = now.log.header;
   const terms = attentionTerms(model, now.layer, now.head);

@@ -1,9 +1,9 @@
 // What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its painters.
 
 import { computed } from "../../../vendor/signals/signals.js";
-import { attentionRow } from "../../core/columns.js";
 import { groupOfLayer, heldBy } from "../../core/groups.js";
 import { slotOf } from "../../core/metrics.js";
+import { attentionRow } from "../../core/sequence_view.js";
 import { phase, phasesNow } from "../../state/moment.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../../state/store.js";
 import { motionsOf, movingLook, movingQueues, progressOf, restingLook } from "./pool_motion.js";

@@ -2,7 +2,7 @@
 
 import { groupOf } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
-import { drawnIndex, stage, state } from "../../state/store.js";
+import { drawnIndex, sequenceView, state } from "../../state/store.js";
 import { hashText } from "../../tell/chain.js";
 import { groupName } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
@@ -40,7 +40,7 @@ export function describeSlot(block, offset) {
 /** The selection that a block, or a slot of it, stands for: the key there if the shown sequence has one, else the place itself. */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
-  const now = stage.value;
+  const now = sequenceView.value;
   const logical = now ? now.table.indexOf(block) : -1;
   const position = logical * (now?.blockSize ?? 0) + offset;
   return logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };

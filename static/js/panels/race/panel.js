@@ -31,7 +31,7 @@ export function Race() {
   </div>`;
 }
 
-/** What the three runs are asked: the score's prompt and sampling, one sample each, the default batching. */
+/** What the three runs are asked: the setup's prompt and sampling, one sample each, the default batching. */
 function wish() {
   const { block_size, num_blocks, kv_cache_dtype } = wantedConfig();
   const { n, ...sampling } = wantedSampling();

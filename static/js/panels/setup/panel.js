@@ -15,10 +15,10 @@ import { CacheSettings, NumberField, SamplingSettings, SchedulerSettings } from 
 /** The id of the preset that is looked at, or "". */
 const scene = signal("");
 
-export function Score() {
+export function Setup() {
   const replay = connection.value === "replay";
-  return html`<section class="region score" aria-labelledby="score-title" id="region-score">
-    <h2 id="score-title" class="visually-hidden">${t("region.score")}</h2>
+  return html`<section class="region setup" aria-labelledby="setup-title" id="region-setup">
+    <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>
     ${replay ? null : html`<${Composer} /><${Scenes} />`}
     <${Sequences} />
     ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${SamplingSettings} /><${StartOver} />`}
@@ -28,30 +28,30 @@ export function Score() {
 function Composer() {
   return html`<div class="group composer">
     <div class="prompt-head">
-      <label class="group-title" for="prompt">${t("score.prompt")}</label>
-      ${rewritten.value ? html`<span class="hint num" id="rewritten" role="status" tabindex="0" ...${tips([t("score.rewritten_text")])}>${t("score.rewritten")}</span>` : null}
+      <label class="group-title" for="prompt">${t("setup.prompt")}</label>
+      ${rewritten.value ? html`<span class="hint num" id="rewritten" role="status" tabindex="0" ...${tips([t("setup.rewritten_text")])}>${t("setup.rewritten")}</span>` : null}
     </div>
     <textarea
       id="prompt"
       rows="2"
       lang=${langOf(draft.value)}
-      placeholder=${t("score.placeholder")}
+      placeholder=${t("setup.placeholder")}
       value=${draft.value}
       onInput=${(event) => (draft.value = event.currentTarget.value)}
     ></textarea>
-    <div class="presets" role="group" aria-label=${t("score.presets")}>
+    <div class="presets" role="group" aria-label=${t("setup.presets")}>
       ${PRESETS.map(
         (text) =>
           html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} lang=${langOf(text)} onClick=${() => (draft.value = text)}>${text}</button>`,
       )}
     </div>
     <div class="add-row">
-      <button class="quiet" id="btn-add" disabled=${!draft.value} onClick=${addPrompt} title=${t("score.add_hint")}>
-        <${Icon} name="add" /> ${t("score.add")}
+      <button class="quiet" id="btn-add" disabled=${!draft.value} onClick=${addPrompt} title=${t("setup.add_hint")}>
+        <${Icon} name="add" /> ${t("setup.add")}
       </button>
       ${
         chosenOr("scheduling_policy") === "priority"
-          ? html`<${NumberField} id="priority" label=${t("score.priority")} hint=${t("score.priority_hint")} value=${settings.priority.value} commit=${(n) => (settings.priority.value = n)} />`
+          ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")} value=${settings.priority.value} commit=${(n) => (settings.priority.value = n)} />`
           : null
       }
     </div>
@@ -64,15 +64,15 @@ function Scenes() {
   const chosen = presets.find((preset) => preset.id === scene.value);
   if (!presets.length) return null;
   return html`<div class="group scenes">
-    <select id="scene" aria-label=${t("score.scenes")} onChange=${(event) => (scene.value = event.currentTarget.value)}>
-      <option value="" selected=${!chosen}>${t("score.scene_none")}</option>
+    <select id="scene" aria-label=${t("setup.scenes")} onChange=${(event) => (scene.value = event.currentTarget.value)}>
+      <option value="" selected=${!chosen}>${t("setup.scene_none")}</option>
       ${presets.map((preset) => html`<option value=${preset.id} selected=${preset === chosen}>${inLanguage(preset.title)}</option>`)}
     </select>
     ${
       chosen
         ? html`<p class="scene-watch" id="scene-watch">${inLanguage(chosen.watch)}</p>
-          <button class="apply" id="btn-scene" disabled=${connection.value !== "live"} onClick=${() => playScene(chosen)} title=${t("score.scene_hint")}>
-            ${t("score.scene_play", { n: chosen.prompts.length })}
+          <button class="apply" id="btn-scene" disabled=${connection.value !== "live"} onClick=${() => playScene(chosen)} title=${t("setup.scene_hint")}>
+            ${t("setup.scene_play", { n: chosen.prompts.length })}
           </button>`
         : null
     }
@@ -83,6 +83,6 @@ function Scenes() {
 function StartOver() {
   const shown = configDiffers() && log.value?.length > 0;
   return html`<div class="start-over" data-shown=${shown}>
-    <button class="apply" id="btn-apply" disabled=${!shown} onClick=${applyConfig}>${t("score.apply")}</button>
+    <button class="apply" id="btn-apply" disabled=${!shown} onClick=${applyConfig}>${t("setup.apply")}</button>
   </div>`;
 }

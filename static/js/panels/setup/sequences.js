@@ -22,12 +22,12 @@ export function Sequences() {
   const many = all.length >= MANY;
   const listed = many && wanted.value ? all.filter((seq) => seq.status === wanted.value) : all;
   return html`<div class="group sequences">
-    <h3 class="group-title">${t("score.sequences")} <${Fidelity} kind="captured" /></h3>
+    <h3 class="group-title">${t("setup.sequences")} <${Fidelity} kind="captured" /></h3>
     ${many ? html`<${Filter} all=${all} />` : null}
     ${
       all.length === 0
-        ? html`<p class="hint">${t("score.no_sequences")}</p>`
-        : html`<ul class=${many ? "sequence-list many" : "sequence-list"} tabindex=${many ? 0 : undefined} aria-label=${t("score.sequences")}>
+        ? html`<p class="hint">${t("setup.no_sequences")}</p>`
+        : html`<ul class=${many ? "sequence-list many" : "sequence-list"} tabindex=${many ? 0 : undefined} aria-label=${t("setup.sequences")}>
           ${listed.length === 0 ? html`<li class="hint">${t("sequences.none")}</li>` : null}
           ${listed.map((seq) => html`<${SequenceItem} key=${seq.seq_id} seq=${seq} brief=${many && shownSeq.value !== seq.seq_id} />`)}
         </ul>`
@@ -69,7 +69,7 @@ function SequenceItem({ seq, brief }) {
     ${brief ? null : html`<${Times} seq=${seq} />`}
     ${
       alive
-        ? html`<button class="tool small" aria-label=${t("score.abort", { name })} title=${t("score.abort", { name })} onClick=${() => abort(seq.request_id)}>
+        ? html`<button class="tool small" aria-label=${t("setup.abort", { name })} title=${t("setup.abort", { name })} onClick=${() => abort(seq.request_id)}>
           <${Icon} name="close" />
         </button>`
         : null

@@ -14,7 +14,7 @@ import { t } from "../../tell/words.js";
 export function CacheSettings() {
   const strategy = settings.strategy.value;
   return html`<div class="group">
-    <h3 class="group-title">${t("score.cache")}</h3>
+    <h3 class="group-title">${t("setup.cache")}</h3>
     <div class="segments" role="radiogroup" aria-label=${optionLabel("strategy")} id="strategy" data-arrows onKeyDown=${moveStrategy}>
       ${choicesOf("strategy").map(
         (name) => html`<button
@@ -47,7 +47,7 @@ function moveStrategy(event) {
 
 export function SchedulerSettings() {
   return html`<details class="group" id="scheduler">
-    <summary class="group-title">${t("score.scheduler")}<span class="summary-values num">${schedulerValues()}</span></summary>
+    <summary class="group-title">${t("setup.scheduler")}<span class="summary-values num">${schedulerValues()}</span></summary>
     <div class="fields">${rowsOf("scheduler").map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}</div>
   </details>`;
 }
@@ -55,20 +55,20 @@ export function SchedulerSettings() {
 /** What holds, in short, so that it can be seen without opening. */
 function schedulerValues() {
   const [seqs, tokens] = ["max_num_seqs", "max_num_batched_tokens"].map(chosenOr);
-  return seqs === null ? "" : t("score.scheduler_values", { seqs, tokens });
+  return seqs === null ? "" : t("setup.scheduler_values", { seqs, tokens });
 }
 
 export function SamplingSettings() {
   return html`<details class="group" id="sampling" open=${innerHeight >= 1000}>
-    <summary class="group-title">${t("score.sampling")}<span class="summary-values num">${samplingValues()}</span></summary>
+    <summary class="group-title">${t("setup.sampling")}<span class="summary-values num">${samplingValues()}</span></summary>
     <div class="fields">${rowsOf("sampling").map((row) => html`<${SamplingField} key=${row.name} row=${row} />`)}</div>
   </details>`;
 }
 
 function samplingValues() {
   const temperature = settings.temperature.value;
-  const kind = temperature === 0 ? t("score.greedy_short") : `T ${temperature}`;
-  return t("score.sampling_values", { kind, n: settings.max_tokens.value });
+  const kind = temperature === 0 ? t("setup.greedy_short") : `T ${temperature}`;
+  return t("setup.sampling_values", { kind, n: settings.max_tokens.value });
 }
 
 const idOf = (row) => row.name.replaceAll("_", "-");
@@ -141,7 +141,7 @@ function TextField({ id, label, hint, value, commit }) {
 function Usual({ row }) {
   const usual = defaultOf(row.name);
   if (usual === undefined || usual === null || chosenOr(row.name) === usual || LAYOUT.includes(row)) return null;
-  return html`<small class="usual num">${t("score.usual", { value: usual })}</small>`;
+  return html`<small class="usual num">${t("setup.usual", { value: usual })}</small>`;
 }
 
 /**

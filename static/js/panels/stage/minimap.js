@@ -6,7 +6,7 @@ import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { colours, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { phase, phasesNow } from "../../state/moment.js";
-import { pointed, stage } from "../../state/store.js";
+import { pointed, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { miniature, pooledWeights } from "./geometry.js";
 
@@ -22,7 +22,7 @@ export function Minimap({ layout, offset, width, follows, show }) {
   const latest = useRef(null);
   latest.current = layout;
   const ref = usePainter(
-    () => [stage.value, pointed.value, themeVersion.value, phase("attend"), offset.value],
+    () => [sequenceView.value, pointed.value, themeVersion.value, phase("attend"), offset.value],
     (box, size) =>
       paint(prepare(box.querySelector("canvas"), size.width, size.height), latest.current, offset.peek(), width, size),
   );
@@ -62,7 +62,7 @@ function frameOf(layout, offset, width, mini) {
 }
 
 function paint(c, layout, offset, width, size) {
-  const now = stage.value;
+  const now = sequenceView.value;
   const palette = colours();
   const base = size.height - LINE;
   c.fillStyle = palette["line-2"];

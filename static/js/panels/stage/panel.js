@@ -9,7 +9,7 @@ import { html } from "../../kit/html.js";
 import { Swatch, Term, tips } from "../../kit/parts.js";
 import { phase, phasesNow, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
-import { head, layer, log, shownSeq, stage } from "../../state/store.js";
+import { head, layer, log, sequenceView, shownSeq } from "../../state/store.js";
 import { grouped, langOf, t } from "../../tell/words.js";
 import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
@@ -37,8 +37,8 @@ function Empty() {
 
 /** Prompt and continuation on one line that begins at its end: what was chosen last stays in sight. */
 function Text() {
-  const { seq } = stage.value;
-  const chosen = sampledAt(stage.value);
+  const { seq } = sequenceView.value;
+  const chosen = sampledAt(sequenceView.value);
   const prompt = useMemo(
     () => joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens)),
     [log.value, seq.seq_id, seq.num_prompt_tokens],

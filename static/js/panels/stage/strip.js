@@ -12,7 +12,7 @@ import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/parts.js";
 import { wantLayer } from "../../net/session.js";
 import { phase, phasesNow, viewSub } from "../../state/moment.js";
-import { hovered, pointed, select, stage } from "../../state/store.js";
+import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { rows, scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
@@ -40,7 +40,7 @@ export function Strip() {
   const scroller = useRef(null);
   const wantsFocus = useRef(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
-  const now = stage.value;
+  const now = sequenceView.value;
   const sub = viewSub.value;
   const layout = now && size.width ? layoutOf(now, size.width, withSampled.value) : null;
   const left = anchor.value * ANCHOR;
@@ -49,14 +49,14 @@ export function Strip() {
   latest.current = { layout, size };
 
   const ref = usePainter(
-    () => [stage.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
+    () => [sequenceView.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
     (box, { width, height }) => {
       const { layout: at } = latest.current;
       const context = prepare(box.querySelector("canvas"), width, height);
-      if (!at || !stage.value) return;
+      if (!at || !sequenceView.value) return;
       const x = offset.peek();
       paintStrip(context, {
-        now: stage.value,
+        now: sequenceView.value,
         layout: at,
         span: at.visible(x, x + width),
         offset: x,
@@ -209,7 +209,7 @@ function hover(event, { layout, size }) {
   const position = positionAt(event, { layout });
   if (position === null) return leave();
   if (hovered.peek()?.position !== position) hovered.value = { position };
-  const now = stage.value;
+  const now = sequenceView.value;
   const y = event.clientY - event.currentTarget.getBoundingClientRect().top;
   const at = rows(size.height);
   const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;

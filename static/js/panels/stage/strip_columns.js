@@ -1,8 +1,8 @@
 // What the strip's columns hold: their widths, which of them exist at a sub-step, their vectors, and a column in words.
 
-import { isReleased, originOf, vectorOf } from "../../core/columns.js";
 import { labelText } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
+import { isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { PHASES } from "../../state/moment.js";
 import { keysText } from "../../tell/groups.js";

@@ -1,7 +1,7 @@
 // The sentence of the moment shown: the record's, or that of one of its sub-steps.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { attentionRow } from "../../core/columns.js";
+import { attentionRow } from "../../core/sequence_view.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/parts.js";

@@ -1,4 +1,4 @@
-"""The score: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
+"""The setup: scenes, settings of cache and scheduler, and a list of sequences that stays usable."""
 
 from __future__ import annotations
 
@@ -222,20 +222,20 @@ def test_the_strategy_is_chosen_by_arrow_keys(open_page: OpenPage) -> None:
 
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-def test_nothing_of_the_score_is_cut_sideways(open_page: OpenPage, locale: str) -> None:
+def test_nothing_of_the_setup_is_cut_sideways(open_page: OpenPage, locale: str) -> None:
     page = open_page(locale=locale)
     for group in ("scheduler", "sampling"):
         open_settings(page, group)
     for scene in ("batch", "samples"):
         page.select_option("#scene", scene)
-        wide = """[...document.querySelectorAll('#region-score :is(label, p, button, summary):not(.preset)')]
+        wide = """[...document.querySelectorAll('#region-setup :is(label, p, button, summary):not(.preset)')]
           .filter((e) => getComputedStyle(e).display !== 'inline' && e.scrollWidth > e.clientWidth + 1)
           .map((e) => e.textContent)"""
         assert page.evaluate(wide) == []
 
 
 def test_a_thumb_sets_a_scene(open_page: OpenPage) -> None:
-    page = open_page("/?region=score", width=390, height=844, is_mobile=True, has_touch=True)
+    page = open_page("/?region=setup", width=390, height=844, is_mobile=True, has_touch=True)
     for target in ("#scene", "#btn-add", "#scheduler summary", "#block-size"):
         box = page.locator(target).bounding_box()
         assert box and box["height"] >= 44, target

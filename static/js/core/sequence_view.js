@@ -1,17 +1,17 @@
-// What the stage shows of one sequence at one record: its columns, the query in flight, the attention row.
+// One sequence at one record: its columns, the query in flight, the attention row.
 
 import { groupOfLayer, RELEASED } from "./groups.js";
 import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
 
 /**
- * The stage of `seqId` after record `index`, for `layer` and query head `head`; null when there is no such sequence.
+ * The view of sequence `seqId` after record `index`, for `layer` and query head `head`; null when there is no such sequence.
  *
  * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
  * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record. `tables`: its
  * block tables, `table` that of the layer's block `group`.
  */
-export function stageAt(log, index, seqId, layer, head) {
+export function sequenceViewAt(log, index, seqId, layer, head) {
   if (index < 0) return null;
   const state = log.stateAt(index);
   const seq = state.sequences.get(seqId);
@@ -22,7 +22,7 @@ export function stageAt(log, index, seqId, layer, head) {
   const group = groupOfLayer(log.groups, layer);
   const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
-  const stage = {
+  const view = {
     log,
     index,
     record,
@@ -42,8 +42,8 @@ export function stageAt(log, index, seqId, layer, head) {
     output: record.outputs?.find((o) => o.seq_id === seqId) ?? null,
     blockSize: state.block_size,
   };
-  stage.attention = entry ? attentionRow(log, index, seqId, layer, head, stage.query) : null;
-  return stage;
+  view.attention = entry ? attentionRow(log, index, seqId, layer, head, view.query) : null;
+  return view;
 }
 
 /**
@@ -74,27 +74,27 @@ function rowsWith(layer, seqId, head, position) {
 }
 
 /** Whether the block of `position` was let go, in the shown layer's block group, while the sequence runs. */
-export const isReleased = (stage, position) => stage.table[Math.floor(position / stage.blockSize)] === RELEASED;
+export const isReleased = (view, position) => view.table[Math.floor(position / view.blockSize)] === RELEASED;
 
 /** Where the K and V of `position` were computed: {record, seq_id, position} or null when no block holds them. */
-export function originOf(stage, position) {
-  if (position >= stage.numFilled) return null;
-  if (stage.entry && position >= stage.entry.start) return { record: stage.index, seq_id: stage.seq.seq_id, position };
-  const place = slotOf(stage.table, stage.blockSize, position);
-  return place ? stage.log.slotOrigin(place.slot, stage.index) : null;
+export function originOf(view, position) {
+  if (position >= view.numFilled) return null;
+  if (view.entry && position >= view.entry.start) return { record: view.index, seq_id: view.seq.seq_id, position };
+  const place = slotOf(view.table, view.blockSize, position);
+  return place ? view.log.slotOrigin(place.slot, view.index) : null;
 }
 
 /**
  * One vector of `position`: kind "k" or "v" from the cache, "q" only for tokens computed in this record. Float32Array,
  * or null when it does not exist, or `undefined` when its capture is not here.
  */
-export function vectorOf(stage, kind, position) {
-  let origin = originOf(stage, position);
-  if (kind === "q" && origin && origin.record !== stage.index) origin = null;
+export function vectorOf(view, kind, position) {
+  let origin = originOf(view, position);
+  if (kind === "q" && origin && origin.record !== view.index) origin = null;
   if (!origin) return null;
-  const arrays = stage.log.layer(origin.record, stage.layer);
+  const arrays = view.log.layer(origin.record, view.layer);
   if (!arrays) return undefined;
-  const packed = stage.log.packedIndex(origin.record, origin.seq_id, origin.position);
+  const packed = view.log.packedIndex(origin.record, origin.seq_id, origin.position);
   if (packed < 0) return null;
-  return arrays[kind].row(packed, kind === "q" ? stage.head : stage.kvHead);
+  return arrays[kind].row(packed, kind === "q" ? view.head : view.kvHead);
 }
