@@ -28,17 +28,19 @@ FLOORS = [
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 _IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*\(?\s*["'](\.[^"'\n]+)["']""")
+_COMMENT_LINE = re.compile(r"^\s*(?:/\*|\*|//).*$", re.MULTILINE)
 
 
 def room_of(name: str) -> str:
     return name.split("/")[0].removesuffix(".js")
 
 
-def imports() -> Iterator[tuple[str, str]]:
-    """(module, imported module), both below static/js."""
+def imports(types: bool = True) -> Iterator[tuple[str, str]]:
+    """(module, imported module), both below static/js. `types`: also those that a comment imports a type from."""
     for path in sorted(JS.rglob("*.js")):
         name = path.relative_to(JS).as_posix()
-        for target in _IMPORT.findall(path.read_text(encoding="utf-8")):
+        text = path.read_text(encoding="utf-8")
+        for target in _IMPORT.findall(text if types else _COMMENT_LINE.sub("", text)):
             found = normpath(join("js", name, "..", target))
             if found.startswith("js/"):
                 yield name, found.removeprefix("js/")
@@ -47,7 +49,7 @@ def imports() -> Iterator[tuple[str, str]]:
 def objection_to(importer: str, imported: str) -> str | None:
     """Why `importer` may not import `imported`; None: it may."""
     above, below = room_of(importer), room_of(imported)
-    if not (JS / imported).is_file():
+    if not any((JS / imported).with_suffix(suffix).is_file() for suffix in (".js", ".d.ts")):
         return "there is no such file"
     if above == below == "panels" and importer.split("/")[1] != imported.split("/")[1]:
         return "a panel does not know other panels"
@@ -74,6 +76,7 @@ def test_no_module_imports_upwards_or_sideways() -> None:
         ("panels/time/panel.js", "core/not_there.js", "there is no such file"),
         ("panels/time/panel.js", "panels/time/charts.js", None),
         ("panels/time/panel.js", "core/log.js", None),
+        ("panels/time/panel.js", "core/trace.js", None),  # types alone: trace.d.ts
     ],
 )
 def test_the_rule_tells_right_from_wrong(importer: str, imported: str, why: str | None) -> None:
@@ -82,7 +85,7 @@ def test_the_rule_tells_right_from_wrong(importer: str, imported: str, why: str 
 
 def test_no_circle_of_imports() -> None:
     graph: dict[str, set[str]] = {}
-    for importer, imported in imports():
+    for importer, imported in imports(types=False):  # types may name each other
         graph.setdefault(importer, set()).add(imported)
     done: set[str] = set()
 
