@@ -11,6 +11,8 @@ from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
+from app.answers import Status
+from app.api_answers import ModelAnswer
 from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError, refusal_of
 from app.fork_compare import Comparisons
@@ -52,27 +54,26 @@ def health(here: Here, request: Request) -> Response:
 
 def model_facts(here: Here, request: Request) -> Response:
     """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits."""
-    return json_answer(
-        {
-            "version": __version__,
-            "live": here.model is not None,
-            "model": here.model and here.model.facts,
-            "tokenizer": here.model and here.model.tokenizer_facts,
-            "kv_bytes_per_token": here.model and here.model.kv_bytes_per_token,
-            "config": here.settings.config,
-            "sampling": SamplingParams(),
-            "options": options_payload(engine=EngineConfig, sampling=SamplingParams),
-            "presets": [told("presets", preset) for preset in PRESETS],
-            "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
-            "machine": here.model and here.model.machine,
-            "limits": {
-                "max_theaters": here.settings.max_theaters,
-                "max_prompts": here.settings.max_prompts,
-                "max_prompt_bytes": here.settings.max_prompt_bytes,
-                "max_pool_bytes": here.settings.max_pool_bytes,
-            },
-        }
-    )
+    answer: ModelAnswer = {
+        "version": __version__,
+        "live": here.model is not None,
+        "model": here.model.facts if here.model else None,
+        "tokenizer": here.model.tokenizer_facts if here.model else None,
+        "kv_bytes_per_token": here.model.kv_bytes_per_token if here.model else None,
+        "config": here.settings.config,
+        "sampling": SamplingParams(),
+        "options": options_payload(engine=EngineConfig, sampling=SamplingParams),
+        "presets": [told("presets", preset) for preset in PRESETS],
+        "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
+        "machine": here.model.machine if here.model else None,
+        "limits": {
+            "max_theaters": here.settings.max_theaters,
+            "max_prompts": here.settings.max_prompts,
+            "max_prompt_bytes": here.settings.max_prompt_bytes,
+            "max_pool_bytes": here.settings.max_pool_bytes,
+        },
+    }
+    return json_answer(answer)
 
 
 def machine(here: Here, request: Request) -> Response:
@@ -226,7 +227,7 @@ def answer_error(error: Exception) -> Response:
     return response
 
 
-def _computes(status: dict[str, Any]) -> bool:
+def _computes(status: Status) -> bool:
     """Whether a theater takes steps by itself now."""
     return bool(status["mode"] == "running" and status["unfinished"])
 

@@ -9,6 +9,7 @@ import flask
 from flask import Request, Response
 
 from app import assets, routing
+from app.api_answers import BenchAnswer
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.errors import AppError
@@ -35,14 +36,13 @@ def page(here: Here, request: Request) -> Response:
 
 def index(here: Here, request: Request) -> Response:
     """The scenarios and records."""
-    return json_answer(
-        {
-            "scenarios": here.records.scenarios(),
-            "records": here.records.all(),
-            "can_run": here.runs.can_run,
-            "keeps_records": here.runs.keeps_records,
-        }
-    )
+    answer: BenchAnswer = {
+        "scenarios": here.records.scenarios(),
+        "records": here.records.all(),
+        "can_run": here.runs.can_run,
+        "keeps_records": here.runs.keeps_records,
+    }
+    return json_answer(answer)
 
 
 def record(here: Here, request: Request, record_id: str) -> Response:

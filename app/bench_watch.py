@@ -8,8 +8,8 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
 from app.run import OpenLog
 from engine.trace import codec
@@ -63,7 +63,7 @@ class BenchWatch:
         self._thread = threading.Thread(target=self._look, name=theater_id, daemon=True)
         self._thread.start()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """As a recording's."""
         return {
             "theater": self.theater_id,
@@ -82,7 +82,7 @@ class BenchWatch:
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False
-    ) -> tuple[dict[str, Any], Callable[[], None]]:
+    ) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
         Arrays are not sent along: a viewer fetches those that it shows.
@@ -90,7 +90,7 @@ class BenchWatch:
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
         begin = self._broadcast.join(sid, run, first, captures=False)
-        answer = {
+        answer: Joined = {
             "theater": self.theater_id,
             "epoch": run.epoch,
             "header": run.header,

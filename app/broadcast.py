@@ -16,9 +16,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from app.answers import Closed, Records, Reset, Status
 from app.errors import AppError
 from app.run import OpenLog, read_batch
 
@@ -47,7 +48,7 @@ class Emit(Protocol):
     def __call__(
         self,
         event: str,
-        data: dict[str, Any],
+        data: Mapping[str, Any],
         sids: Sequence[str],
         acknowledged: Callable[[str], None] | None = None,
         sent: Callable[[float], None] | None = None,
@@ -67,7 +68,7 @@ class Viewer:
         self.asked = 0  # of them, up to the last that it is to acknowledge
         self.acknowledged = 0  # of them, at least
         self.sent_at = 0.0
-        self.status: dict[str, Any] | None = None  # as last sent
+        self.status: Status | None = None  # as last sent
 
     def has_room(self, end: int) -> bool:
         """Whether it can be sent more, of `end` records."""
@@ -77,7 +78,7 @@ class Viewer:
 class Broadcast:
     """The viewers of one theater and the thread that serves them."""
 
-    def __init__(self, theater_id: str, emit: Emit, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, theater_id: str, emit: Emit, status: Callable[[], Status]) -> None:
         """`status` gives the status to send; it is called on the broadcast thread."""
         self._theater_id = theater_id
         self._emit = emit
@@ -139,7 +140,8 @@ class Broadcast:
             viewers, self._viewers = list(self._viewers), {}
             self._closed = True
         if viewers:
-            self._emit("closed", {"theater": self._theater_id, "reason": reason}, viewers)
+            message: Closed = {"theater": self._theater_id, "reason": reason}
+            self._emit("closed", message, viewers)
         self.wake()
 
     def _serve(self) -> None:
@@ -173,7 +175,12 @@ class Broadcast:
             for viewer in viewers:
                 viewer.run, viewer.next, viewer.sent_at = run, 0, 0.0
                 viewer.sent = viewer.asked = viewer.acknowledged = 0
-        message = {"theater": self._theater_id, "epoch": run.epoch, "header": run.header, "num_records": len(run.log)}
+        message: Reset = {
+            "theater": self._theater_id,
+            "epoch": run.epoch,
+            "header": run.header,
+            "num_records": len(run.log),
+        }
         self._emit("reset", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
@@ -197,7 +204,7 @@ class Broadcast:
             captures_from = end - RECENT if with_captures else None
             last = min(end, first + MAX_RECORDS)
             records, captures = read_batch(log, first, last, MAX_BYTES, captures_from, MAX_CAPTURE_BYTES)
-        message = {
+        message: Records = {
             "theater": self._theater_id,
             "epoch": run.epoch,
             "first": first,
@@ -222,7 +229,7 @@ class Broadcast:
                 acknowledged = (lambda sid: self._acknowledged(*marks[sid])) if asks else None
                 self._emit("records", message, list(marks), acknowledged, self._was_sent)
 
-    def _send_status(self, viewers: list[Viewer], status: dict[str, Any], now: float) -> float | None:
+    def _send_status(self, viewers: list[Viewer], status: Status, now: float) -> float | None:
         pace = max(STATUS_PACE, STATUS_PACE_EACH * len(viewers), self._pace)
         late = [viewer for viewer in viewers if viewer.status != status]
         due = late if now >= self._status_at + pace else [v for v in late if _calm(v.status) != _calm(status)]
@@ -246,6 +253,6 @@ class Broadcast:
         self.wake()
 
 
-def _calm(status: dict[str, Any] | None) -> dict[str, Any] | None:
+def _calm(status: Status | None) -> dict[str, Any] | None:
     """A status without what changes at every record, or at every coming and going."""
     return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

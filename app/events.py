@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from app import messages
+from app import answers, messages
 from app.broadcast import Emit
 from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence, refusal_of
@@ -51,11 +51,11 @@ class Events:
         watched = self._stage.watch(message.theater)
         return Answer(*watched.join(sid, message.first, message.epoch, message.captures))
 
-    def leave(self, sid: str, message: messages.OfTheater) -> Ack:
+    def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
         self._stage.watch(message.theater).leave(sid)
         return {}
 
-    def submit(self, _: str, message: messages.Submit) -> Ack:
+    def submit(self, _: str, message: messages.Submit) -> answers.Submitted:
         theater, sampling = self._theater(message), parse_sampling(message.sampling)
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
@@ -78,42 +78,42 @@ class Events:
     def prefill(self, _: str, message: messages.Prefill) -> Future[Performed]:
         return self._theater(message).prefill(message.expect)
 
-    def run(self, _: str, message: messages.Play) -> Ack:
+    def run(self, _: str, message: messages.Play) -> answers.StatusAnswer:
         return {"status": self._theater(message).play(message.speed)}
 
-    def pause(self, _: str, message: messages.OfTheater) -> Ack:
+    def pause(self, _: str, message: messages.OfTheater) -> answers.StatusAnswer:
         return {"status": self._theater(message).pause()}
 
-    def abort(self, _: str, message: messages.Abort) -> Ack:
+    def abort(self, _: str, message: messages.Abort) -> answers.Aborted:
         return {"num_records": self._theater(message).abort(message.request_id)}
 
-    def reset(self, _: str, message: messages.OfTheater) -> Ack:
+    def reset(self, _: str, message: messages.OfTheater) -> answers.Begun:
         return _begun(self._theater(message).reset())
 
-    def configure(self, _: str, message: messages.Configure) -> Ack:
+    def configure(self, _: str, message: messages.Configure) -> answers.Begun:
         theater = self._theater(message)
         return _begun(theater.reset(parse_config(message.config, theater.config)))
 
-    def focus(self, _: str, message: messages.Focus) -> Ack:
+    def focus(self, _: str, message: messages.Focus) -> answers.Nothing:
         self._check_exist("layers", message.layers, self._model.facts.num_layers)
         self._check_exist("heads", message.heads, self._model.facts.num_heads)
         self._theater(message).focus(message.layers, message.heads)
         return {}
 
-    def recompute(self, _: str, message: messages.Recompute) -> Ack:
+    def recompute(self, _: str, message: messages.Recompute) -> answers.Recomputed:
         self._check_exist("layer", [message.layer], self._model.facts.num_layers)
         self._check_exist("heads", message.heads, self._model.facts.num_heads)
         epoch, done = self._theater(message).recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": codec.encode(done.arrays)}
 
-    def record(self, _: str, message: messages.Record) -> Ack:
+    def record(self, _: str, message: messages.Record) -> answers.StatusAnswer:
         library = self._stage.library
         return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
 
-    def record_stop(self, _: str, message: messages.OfTheater) -> Ack:
+    def record_stop(self, _: str, message: messages.OfTheater) -> answers.StatusAnswer:
         return {"status": self._theater(message).stop_recording()}
 
-    def fork(self, sid: str, message: messages.Fork) -> Ack:
+    def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
         """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
         source = self._stage.watch(message.theater)
         if message.epoch is not None and message.epoch != source.run.epoch:
@@ -147,7 +147,7 @@ class Events:
             "source": {"theater": message.theater, "epoch": fork.epoch, "at": message.at},
         }
 
-    def read(self, _: str, message: messages.Read) -> Ack:
+    def read(self, _: str, message: messages.Read) -> answers.RecordRange:
         run = self._stage.watch(message.theater).run
         with run.reading() as log:
             first = min(message.first, len(log))
@@ -157,7 +157,7 @@ class Events:
             )
             return {"epoch": run.epoch, "first": first, "records": records, "captures": captures}
 
-    def tokenize(self, _: str, message: messages.Tokenize) -> Ack:
+    def tokenize(self, _: str, message: messages.Tokenize) -> answers.Tokenized:
         seen = self._seen(message.text)
         token_ids = self._model.encode(seen)
         return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
@@ -281,5 +281,5 @@ def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:
     return _failed("", AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
 
 
-def _begun(run: Run) -> Ack:
+def _begun(run: Run) -> answers.Begun:
     return {"epoch": run.epoch, "header": run.header}

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from app import messages
+from app.answers import ForkStatus
 from app.engine_face import EngineLike, RerunLike
 from app.errors import AppError, one_sentence, refusal_of
 from app.messages import parse_config, parse_sampling
@@ -83,7 +84,7 @@ class ForkJob:
         if not self.forked.done():
             self.forked.set_exception(error or AppError("refused", "the re-run was stopped before it came to the fork"))
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ForkStatus:
         """As the theater's status says it."""
         return {
             "source": self.fork.source_id,

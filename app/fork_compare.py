@@ -8,6 +8,7 @@ from collections import OrderedDict
 from contextlib import ExitStack
 from typing import Any
 
+from app.api_answers import ComparedRun
 from app.errors import AppError
 from app.plain import plain
 from app.recordings.playback import Playback
@@ -60,7 +61,7 @@ class Comparisons:
                 self._kept.move_to_end(key)
                 while len(self._kept) > KEPT:
                     self._kept.popitem(last=False)
-        about = [
+        about: list[ComparedRun] = [
             {"theater": name, "epoch": run.epoch, "num_records": length, "status": each.status()}
             for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)
         ]

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import structs
 
+from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
 from app.commands import CommandQueue
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
@@ -103,7 +104,7 @@ class Theater:
         """It takes no more commands."""
         return self._commands.closed
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """What it is doing, as the `status` event says it."""
         performance, run = self._performance, self.run
         objection = performance.objection
@@ -116,15 +117,13 @@ class Theater:
             "unfinished": performance.unfinished,
             "viewers": self.num_viewers,
             "error": performance.error,
-            "objection": objection and structs.asdict(objection),
+            "objection": structs.asdict(objection) if objection else None,
             "notice": performance.notice,
-            "fork": performance.fork and performance.fork.status(),
+            "fork": performance.fork.status() if performance.fork else None,
             "recording": self._recorder.status() if self._recorder else None,
         }
 
-    def join(
-        self, sid: str, first: int, epoch: int | None, captures: bool
-    ) -> tuple[dict[str, Any], Callable[[], None]]:
+    def join(self, sid: str, first: int, epoch: int | None, captures: bool) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way."""
         run = self.run
         if epoch is not None and epoch != run.epoch:
@@ -134,7 +133,7 @@ class Theater:
         begin = self._broadcast.join(sid, run, first, captures)
         if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then
             raise self._commands.gone
-        answer = {
+        answer: Joined = {
             "theater": self.theater_id,
             "epoch": run.epoch,
             "header": run.header,
@@ -169,12 +168,12 @@ class Theater:
         """Step until every submitted prompt is computed."""
         return self._ask_steps(StepJob(self._max_count, expect, until_prefilled=True))
 
-    def play(self, speed: float) -> dict[str, Any]:
+    def play(self, speed: float) -> Status:
         """Step on its own, `speed` steps a second (0 = as fast as it goes), until paused. Returns the status."""
         self._ask(lambda: self._performance.play(speed))
         return self.status()
 
-    def pause(self) -> dict[str, Any]:
+    def pause(self) -> Status:
         """Step no more, after the step under way. Returns the status."""
         self._ask(self._performance.pause)
         return self.status()
@@ -197,7 +196,7 @@ class Theater:
         """A layer of a sequence computed again without the cache, between two steps; and its epoch."""
         return self._ask(lambda: self._performance.recompute(seq_id, layer, heads, num_tokens))
 
-    def record(self, begin: Callable[[Run], Recorder]) -> dict[str, Any]:
+    def record(self, begin: Callable[[Run], Recorder]) -> Status:
         """Record the run, from its beginning and until it is over. Returns the status."""
 
         def do() -> None:
@@ -208,7 +207,7 @@ class Theater:
         self._ask(do)
         return self.status()
 
-    def stop_recording(self) -> dict[str, Any]:
+    def stop_recording(self) -> Status:
         """Record no more. Returns the status."""
         self._ask(lambda: self._end_recording("stopped"))
         return self.status()

@@ -15,6 +15,7 @@ from msgspec import Meta
 from werkzeug.exceptions import ClientDisconnected
 
 from app import routing
+from app.api_answers import RecordingsAnswer
 from app.errors import AppError
 from app.messages import Message, RecordingName, Tags, parse
 from app.recordings.entry import Entry
@@ -46,15 +47,14 @@ class Here(NamedTuple):
 
 def index(here: Here, request: Request) -> Response:
     """The recordings, and what the library can keep and export."""
-    return json_answer(
-        {
-            "recordings": here.stage.library.entries(),
-            "findings": here.stage.library.findings,
-            "can_keep": here.stage.library.can_keep,
-            "max_bytes": here.settings.max_recording_bytes,
-            "exports": {to: unavailable().get(to) for to in FORMATS},
-        }
-    )
+    answer: RecordingsAnswer = {
+        "recordings": here.stage.library.entries(),
+        "findings": here.stage.library.findings,
+        "can_keep": here.stage.library.can_keep,
+        "max_bytes": here.settings.max_recording_bytes,
+        "exports": {to: unavailable().get(to) for to in FORMATS},
+    }
+    return json_answer(answer)
 
 
 def one(here: Here, request: Request, recording_id: str) -> Response:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
+from app.answers import Joined, JoinedRecording, Status
 from app.broadcast import Broadcast, Emit
 from app.plain import plain
 from app.recordings.library import Library
@@ -40,7 +40,7 @@ class Playback:
         """It is still being recorded: the file has more than was here when it was opened."""
         return self.run.log.num_bytes != self._num_bytes
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """As a theater's; `mode` is "recording"."""
         return {
             "theater": self.recording_id,
@@ -59,7 +59,7 @@ class Playback:
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False
-    ) -> tuple[dict[str, Any], Callable[[], None]]:
+    ) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
         Arrays are not sent along: a viewer fetches those that it shows.
@@ -67,7 +67,7 @@ class Playback:
         first = min(first, len(self.run.log)) if epoch in (None, 0) else 0
         self.last_used = time.monotonic()
         begin = self._broadcast.join(sid, self.run, first, captures=False)
-        answer = {
+        answer: JoinedRecording = {
             "theater": self.recording_id,
             "epoch": 0,
             "header": self.run.header,

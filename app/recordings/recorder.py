@@ -9,8 +9,9 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from app.answers import RecordingStatus
 from app.recordings.index import Ended
 from app.run import Run
 
@@ -64,7 +65,7 @@ class Recorder:
     def num_bytes(self) -> int:
         return self._copied
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> RecordingStatus:
         """What the theater's status says of it."""
         return {"id": self.recording_id, "name": self.name, "ended": self.ended, "ended_detail": self.ended_detail}
 

@@ -6,7 +6,7 @@ import base64
 import itertools
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ NAMESPACE = "/"
 MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
 PING_TIMEOUT = 60  # seconds; on a slow line a ping waits behind a batch
 
-Ack = dict[str, Any]
+Ack = Mapping[str, Any]
 
 
 def _nothing() -> None: ...
@@ -200,7 +200,7 @@ class Clients:
     def emit(
         self,
         event: str,
-        data: dict[str, Any],
+        data: Mapping[str, Any],
         sids: Sequence[str],
         acknowledged: Callable[[str], None] | None = None,
         sent: Callable[[float], None] | None = None,

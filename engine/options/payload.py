@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from engine.options.option import Control
 from engine.options.table import OptionRow, table_of
-from engine.options.words import languages, words_in
+from engine.options.words import OptionWords, languages, words_in
 
 
 class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,15 +32,27 @@ class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def tables_payload(**settings: type[Struct]) -> dict[str, list[dict[str, Any]]]:
     """The rows of some settings structs, each under its keyword, in plain data."""
-    tables = {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
-    plain: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(tables)
+    plain: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(_tables(settings))
     return plain
 
 
-def options_payload(**settings: type[Struct]) -> dict[str, Any]:
-    """`tables`: as `tables_payload`; `words`: those of all options, by language, then by option."""
-    words = {language: msgspec.to_builtins(words_in(language)) for language in languages()}
-    return {"tables": tables_payload(**settings), "words": words}
+def _tables(settings: dict[str, type[Struct]]) -> dict[str, list[OptionFacts]]:
+    return {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
+
+
+class OptionsPayload(Struct, frozen=True, kw_only=True):
+    """`tables`: the rows of each settings struct, in its order. `words`: by language, then by option."""
+
+    tables: dict[str, list[OptionFacts]]
+    words: dict[str, dict[str, OptionWords]]
+
+
+def options_payload(**settings: type[Struct]) -> OptionsPayload:
+    """The tables of some settings structs, each under its keyword."""
+    return OptionsPayload(
+        tables=_tables(settings),
+        words={language: words_in(language) for language in languages()},
+    )
 
 
 def _facts(row: OptionRow) -> OptionFacts:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
 import requests
 
+from app.answers import Status
 from app.broadcast import Broadcast, Emit
 from app.messages import SubmittedPrompt
 from app.run import Run
@@ -96,6 +97,22 @@ def test_a_viewer_of_an_older_epoch_starts_from_the_beginning(server, client, th
     wait_for(lambda: len(late.records(epoch=1)) == count)
 
 
+SAYS_NOTHING: Status = {
+    "theater": "theater",
+    "epoch": 0,
+    "mode": "paused",
+    "speed": 0.0,
+    "num_records": 0,
+    "unfinished": 0,
+    "viewers": 0,
+    "error": None,
+    "objection": None,
+    "notice": None,
+    "fork": None,
+    "recording": None,
+}
+
+
 class Round:
     """A broadcast of a run of two records, and what one viewer hears: `joined`, and the first index of each batch."""
 
@@ -122,14 +139,14 @@ class Round:
         self.broadcast.close("")
         self.run.retire()
 
-    def _status(self) -> dict[str, Any]:
+    def _status(self) -> Status:
         self.looked()
-        return {}
+        return SAYS_NOTHING
 
     def _emit(
         self,
         event: str,
-        data: dict[str, Any],
+        data: Mapping[str, Any],
         sids: Sequence[str],
         acknowledged: Callable[[str], None] | None = None,
         sent: Callable[[float], None] | None = None,
@@ -179,7 +196,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
             told.append((data["first"], sorted(sids)))
 
     one_round.engine.step()
-    broadcast = Broadcast("theater", cast(Emit, emit), dict)
+    broadcast = Broadcast("theater", cast(Emit, emit), lambda: SAYS_NOTHING)
     begin = [broadcast.join(sid, one_round.run, int(sid == "d"), False) for sid in "abcd"]
     for viewer in begin:
         viewer()

@@ -63,7 +63,7 @@ def test_an_option_that_is_added_is_checked() -> None:
 
 @pytest.mark.usefixtures("with_words")
 def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
-    told = options_payload(engine=WithOneMore)
+    told = msgspec.to_builtins(options_payload(engine=WithOneMore))
     assert told["tables"]["engine"][-1] == {
         "name": "watermark",
         "kind": "integer",

@@ -1,0 +1,72 @@
+"""What /api answers, one type an address: as JSON, so bytes are hexadecimal text there.
+
+The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md says what each field means.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
+
+from app.answers import Status
+from app.bench_records import Listed, ScenarioCard
+from app.recordings.entry import Entry
+from app.recordings.repair import Finding
+from app.scenes.museum import Exhibit
+from app.scenes.presets import Preset
+from engine.config import EngineConfig, SamplingParams
+from engine.options.payload import OptionsPayload
+from engine.trace.records import Machine, ModelFacts, TokenizerFacts
+
+
+class Limits(TypedDict):
+    max_theaters: int
+    max_prompts: int
+    max_prompt_bytes: int
+    max_pool_bytes: int
+
+
+class ModelAnswer(TypedDict):
+    """/api/model."""
+
+    version: str
+    live: bool  # whether there is a model; without one the fields about it are None
+    model: ModelFacts | None
+    tokenizer: TokenizerFacts | None
+    kv_bytes_per_token: int | None
+    config: EngineConfig
+    sampling: SamplingParams
+    options: OptionsPayload
+    presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": ("title", "watch")})]]
+    museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": ("title", "text", "watch")})]]
+    machine: Machine | None
+    limits: Limits
+
+
+class RecordingsAnswer(TypedDict):
+    """/api/recordings."""
+
+    recordings: list[Entry]
+    findings: list[Finding]
+    can_keep: bool
+    max_bytes: int
+    exports: dict[str, str | None]  # format -> the package that it lacks here
+
+
+class ComparedRun(TypedDict):
+    """One of the two runs of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
+
+    theater: str
+    epoch: int
+    num_records: int
+    status: Status
+
+
+class BenchAnswer(TypedDict):
+    """/api/bench."""
+
+    scenarios: list[ScenarioCard]
+    records: list[Listed]
+    can_run: bool
+    keeps_records: bool

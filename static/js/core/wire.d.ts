@@ -1,0 +1,599 @@
+// Written by `python -m tools.wire_types` from the server's types: messages, acknowledgements and answers.
+
+import type { BenchAnswer, RunStatus } from "./bench.js";
+import type { Machine, ModelFacts, Objection, Op, TokenizerFacts } from "./trace.js";
+
+export interface AbortMessage {
+  theater: string;
+  request_id: string;
+}
+
+export interface Aborted {
+  num_records: number;
+}
+
+export interface Begun {
+  epoch: number;
+  header: Uint8Array;
+}
+
+export interface BenchRun {
+  scenario: string;
+  rounds?: number | null;
+  quiet_seconds?: number;
+}
+
+export interface Closed {
+  reason: string;
+  theater: string;
+}
+
+export interface ComparedRun {
+  epoch: number;
+  num_records: number;
+  status: Status;
+  theater: string;
+}
+
+export interface Comparison {
+  same_model: boolean;
+  same_machine: boolean;
+  settings: SettingDifference[];
+  first_op: OpDifference | null;
+  first_token: TokenDifference | null;
+  sequences: SequencePair[];
+  a: RunFigures;
+  b: RunFigures;
+}
+
+export interface ConfigureMessage {
+  theater: string;
+  config: Record<string, unknown>;
+}
+
+export interface Control {
+  group: "cache" | "sampling" | "scheduler";
+  usual?: number[];
+  step?: number;
+  initial?: unknown;
+  none_as?: number | null;
+  term?: string | null;
+}
+
+export interface Create {
+  config?: Record<string, unknown>;
+  name?: string;
+  captures?: boolean;
+}
+
+export interface EngineConfig {
+  strategy: "contiguous" | "none" | "paged";
+  block_size: number;
+  num_blocks: number;
+  max_model_len: number | null;
+  max_num_seqs: number;
+  max_num_batched_tokens: number;
+  enable_prefix_caching: boolean;
+  enable_chunked_prefill: boolean;
+  scheduling_policy: "fcfs" | "priority";
+  preemption_mode: "recompute" | "swap";
+  swap_space: number | null;
+  kv_cache_dtype: "auto" | "bfloat16" | "float16" | "float32" | "fp8" | "fp8_e4m3" | "int4" | "int8";
+  attention_window: number | null;
+  attention_sinks: number | null;
+  sliding_window_pattern: number | null;
+  enforce_eager: boolean;
+  fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;
+  num_logprobs: number;
+  seed: number;
+}
+
+export interface Entry {
+  id: string;
+  source: "file" | "library" | "shipped";
+  name: string;
+  title: Record<string, string> | null;
+  text: Record<string, string> | null;
+  command: string | null;
+  tags: string[];
+  notes: string;
+  added: string;
+  ended: "closed" | "imported" | "interrupted" | "reset" | "stopped" | "write_failed" | null;
+  ended_detail: string;
+  recording: boolean;
+  summary: Summary;
+}
+
+export interface Exhibit {
+  id: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation";
+  prompts: string[];
+  sampling: Record<string, unknown>;
+  config: Record<string, unknown>;
+}
+
+export interface Finding {
+  kind: "adopted" | "damaged" | "folder_gone" | "index_rebuilt" | "index_unavailable" | "interrupted" | "missing" | "not_a_trace" | "upload_removed";
+  recording: string | null;
+  message: string;
+}
+
+export interface FocusMessage {
+  theater: string;
+  layers: number[] | null;
+  heads: number[] | null;
+}
+
+export interface ForkAbort {
+  kind: "abort";
+  request_id: string;
+}
+
+export interface ForkConfig {
+  kind: "config";
+  config: Record<string, unknown>;
+}
+
+export interface ForkMessage {
+  theater: string;
+  at: number;
+  change: ForkToken | ForkRequest | ForkAbort | ForkSampling | ForkConfig | null;
+  epoch?: number | null;
+  follow?: boolean;
+  name?: string;
+}
+
+export interface ForkRequest {
+  kind: "request";
+  text: string;
+  sampling?: Record<string, unknown>;
+  request_id?: string | null;
+  priority?: number;
+  cache_salt?: string | null;
+}
+
+export interface ForkSampling {
+  kind: "sampling";
+  request_id: string;
+  sampling: Record<string, unknown>;
+}
+
+export interface ForkSource {
+  at: number;
+  epoch: number;
+  theater: string;
+}
+
+export interface ForkStatus {
+  active: boolean;
+  at: number;
+  change: string | null;
+  epoch: number;
+  expected: number;
+  forked: boolean;
+  left_out: string[];
+  source: string;
+}
+
+export interface ForkToken {
+  kind: "token";
+  seq_id: number;
+  token_id: number;
+}
+
+export interface Forked {
+  epoch: number;
+  header: Uint8Array;
+  num_records: number;
+  source: ForkSource;
+  status: Status;
+  theater: string;
+}
+
+export interface JoinMessage {
+  theater: string;
+  from?: number;
+  epoch?: number | null;
+  captures?: boolean;
+}
+
+export interface Joined {
+  epoch: number;
+  from: number;
+  header: Uint8Array;
+  num_records: number;
+  status: Status;
+  theater: string;
+}
+
+export interface Limits {
+  max_pool_bytes: number;
+  max_prompt_bytes: number;
+  max_prompts: number;
+  max_theaters: number;
+}
+
+export interface Message {
+}
+
+export interface ModelAnswer {
+  config: EngineConfig;
+  kv_bytes_per_token: number | null;
+  limits: Limits;
+  live: boolean;
+  machine: Machine | null;
+  model: ModelFacts | null;
+  museum: (Exhibit & { title: Record<string, string>; text: Record<string, string>; watch: Record<string, string>; })[];
+  options: OptionsPayload;
+  presets: (Preset & { title: Record<string, string>; watch: Record<string, string>; })[];
+  sampling: SamplingParams;
+  tokenizer: TokenizerFacts | null;
+  version: string;
+}
+
+export interface Nothing {
+}
+
+export interface OfTheaterMessage {
+  theater: string;
+}
+
+export interface OpDifference {
+  record: number;
+  op: number;
+  a: Op | null;
+  b: Op | null;
+  kind_a: string | null;
+  kind_b: string | null;
+  step_a: number | null;
+  step_b: number | null;
+}
+
+export interface OptionFacts {
+  name: string;
+  kind: string;
+  default: unknown;
+  optional?: boolean;
+  choices?: string[];
+  ge?: number | null;
+  gt?: number | null;
+  le?: number | null;
+  strategies?: string[] | null;
+  derived_under?: string[];
+  beside?: string | null;
+  may_change?: boolean;
+  control?: Control | null;
+}
+
+export interface OptionWords {
+  label: string;
+  help: string;
+  none?: string;
+  number?: string;
+  values?: Record<string, string>;
+  values_help?: Record<string, string>;
+}
+
+export interface OptionsPayload {
+  tables: Record<string, OptionFacts[]>;
+  words: Record<string, Record<string, OptionWords>>;
+}
+
+export interface Performed {
+  num_records: number;
+  performed: number;
+}
+
+export interface PlayMessage {
+  theater: string;
+  speed: number;
+}
+
+export interface Point {
+  record: number;
+  step: number;
+  blocks_held: number;
+  bytes_held: number;
+  seconds: number;
+}
+
+export interface PrefillMessage {
+  theater: string;
+  expect?: number | null;
+}
+
+export interface Preset {
+  id: string;
+  prompts: string[];
+  sampling: Record<string, unknown>;
+  config: Record<string, unknown>;
+}
+
+export interface ReadMessage {
+  theater: string;
+  from: number;
+  to: number;
+  captures?: boolean;
+}
+
+export interface RecomputeMessage {
+  theater: string;
+  seq_id: number;
+  layer: number;
+  heads?: number[] | null;
+  num_tokens?: number | null;
+}
+
+export interface Recomputed {
+  arrays: Uint8Array;
+  epoch: number;
+  token_ids: number[];
+}
+
+export interface RecordMessage {
+  theater: string;
+  name?: string;
+  tags?: string[];
+}
+
+export interface RecordRange {
+  captures: (Uint8Array | null)[];
+  epoch: number;
+  first: number;
+  records: Uint8Array[];
+}
+
+export interface RecordingStatus {
+  ended: "closed" | "imported" | "interrupted" | "reset" | "stopped" | "write_failed" | null;
+  ended_detail: string;
+  id: string;
+  name: string;
+}
+
+export interface RecordingsAnswer {
+  can_keep: boolean;
+  exports: Record<string, string | null>;
+  findings: Finding[];
+  max_bytes: number;
+  recordings: Entry[];
+}
+
+export interface Records {
+  captures: (Uint8Array | null)[];
+  epoch: number;
+  first: number;
+  records: Uint8Array[];
+  theater: string;
+}
+
+export interface Reset {
+  epoch: number;
+  header: Uint8Array;
+  num_records: number;
+  theater: string;
+}
+
+export interface RunFigures {
+  totals: Totals;
+  series: Point[];
+}
+
+export interface SamplingParams {
+  temperature: number;
+  max_tokens: number | null;
+  top_k: number;
+  top_p: number;
+  min_p: number;
+  repetition_penalty: number;
+  seed: number | null;
+  n: number;
+  stop: string[];
+  stop_token_ids: number[];
+  ignore_eos: boolean;
+  best_of: number | null;
+  use_beam_search: boolean;
+  beam_width: number;
+  length_penalty: number;
+  min_tokens: number;
+  logit_bias: Record<string, number>;
+  prompt_logprobs: number | null;
+}
+
+export interface SequenceFigures {
+  seq_id: number;
+  prompt_token_ids: number[];
+  tokens: Token[];
+  status: "finished" | "preempted" | "running" | "waiting";
+  finish_reason: "abort" | "dropped" | "length" | "stop" | null;
+  submitted_in: number;
+  num_cached_tokens: number;
+  num_preemptions: number;
+  num_steps: number;
+  computed_tokens: number;
+  blocks: number;
+  blocks_peak: number;
+  ttft: number | null;
+  ttft_steps: number | null;
+  seconds: number | null;
+}
+
+export interface SequencePair {
+  request_id: string;
+  number: number;
+  member: number;
+  a: SequenceFigures | null;
+  b: SequenceFigures | null;
+  same_prompt: boolean;
+  equal_tokens: number;
+  difference: TokenDifference | null;
+}
+
+export interface SettingDifference {
+  name: string;
+  a: string | number | boolean | null;
+  b: string | number | boolean | null;
+}
+
+export interface Status {
+  epoch: number;
+  error: string | null;
+  fork: ForkStatus | null;
+  mode: "paused" | "recording" | "running";
+  notice: string | null;
+  num_records: number;
+  objection: Objection | null;
+  recording: RecordingStatus | null;
+  speed: number;
+  theater: string;
+  unfinished: number;
+  viewers: number;
+}
+
+export interface StatusAnswer {
+  status: Status;
+}
+
+export interface StepMessage {
+  theater: string;
+  count?: number;
+  expect?: number | null;
+}
+
+export interface SubmitMessage {
+  theater: string;
+  prompts: SubmittedPrompt[];
+  sampling?: Record<string, unknown>;
+}
+
+export interface Submitted {
+  num_records: number;
+  requests: SubmittedRequest[];
+}
+
+export interface SubmittedPrompt {
+  text: string;
+  request_id?: string | null;
+  priority?: number;
+  cache_salt?: string | null;
+}
+
+export interface SubmittedRequest {
+  num_prompt_tokens: number;
+  request_id: string;
+  seq_id: number;
+}
+
+export interface Summary {
+  generator: string;
+  created: string;
+  model: string;
+  config: Record<string, string | boolean | number | null>;
+  num_records: number;
+  num_steps: number;
+  num_captures: number;
+  num_bytes: number;
+  duration: number;
+  preview: string;
+  damage: string | null;
+}
+
+export interface Token {
+  token_id: number;
+  token_bytes: Uint8Array;
+  logprob: number;
+  record: number;
+  step: number;
+  chosen: boolean;
+}
+
+export interface TokenDifference {
+  request_id: string;
+  number: number;
+  member: number;
+  position: number;
+  a: Token | null;
+  b: Token | null;
+}
+
+export interface Tokenize {
+  text: string;
+}
+
+export interface Tokenized {
+  text: string;
+  token_bytes: Uint8Array[];
+  token_ids: number[];
+}
+
+export interface Totals {
+  num_records: number;
+  num_steps: number;
+  seconds: number;
+  requests: number;
+  unfinished: number;
+  output_tokens: number;
+  computed_tokens: number;
+  asked_tokens: number;
+  hit_tokens: number;
+  preemptions: number;
+  evictions: number;
+  copies: number;
+  swapped_bytes: number;
+  blocks_peak: number;
+  bytes_peak: number;
+  wasted_peak: number;
+  flops: number;
+  bytes_moved: number;
+  operations: Record<string, number>;
+}
+
+/** The socket's events: what a client asks, and what is acknowledged when it is done. */
+export interface Events {
+  create: { asked: Create; answer: Joined };
+  join: { asked: JoinMessage; answer: Joined };
+  leave: { asked: OfTheaterMessage; answer: Nothing };
+  submit: { asked: SubmitMessage; answer: Submitted };
+  step: { asked: StepMessage; answer: Performed };
+  prefill: { asked: PrefillMessage; answer: Performed };
+  run: { asked: PlayMessage; answer: StatusAnswer };
+  pause: { asked: OfTheaterMessage; answer: StatusAnswer };
+  abort: { asked: AbortMessage; answer: Aborted };
+  reset: { asked: OfTheaterMessage; answer: Begun };
+  configure: { asked: ConfigureMessage; answer: Begun };
+  focus: { asked: FocusMessage; answer: Nothing };
+  recompute: { asked: RecomputeMessage; answer: Recomputed };
+  record: { asked: RecordMessage; answer: StatusAnswer };
+  record_stop: { asked: OfTheaterMessage; answer: StatusAnswer };
+  fork: { asked: ForkMessage; answer: Forked };
+  read: { asked: ReadMessage; answer: RecordRange };
+  tokenize: { asked: Tokenize; answer: Tokenized };
+  bench_follow: { asked: Message; answer: { status: RunStatus } };
+  bench_run: { asked: BenchRun; answer: { status: RunStatus } };
+  bench_stop: { asked: Message; answer: { status: RunStatus } };
+}
+
+/** What the server says without being asked. */
+export interface Told {
+  records: Records;
+  status: Status;
+  reset: Reset;
+  closed: Closed;
+  bench_progress: RunStatus;
+}
+
+/** What comes as JSON: bytes are hexadecimal text there. */
+export type InJson<T> = T extends Uint8Array
+  ? string
+  : T extends readonly (infer U)[]
+    ? InJson<U>[]
+    : T extends object
+      ? { [K in keyof T]: InJson<T[K]> }
+      : T;
+
+/** What is answered at an address. */
+export interface Answers {
+  "/api/model": InJson<ModelAnswer>;
+  "/api/machine": InJson<Machine>;
+  "/api/recordings": InJson<RecordingsAnswer>;
+  "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
+  "/api/bench": InJson<BenchAnswer>;
+}

@@ -1,0 +1,34 @@
+"""The page's types of the wire are those that the server has."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from msgspec import Struct
+
+from tools.wire_types import BENCH, WIRE, Module, bench_types, wire_types
+
+
+def test_the_types_are_those_of_the_server() -> None:
+    assert WIRE.read_text(encoding="utf-8") == wire_types(), "run `python -m tools.wire_types`"
+    assert BENCH.read_text(encoding="utf-8") == bench_types(), "run `python -m tools.wire_types`"
+
+
+class Inner(Struct, omit_defaults=True):
+    size: int
+    name: str = ""
+
+
+class Outer(TypedDict):
+    inner: list[Inner | None]
+    bytes: bytes
+
+
+def test_a_struct_in_a_map_in_typescript() -> None:
+    module = Module({})
+    assert module.type_of(dict[str, Outer]) == "Record<string, Outer>"
+    assert module.text("both") == (
+        "// Written by `python -m tools.wire_types` from the server's types: both.\n\n\n"
+        "export interface Inner {\n  size: number;\n  name?: string;\n}\n\n"
+        "export interface Outer {\n  bytes: Uint8Array;\n  inner: (Inner | null)[];\n}\n\n"
+    )

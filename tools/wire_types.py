@@ -1,0 +1,206 @@
+"""Write the types of what server and page say to each other, from the types that the server has.
+
+Usage: python -m tools.wire_types
+
+`static/js/core/wire.d.ts`: the socket's messages, events and acknowledgements, and the answers of /api;
+`static/js/core/bench.d.ts`: the benchmark's. A field that is renamed in Python breaks what reads it in the page.
+"""
+
+from __future__ import annotations
+
+import json
+import typing
+from collections.abc import Iterable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+from msgspec import inspect
+
+from app import answers, api_answers, messages
+from app.bench_runs import RunStatus
+from app.events import EVENTS
+from app.jobs import Performed
+from app.scenes.told import Translated
+from app.transport.clients import Ack, Answer
+from engine.bench.record import Record as BenchRecord
+from engine.trace.compare import Comparison
+from engine.trace.records import Capture, Header, LayerCapture, Machine, StepRecord
+
+CORE = Path(__file__).resolve().parent.parent / "static" / "js" / "core"
+WIRE = CORE / "wire.d.ts"
+BENCH = CORE / "bench.d.ts"
+HEAD = "// Written by `python -m tools.wire_types` from the server's types: {what}.\n\n"
+IN_JSON = """\
+/** What comes as JSON: bytes are hexadecimal text there. */
+export type InJson<T> = T extends Uint8Array
+  ? string
+  : T extends readonly (infer U)[]
+    ? InJson<U>[]
+    : T extends object
+      ? { [K in keyof T]: InJson<T[K]> }
+      : T;
+
+"""
+NAMES: dict[type[inspect.Type], str] = {
+    inspect.StrType: "string",
+    inspect.BytesType: "Uint8Array",
+    inspect.BoolType: "boolean",
+    inspect.IntType: "number",
+    inspect.FloatType: "number",
+    inspect.NoneType: "null",
+    inspect.AnyType: "unknown",
+    inspect.CustomType: "NdArray",
+}
+Fields = inspect.StructType | inspect.TypedDictType | inspect.NamedTupleType
+
+
+class Module:
+    """A `.d.ts` with an interface for each type that was asked for and those that its fields have.
+
+    `elsewhere`: name -> module, of types that another file has. A field may be left out where the server leaves it out
+    (`omit_defaults`), or, in a message of a client, where it has a default.
+    """
+
+    def __init__(self, elsewhere: dict[str, str]) -> None:
+        self._elsewhere = elsewhere
+        self._imported: set[str] = set()
+        self._interfaces: dict[str, str] = {}
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._interfaces
+
+    def text(self, what: str, more: str = "") -> str:
+        """The file: imports, interfaces by name, and `more`."""
+        parts = [HEAD.format(what=what)]
+        for module in sorted({self._elsewhere[name] for name in self._imported}):
+            names = ", ".join(sorted(name for name in self._imported if self._elsewhere[name] == module))
+            parts.append(f'import type {{ {names} }} from "{module}";\n')
+        parts += ["\n", *(text for _, text in sorted(self._interfaces.items())), more]
+        return "".join(parts)
+
+    def type_of(self, kind: Any) -> str:
+        """`kind`, a type of Python, in TypeScript."""
+        return self._type(inspect.type_info(kind))
+
+    def _type(self, found: inspect.Type) -> str:
+        match found:
+            case inspect.Metadata(extra={"fields_of": kind, "words": names}):
+                texts = "".join(f" {name}: {self.type_of(Translated)};" for name in names)
+                return f"({self.type_of(kind)} & {{{texts} }})"
+            case inspect.Metadata(extra={"fields_of": kind}):
+                return self.type_of(kind)
+            case inspect.Metadata():
+                return self._type(found.type)
+            case inspect.StructType() | inspect.TypedDictType() | inspect.NamedTupleType():
+                return self._interface(found)
+            case inspect.ListType() | inspect.VarTupleType():
+                inner = self._type(found.item_type)
+                return f"({inner})[]" if "|" in inner else f"{inner}[]"
+            case inspect.DictType():
+                return f"Record<string, {self._type(found.value_type)}>"
+            case inspect.LiteralType():
+                return " | ".join(json.dumps(value) for value in found.values)
+            case inspect.UnionType():
+                return " | ".join(dict.fromkeys(self._type(kind) for kind in found.types))
+        return NAMES[type(found)]
+
+    def _interface(self, found: Fields) -> str:
+        name = _name(found.cls)
+        if name in self._elsewhere:
+            name = "Op" if isinstance(found, inspect.StructType) and found.tag_field else name  # with its `type`
+            self._imported.add(name)
+        elif name not in self._interfaces:
+            self._interfaces[name] = ""  # a type may have itself in a field
+            lines = [f"  {field}: {kind};\n" for field, kind in self._fields(found)]
+            self._interfaces[name] = f"export interface {name} {{\n{''.join(lines)}}}\n\n"
+        return name
+
+    def _fields(self, found: Fields) -> Iterable[tuple[str, str]]:
+        asked = issubclass(found.cls, messages.Message)
+        if isinstance(found, inspect.StructType) and found.tag_field:
+            yield found.tag_field, json.dumps(found.tag)
+        for field in found.fields:
+            omitted = isinstance(found, inspect.StructType) and found.cls.__struct_config__.omit_defaults
+            optional = not field.required and (asked or omitted or isinstance(found, inspect.TypedDictType))
+            yield field.encode_name + ("?" if optional else ""), self._type(field.type)
+
+
+def _name(kind: type[Any]) -> str:
+    """What the page calls it: messages are told from operations of the same name, and TypeScript has a `Record`."""
+    if kind is BenchRecord:
+        return "BenchRecord"
+    return f"{kind.__name__}Message" if issubclass(kind, messages.OfTheater) else kind.__name__
+
+
+def _of_trace() -> dict[str, str]:
+    """The types that trace.d.ts has."""
+    trace = Module({})
+    for kind in (Header, StepRecord, Capture, LayerCapture):
+        trace.type_of(kind)
+    return dict.fromkeys([*trace.names, "Op"], "./trace.js")
+
+
+def bench_types() -> str:
+    """The text of bench.d.ts."""
+    return _bench().text("the benchmark's records and progress")
+
+
+def _bench() -> Module:
+    bench = Module(_of_trace())
+    for kind in (BenchRecord, RunStatus, api_answers.BenchAnswer):
+        bench.type_of(kind)
+    return bench
+
+
+def wire_types() -> str:
+    """The text of wire.d.ts."""
+    wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
+    events = [
+        f"  {name}: {{ asked: {wire.type_of(asked)}; answer: {_answer(wire, name, handle)} }};\n"
+        for name, (asked, handle) in EVENTS.items()
+    ]
+    told = {
+        "records": answers.Records,
+        "status": answers.Status,
+        "reset": answers.Reset,
+        "closed": answers.Closed,
+        "bench_progress": RunStatus,
+    }
+    addresses = {
+        "/api/model": wire.type_of(api_answers.ModelAnswer),
+        "/api/machine": wire.type_of(Machine),
+        "/api/recordings": wire.type_of(api_answers.RecordingsAnswer),
+        "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(api_answers.ComparedRun)}[] }}",
+        "/api/bench": wire.type_of(api_answers.BenchAnswer),
+    }
+    more = [
+        "/** The socket's events: what a client asks, and what is acknowledged when it is done. */\n",
+        f"export interface Events {{\n{''.join(events)}}}\n\n",
+        "/** What the server says without being asked. */\nexport interface Told {\n",
+        *(f"  {name}: {wire.type_of(kind)};\n" for name, kind in told.items()),
+        f"}}\n\n{IN_JSON}/** What is answered at an address. */\nexport interface Answers {{\n",
+        *(f'  "{address}": InJson<{kind}>;\n' for address, kind in addresses.items()),
+        "}\n",
+    ]
+    return wire.text("messages, acknowledgements and answers", "".join(more))
+
+
+def _answer(wire: Module, event: str, handle: Any) -> str:
+    """The acknowledgement of an event, by what its handler gives."""
+    kind = get_type_hints(handle)["return"]
+    if kind is Answer:  # of `create` and `join`: it comes before what follows it
+        return wire.type_of(answers.Joined)
+    if get_origin(kind) is Future and get_args(kind) == (Performed,):
+        return wire.type_of(Performed)
+    if kind == Ack and event.startswith("bench_"):
+        return f"{{ status: {wire.type_of(RunStatus)} }}"
+    if not typing.is_typeddict(kind):
+        raise TypeError(f"what answers {event} has no type: {kind}")
+    return wire.type_of(kind)
+
+
+if __name__ == "__main__":
+    WIRE.write_text(wire_types(), encoding="utf-8")
+    BENCH.write_text(bench_types(), encoding="utf-8")
