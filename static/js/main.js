@@ -11,7 +11,7 @@ import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
 import { followPrinting } from "./kit/print.js";
 import { take } from "./net/library.js";
-import { start } from "./net/session.js";
+import { session } from "./net/session.js";
 import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
 import { followSelection } from "./state/selection.js";
@@ -43,7 +43,7 @@ followDraft();
 followPrinting();
 acceptDroppedTraces();
 offerTour(localStorageOrNull());
-start();
+session.start();
 
 /** A `.kvtrace` dropped on the page is shown, and kept. */
 function acceptDroppedTraces() {

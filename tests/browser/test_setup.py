@@ -12,7 +12,7 @@ from tests.browser.driving import POEM, SHOWN, prefill, shows, step, wait_until
 from tests.browser.settling import comes_to, theater_of
 
 OpenPage = Callable[..., Page]
-SUBMIT = "(texts) => import('/static/js/net/session.js').then((session) => session.submit(texts))"
+SUBMIT = "(texts) => import('/static/js/net/commands.js').then((commands) => commands.submit(texts))"
 LOG = "import('/static/js/state/store.js').then((store) => store.log.value.id)"
 HEADER = "import('/static/js/state/store.js').then((store) => ({ ...store.log.value.header.engine }))"
 

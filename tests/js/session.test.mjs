@@ -4,7 +4,19 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { header } from "./log_builder.mjs";
-import { coming, errors, file, following, joined, session, settings, socket, soon, store } from "./session_page.mjs";
+import {
+  coming,
+  command,
+  errors,
+  file,
+  following,
+  joined,
+  session,
+  settings,
+  socket,
+  soon,
+  store,
+} from "./session_page.mjs";
 
 test("records that are on their way when a run is joined again are of the viewer that was left", async () => {
   await following(2);
@@ -86,7 +98,7 @@ test("a status of the run before a reset says nothing of the one after it", asyn
 
 test("a file that takes the place of a run is not told that the run did not answer", async () => {
   await following(2);
-  const step = session.command("step", {});
+  const step = command("step", {});
   session.open(file(3));
   assert.equal(await step, null);
   assert.deepEqual(errors(), []);
@@ -106,8 +118,8 @@ test("buttons are free when nothing is under way any more, not when one of two t
   await coming("a");
   socket.question("join", "a").answer(joined("a"));
   await soon();
-  const one = session.command("step"),
-    other = session.command("abort", { request_id: "r" });
+  const one = command("step"),
+    other = command("abort", { request_id: "r" });
   await soon();
   socket.question("abort").answer({ num_records: 1 });
   await other;

@@ -69,7 +69,8 @@ globalThis.fetch = async () => ({ ok: false });
 const wait = globalThis.setTimeout;
 globalThis.setTimeout = (action, ms) => (ms > 1000 ? wait(action, ms).unref() : wait(action, ms)); // what leaves after a while holds nobody up
 
-export const session = await import("../../static/js/net/session.js");
+export const { session } = await import("../../static/js/net/session.js");
+export const { command } = await import("../../static/js/net/commands.js");
 export const store = await import("../../static/js/state/store.js");
 export const { settings } = await import("../../static/js/state/settings.js");
 

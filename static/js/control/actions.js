@@ -1,7 +1,8 @@
 // What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
-import { asTheModelSees, command, focusOn, startAnew, submit } from "../net/session.js";
+import { asTheModelSees, command, focusOn, submit } from "../net/commands.js";
+import { session } from "../net/session.js";
 import { PRESETS } from "../state/prompts.js";
 import { chooseConfig, chooseSampling, differing, wantedConfig } from "../state/run_settings.js";
 import { settings, TABLE } from "../state/settings.js";
@@ -103,7 +104,7 @@ async function configure() {
 
 /** A new run where there is none any more; the prompts come back. */
 export async function startAgain() {
-  if (await startAnew()) await bringBack();
+  if (await session.startAnew()) await bringBack();
 }
 
 async function bringBack() {
@@ -130,7 +131,7 @@ export async function playScene(preset) {
  * steps. Whether there is one: the run that was followed stays when there is not.
  */
 export async function openScene(scene, count) {
-  if (!(await startAnew(scene.config))) return false;
+  if (!(await session.startAnew(scene.config))) return false;
   const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
   batch(() => {
     chooseSampling(scene.sampling, initial);

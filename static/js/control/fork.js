@@ -1,7 +1,8 @@
 // Forking time: the run on stage is made again up to a record, one thing is changed, and both futures can be compared.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
-import { command, forking } from "../net/session.js";
+import { command } from "../net/commands.js";
+import { forking } from "../net/followed_run.js";
 import { settings } from "../state/settings.js";
 import { connection, log, viewIndex } from "../state/store.js";
 

@@ -2,8 +2,15 @@
 
 const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an answer
 
+/**
+ * @typedef {import("../core/trace.js").Objection} Objection
+ * @typedef {import("../core/wire.js").Events} Events
+ * @typedef {import("../core/wire.js").Told} Told
+ */
+
 /** The server said no. `message` is a sentence for a person; `objection`, if there is one, what a guard of the engine said. */
 export class Refusal extends Error {
+  /** @param {{code: string, message: string, objection?: Objection | null}} error */
   constructor({ code, message, objection = null }) {
     super(message);
     this.code = code;
@@ -14,25 +21,30 @@ export class Refusal extends Error {
 /** No answer: the connection went away. */
 export class NoAnswer extends Error {}
 
+/**
+ * What is done with what the server says, by event; what is not named is not heard.
+ *
+ * @typedef {{connect: () => void, disconnect: (reason: string) => void}
+ *   & {[E in keyof Told]?: (message: Told[E]) => void}} Handlers
+ */
+
 export class Client {
-  /** `handlers`: {records, status, reset, closed, connect, disconnect}. */
-  constructor(handlers) {
+  /** @param {Handlers} handlers */
+  constructor({ connect, disconnect, ...told }) {
     this.socket = globalThis.io({
       transports: ["websocket", "polling"],
       tryAllTransports: true,
       reconnectionDelay: 300,
       reconnectionDelayMax: 3000,
     });
-    this.socket.on("connect", () => handlers.connect());
-    this.socket.on("disconnect", (reason) => handlers.disconnect(reason));
-    this.socket.on("connect_error", (error) => handlers.disconnect(error.message));
-    this.socket.on("status", (message) => handlers.status(message));
-    this.socket.on("reset", (message) => handlers.reset(message));
-    this.socket.on("closed", (message) => handlers.closed(message));
-    this.socket.on("records", (message, acknowledge) => {
-      acknowledge?.(); // not every batch asks for it
-      handlers.records(message);
-    });
+    this.socket.on("connect", () => connect());
+    this.socket.on("disconnect", (reason) => disconnect(reason));
+    this.socket.on("connect_error", (error) => disconnect(error.message));
+    for (const [event, handle] of Object.entries(told))
+      this.socket.on(event, (message, acknowledge) => {
+        acknowledge?.(); // of `records`, and not of every batch
+        handle(message);
+      });
   }
 
   get connected() {
@@ -45,10 +57,16 @@ export class Client {
   }
 
   /**
-   * Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. `heard` is given the map at once, before
-   * anything that the server sent after it: a promise is told later.
+   * Send `event` with `body`; the acknowledgement's map. Throws Refusal or NoAnswer. `heard` is given the map at once,
+   * before anything that the server sent after it: a promise is told later.
+   *
+   * @template {keyof Events} E
+   * @param {E} event
+   * @param {Events[E]["asked"]} body
+   * @param {{timeout?: number, heard?: (answer: Events[E]["answer"]) => void}} [options] `timeout` in ms
+   * @returns {Promise<Events[E]["answer"]>}
    */
-  ask(event, body = {}, { timeout = ACK_TIMEOUT, heard = () => {} } = {}) {
+  ask(event, body, { timeout = ACK_TIMEOUT, heard = () => {} } = {}) {
     return new Promise((done, failed) => {
       this.socket.timeout(timeout).emit(event, body, (lost, answer) => {
         if (lost) return failed(new NoAnswer(lost.message));

@@ -4,7 +4,8 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";
 import { log, status, toast } from "../state/store.js";
 import { t } from "../tell/words.js";
-import { command, isKept, open, watch } from "./session.js";
+import { command } from "./commands.js";
+import { session } from "./session.js";
 
 /** What the server last answered: {recordings, findings, can_keep, max_bytes}; null before that. */
 export const library = signal(null);
@@ -68,7 +69,7 @@ export async function take(file) {
     try {
       const content = await file.arrayBuffer();
       if (mine === taken) {
-        open(content);
+        session.open(content);
         shown = log.value;
       }
     } catch (error) {
@@ -81,8 +82,8 @@ export async function take(file) {
   const entry = await attempt(() => upload(file));
   if (!entry) return;
   toast(t("library.kept", { name: entry.name }));
-  if (shown && shown === log.value) isKept(entry.id);
-  else if (!shown && mine === taken) watch(entry.id);
+  if (shown && shown === log.value) session.keep(entry.id);
+  else if (!shown && mine === taken) session.watch(entry.id);
 }
 
 /** Send the file; its entry. Fetch tells nothing of how far an upload is, so this is the older request. */

@@ -8,7 +8,7 @@ import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { Fidelity, hideTip, tipAt } from "../../kit/parts.js";
 import { wastePattern } from "../../kit/texture.js";
-import { wantLayer } from "../../net/session.js";
+import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow } from "../../state/moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";

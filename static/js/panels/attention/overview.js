@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { Fidelity, hideTip, showTip } from "../../kit/parts.js";
 import { Segmented } from "../../kit/segmented.js";
-import { wantLayer } from "../../net/session.js";
+import { wantLayer } from "../../net/commands.js";
 import { phase } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";

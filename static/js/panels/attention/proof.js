@@ -7,7 +7,7 @@ import { asBytes, decode } from "../../core/codec.js";
 import { labelText } from "../../core/labels.js";
 import { html } from "../../kit/html.js";
 import { Fidelity, Icon, tips } from "../../kit/parts.js";
-import { command, wantLayer } from "../../net/session.js";
+import { command, wantLayer } from "../../net/commands.js";
 import { settings } from "../../state/settings.js";
 import { connection, hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";

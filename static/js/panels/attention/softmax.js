@@ -8,7 +8,7 @@ import { originOf, vectorOf } from "../../core/sequence_view.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { Fidelity, hideTip, tips } from "../../kit/parts.js";
-import { wantLayer } from "../../net/session.js";
+import { wantLayer } from "../../net/commands.js";
 import { phase } from "../../state/moment.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";

@@ -1,7 +1,8 @@
 // Two runs of this server side by side: which two, and what the server says of them, asked again as long as one grows.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
-import { command, watch } from "../../net/session.js";
+import { command } from "../../net/commands.js";
+import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
 
@@ -80,7 +81,7 @@ export async function look(side, index) {
   const id = side === "a" ? a : b;
   if (id === settings.theater.peek()) return goTo(index);
   // the first is named, so that it stays the first when another run is on stage
-  if (await watch(id, index)) batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
+  if (await session.watch(id, index)) batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
 }
 
 async function listRuns() {

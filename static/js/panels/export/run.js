@@ -2,7 +2,7 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
-import { runAddress } from "../../net/session.js";
+import { runAddress } from "../../net/commands.js";
 import { embeddedTrace, isEmbedded } from "../../state/embedded.js";
 import { numRecords, toast } from "../../state/store.js";
 import { t } from "../../tell/words.js";

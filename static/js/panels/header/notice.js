@@ -3,7 +3,7 @@
 import { startAgain } from "../../control/actions.js";
 import { blackout } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
-import { openFirst, trouble } from "../../net/session.js";
+import { session } from "../../net/session.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { sentences, t } from "../../tell/words.js";
 
@@ -15,17 +15,17 @@ export function Notice() {
   return modelFacts.value?.live === false
     ? Unmodelled()
     : html`<p class="toast" id="notice">
-        <span>${sentences([trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !trouble.value && t("connection.gone_empty")].filter(Boolean))}</span>
+        <span>${sentences([session.trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !session.trouble.value && t("connection.gone_empty")].filter(Boolean))}</span>
         <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
       </p>`;
 }
 
 /** Nothing can be started on a server without a model: its recordings are what there is. */
 function Unmodelled() {
-  const nothing = trouble.value === t("library.nothing_here");
+  const nothing = session.trouble.value === t("library.nothing_here");
   return html`<p class="toast" id="notice">
-    <span>${trouble.value ?? t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })}</span>
-    ${nothing ? null : html`<button class="command primary" id="btn-recording" onClick=${openFirst}>${t("connection.recording")}</button>`}
+    <span>${session.trouble.value ?? t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })}</span>
+    ${nothing ? null : html`<button class="command primary" id="btn-recording" onClick=${() => session.openFirst()}>${t("connection.recording")}</button>`}
   </p>`;
 }
 

@@ -4,7 +4,7 @@ import { helpOpen } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { Icon, Term } from "../../kit/parts.js";
-import { runAddress } from "../../net/session.js";
+import { runAddress } from "../../net/commands.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../../state/store.js";

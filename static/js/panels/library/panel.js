@@ -4,7 +4,7 @@ import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/parts.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
-import { toLive, watch } from "../../net/session.js";
+import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { bytesText, grouped, inLanguage, langOf, t } from "../../tell/words.js";
@@ -56,7 +56,7 @@ function Bar() {
     ${now ? html`<progress aria-label=${t("library.uploading", { name: now.name })} max="1" value=${now.share}></progress>` : null}
     ${
       replay && model
-        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${toLive}><i class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
+        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${() => session.toLive()}><i class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
           <span class="hint">${t("library.replay")}</span>`
         : null
     }
@@ -87,7 +87,7 @@ function Row({ entry, open, toggle }) {
   const shown = settings.recording.value === entry.id;
   const text = entry.text ? inLanguage(entry.text) : summary.preview;
   return html`<li class=${shown ? "library-row shown" : "library-row"} data-id=${entry.id}>
-    <button class="library-open" aria-current=${shown ? "true" : undefined} onClick=${() => watch(entry.id)}>
+    <button class="library-open" aria-current=${shown ? "true" : undefined} onClick=${() => session.watch(entry.id)}>
       <span class="library-name" lang=${langOf(shownName(entry))}><${Icon} name="play" /> ${shownName(entry)}</span>
       <span class="library-text" lang=${langOf(text)}>${text}</span>
       <span class="library-facts num">${factsOf(entry).join(" · ")}</span>

@@ -3,7 +3,7 @@
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { Fidelity, Icon, Swatch, Term } from "../../kit/parts.js";
-import { wantLayer } from "../../net/session.js";
+import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
 import { drawnIndex, layer, log, provenance, selected } from "../../state/store.js";
 import { wordsOf } from "../../tell/chain.js";

@@ -10,7 +10,7 @@ import { themeVersion } from "../../kit/colour.js";
 import { flushNow } from "../../kit/frame.js";
 import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/parts.js";
-import { wantLayer } from "../../net/session.js";
+import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";

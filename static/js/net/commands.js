@@ -1,0 +1,109 @@
+// What the page asks of the run that it follows.
+
+import { wantedSampling } from "../state/run_settings.js";
+import { settings } from "../state/settings.js";
+import { connection, whileBusy } from "../state/store.js";
+import { session } from "./session.js";
+
+/**
+ * @typedef {import("../core/wire.js").Events} Events
+ * @typedef {Exclude<keyof Events, "create" | "join" | "bench_follow" | "bench_run" | "bench_stop" | "tokenize">} Command
+ */
+
+const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it took
+const FOCUS_DELAY = 250; // ms after the last choice of a layer
+
+/**
+ * Send a command, of the followed run unless `body` names another theater.
+ *
+ * @template {Command} E
+ * @param {E} event
+ * @param {Partial<Events[E]["asked"]>} [body]
+ * @param {(error: unknown) => void} [refused] is told why it was refused, which is shown for a while too
+ * @returns {Promise<Events[E]["answer"] | null>} null when it was refused
+ */
+export async function command(event, body = {}, refused = () => {}) {
+  const { client, run } = session;
+  if (!client || !run) return null;
+  const asked = /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...body });
+  const resets = event === "reset" || event === "configure";
+  if (resets) run.resetting += 1;
+  try {
+    const answer = await whileBusy(() => client.ask(event, asked, event === "fork" ? { timeout: LONG } : {}));
+    if ("epoch" in answer && resets) run.ownEpoch = answer.epoch;
+    return answer;
+  } catch (error) {
+    session.complain(error, client);
+    refused(error);
+    return null;
+  } finally {
+    if (resets) run.resetting -= 1;
+  }
+}
+
+/**
+ * Queue prompts, all or none.
+ *
+ * @param {string[]} texts
+ */
+export function submit(texts) {
+  const priority = settings.priority.value;
+  const prompts = texts.map((text) => (priority ? { text, priority } : { text }));
+  return command("submit", { prompts, sampling: wantedSampling() });
+}
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let focusTimer;
+
+/**
+ * Which layer the capture keeps first when its byte budget is short.
+ *
+ * @param {number} layer
+ */
+export function focusOn(layer) {
+  clearTimeout(focusTimer);
+  focusTimer = setTimeout(async () => {
+    const layers = [layer];
+    const { client, run } = session;
+    if (connection.value !== "live" || !client || !run || run.focused?.[0] === layer) return;
+    run.focused = layers;
+    try {
+      await client.ask("focus", { theater: run.theater, layers, heads: null });
+    } catch {
+      run.focused = null; // captures are a little less complete, nothing else
+    }
+  }, FOCUS_DELAY);
+}
+
+/**
+ * How the model will see `text`; null when the server does not say.
+ *
+ * @param {string} text
+ * @returns {Promise<string | null>}
+ */
+export async function asTheModelSees(text) {
+  const { client } = session;
+  if (!client?.connected) return null;
+  try {
+    return (await client.ask("tokenize", { text })).text;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Fetch one layer's arrays of a record of the followed run, once; the views draw again when they are here.
+ *
+ * @param {number} index
+ * @param {number} layer
+ */
+export async function wantLayer(index, layer) {
+  await session.run?.want(index, layer);
+}
+
+/**
+ * Where the server has `what` of the followed run; null when the run is not on the server.
+ *
+ * @param {"trace" | "export.html"} what the log so far, or a page with it
+ */
+export const runAddress = (what) => session.run && `/api/theaters/${session.run.theater}/${what}`;

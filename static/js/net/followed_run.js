@@ -1,0 +1,160 @@
+// The theater or recording that the page follows: what the server says of it becomes the log, and its arrays are fetched.
+
+import { batch, signal } from "../../vendor/signals/signals.js";
+import { asBytes } from "../core/codec.js";
+import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
+import { adoptConfig } from "../state/run_settings.js";
+import { settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { t } from "../tell/words.js";
+import { tell } from "./complain.js";
+import { LayerFetcher } from "./layers.js";
+
+/** @typedef {import("../core/wire.js").Status} Status */
+
+/**
+ * The status of a theater on which a run is made again for this page; null when none is.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
+ */
+export const forking = signal(null);
+
+/**
+ * Whether an id is a recording's: one joins it like a theater, and only reads.
+ *
+ * @param {string | null} id
+ */
+export const isRecording = (id) => Boolean(id?.startsWith("rec-"));
+
+/** Ids and blocks mean something else in another log: nothing that was held or chosen in this one goes along. */
+export function leaveLog() {
+  if (store.log.value) settings.seq.value = null; // the first log is looked at as the address says
+  store.selected.value = store.hovered.value = null;
+}
+
+export class FollowedRun {
+  /** Resets that this page asked for and that are not answered yet. */
+  resetting = 0;
+  /**
+   * The epoch that the last of them began.
+   *
+   * @type {number | null}
+   */
+  ownEpoch = null;
+  /**
+   * The layers that its captures keep first, as the server was told last.
+   *
+   * @type {number[] | null}
+   */
+  focused = null;
+  #broken = false; // its log cannot be read on
+  /** @type {LayerFetcher | null} */
+  #layers = null;
+
+  /**
+   * @param {string} theater id of a theater or recording
+   * @param {number} epoch
+   */
+  constructor(theater, epoch) {
+    this.theater = theater;
+    this.epoch = epoch;
+  }
+
+  get isRecording() {
+    return isRecording(this.theater);
+  }
+
+  /**
+   * A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its newest.
+   *
+   * @param {{epoch: number, header: Uint8Array}} answer
+   */
+  begin({ epoch, header }) {
+    batch(() => {
+      if (store.log.value) store.backToLive();
+      leaveLog();
+      const log = new TraceLog(asBytes(header), LIVE_CAPTURES);
+      this.epoch = epoch;
+      this.#broken = false;
+      this.#layers = this.#fetcherFor(log);
+      store.log.value = log;
+      store.numRecords.value = 0;
+      if (!this.isRecording) adoptConfig(log.header.engine);
+    });
+  }
+
+  /** @param {TraceLog} log */
+  #fetcherFor(log) {
+    const from = `/api/theaters/${this.theater}/layers`;
+    const query = `epoch=${this.epoch}`;
+    return new LayerFetcher(log, {
+      address: (layer, records) => `${from}/${layer}?${query}&records=${records}`,
+      asking: (by) => (store.fetching.value += by),
+      arrived: () => (store.captureVersion.value += 1),
+    });
+  }
+
+  /**
+   * Fetch one layer's arrays of a record, once. The promise ends when they are here, or could not be fetched.
+   *
+   * @param {number} index
+   * @param {number} layer
+   */
+  async want(index, layer) {
+    await this.#layers?.want(index, layer);
+  }
+
+  /** @param {Status} message */
+  heardStatus(message) {
+    if (message.fork?.source === this.theater && !message.fork.forked) forking.value = message;
+    if (message.theater !== this.theater || message.epoch < this.epoch) return; // of the run before a reset
+    const before = store.status.value;
+    store.status.value = message;
+    if (message.error && message.error !== before?.error) tell(message.error, message.objection);
+    if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
+  }
+
+  /** @param {import("../core/wire.js").Reset} message */
+  heardReset(message) {
+    if (message.theater !== this.theater || message.epoch === this.epoch) return;
+    const mine = this.resetting > 0 || message.epoch === this.ownEpoch;
+    const nextTrace = store.status.value?.mode === "recording"; // of a benchmark: it is no reset
+    if (!mine && !nextTrace) store.toast(t("connection.reset_by_other"));
+    this.begin(message);
+  }
+
+  /**
+   * Append what is new in a batch.
+   *
+   * @param {import("../core/wire.js").Records} message
+   * @returns {boolean} false: the log contradicts itself, and is to be read again from its beginning
+   */
+  heardRecords(message) {
+    const log = store.log.value;
+    if (!log || this.#broken || message.theater !== this.theater || message.epoch !== this.epoch) return true;
+    try {
+      append(log, message);
+    } catch (error) {
+      console.error(error);
+      const { message: reason } = /** @type {Error} */ (error);
+      store.toast(t(this.isRecording ? "error.recording" : "error.log", { reason }), "error");
+      if (!this.isRecording) return false;
+      this.#broken = true; // the file says so, and would say so again: what came before is a run all the same
+    }
+    store.numRecords.value = log.length;
+    return true;
+  }
+}
+
+/**
+ * @param {TraceLog} log
+ * @param {import("../core/wire.js").Records} batch
+ */
+function append(log, { first, records, captures }) {
+  records.forEach((bytes, i) => {
+    const index = first + i;
+    const captured = captures?.[i];
+    if (index === log.length) log.append(asBytes(bytes), captured ? asBytes(captured) : null);
+    else if (index > log.length) throw new Error(`record ${index} came where ${log.length} belongs`);
+  });
+}
