@@ -4,47 +4,25 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unicodedata import east_asian_width
 
 from app.cli.options import UserError, add_command
 from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
-from engine.trace.events import (
-    Adjust,
-    Admit,
-    DeferReason,
-    Finish,
-    Fork,
-    Lookup,
-    LookupReason,
-    Preempt,
-    PreemptReason,
-    Submit,
-)
 from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, overview, stories
+from engine.trace.log import TraceReader
+from engine.trace.telling import Context, Voice, languages
+from engine.trace.telling.words import bytes_text
 
-CHOSEN: dict[PreemptReason, str] = {
-    "last_admitted": "chosen as the last one admitted",
-    "worst_priority": "chosen for its priority {priority}, the worst of the running (of several: who came last)",
-    "deadlock": "every running sequence waited for a beam without room, so all had to go",
-}
-DEFERRED: dict[DeferReason, str] = {
-    "max_num_seqs": "because as many ran as may (max_num_seqs)",
-    "token_budget": "because the step's tokens were spent (max_num_batched_tokens)",
-    "no_free_blocks": "for want of free blocks",
-    "step_preempted": "because the step had preempted somebody",
-}
-MISSED: dict[LookupReason, str] = {  # why the hits end where they do
-    "evicted": "the next block was cached until record {evicted_in}, when {taker} took it (block {lost_block_id})",
-    "shared_too_short": "the closest, {closest}, shares {num_shared_tokens} tokens, which is not a block",
-    "differs": "it differs from the closest, {closest}, at position {num_shared_tokens}",
-    "earlier_ended": "the closest, {closest}, has only {num_shared_tokens} tokens: its last block was never full",
-    "other_salt": "{closest} has the next block, under another cache_salt",
-    "not_computed": "{closest} has the same tokens, but had not computed them yet",
-    "nothing_shared": "no earlier sequence begins with the same token",
-    "forgotten": "whoever had the next block is no longer remembered",
-}
+Columns = tuple[tuple[str, int], ...]  # (name, width in columns of a terminal), flush right unless negative
+STEPS: Columns = (("record", 6), ("step", 6), ("ms", 8), ("forward", 8), ("sample", 7), ("schedule", 8))
+REQUESTS: Columns = (
+    ("request", -16), ("seq", 4), ("prompt", 6), ("cached", 6), ("new", 5), ("preempted", 9), ("again", 6),
+    ("blocks", 6), ("ttft", 8),
+)  # fmt: skip
 
 
 def add_parser(what: Any) -> None:
@@ -55,10 +33,12 @@ def add_parser(what: Any) -> None:
         "say where the memory went, which steps were slow, and why a request waited, missed the cache or was preempted",
         "  kvtheater trace explain run.kvtrace\n"
         "  kvtheater trace explain run.kvtrace --request request-17\n"
+        "  kvtheater trace explain run.kvtrace --request request-17 --lang zh\n"
         "  kvtheater trace explain run.kvtrace --json | jq .slowest\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--request", metavar="ID", help="the story of one request")
+    parser.add_argument("--lang", choices=languages(), default="en", help="the language it is told in (default: en)")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
     parser.set_defaults(run=run)
 
@@ -72,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 say_json(found)
             else:
-                _Narrator(everyone).tell(found)
+                _Narrator(log, everyone, arguments.lang).tell(found)
         elif arguments.json:
             say_json(overview(log))
         else:
-            _print_overview(overview(log))
+            _print_overview(overview(log), Voice(arguments.lang, first_record=0, thin_space=" "))
         if log.damage:
             sys.stdout.flush()
             say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
@@ -93,138 +73,134 @@ def _of_request(everyone: list[Story], request_id: str) -> list[Story]:
     return found
 
 
-def _print_overview(found: Overview) -> None:
+def _print_overview(found: Overview, voice: Voice) -> None:
     totals = found.totals
     share = f"{totals.hit_tokens / totals.asked_tokens:.1%}" if totals.asked_tokens else "-"
     say(
-        f"{_count(totals.requests, 'request')}, {_count(totals.num_steps, 'step')}, "
-        f"{totals.seconds:.3f} s of the engine; "
-        f"{totals.computed_tokens:,} tokens computed, {totals.output_tokens:,} chosen"
+        voice.say(
+            "explain.totals",
+            requests=totals.requests,
+            steps=totals.num_steps,
+            seconds=f"{totals.seconds:.3f}",
+            computed=totals.computed_tokens,
+            chosen=totals.output_tokens,
+        )
     )
     say(
-        f"prefix cache: {totals.hit_tokens:,} of {totals.asked_tokens:,} tokens found at first admissions ({share}); "
-        f"{totals.evictions} blocks evicted; {totals.preemptions} preemptions"
+        voice.say(
+            "explain.cache",
+            hit=totals.hit_tokens,
+            asked=totals.asked_tokens,
+            share=share,
+            evictions=totals.evictions,
+            preemptions=totals.preemptions,
+        )
     )
     if found.fullest:
-        _print_fullest(found.fullest)
+        _print_fullest(found.fullest, voice)
     if found.slowest:
-        say("", f"slowest steps (median {found.median_seconds * 1000:.2f} ms)")
-        say(f"{'record':>6} {'step':>6} {'ms':>8} {'forward':>8} {'sample':>7} {'schedule':>8}  tokens")
+        say("", voice.say("explain.slowest", median=f"{found.median_seconds * 1000:.2f}"))
+        say(_head(STEPS, voice) + "  " + voice.say("explain.column.tokens"))
         for step in found.slowest:
-            say(_slow_step(step))
-    head = f"{'request':<16} {'seq':>4} {'prompt':>6} {'cached':>6} {'new':>5} {'preempted':>9} {'again':>6}"
-    say("", f"{head} {'blocks':>6} {'TTFT ms':>8}  end")
+            say(_slow_step(step, voice))
+    say("", _head(REQUESTS, voice) + "  " + voice.say("explain.column.end"))
     for named in found.sequences:
         s = named.figures
         first = f"{s.ttft * 1000:.1f}" if s.ttft is not None else "-"
-        say(
-            f"{named.request_id:<16} {s.seq_id:>4} {len(s.prompt_token_ids):>6} {s.num_cached_tokens:>6} "
-            f"{len(s.tokens):>5} {s.num_preemptions:>9} {named.recomputed_tokens:>6} {s.blocks_peak:>6} {first:>8}  "
-            f"{s.finish_reason or s.status}"
-        )
-    say("cached: tokens found at its first admission; again: tokens computed twice; blocks: at most at once")
+        cells = (
+            named.request_id, s.seq_id, len(s.prompt_token_ids), s.num_cached_tokens, len(s.tokens),
+            s.num_preemptions, named.recomputed_tokens, s.blocks_peak, first,
+        )  # fmt: skip
+        say(_row(REQUESTS, cells) + "  " + voice.say(f"explain.end.{s.finish_reason or s.status}"))
+    say(voice.say("explain.notes"))
 
 
-def _print_fullest(fullest: Fullest) -> None:
+def _print_fullest(fullest: Fullest, voice: Voice) -> None:
     memory = fullest.memory
     wasted = memory.slots_wasted / max(1, memory.blocks_held * memory.block_size)
-    say(
-        "",
-        f"fullest after record {fullest.record} (step {fullest.step}): {memory.blocks_held} of {memory.num_blocks} "
-        f"blocks of {memory.block_size} held ({memory.bytes_held:,} B), {memory.blocks_cached} cached, "
-        f"{memory.blocks_free} free; {memory.slots_wasted} slots held without content ({wasted:.1%})",
+    said = voice.say(
+        "explain.fullest",
+        record=fullest.record,
+        step=fullest.step,
+        held=memory.blocks_held,
+        blocks=memory.num_blocks,
+        size=memory.block_size,
+        bytes=bytes_text(memory.bytes_held, " "),
+        cached=memory.blocks_cached,
+        free=memory.blocks_free,
+        wasted=memory.slots_wasted,
+        share=f"{wasted:.1%}",
     )
+    say("", said)
     for holder in fullest.holders:
-        shared = f", {holder.shared} of them others' too" if holder.shared else ""
-        say(f"  {holder.request_id:<16} sequence {holder.seq_id:<4} {holder.blocks:>4} blocks{shared}")
+        name = voice.say("explain.sequence", id=f"{holder.seq_id:<4}")
+        text = voice.say("explain.holder", request=f"{holder.request_id:<16}", sequence=name, blocks=holder.blocks)
+        say("  " + (voice.say("explain.shared", text=text, n=holder.shared) if holder.shared else text))
 
 
-def _slow_step(step: SlowStep) -> str:
-    timing, ms = step.timing, 1000.0
-    parts = f"{timing.forward * ms:>8.2f} {timing.sample * ms:>7.2f} {timing.schedule * ms:>8.2f}"
-    tokens = f"{step.prefill_tokens} prefill, {step.decode_tokens} decode"
-    return f"{step.record:>6} {step.step:>6} {step.seconds * ms:>8.2f} {parts}  {tokens}"
+def _slow_step(step: SlowStep, voice: Voice) -> str:
+    timing = step.timing
+    times = [f"{seconds * 1000:.2f}" for seconds in (step.seconds, timing.forward, timing.sample, timing.schedule)]
+    tokens = voice.say("explain.tokens", prefill=step.prefill_tokens, decode=step.decode_tokens)
+    return _row(STEPS, (step.record, step.step, *times)) + "  " + tokens
+
+
+def _head(columns: Columns, voice: Voice) -> str:
+    return _row(columns, tuple(voice.say(f"explain.column.{name}") for name, _ in columns))
+
+
+def _row(columns: Columns, cells: tuple[str | int, ...]) -> str:
+    return " ".join(_padded(str(cell), width) for (_, width), cell in zip(columns, cells, strict=True))
+
+
+def _padded(text: str, width: int) -> str:
+    """`text` in as many columns of a terminal, where Chinese characters take two."""
+    spaces = " " * (abs(width) - sum(2 if east_asian_width(c) in "WF" else 1 for c in text))
+    return text + spaces if width < 0 else spaces + text
 
 
 class _Narrator:
-    """Tells stories in sentences, in which sequences have their requests' names."""
+    """Tells the stories of sequences, each in its own name; other sequences have their requests' names too."""
 
-    def __init__(self, everyone: list[Story]) -> None:
-        self._priority: int = 0
+    def __init__(self, log: TraceReader, everyone: list[Story], language: str) -> None:
+        self._log = log
         self._requests = {story.seq_id: story.request_id for story in everyone}
+        self._about: int | None = None
+        self._voice = Voice(language, name=self._name, first_record=0, thin_space=" ")
+        self._say: Callable[..., str] = self._voice.say
 
     def tell(self, found: list[Story]) -> None:
         for story in found:
-            say(f"request {story.request_id}, sequence {story.seq_id}")
+            self._about = story.seq_id
+            say(self._say("explain.story", request=story.request_id, id=story.seq_id))
             for moment in story.moments:
-                waited = f"; it {_waited(moment.wait)}" if moment.wait and moment.wait.steps else ""
-                say(f"  record {moment.record:>5}, step {moment.step:>5}: {self._moment(moment)}{waited}")
+                where = {"record": f"{moment.record:>5}", "step": f"{moment.step:>5}"}
+                say("  " + self._say("explain.moment", **where, text=self._moment(moment)))
             if story.waiting:
-                say(f"  the log ends, and it has {_waited(story.waiting)}")
+                say("  " + self._waited("explain.waits", story.waiting))
 
     def _moment(self, moment: Moment) -> str:
-        op = moment.op
-        match op:
-            case Submit():
-                self._priority = op.priority
-                salt = f", cache_salt {op.cache_salt!r}" if op.cache_salt else ""
-                return (
-                    f"submitted with {_count(len(op.prompt_token_ids), 'prompt token')}, at most {op.max_tokens} new, "
-                    f"priority {op.priority}{salt}; {op.queue_position} before it in the queue"
-                )
-            case Fork():
-                return f"forked from {self._name(op.parent_seq_id)} ({op.reason})"
-            case Lookup():
-                return self._lookup(op)
-            case Admit():
-                swapped = f", {_count(op.num_swapped_tokens, 'token')} swapped in" if op.num_swapped_tokens else ""
-                again = f", {_count(moment.computed_again, 'token')} to compute again" if moment.computed_again else ""
-                return ("resumed" if op.resumed else "admitted") + swapped + again
-            case Preempt():
-                return self._preempt(op)
-            case Adjust():
-                return f"sampling changed from outside, at most {op.max_tokens} new tokens"
-            case Finish():
-                return f"finished: {op.reason}" + (f" ({op.detail})" if op.detail else "")
+        record = self._log.record(moment.record)
+        place = record.ops.index(moment.op)
+        said = [self._voice.tell(moment.op, Context(header=self._log.header, record=record, place=place))]
+        if moment.computed_again:
+            said.append(self._say("explain.again", n=moment.computed_again))
+        if moment.wait and moment.wait.steps:
+            said.append(self._waited("explain.waited", moment.wait))
+        return self._say("join.sentences").join(said)
 
-    def _lookup(self, op: Lookup) -> str:
-        if op.verdict == "disabled":
-            return f"prefix caching is off: all {_count(op.num_tokens, 'token')} are computed"
-        if op.verdict == "skipped":
-            return f"not looked up, because log probabilities of all {op.num_tokens} prompt tokens were asked for"
-        if op.verdict == "too_short":
-            return f"{_count(op.num_tokens, 'token')} have no full block before the last one, so nothing can hit"
-        found = f"{op.num_hit_tokens} of {op.num_tokens} tokens found" if op.num_hit_tokens else "miss, nothing found"
-        if op.reason is None:
-            return f"prefix cache: {found}"
-        fields = {name: getattr(op, name) for name in op.__struct_fields__}
-        names = {"closest": self._name(op.closest_seq_id), "taker": self._name(op.evicted_for)}
-        return f"prefix cache: {found}; {MISSED[op.reason].format(**fields, **names)}"
+    def _waited(self, key: str, wait: Wait) -> str:
+        """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
+        parts = [self._say("explain.behind", n=wait.behind)] if wait.behind else []
+        for reason, count in wait.deferred.items():
+            parts.append(self._say("explain.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
+        reasons = self._say("join.list").join(parts)
+        if wait.last:
+            last = self._say("explain.needed", needed=wait.last.needed, available=wait.last.available)
+            reasons += self._say("join.clauses") + last
+        return self._say(key, n=wait.steps, reasons=reasons)
 
-    def _preempt(self, op: Preempt) -> str:
-        whom = self._name(op.for_seq_id) if op.for_seq_id != op.seq_id else "itself"
-        refused = "; a swap was wanted, but CPU memory had no room" if op.swap_refused else ""
-        if op.mode == "swap":
-            cost = f"{op.num_bytes:,} B moved to CPU memory"
-        else:
-            cost = (
-                f"of {_count(op.num_computed_tokens, 'computed token')} {op.num_kept_tokens} could still be found then"
-            )
-        chosen = CHOSEN[op.reason].format(priority=self._priority)
-        gave = _count(op.num_blocks, "block")
-        return f"preempted by {op.mode}: no block was free for {whom}; {chosen}; gave back {gave}; {cost}{refused}"
-
-    def _name(self, seq_id: int | None) -> str:
-        return f"{self._requests.get(seq_id, '?')} (sequence {seq_id})" if seq_id is not None else "nobody"
-
-
-def _waited(wait: Wait) -> str:
-    """“waited 9 steps: 3 behind others, 6 for want of free blocks”, and what it needed last."""
-    parts = [f"{wait.behind} behind others"] if wait.behind else []
-    parts += [f"{count} {DEFERRED[reason]}" for reason, count in wait.deferred.items()]
-    last = f" (last: needed {wait.last.needed}, available {wait.last.available})" if wait.last else ""
-    return f"waited {_count(wait.steps, 'step')}" + (": " + ", ".join(parts) if parts else "") + last
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    def _name(self, seq_id: int) -> str:
+        if seq_id == self._about:
+            return self._say("explain.sequence", id=seq_id)
+        return self._say("explain.other", id=seq_id, request=self._requests.get(seq_id, "?"))

@@ -254,7 +254,13 @@ def test_trace_explain(capsys, trace):
     (row,) = [line.split() for line in out.splitlines() if line.startswith("request-0") and "length" in line]
     assert row[1:8] == ["0", "3", "0", "5", "0", "0", "2"]
     status, out, _ = run(capsys, "trace", "explain", str(trace), "--request", "request-0")
-    assert status == 0 and "submitted with 3 prompt tokens" in out and "finished: length" in out
+    assert status == 0 and "sequence 0 arrives with 3 prompt tokens" in out and "its length limit is reached" in out
+    status, out, _ = run(capsys, "trace", "explain", str(trace), "--request", "request-0", "--lang", "zh")
+    assert (
+        status == 0 and "请求 request-0，序列 0" in out and "序列 0 到达：3 个提示词元" in out and "达到长度上限" in out
+    )
+    status, out, _ = run(capsys, "trace", "explain", str(trace), "--lang", "zh")
+    assert status == 0 and "1 个请求，5 步" in out and "最慢的几步" in out and "{" not in out
     status, out, _ = run(capsys, "trace", "explain", str(trace), "--json")
     assert json.loads(out)["totals"]["requests"] == 1
     status, out, err = run(capsys, "trace", "explain", str(trace), "--request", "17")

@@ -1,0 +1,24 @@
+"""Operations in words: one entry for each, in every language, for the page and for the command line.
+
+`words.<language>.json` holds them. Under `op`, the entry of a type of operation has up to three registers:
+
+    chain   its name, for lists and links
+    short   one sentence with the numbers that matter most
+    long    the whole of it, with every number
+
+and below these its *aspects*: fields with a fixed set of values (`reason`, `verdict`, `to`, …), and what follows from
+fields in the same way (`parts.CASES`). Each value of an aspect has an entry with the same registers. An operation is
+told in a register by the text of its type, then by those of its aspects' values; what has no text adds nothing.
+
+A text's placeholders are the operation's own fields, and what `parts` derives from its record. A field is written by
+its name: `seq_id` and what ends so as a sequence's name, block ids as ranges, `num_bytes` with its unit, record
+indices counted from the reader's first. `{n|block|blocks}` chooses by number.
+
+The page does the same with the same texts (`static/js/core/operations.js`, `static/js/tell/operations.js`; it also
+tells several operations at once); `tests/js/test_telling_parity.py` holds both to the same sentences.
+"""
+
+from engine.trace.telling.parts import Context, Part, aspects_of, parts_of
+from engine.trace.telling.words import Register, Voice, languages, texts
+
+__all__ = ["Context", "Part", "Register", "Voice", "aspects_of", "languages", "parts_of", "texts"]

@@ -1,0 +1,17 @@
+"""What to call a token by itself: its text with whitespace made visible, or its bytes where they are no text.
+
+`static/js/core/labels.js` mirrors this, and also labels fragments of a character by what their neighbours add.
+"""
+
+from __future__ import annotations
+
+VISIBLE = {" ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□"}
+
+
+def lone_label(token_bytes: bytes) -> str:
+    """`月`, `␣the`, `∅` for no bytes, `E6 9C` for a fragment of a character."""
+    try:
+        text = token_bytes.decode("utf-8").removeprefix("\ufeff")  # as browsers decode
+    except UnicodeDecodeError:
+        return token_bytes.hex(" ").upper()
+    return "".join(VISIBLE.get(c) or (chr(0x2400 + ord(c)) if c < " " else c) for c in text) or "∅"

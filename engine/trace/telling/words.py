@@ -1,0 +1,133 @@
+"""The texts of a language, and putting values into them."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.trace.events import Op
+from engine.trace.telling.parts import Context, Values, parts_of
+
+Register = Literal["chain", "short", "long"]
+FOLDER = Path(__file__).parent
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+MOST_RANGES = 6  # longer lists of blocks end with an ellipsis
+MISSING = "–"  # for a value that a log lacks, because it contradicts itself
+LISTS_OF_BLOCKS = ("block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst")
+# CLDR's plural rules, https://cldr.unicode.org/index/cldr-spec/plural-rules: which of a text's forms a number takes.
+# A language that is not here takes the last form, as one without plurals does.
+PLURALS: dict[str, Callable[[float], int]] = {"en": lambda n: 0 if n == 1 else 1}
+
+_CHOICE = re.compile(r"\{(\w+)\|([^}]*)\}")
+_NAME = re.compile(r"\{(\w+)\}")
+
+
+def languages() -> list[str]:
+    """Codes of the languages that operations are told in."""
+    return sorted(path.name.split(".")[1] for path in FOLDER.glob("words.*.json"))
+
+
+@functools.cache
+def texts(language: str) -> dict[str, str]:
+    """Key -> text: the entries of the file, nested names joined by points.
+
+    Raises:
+        FileNotFoundError: no such language.
+    """
+    found: dict[str, str] = {}
+    _flatten(json.loads((FOLDER / f"words.{language}.json").read_text(encoding="utf-8")), "", found)
+    return found
+
+
+def _flatten(entries: dict[str, Any], prefix: str, found: dict[str, str]) -> None:
+    for name, entry in entries.items():
+        if isinstance(entry, dict):
+            _flatten(entry, f"{prefix}{name}.", found)
+        else:
+            found[prefix + name] = entry if isinstance(entry, str) else "".join(entry)
+
+
+class Voice:
+    """Tells operations in one language.
+
+    `name` names a sequence; `first_record` is what the first record is called: the page counts from 1, as people do,
+    the command line from 0, as the format does. `thin_space` stands between a number and its unit.
+    """
+
+    def __init__(
+        self,
+        language: str = "en",
+        *,
+        name: Callable[[int], str] | None = None,
+        first_record: int = 1,
+        thin_space: str = "\u2009",
+    ) -> None:
+        self.language = language
+        self._texts = texts(language)
+        self._name = name or (lambda seq_id: self.say("sequence.name", id=seq_id))
+        self._first_record = first_record
+        self._thin_space = thin_space
+
+    def say(self, key: str, **values: Any) -> str:
+        """A text, with the values as they are."""
+        return self._fill(self._texts[key], values)
+
+    def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
+        """The operation in words, sentence after sentence."""
+        said = []
+        for part in parts_of(op, context):
+            text = self._texts.get(f"{part.key}.{register}")
+            if text is not None:
+                shown = {name: self._shown(name, part.values) for name in part.values}
+                said.append(self._fill(text, shown))
+        return self._texts["join.sentences"].join(said)
+
+    def _shown(self, name: str, values: Values) -> Any:
+        value = values[name]
+        if name == "seq_id" or name.endswith("_seq_id") or name == "evicted_for":
+            return self._name(value)
+        if name in LISTS_OF_BLOCKS:
+            return ranges_text(value if isinstance(value, list) else [value])
+        if name == "num_bytes":
+            return bytes_text(value, self._thin_space)
+        if name == "evicted_in":
+            return value + self._first_record
+        return int(value) if isinstance(value, bool) else value
+
+    def _fill(self, text: str, values: dict[str, Any]) -> str:
+        text = _CHOICE.sub(lambda found: self._chosen(values.get(found[1]), found[2].split("|")), text)
+        return _NAME.sub(lambda found: str(values.get(found[1], MISSING)), text)
+
+    def _chosen(self, number: Any, forms: list[str]) -> str:
+        rule = PLURALS.get(self.language)
+        chosen = rule(number) if rule and isinstance(number, int | float) else len(forms) - 1
+        return forms[min(chosen, len(forms) - 1)]
+
+
+def ranges_text(ids: list[int]) -> str:
+    """Block ids, neighbours as ranges: `3–7, 12`."""
+    ranges: list[list[int]] = []
+    for one in ids:
+        if ranges and one == ranges[-1][1] + 1:
+            ranges[-1][1] = one
+        else:
+            ranges.append([one, one])
+    said = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in ranges]
+    return ", ".join(said[: MOST_RANGES - 1]) + ", …" if len(said) > MOST_RANGES else ", ".join(said)
+
+
+def bytes_text(count: int, thin_space: str = "\u2009") -> str:
+    """Bytes as B, KiB, MiB, … with at most two decimals."""
+    unit, value = 0, Decimal(count)
+    while value >= 1024 and unit < len(UNITS) - 1:
+        value /= 1024
+        unit += 1
+    digits = 0 if unit == 0 else 2 if value < 10 else 1
+    rounded = value.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
+    shown = f"{rounded:f}"
+    return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{thin_space}{UNITS[unit]}"
