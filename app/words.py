@@ -15,6 +15,7 @@ from app.errors import AppError
 from app.paths import static_dir
 from app.routing import Route, json_answer
 from engine.options.words import option_texts
+from engine.trace import telling
 
 
 class Here(NamedTuple):
@@ -48,9 +49,11 @@ def languages() -> list[str]:
 def words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
-    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`.
+    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`; those that tell
+    operations are the trace's (`engine/trace/telling`), which the command line has too.
     """
-    texts = option_texts(language)
+    told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
+    texts = option_texts(language) | told
     for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
         for key, text in _content(path).items():
             if key in texts:

@@ -13,8 +13,8 @@ import {
   operationsThatDiffer,
   tokenOf,
 } from "../../static/js/runs/comparison.js";
+import { inWords, tellEntry } from "../../static/js/tell/operations.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
-import { tIn } from "../../static/js/tell/words.js";
 import "./words.mjs";
 
 const hex = (text) => Buffer.from(text).toString("hex");
@@ -91,23 +91,19 @@ test("an operation is told with its token", () => {
   assert.equal(tokenOf(COMPARISON, "b", DIFFERENCE.b, 2), "白");
   assert.deepEqual(opDifference(COMPARISON), {
     where: "First operation that differs: record 3, operation 2.",
-    a: "“明” is chosen for seq 0",
-    b: "from outside: position 5 of seq 0 will be “白”",
+    a: "“明” is chosen for seq 0.",
+    b: "From outside: the token of seq 0 at position 5 will be “白”, whatever is sampled.",
   });
   assert.equal(opDifference({ ...COMPARISON, first_op: null }), null);
 });
 
-test("every operation of the format has words, and one that this page does not know its name", () => {
-  const types =
-    "submit lookup admit defer allocate evict share fork copy cache write sample choose adjust swap_out swap_in preempt discard drop free release finish rank";
-  for (const type of types.split(" "))
-    for (const lang of ["en", "zh"]) assert.notEqual(tIn(lang, `compare.op.${type}`), `compare.op.${type}`, type);
+test("an operation that this page does not know is told by its name, and the lack of one is said", () => {
   assert.equal(opWords({ type: "brand_new", seq_id: 1 }, "step"), "brand_new");
   assert.equal(opWords(null, null), "the log ends before this record");
   assert.equal(opWords(null, "step"), "the record has no more operations");
   assert.equal(
     opWords({ type: "write", seq_id: 2, start: 7, num_tokens: 1 }, "step"),
-    "K and V of 1 token of seq 2 written, from position 7 on",
+    "K and V of 1 token of seq 2 written, from position 7 on.",
   );
 });
 
@@ -148,21 +144,21 @@ test("what came from outside is told in the decisions and in the sentence", () =
       { type: "sample", seq_id: 1, token_id: 9, sampled_token_id: 7 },
       { type: "sample", seq_id: 2, token_id: 9, sampled_token_id: null },
     ],
-    outputs: [0, 1, 2].map((seq_id) => ({ seq_id, token_id: 9, top })),
+    outputs: [0, 1, 2].map((seq_id) => ({ seq_id, token_id: 9, token_bytes: choose.token_bytes, top })),
   };
   const log = { header: { engine: {} }, records: [{ index: 0, kind: "adjust", ops: [choose, adjust] }, step] };
-  assert.deepEqual(
-    operationsOf(log, 0).map((entry) => entry.lines),
-    [[["op.choose", { name: 0, position: 5, token: "白" }]], [["op.adjust", { request: "r", max: 8 }]]],
-  );
-  assert.deepEqual(operationsOf(log, 1)[0].lines, [
-    ["op.sample", { n: 3, seqs: 3 }],
-    ["op.sample.overruled", { name: 0, token: "明" }],
-    ["op.sample.overruled", { name: 1, token: "#7" }],
+  const chosen = "From outside: the token of seq 0 at position 5 will be “白”, whatever is sampled.";
+  assert.deepEqual(operationsOf(log, 0).map(tellEntry), [
+    chosen,
+    "From outside: r samples with other parameters from here on, 8 new tokens at most.",
   ]);
-  assert.deepEqual(sentencesOf(log, 0, 0), [
-    ["sentence.choose", { name: 0, position: 5, token: "白" }],
-    ["sentence.adjust", { request: "r" }],
+  assert.deepEqual(operationsOf(log, 1).map(tellEntry), [
+    "3 tokens chosen, 3 sequences. seq 0: the token was settled from outside; the sampler took “明”. " +
+      "seq 1: the token was settled from outside; the sampler took “#7”.",
+  ]);
+  assert.deepEqual(sentencesOf(log, 0, 0).map(inWords), [
+    chosen,
+    "From outside: r samples with other parameters from here on.",
   ]);
 });
 
@@ -176,9 +172,14 @@ test("operations that the same words tell are told apart by their fields", () =>
     a: { ...lookup, verdict: "miss", reason: "nothing_shared" },
     b: { ...lookup, verdict: "too_short", reason: null },
   };
-  const { a, b } = opDifference({ ...COMPARISON, first_op });
-  assert.equal(a, "prefix cache, seq 0: 0 of 7 tokens found (verdict miss, reason nothing_shared)");
-  assert.equal(b, "prefix cache, seq 0: 0 of 7 tokens found (verdict too_short, reason –)");
+  const told = opDifference({ ...COMPARISON, first_op });
+  assert.equal(told.a, "The prefix cache held none of the 7 tokens of seq 0. No remembered sequence begins like it.");
+  assert.equal(told.b, "seq 0 is too short for the prefix cache: 7 tokens have no full block before the last token.");
+  const evict = { type: "evict", block_id: 4, seq_id: 0 };
+  const apart = { ...first_op, a: { ...evict, lifetime_steps: 1 }, b: { ...evict, lifetime_steps: 2 } };
+  const { a, b } = opDifference({ ...COMPARISON, first_op: apart });
+  assert.equal(a, "1 cached block evicted (4) to make room. (lifetime_steps 1)");
+  assert.equal(b, "1 cached block evicted (4) to make room. (lifetime_steps 2)");
 });
 
 test("of many sequences those that are the same to their ends are folded, of a few none", () => {

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { allocationReason, freeReason } from "../../static/js/core/decisions.js";
+import { operationsWithReasons } from "../../static/js/core/decisions.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
 
@@ -25,22 +25,11 @@ test("every allocate and free of the shipped recordings says its reason, and a g
   const seen = new Set();
   for (const log of logs())
     for (const record of log.records) {
-      const older = {
-        ...record,
-        ops: record.ops.map((op) => ({
-          ...op,
-          reason: op.type === "allocate" || op.type === "free" ? null : op.reason,
-        })),
-      };
-      for (const [at, { type, reason }] of record.ops.entries()) {
-        if (type !== "allocate" && type !== "free") continue;
-        seen.add(`${type} ${reason}`);
-        if (type === "free") assert.deepEqual([freeReason(record, at), freeReason(older, at)], [reason, reason]);
-        else {
-          assert.equal(allocationReason(log.header, record, at).why, reason);
-          assert.deepEqual(allocationReason(log.header, older, at), allocationReason(log.header, record, at));
-        }
-      }
+      assert.equal(operationsWithReasons(log.header, record), record.ops);
+      const ops = record.ops.map((op) => (op.type === "allocate" || op.type === "free" ? { ...op, reason: null } : op));
+      assert.deepEqual(operationsWithReasons(log.header, { ...record, ops }), record.ops);
+      for (const { type, reason } of record.ops)
+        if (type === "allocate" || type === "free") seen.add(`${type} ${reason}`);
     }
   const said = [
     "allocate admission",
@@ -55,12 +44,14 @@ test("every allocate and free of the shipped recordings says its reason, and a g
 
 test("what the log says is not overruled by what stands beside it", () => {
   const header = { engine: { strategy: "paged", block_size: 4 } };
+  const reasons = (record) => operationsWithReasons(header, record).map((op) => op.reason);
   const ops = [{ type: "allocate", seq_id: 0, block_id: 0, logical: 1, reason: "append" }];
   const batch = [{ seq_id: 0, phase: "prefill", start: 4, token_ids: [1], context_len: 5 }];
-  assert.deepEqual(allocationReason(header, { ops, batch }, 0), { why: "append", position: 4 });
-  assert.equal(allocationReason(header, { ops: [{ ...ops[0], reason: null }], batch }, 0).why, "chunk");
+  assert.deepEqual(reasons({ ops, batch }), ["append"]);
+  assert.deepEqual(reasons({ ops: [{ ...ops[0], reason: null }], batch }), ["chunk"]);
+  assert.deepEqual(reasons({ ops: [{ ...ops[0], reason: null }] }), [null]); // nothing tells it
   const free = { type: "free", seq_id: 0, block_id: 0, to: "front" };
-  const preempt = { type: "preempt", seq_id: 0, mode: "recompute" };
-  assert.equal(freeReason({ ops: [{ ...free, reason: "discard" }, preempt] }, 0), "discard");
-  assert.equal(freeReason({ ops: [free, preempt] }, 0), "preempt");
+  const preempt = { type: "preempt", seq_id: 0, mode: "recompute", reason: "deadlock" };
+  assert.deepEqual(reasons({ ops: [{ ...free, reason: "discard" }, preempt] }), ["discard", "deadlock"]);
+  assert.deepEqual(reasons({ ops: [free, preempt] }), ["preempt", "deadlock"]);
 });

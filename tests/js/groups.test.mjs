@@ -5,7 +5,8 @@ import { counterfactual } from "../../static/js/core/counterfactual.js";
 import { blockGroups, bytesIfAllKept, figuresByGroup, groupOf, groupOfLayer } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { operationsOf } from "../../static/js/core/operations.js";
-import { connectedTo, ownersOf, provenanceOf } from "../../static/js/core/provenance.js";
+import { ownersOf } from "../../static/js/core/provenance/links.js";
+import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
 import { isReleased, originOf, sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { memoryFigures } from "../../static/js/core/state.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
@@ -15,6 +16,7 @@ import { phaseSentencesOf } from "../../static/js/tell/phase_sentence.js";
 import { keysRead, sentencesOf } from "../../static/js/tell/sentence.js";
 import { hybrid, logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
+import "./words.mjs";
 
 const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
 const all = (chain, kind) => chain.links.filter((link) => link.kind === kind);
@@ -184,15 +186,13 @@ test("a sequence has its blocks and bytes in each group, and a figure its parts"
 test("operations on blocks of different groups are told apart, with their layers", () => {
   const told = operationsOf(hybrid(), 1).filter((entry) => entry.type === "allocate");
   assert.deepEqual(
-    told.map((entry) => [entry.group, entry.lines[0][1].ids, entry.lines[0][1].layers]),
+    told.map((entry) => [entry.group, entry.parts[0][1].block_id, entry.layers]),
     [
       [0, [0, 1, 2], [1, 3]],
       [1, [4, 5, 6], [0, 2]],
     ],
   );
-  assert.ok(
-    operationsOf(released(), 1).every((entry) => entry.lines.every(([, values]) => values.layers === undefined)),
-  );
+  assert.ok(operationsOf(released(), 1).every((entry) => entry.layers === null));
 });
 
 test("sentences say what each group read, took and wrote", () => {
@@ -200,10 +200,15 @@ test("sentences say what each group read, took and wrote", () => {
   const also = sentencesOf(log, 2, 0).find(([key]) => key === "group.also_decode");
   assert.deepEqual(also[1], { layers: [0, 2], keys: 2, blocks: 1, block: 6, slot: 1 }); // positions 4 and 5
   const told = (phase, index) => phaseSentencesOf(log, index, phase, 0);
-  const taken = told("allocate", 1).map(([, { ids, before, after, within }]) => [ids, before, after, within]);
+  const taken = told("allocate", 1).map(([, { block_ids, before, after, within }]) => [
+    block_ids,
+    before,
+    after,
+    within,
+  ]);
   assert.deepEqual(taken, [
-    ["0, 1, 2", 4, 1, [1, 3]],
-    ["4, 5, 6", 3, 0, [0, 2]],
+    [[0, 1, 2], 4, 1, [1, 3]],
+    [[4, 5, 6], 3, 0, [0, 2]],
   ]);
   assert.deepEqual(
     told("attend", 2)

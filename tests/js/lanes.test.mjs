@@ -4,6 +4,8 @@ import { test } from "node:test";
 import { cellAt, Lanes, lanesOf, marksIn } from "../../static/js/core/lanes.js";
 import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
+import { tellEntry } from "../../static/js/tell/operations.js";
+import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 2, max_num_batched_tokens: 8, strategy: "paged" } };
 const submit = (id, n) => ({
@@ -215,17 +217,15 @@ test("roofline: 600 FLOPs over 300 bytes in 2 s are 2 FLOPs a byte and 300 FLOP/
 });
 
 test("decisions are told in order, with the numbers they rest on", () => {
-  assert.deepEqual(
-    operationsOf(log, 1).map((o) => o.lines[0]),
-    [
-      ["op.admit.new", { name: 0, n: 5, cached: 0, swapped: 0 }],
-      ["op.defer.token_budget", { name: 1, needed: 1, available: 0, places: 2, budget: 8 }],
-    ],
-  );
+  speak("en");
+  assert.deepEqual(operationsOf(log, 1).map(tellEntry), [
+    "seq 0 is admitted: 0 tokens come from the cache. 5 tokens are computed in this step.",
+    "seq 1 waits: it needs 1 token, 0 of the budget of 8 left (max_num_batched_tokens).",
+  ]);
   const [hit] = operationsOf(log, 5);
-  assert.deepEqual(hit.lines, [["op.lookup.hit", { name: 1, n: 7, hit: 4, blocks: 1, ids: [3], full: 1, size: 4 }]]);
+  assert.equal(tellEntry(hit), "seq 1: the prefix cache has 4 of 7 tokens, 1 block (3).");
   const [gone] = operationsOf(log, 4);
-  assert.deepEqual(gone.lines.at(-1), ["op.preempt.cost", { record: 6, steps: 1, again: 2 }]);
+  assert.deepEqual(gone.later, [["later.cost", { record: 6, steps: 1, again: 2 }]]);
 });
 
 test("operations that alternate or come once a sequence are told together", () => {
@@ -255,7 +255,13 @@ test("operations that alternate or come once a sequence are told together", () =
       [11, "finish", 1],
     ],
   );
-  assert.deepEqual(told[0].lines[0], ["op.evict.room", { name: 0, n: 2, ids: [4, 2] }]);
-  assert.deepEqual(told[2].lines[0], ["op.write", { n: 9, seqs: 2 }]);
-  assert.deepEqual(told[4].lines[1], ["op.free.where", { kept: 1, shared: 1, empty: 1 }]);
+  assert.deepEqual(told.map(tellEntry), [
+    "2 cached blocks (4, 2) evicted: seq 0 needs the room.",
+    "seq 0 gets 2 blocks (4, 2). The next chunk of its tokens, 0–7, needs room.",
+    "K and V of 9 tokens written, 2 sequences.",
+    "2 tokens chosen, 2 sequences.",
+    "seq 1 gives back 3 blocks (9, 8, 7). 1 goes to the front of the free queue. " +
+      "1 stays cached at the back of the free queue. 1 is still held by others.",
+    "seq 1 finished: it came to a stop. What decided it: <eos>.",
+  ]);
 });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import "./words.mjs";
 
 import { decode } from "../../static/js/core/codec.js";
 import { TraceLog } from "../../static/js/core/log.js";
@@ -165,7 +166,7 @@ test("the sentence of a decode step says which slot was written and that the new
     { keys: 6, blocks: 3, block: 2, slot: 1 },
   );
   assert.equal(sentences[1][0], "sentence.sampled_last");
-  assert.equal(sentences[2][0], "sentence.finish.length");
+  assert.equal(sentences[2][0], "op.finish.reason.length.short");
 });
 
 test("damaged bytes are a format error", () => {

@@ -122,7 +122,7 @@ test("output lost: the log gave tokens that are not computed after the preemptio
   assert.ok(museum.firstTokenDifference(logs, END).step >= lost.step);
   const [[healthy, faulty]] = museum.sharedDecisions(logs, lost.step - 1).filter(([entry]) => entry.type === "preempt");
   assert.deepEqual([healthy.seq, faulty.seq], [lost.seq_id, lost.seq_id]); // both preempted it; only one forgot
-  assert.notDeepEqual(healthy.lines, faulty.lines); // it costs the healthy run more tokens to compute again
+  assert.notDeepEqual(healthy.later, faulty.later); // it costs the healthy run more tokens to compute again
   assert.deepEqual(museum.objections(log, END), []);
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ownersOf } from "../../static/js/core/provenance.js";
+import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
 import {
   motionsOf,

@@ -105,7 +105,9 @@ test("an evicted block: whose allocation took it, which hash went, whose it was 
   const log = evicted();
   const chain = provenanceOf(log, 3, { block: 0 });
   const decision = of(chain, "decision");
-  assert.deepEqual([decision.seq, decision.why, decision.start, decision.end, decision.go], [1, "admission", 0, 3, 3]);
+  const [, [key, { first, last }]] = decision.parts;
+  assert.deepEqual([decision.seq, key, first, last], [1, "op.allocate.reason.admission", 0, 2]);
+  assert.deepEqual([decision.why, decision.go], ["admission", 3]);
   assert.deepEqual(decision.evicted, new TextEncoder().encode("h0"));
   assert.deepEqual([of(chain, "earlier").seq, of(chain, "earlier").go], [0, 1]);
   assert.deepEqual([of(chain, "evicted").go, of(chain, "evicted").select.op], [3, 2]);
@@ -125,7 +127,8 @@ test("a copied block: the content came by copy-on-write, the decision says from 
   const log = forked();
   const chain = provenanceOf(log, 2, { position: 2 }, { seq: 0 });
   assert.deepEqual([of(chain, "written").go, of(chain, "written").copied], [1, true]);
-  assert.deepEqual([of(chain, "decision").why, of(chain, "decision").src], ["copy", 1]);
+  const { why, parts } = of(chain, "decision");
+  assert.deepEqual([why, parts[1][1].src], ["copy", [1]]);
   assert.deepEqual(
     of(provenanceOf(log, 1, { block: 1 }), "owners").owners.map(({ seq, how }) => [seq, how]),
     [
@@ -137,7 +140,8 @@ test("a copied block: the content came by copy-on-write, the decision says from 
 
 test("an appended block says which position needed it", () => {
   const chain = provenanceOf(preempted(), 2, { record: 2, op: 2 });
-  assert.deepEqual([of(chain, "decision").why, of(chain, "decision").position], ["append", 2]);
+  const { why, parts } = of(chain, "decision");
+  assert.deepEqual([why, parts[1][1].position], ["append", 2]);
   assert.equal(of(chain, "request").request_id, "r0");
 });
 

@@ -18,10 +18,12 @@ from engine.trace.events import (
     Copy,
     Evict,
     Finish,
+    Free,
     Lookup,
     Op,
     Preempt,
     Rank,
+    Release,
     Sample,
     Share,
     Submit,
@@ -129,6 +131,8 @@ CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
         _case("cause", "allocation promise", _evict_cause),
         _case("life", "unknown known", lambda op, _: "known" if op.lifetime_steps > 0 else "unknown"),
     ),
+    Free: ("reason", "to"),
+    Release: ("reason", "to"),
     Share: (),  # its own texts count the revived ones
     Sample: (
         _case("settled", "no outside", lambda op, _: "no" if op.sampled_token_id is None else "outside"),

@@ -1,70 +1,73 @@
-// Why an operation is in the log: what it says itself, with the numbers of the operations and the batch beside it. Pure.
+// Why operations are in the log. They say it themselves; older logs leave it to be told from what stands beside them. Pure.
 
 /**
- * Why the `allocate` at place `at` of `record` was made: `{why, …numbers}`.
- *
- * - `copy`: the sequence was about to write to `src`, which others hold too
- * - `swap_in`: the content of `cpu_block_id` comes back
- * - `admission`, `resume`: the sequence was admitted (again) and gets room for the tokens [start, end) of this step
- * - `append`: the token at `position` is the first of a new block
- * - `chunk`: the next chunk of its prompt, tokens [start, end)
- * - `recompute`: strategy `none` computes all tokens [start, end) again in every step
- * - `step`: none of these can be told from the log
+ * @typedef {import("./trace.js").Op} Op
+ * @typedef {import("./trace.js").Header} Header
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./trace.js").Allocate} Allocate
+ * @typedef {import("./trace.js").Free} Free
  */
-export function allocationReason(header, record, at) {
-  const op = record.ops[at];
-  const why = op.reason ?? guessedReason(header, record, at);
-  if (why === "copy") return { why, src: record.ops[at + 1]?.src, logical: op.logical };
-  if (why === "swap_in") return { why, cpu_block_id: swapIn(record, op)?.cpu_block_id };
-  if (why === "append") return { why, position: op.logical * header.engine.block_size };
-  const entry = record.batch?.find((e) => e.seq_id === op.seq_id);
-  if (!entry) return { why: "step" };
-  const tokens = { start: entry.start, end: entry.start + entry.token_ids.length };
-  if (why !== "admission" && why !== "resume") return { why, ...tokens };
-  return { why, ...tokens, num_cached_tokens: admission(record, op.seq_id)?.num_cached_tokens ?? 0 };
+
+/** @type {WeakMap<StepRecord, Op[]>} */
+const known = new WeakMap();
+
+/**
+ * The operations of `record`, with the reasons that an `allocate` or `free` of a log from before 2026-11-22 does not say.
+ * @param {Header} header @param {StepRecord} record @returns {Op[]}
+ */
+export function operationsWithReasons(header, record) {
+  const ops = record.ops ?? [];
+  if (!ops.some((op) => (op.type === "allocate" || op.type === "free") && !op.reason)) return ops;
+  let found = known.get(record);
+  if (!found) known.set(record, (found = ops.map((op, at) => withReason(header, record, op, at))));
+  return found;
 }
 
-/** What older logs, whose operations do not say their reasons, leave to be guessed from what stands beside them. */
-function guessedReason(header, record, at) {
-  const op = record.ops[at];
-  const copy = record.ops[at + 1];
-  if (copy?.type === "copy" && copy.dst === op.block_id) return "copy";
-  if (swapIn(record, op)) return "swap_in";
-  const entry = record.batch?.find((e) => e.seq_id === op.seq_id);
-  if (!entry) return "step";
-  const admit = admission(record, op.seq_id);
-  if (admit) return admit.resumed ? "resume" : "admission";
+/** @param {Header} header @param {StepRecord} record @param {Op} op @param {number} at @returns {Op} */
+function withReason(header, record, op, at) {
+  if (op.type === "allocate" && !op.reason) return { ...op, reason: reasonToAllocate(header, record, op, at) };
+  if (op.type === "free" && !op.reason) return { ...op, reason: reasonToFree(record, op, at) };
+  return op;
+}
+
+/**
+ * What the operations and the batch beside an `allocate` say of it; null: nothing.
+ * @param {Header} header @param {StepRecord} record @param {Allocate} op @param {number} at
+ * @returns {Allocate["reason"]}
+ */
+function reasonToAllocate(header, { ops = [], batch = [] }, { seq_id: seq, block_id: block }, at) {
+  const next = ops[at + 1];
+  if (next?.type === "copy" && next.dst === block) return "copy";
+  if (ops.some((op) => op.type === "swap_in" && op.seq_id === seq && op.block_id === block)) return "swap_in";
+  const entry = batch.find((e) => e.seq_id === seq);
+  if (!entry) return null;
+  for (const op of ops) if (op.type === "admit" && op.seq_id === seq) return op.resumed ? "resume" : "admission";
   if (header.engine.strategy === "none") return "recompute";
   return entry.phase === "decode" ? "append" : "chunk";
 }
 
-const swapIn = (record, { seq_id: seq, block_id: block }) =>
-  record.ops.find((o) => o.type === "swap_in" && o.seq_id === seq && o.block_id === block);
-
-const admission = (record, seq) => record.ops.find((o) => o.type === "admit" && o.seq_id === seq);
-
-/** The eviction that made room for the `allocate` at place `at` of `record`: {at, op}, or null when the block was empty. */
-export function evictionBefore(record, at) {
-  const block = record.ops[at].block_id;
-  for (let i = at - 1; i >= 0; i--) {
-    const op = record.ops[i];
-    if (op.type === "evict" && op.block_id === block) return { at: i, op };
-    if (op.type === "allocate" && op.block_id === block) return null;
+/**
+ * What the sequence's operations after a `free` say of it; null: nothing.
+ * @param {StepRecord} record @param {Free} free @param {number} at @returns {Free["reason"]}
+ */
+function reasonToFree({ ops = [] }, free, at) {
+  for (const op of ops.slice(at + 1)) {
+    if (!("seq_id" in op) || op.seq_id !== free.seq_id) continue;
+    if (op.type === "preempt") return op.mode === "swap" ? "swap" : "preempt";
+    if (op.type === "finish" || op.type === "discard") return op.type;
   }
   return null;
 }
 
 /**
- * Why a block was given back by the `free` or `release` at place `at` of `record`: `preempt`, `swap`, `finish`, `discard`,
- * `window` or `policy`.
+ * The eviction that made room for the `allocate` of `block` at place `at` of `ops`, or null when the block was empty.
+ * @param {Op[]} ops @param {number} at @param {number} block
  */
-export function freeReason(record, at) {
-  if (record.ops[at].reason) return record.ops[at].reason;
-  const seq = record.ops[at].seq_id; // a log from before operations said their reasons
-  for (const op of record.ops.slice(at + 1)) {
-    if (op.seq_id !== seq) continue;
-    if (op.type === "preempt") return op.mode === "swap" ? "swap" : "preempt";
-    if (op.type === "finish" || op.type === "discard") return op.type;
+export function evictionBefore(ops, at, block) {
+  for (let i = at - 1; i >= 0; i--) {
+    const op = ops[i];
+    if (op.type === "evict" && op.block_id === block) return op;
+    if (op.type === "allocate" && op.block_id === block) return null;
   }
-  return "window";
+  return null;
 }

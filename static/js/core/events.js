@@ -1,25 +1,18 @@
 // Where the events of a run are: for each kind the records that hold one, so that a timeline and a jump cost little however
 // long the log is. Pure.
 
+import { kindOf } from "./operation_kinds.js";
+
 /** Kinds of events, in the order in which they are offered. `token` of a sequence is asked for by `tokensOf`. */
 export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "evict", "finish"];
-
-const BY_OP = {
-  submit: "submit",
-  share: "hit",
-  fork: "fork",
-  copy: "copy",
-  preempt: "preempt",
-  swap_out: "swap",
-  swap_in: "swap",
-  evict: "evict",
-  finish: "finish",
-};
 
 /** The kinds of events in one record, as a set. */
 export function marksOf(record) {
   const marks = new Set();
-  for (const op of record.ops ?? []) if (BY_OP[op.type]) marks.add(BY_OP[op.type]);
+  for (const op of record.ops ?? []) {
+    const { event } = kindOf(op.type);
+    if (event) marks.add(event);
+  }
   if ((record.batch ?? []).some((entry) => entry.phase === "prefill")) marks.add("prefill");
   return marks;
 }

@@ -6,15 +6,7 @@
 //   preempted  back in the queue, nothing kept  decode   one token computed
 //   swapped    back in the queue, kept on CPU   idle     running, but not computed in this record
 
-/** Marks on a lane, by the operation that they stand for. */
-const MARKS = {
-  submit: () => "submit",
-  fork: () => "fork",
-  lookup: (op) => (op.num_hit_tokens > 0 ? "hit" : null),
-  defer: () => "defer",
-  preempt: () => "preempt",
-  finish: (op) => (op.reason === "stop" || op.reason === "length" ? "finish" : "abort"),
-};
+import { kindOf } from "./operation_kinds.js";
 
 export class Lanes {
   constructor() {
@@ -60,7 +52,7 @@ export class Lanes {
     if (op.type === "submit" || op.type === "fork") this.#open(op, index);
     const lane = this.byId.get(op.seq_id);
     if (!lane) return;
-    const mark = MARKS[op.type]?.(op);
+    const mark = kindOf(op.type).mark?.(op);
     if (mark) lane.marks.push({ record: index, at, mark });
     if (op.type === "admit") {
       lane.status = "running";

@@ -1,9 +1,10 @@
 // The decisions of the record shown, in words with their numbers; each can be followed to where it leads.
 
+import { kindOf } from "../core/operation_kinds.js";
 import { operationsOf } from "../core/operations.js";
 import { log, record, select, selected } from "../state/store.js";
-import { inWords } from "../tell/operations.js";
-import { grouped, sentences, t } from "../tell/words.js";
+import { tellEntry } from "../tell/operations.js";
+import { grouped, t } from "../tell/words.js";
 import { html } from "./html.js";
 import { Fidelity, Swatch } from "./parts.js";
 
@@ -24,25 +25,21 @@ function used({ batch = [] }) {
   return t("ops.used", { tokens: grouped(tokens), budget: grouped(budget), seqs: batch.length, places });
 }
 
-const ROUTINE = new Set(["write", "sample", "cache"]); // follows from what was decided
-
 function List({ now }) {
   const told = operationsOf(log.value, now.index);
-  const decided = told.some((entry) => !ROUTINE.has(entry.type));
+  const decided = told.some((entry) => !kindOf(entry.type).routine);
   return html`<ul class="decision-list" tabindex="0" aria-label=${t("ops.title")}>
     ${decided ? null : html`<li class="hint">${t("ops.none")}</li>`}
     ${told.map((entry) => html`<${Decision} key=${`${now.index}/${entry.at}`} entry=${entry} index=${now.index} />`)}
   </ul>`;
 }
 
-const TONES = { defer: "held", preempt: "lost", evict: "lost", finish: "done" };
-
 function Decision({ entry, index }) {
   const chosen = selected.value?.record === index && selected.value?.op === entry.at;
   return html`<li>
-    <button class=${`decision ${ROUTINE.has(entry.type) ? "routine" : (TONES[entry.type] ?? "")}`} aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
+    <button class=${`decision ${kindOf(entry.type).routine ? "routine" : (kindOf(entry.type).tone ?? "")}`} aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
       <span class="decision-seq">${entry.seq === null ? null : html`<${Swatch} id=${entry.seq} />`}</span>
-      <span>${sentences(entry.lines.map(inWords))}</span>
+      <span>${tellEntry(entry)}</span>
     </button>
   </li>`;
 }

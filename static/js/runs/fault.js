@@ -3,6 +3,7 @@
 // A step is counted in each log by itself; the `step`-th of one stands beside the `step`-th of the other. A run that has
 // fewer stays at its last.
 
+import { kindOf } from "../core/operation_kinds.js";
 import { operationsOf } from "../core/operations.js";
 import { stepRecords } from "./race.js";
 
@@ -87,9 +88,6 @@ export function objections(log, step) {
   return [...found.values()];
 }
 
-const ROUTINE = new Set(["write", "sample", "cache"]); // follow from what was decided
-const LATER = new Set(["op.preempt.cost", "op.preempt.back"]); // what a record says only when the log has grown
-
 /**
  * What each log decided in its `step`-th step that the other did not, as entries of `operationsOf`: [of the first, of the
  * second]. Both empty when they agree.
@@ -107,8 +105,8 @@ export function sharedDecisions(logs, step) {
 
 function decisionsOf(log, step) {
   if (!tookStep(log, step)) return new Map();
-  const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !ROUTINE.has(entry.type));
-  return new Map(entries.map((entry) => [JSON.stringify(entry.lines.filter(([key]) => !LATER.has(key))), entry]));
+  const entries = operationsOf(log, recordAt(log, step)).filter((entry) => !kindOf(entry.type).routine);
+  return new Map(entries.map((entry) => [JSON.stringify([entry.layers, entry.parts]), entry]));
 }
 
 /**

@@ -2,10 +2,9 @@
 
 import { labelText } from "../core/labels.js";
 import { inLayers, keysText, layersText } from "./groups.js";
-import { inWords } from "./operations.js";
-import { bytesText, grouped, probabilityText, sentences, t } from "./words.js";
+import { sequenceName as name, operationName, tell, tellEntry } from "./operations.js";
+import { bytesText, grouped, probabilityText, t } from "./words.js";
 
-const name = (id) => t("sequence.name", { id });
 const at = (link) => t("chain.at", { token: labelText(link.label), position: link.position });
 
 const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
@@ -77,7 +76,7 @@ const WORDS = {
     lines: [t(!l.waits ? "chain.gone" : l.sampled ? "chain.unwritten" : "chain.uncomputed")],
   }),
   released: (l) => ({
-    name: t("chain.op.release"),
+    name: t("op.release.chain"),
     term: "block_group",
     lines: [
       sentence(
@@ -130,10 +129,10 @@ const WORDS = {
     name: t("chain.decision"),
     term: null,
     value: t("chain.record", { record: l.go + 1 }),
-    second: t(`chain.why.${l.why}`),
+    second: t(`op.allocate.reason.${l.why}.chain`),
     lines: [
-      t("chain.decision.text", { ...l, name: name(l.seq), request: l.request_id }),
-      t("chain.because", { why: t(`chain.why.${l.why}.text`, { ...l, name: name(l.seq), last: l.end - 1 }) }),
+      tell(l.parts, "short"),
+      tell(l.parts.slice(1), "long"),
       l.evicted ? t("chain.took", { hash: hashText(l.evicted) }) : "",
     ],
   }),
@@ -150,8 +149,8 @@ const WORDS = {
     lines: [
       t("chain.freed.text", {
         name: name(l.seq),
-        end: t(`chain.end.${l.to ?? "front"}`),
-        why: t(`chain.free.${l.why}`),
+        end: t(`op.${l.type}.to.${l.to ?? "none"}.chain`),
+        why: t(`op.${l.type}.reason.${l.why}.chain`),
       }),
     ],
   }),
@@ -188,14 +187,14 @@ const WORDS = {
   operation: (l) => ({
     name: t("chain.operation"),
     term: null,
-    value: t(`chain.op.${l.op.type}`),
+    value: operationName(l.op.type),
     second: t("chain.record", { record: l.go + 1 }),
-    lines: [sentences(l.told.map(inWords)), factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
+    lines: [l.told ? tellEntry(l.told) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({
     name: t("chain.given"),
     term: null,
-    lines: [t("chain.given.text", { name: name(l.seq), why: t(`chain.free.${l.why}`) })],
+    lines: [t("chain.given.text", { name: name(l.seq), why: t(`op.${l.type}.reason.${l.why}.chain`) })],
   }),
   request: (l) => ({
     name: t("chain.request"),
@@ -217,9 +216,13 @@ const WORDS = {
     name: t("chain.lookup"),
     term: "prefix_cache",
     value: t("chain.record", { record: l.go + 1 }),
-    second: t(`chain.verdict.${l.verdict}`),
+    second: t(`op.lookup.verdict.${l.verdict}.chain`),
     lines: [
-      t("chain.lookup.text", { hit: l.num_hit_tokens, n: l.num_tokens, verdict: t(`chain.verdict.${l.verdict}`) }),
+      t("chain.lookup.text", {
+        hit: l.num_hit_tokens,
+        n: l.num_tokens,
+        verdict: t(`op.lookup.verdict.${l.verdict}.chain`),
+      }),
     ],
   }),
   blocks: (l) => ({

@@ -1,29 +1,71 @@
-// What core/operations.js read out of a record, in words.
+// Operations and sentences in words: what core/telling.js, sentence.js and phase_sentence.js found to say.
 
-import { inLayers } from "./groups.js";
-import { bytesText, t } from "./words.js";
+import { isBlocks, isSequence } from "../core/telling.js";
+import { inLayers, layersText } from "./groups.js";
+import { bytesText, hasText, sentences, t } from "./words.js";
 
-/** A text with its values put into words: sequences by name, bytes with units, few of many block ids. */
-export function inWords([key, values]) {
-  const said = { ...values };
-  for (const name of ["name", "for", "taker"])
-    if (Number.isInteger(said[name])) said[name] = t("sequence.name", { id: said[name] });
-  if (Number.isInteger(said.bytes)) said.bytes = bytesText(said.bytes);
-  if (said.ids) said.ids = listed(said.ids);
-  const text = t(key, said).trim();
-  return said.layers ? inLayers(said.layers, text) : text;
+/**
+ * @typedef {import("../core/telling.js").Part} Part
+ * @typedef {import("../core/telling.js").Values} Values
+ * @typedef {"chain" | "short" | "long"} Register
+ */
+
+const MOST_NAMED = 6; // of a longer list only the first are told
+const MISSING = "–"; // for a value that a log lacks, because it contradicts itself
+
+/** The name of a sequence. @param {number} id */
+export const sequenceName = (id) => t("sequence.name", { id });
+
+/** The name of a type of operation; a later program may know more of them. @param {string} type */
+export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${type}.chain`) : type);
+
+/** The texts that parts have in a register, with their values. @param {Part[]} parts @param {Register} register @returns {Part[]} */
+export const inRegister = (parts, register) =>
+  parts.map(([key, values]) => /** @type {Part} */ ([`${key}.${register}`, values])).filter(([key]) => hasText(key));
+
+/** Parts in words, sentence after sentence. @param {Part[]} parts @param {Register} [register] */
+export const tell = (parts, register = "long") => sentences(inRegister(parts, register).map(inWords));
+
+/** An entry of `operationsOf` in words, with what later records add. @param {import("../core/operations.js").Entry} entry */
+export function tellEntry({ parts, later, layers }) {
+  const said = [...inRegister(parts, "long"), ...later].map(inWords);
+  if (layers) said[0] = inLayers(layers, said[0]);
+  return sentences(said);
 }
 
-/** Block ids, neighbours as ranges: 3–7, 12. */
-function listed(ids) {
+/**
+ * A text with its values in words, by their names: sequences, layers, bytes, blocks. Those of `within` are said first.
+ * @param {Part} part
+ */
+export function inWords([key, values]) {
+  /** @type {Record<string, any>} */
+  const said = {};
+  for (const [name, value] of Object.entries(values)) said[name] = shown(name, value);
+  const text = t(key, said, MISSING);
+  return values.within ? inLayers(values.within, text) : text;
+}
+
+/** @param {string} name @param {any} value a field of any type */
+function shown(name, value) {
+  if (isSequence(name)) return [value].flat().map(sequenceName).join(t("join.list"));
+  if (name === "layers" && Array.isArray(value)) return layersText(value);
+  if (name === "num_bytes") return bytesText(value);
+  if (name === "evicted_in") return value + 1; // people count records from 1
+  if (isBlocks(name)) return rangesText([value].flat());
+  return Array.isArray(value) ? value.join(name.endsWith("_steps") ? "–" : t("join.list")) : value;
+}
+
+/** Block ids, neighbours as ranges: 3–7, 12. @param {number[]} ids */
+export function rangesText(ids) {
+  /** @type {[number, number][]} */
   const ranges = [];
   for (const id of ids) {
-    const last = ranges.at(-1);
+    const last = ranges[ranges.length - 1];
     if (last && id === last[1] + 1) last[1] = id;
     else ranges.push([id, id]);
   }
   const words = ranges.map(([from, to]) =>
     from === to ? `${from}` : to === from + 1 ? `${from}, ${to}` : `${from}–${to}`,
   );
-  return words.length > 6 ? `${words.slice(0, 5).join(", ")}, …` : words.join(", ");
+  return words.length > MOST_NAMED ? `${words.slice(0, MOST_NAMED - 1).join(", ")}, …` : words.join(", ");
 }

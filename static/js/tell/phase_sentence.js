@@ -1,20 +1,11 @@
-// The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; words from i18n.
+// The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js writes them
+// out.
 
 import { groupOf } from "../core/groups.js";
+import { blockSize } from "../core/header.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
-import {
-  alsoBlocks,
-  alsoSlot,
-  blocksRead,
-  deferred,
-  finished,
-  keysRead,
-  listed,
-  lookedUp,
-  preempted,
-  probability,
-} from "./sentence.js";
+import { alsoBlocks, alsoSlot, blocksRead, briefly, each, keysRead, probability } from "./sentence.js";
 
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
@@ -47,21 +38,12 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) 
   });
 }
 
-const name = (entry) => entry.seq_id;
 const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id).token_bytes);
-const sizeOf = (log) => log.header.engine.block_size;
+const SCHEDULES = new Set(["preempt", "admit", "defer"]);
 
 function schedule(at) {
-  const { ops, batch, tokens, log } = at;
-  const found = [];
-  const size = sizeOf(log);
-  for (const op of ops) {
-    if (op.type === "preempt") found.push(preempted(op));
-    if (op.type === "lookup" && op.verdict === "hit") found.push(...lookedUp(op, log));
-    if (op.type === "admit")
-      found.push([op.resumed ? "sentence.phase.readmit" : "sentence.phase.admit", { name: op.seq_id }]);
-    if (op.type === "defer") found.push(deferred(op));
-  }
+  const { batch, tokens, log } = at;
+  const found = each(log, at.index, (op) => SCHEDULES.has(op.type) || (op.type === "lookup" && op.verdict === "hit"));
   if (!batch.length) return found.length ? found : [["sentence.idle", {}]];
   const decodes = batch.filter((e) => e.phase === "decode").length;
   const values = {
@@ -70,7 +52,6 @@ function schedule(at) {
     seqs: batch.length,
     decodes,
     prefills: batch.length - decodes,
-    size,
   };
   const kind = decodes === batch.length ? "decodes" : decodes === 0 ? "prefills" : "mixed";
   return [[`sentence.phase.schedule.${kind}`, values], ...found];
@@ -80,35 +61,23 @@ function schedule(at) {
 function allocate(at) {
   const { log, index, ops, entry, end, table } = at;
   const taken = ops.filter((op) => op.type === "allocate");
-  const shared = ops.filter((op) => op.type === "share");
   const found = [];
-  const evicted = ops.filter((op) => op.type === "evict").map((op) => op.block_id);
-  if (evicted.length) found.push(["sentence.evict", { n: evicted.length, ids: listed(evicted) }]);
+  found.push(...briefly(log, index, (op) => op.type === "evict"));
   log.groups.forEach((group, at) => {
     const inGroup = (op) => groupOf(log.groups, op.block_id ?? -1) === at;
     const ids = taken.filter(inGroup).map((op) => op.block_id);
     if (!ids.length) return;
     const before = log.stateAt(index - 1).free_queues[at].length;
-    const values = { n: ids.length, ids: listed(ids), before, after: before + queueChange(ops.filter(inGroup)) };
+    const values = { n: ids.length, block_ids: ids, before, after: before + queueChange(ops.filter(inGroup)) };
     found.push(["sentence.phase.allocate", log.groups.length > 1 ? { ...values, within: group.layers } : values]);
   });
-  if (shared.length)
-    found.push([
-      "sentence.phase.share",
-      {
-        n: shared.length,
-        ids: listed(shared.map((op) => op.block_id)),
-        revived: shared.filter((op) => op.revived).length,
-      },
-    ]);
-  for (const op of ops) if (op.type === "copy") found.push(["sentence.copy", { src: op.src, dst: op.dst }]);
-  const back = ops.filter((op) => op.type === "swap_in");
-  if (back.length) found.push(["sentence.swap_in", { name: back[0].seq_id, n: back.length }]);
+  for (const type of ["share", "swap_in"]) found.push(...briefly(log, index, (op) => op.type === type));
+  found.push(...each(log, index, (op) => op.type === "copy"));
   if (found.length) return found;
-  const place = slotOf(table, sizeOf(log), entry.start);
+  const place = slotOf(table, blockSize(log.header), entry.start);
   if (!place) return [["sentence.phase.allocate_none_left", {}]];
   return [
-    ["sentence.phase.allocate_nothing", { name: name(entry), block: place.block, slot: place.offset, to: end - 1 }],
+    ["sentence.phase.allocate_nothing", { seq_id: entry.seq_id, block: place.block, slot: place.offset, to: end - 1 }],
   ];
 }
 
@@ -132,9 +101,9 @@ function qkv(at) {
 }
 
 function write(at) {
-  const { log, ops, entry, end, table, tables } = at;
+  const { log, entry, end, table, tables } = at;
   const layers = log.groups[0].layers.length;
-  const size = sizeOf(log);
+  const size = blockSize(log.header);
   const found = [];
   const place = slotOf(table, size, end - 1);
   const count = end - entry.start;
@@ -149,15 +118,13 @@ function write(at) {
     const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
     found.push([
       "sentence.phase.write",
-      { name: name(entry), from: entry.start, to: end - 1, n: count, blocks: ids.length, ids: listed(ids), layers },
+      { seq_id: entry.seq_id, from: entry.start, to: end - 1, n: count, blocks: ids.length, block_ids: ids, layers },
     ]);
     found.push(...alsoBlocks(log, tables, entry.start, end));
   }
   const others = at.tokens - count;
   if (others) found.push(["sentence.phase.write_others", { n: others }]);
-  const full = ops.filter((op) => op.type === "cache").map((op) => op.block_id);
-  if (full.length) found.push(["sentence.phase.cached", { n: full.length, ids: listed(full) }]);
-  return found;
+  return [...found, ...briefly(log, at.index, (op) => op.type === "cache")];
 }
 
 function attend(at) {
@@ -184,7 +151,14 @@ function attend(at) {
     for (let position = entry.start; position < end; position++) pairs += keysRead(log, position + 1);
     found.push([
       "sentence.phase.attend",
-      { n: count, name: name(entry), pairs, to: end - 1, layers: log.groups[0].layers.length, heads: model.num_heads },
+      {
+        n: count,
+        seq_id: entry.seq_id,
+        pairs,
+        to: end - 1,
+        layers: log.groups[0].layers.length,
+        heads: model.num_heads,
+      },
     ]);
   }
   if (attention?.weights.length) {
@@ -210,7 +184,7 @@ function sample(at) {
   if (!output)
     found.push([
       "sentence.phase.sample_none",
-      { name: name(entry), n: end, total: at.log.stateAt(at.index).sequences.get(entry.seq_id).num_prompt_tokens },
+      { seq_id: entry.seq_id, n: end, total: at.log.stateAt(at.index).sequences.get(entry.seq_id).num_prompt_tokens },
     ]);
   else {
     const last = ops.some((op) => op.type === "finish" && op.seq_id === entry.seq_id);
@@ -228,6 +202,5 @@ function sample(at) {
   }
   const chosen = (record.outputs ?? []).length - (output ? 1 : 0);
   if (chosen > 0) found.push(["sentence.phase.sample_others", { n: chosen }]);
-  for (const op of ops) if (op.type === "finish") found.push(finished(op));
-  return found;
+  return [...found, ...each(at.log, at.index, (op) => op.type === "finish")];
 }

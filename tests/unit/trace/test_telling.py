@@ -16,7 +16,7 @@ from engine.trace.events import Allocate, Copy, Evict, Finish, Lookup, Op, Preem
 from engine.trace.records import Header, Memory, Output, StepRecord, Timing
 from engine.trace.telling import Context, Register, Voice, aspects_of, languages, parts_of, texts
 from engine.trace.telling.parts import Aspect
-from engine.trace.telling.words import FOLDER, bytes_text, ranges_text
+from engine.trace.telling.words import FOLDER, MISSING, bytes_text, ranges_text
 
 TYPES: tuple[type[Op], ...] = get_args(Op)
 REGISTERS: tuple[Register, ...] = get_args(Register)
@@ -102,6 +102,7 @@ def test_every_operation_is_told_in_every_register(kind: type[Op], language: str
             for register in ("chain", "short") if context is None else REGISTERS:
                 said = voice.tell(op, context, register)
                 assert said.strip() and not re.search(r"[{}]|None", said), (register, said)
+                assert MISSING not in said or register == "long", said  # a range of positions
             assert any(f"{key}.long" in known for key in reached)
 
 

@@ -1,35 +1,16 @@
 // Operations and differences of two runs in words.
 
+import { partsOf } from "../../core/telling.js";
 import { tokenOf } from "../../runs/comparison.js";
-import { listed } from "../../tell/sentence.js";
-import { grouped, t } from "../../tell/words.js";
+import { inRegister, inWords } from "../../tell/operations.js";
+import { grouped, sentences, t } from "../../tell/words.js";
 
-const name = (id) => t("sequence.name", { id });
-
-/** An operation in words; null: the record has no such operation, `kind` null: the log ends before. */
-export function opWords(op, kind, label = null) {
+/** An operation in words; null: the record has no such operation, `kind` null: the log ends before. `token`: of one that chose it. */
+export function opWords(op, kind, token = null) {
   if (!op) return t(kind === null ? "compare.op.end" : "compare.op.none");
-  const seq = op.seq_id === undefined || op.seq_id === null ? "" : name(op.seq_id);
-  const values = {
-    name: seq,
-    block: op.block_id,
-    n: op.num_tokens ?? op.num_cached_tokens ?? op.needed ?? op.prompt_token_ids?.length,
-    hit: op.num_hit_tokens,
-    from: op.start,
-    position: op.position,
-    logical: op.logical,
-    token: label ?? `#${op.token_id}`,
-    request: op.request_id,
-    parent: op.parent_seq_id === undefined ? "" : name(op.parent_seq_id),
-    for: op.for_seq_id === undefined ? "" : name(op.for_seq_id),
-    ids: op.block_ids ? listed(op.block_ids) : "",
-    src: op.src,
-    dst: op.dst,
-  };
-  const key =
-    op.type === "sample" && op.sampled_token_id !== null ? "compare.op.sample_chosen" : `compare.op.${op.type}`;
-  const text = t(key, values);
-  return text === key ? t("compare.op.unknown", { type: op.type }) : text; // a later program may know more operations
+  const parts = inRegister(partsOf([op]), "short");
+  if (!parts.length) return op.type; // a later program may know more operations
+  return sentences(parts.map(([key, values]) => inWords([key, token === null ? values : { ...values, token }])));
 }
 
 const fieldText = (value) =>

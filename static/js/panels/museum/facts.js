@@ -1,11 +1,12 @@
 // What the two logs say at the step shown that tells the cause: the check of the books, slots, lookups, preemptions, rows, keys.
 
+import { kindOf } from "../../core/operation_kinds.js";
 import { html } from "../../kit/html.js";
 import { Fidelity } from "../../kit/parts.js";
 import { contradictions, differingDecisions, lastWrites, sharedDecisions, tookStep } from "../../runs/fault.js";
 import { aboveDiagonal, movedKeys, turnedKey } from "../../runs/fault_arrays.js";
-import { inWords } from "../../tell/operations.js";
-import { sentences, t } from "../../tell/words.js";
+import { tellEntry } from "../../tell/operations.js";
+import { t } from "../../tell/words.js";
 import { LANES } from "./model.js";
 import { figure, objectedAt, seqName, tokensWord } from "./words.js";
 
@@ -54,22 +55,17 @@ function factsOf({ logs, step, seq }) {
   return [...found, ...writeFacts(logs, step)];
 }
 
-const CAUSES = new Set(["fork", "lookup", "copy", "preempt"]); // what faults hide behind is told even where both runs did it
-
-/** Decisions of both runs; what came of them may differ, and is then told of each. */
+/** Decisions of both runs that faults hide behind; what came of them may differ, and is then told of each. */
 function sharedFacts(logs, step) {
   return sharedDecisions(logs, step)
-    .filter(([{ type }]) => CAUSES.has(type))
+    .filter(([{ type }]) => kindOf(type).cause)
     .flatMap((pair) => {
       const [healthy, faulty] = pair.map((entry, i) => decision(LANES[i], entry));
       return healthy.text === faulty.text ? [{ ...healthy, lane: "both" }] : [healthy, faulty];
     });
 }
 
-const decision = (lane, entry) => ({ lane, kind: entry.type, text: entryWords(entry) });
-
-/** An entry of `operationsOf` as its sentences. */
-export const entryWords = (entry) => sentences(entry.lines.map(inWords));
+const decision = (lane, entry) => ({ lane, kind: entry.type, text: tellEntry(entry) });
 
 function arrayFacts(logs, step, seq) {
   if (seq === null) return [];

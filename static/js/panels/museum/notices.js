@@ -4,8 +4,9 @@ import { html } from "../../kit/html.js";
 import { Fidelity } from "../../kit/parts.js";
 import { differingDecisions, firstDecisionDifference, objections } from "../../runs/fault.js";
 import { objectionWords } from "../../tell/objections.js";
+import { tellEntry } from "../../tell/operations.js";
 import { sentences, t } from "../../tell/words.js";
-import { contradictionWords, entryWords } from "./facts.js";
+import { contradictionWords } from "./facts.js";
 import { LANES, lanes } from "./model.js";
 import { figure, seqName, tokenWord } from "./words.js";
 
@@ -38,7 +39,7 @@ function decisionText(logs, step) {
   const rank = ({ type }) => (TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length);
   const told = differingDecisions(logs, step).map((entries, i) => {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
-    return first && t("museum.notices.decisions.lane", { lane: t(`museum.${LANES[i]}`), text: entryWords(first) });
+    return first && t("museum.notices.decisions.lane", { lane: t(`museum.${LANES[i]}`), text: tellEntry(first) });
   });
   return sentences(told.filter(Boolean));
 }

@@ -7,6 +7,7 @@ import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
 import { drawnIndex, layer, log, provenance, selected } from "../../state/store.js";
 import { wordsOf } from "../../tell/chain.js";
+import { operationName } from "../../tell/operations.js";
 import { grouped, t } from "../../tell/words.js";
 
 const FORMULAS = {
@@ -74,7 +75,7 @@ function nameOf(target) {
   if (target.block !== undefined) return t("pool.block", { id: target.block });
   if (target.seq !== undefined) return t("sequence.name", { id: target.seq });
   if (target.figure !== undefined) return t("chain.of.figure");
-  return t(`chain.op.${log.value.records[target.record].ops[target.op].type}`);
+  return operationName(log.value.records[target.record].ops[target.op].type);
 }
 
 function Owners({ owners }) {
@@ -85,7 +86,7 @@ function Owners({ owners }) {
         [${owner.logical}]
         ${
           owner.how
-            ? html`<span class="provenance-how">${t(`chain.how.${owner.how}`)}</span>
+            ? html`<span class="provenance-how">${operationName(owner.how)}</span>
               <button class="way" onClick=${() => follow({ go: owner.go, select: { record: owner.go, op: owner.at } })}>${t("chain.record", { record: owner.go + 1 })}</button>`
             : null
         }
@@ -121,7 +122,7 @@ function Life({ events }) {
     ${shown.map(
       (event) => html`<li>
         <button class="way" onClick=${() => follow({ go: event.record, select: { record: event.record, op: event.at } })}>${t("chain.record", { record: event.record + 1 })}</button>
-        <span>${t(`chain.op.${event.type}`)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
+        <span>${operationName(event.type)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
         ${event.seq === undefined ? null : html`<span><${Swatch} id=${event.seq} />${event.seq}</span>`}
       </li>`,
     )}

@@ -7,10 +7,10 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/parts.js";
 import { PHASES, viewSub } from "../../state/moment.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { inLayers, layersText } from "../../tell/groups.js";
+import { inWords } from "../../tell/operations.js";
 import { phaseSentencesOf } from "../../tell/phase_sentence.js";
 import { sentencesOf } from "../../tell/sentence.js";
-import { sentences, t } from "../../tell/words.js";
+import { sentences } from "../../tell/words.js";
 
 /** The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language. */
 export function spoken(index, sub, attention = null) {
@@ -19,18 +19,7 @@ export function spoken(index, sub, attention = null) {
     sub === null
       ? sentencesOf(log.value, index, shownSeq.value)
       : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention);
-  return found.map(([key, values]) =>
-    values.within ? inLayers(values.within, t(key, named(values))) : t(key, named(values)),
-  );
-}
-
-/** Sequence ids become names, lists of layers words. */
-function named(values) {
-  const name = (id) => t("sequence.name", { id });
-  const found = { ...values };
-  for (const key of ["name", "for"]) if (typeof values[key] === "number") found[key] = name(values[key]);
-  if (Array.isArray(values.layers)) found.layers = layersText(values.layers);
-  return found;
+  return found.map(inWords);
 }
 
 export function Sentence() {

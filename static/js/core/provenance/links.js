@@ -1,0 +1,107 @@
+// Links that several provenance chains have: slot, block, table, bytes, request. Pure.
+
+import { groupOf } from "../groups.js";
+import { tokenLabels } from "../labels.js";
+import { kvTerms } from "../metrics.js";
+
+/** What a link says of the group that it is about: its layers, where there is more than one group. */
+export const inGroup = ({ log }, group) =>
+  group >= 0 && log.groups.length > 1 ? { layers: log.groups[group].layers } : {};
+
+export const token = (seq, position) => ({
+  seq: seq.seq_id,
+  position,
+  label: tokenLabels(seq.token_bytes)[position],
+  generated: position >= seq.num_prompt_tokens,
+});
+
+export const goTo = (record) => (record >= 0 ? { go: record } : {});
+
+export function slotLink(at, block, offset, position) {
+  const size = at.state.block_size;
+  return {
+    kind: "slot",
+    fidelity: "derived",
+    slot: block * size + offset,
+    block,
+    size,
+    offset,
+    position,
+    select: { block, offset },
+  };
+}
+
+export function tableLink(at, seq, logical, block, held) {
+  const { state } = at;
+  const from = logical * state.block_size;
+  return {
+    kind: "table",
+    fidelity: "captured",
+    ...inGroup(at, groupOf(state.block_groups, block)),
+    seq,
+    logical,
+    block,
+    held,
+    from,
+    to: from + state.block_size - 1,
+    select: { seq },
+  };
+}
+
+export function blockLink(at, id) {
+  const block = at.state.blocks[id];
+  const group = groupOf(at.state.block_groups, id);
+  const place = at.state.free_queues[group].indexOf(id) + 1;
+  const { ref_count, block_hash: hash, token_ids } = block;
+  return {
+    kind: "block",
+    fidelity: "captured",
+    ...inGroup(at, group),
+    block: id,
+    ref_count,
+    hash,
+    filled: token_ids.length,
+    size: at.state.block_size,
+    place: place || null,
+    select: { block: id },
+  };
+}
+
+/** Sequences whose table has the block, and where: [{seq, logical}]. */
+export function ownersOf({ state }, block) {
+  const found = [];
+  const group = groupOf(state.block_groups, block);
+  for (const seq of state.sequences.values()) {
+    const logical = seq.block_tables[group].indexOf(block);
+    if (logical >= 0) found.push({ seq: seq.seq_id, logical });
+  }
+  return found;
+}
+
+/** Bytes of `slots` slots: of a block group, or of all layers. */
+export function bytesLink(at, slots, group = -1) {
+  const terms = kvTerms(at.log.header, at.log.groups.length > 1 ? at.log.groups[group] : null);
+  return {
+    kind: "bytes",
+    fidelity: "derived",
+    slots,
+    ...terms,
+    per_layer: (terms.bytes_per_token / terms.num_layers) * slots,
+    bytes: terms.bytes_per_token * slots,
+    select: { figure: "token" },
+  };
+}
+
+export function requestLink(seq) {
+  const { seq_id, request_id, num_prompt_tokens, max_tokens, submitted_in } = seq;
+  return {
+    kind: "request",
+    fidelity: "captured",
+    seq: seq_id,
+    request_id,
+    num_prompt_tokens,
+    max_tokens,
+    select: { seq: seq_id },
+    go: submitted_in,
+  };
+}

@@ -1,0 +1,95 @@
+// A position: query → weight → key → slot → block → table → owners → decision → bytes. Pure.
+
+import { visibleKeys } from "../attention.js";
+import { attentionRow } from "../sequence_view.js";
+import { groupOfLayer, RELEASED } from "../groups.js";
+import { slotOf } from "../metrics.js";
+import { blockLinks } from "./block.js";
+import { blockLink, bytesLink, goTo, slotLink, tableLink, token } from "./links.js";
+
+export function ofPosition(at, seqId, position, query) {
+  const seq = at.state.sequences.get(seqId);
+  if (!seq || position >= seq.token_ids.length) return null;
+  const entry = at.log.records[at.index].batch?.find((e) => e.seq_id === seqId);
+  const filled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
+  const asked = query ?? (entry ? entry.context_len - 1 : null);
+  const links = [];
+  if (asked !== null) links.push(...weightLinks(at, seq, asked, position));
+  const record = at.log.computedIn(seqId, position, at.index);
+  links.push({
+    kind: "key",
+    fidelity: "captured",
+    ...token(seq, position),
+    layer: at.layer,
+    kv_head: kvHead(at),
+    ...goTo(record),
+  });
+  const tables = at.log.tablesAtCompute(at.index, seqId) ?? seq.block_tables;
+  const group = groupOfLayer(at.log.groups, at.layer);
+  const placeIn = (table) => (position < filled ? slotOf(table, at.state.block_size, position) : null);
+  const place = placeIn(tables[group]);
+  if (!place) {
+    const kept = tables.findIndex((table) => placeIn(table));
+    if (kept >= 0 && tables[group][Math.floor(position / at.state.block_size)] === RELEASED)
+      links.push(releasedLink(at, group, kept, placeIn(tables[kept])));
+    else {
+      const sampled = position >= seq.num_prompt_tokens && position === seq.token_ids.length - 1;
+      links.push({
+        kind: "nowhere",
+        fidelity: "captured",
+        seq: seqId,
+        waits: position >= filled && seq.status !== "finished",
+        sampled,
+      });
+    }
+    return { kind: query === undefined ? "key" : "weight", links };
+  }
+  links.push(slotLink(at, place.block, place.offset, position));
+  links.push(blockLink(at, place.block));
+  links.push(tableLink(at, seqId, place.logical, place.block, seq.block_tables[group][place.logical] === place.block));
+  links.push(...blockLinks(at, place.block, place.offset), bytesLink(at, 1, group));
+  return { kind: query === undefined ? "key" : "weight", links };
+}
+
+/** The layer's group let the key go, another one keeps it. */
+function releasedLink({ log }, group, kept, { block }) {
+  const { layers, window, sinks } = log.groups[group];
+  return {
+    kind: "released",
+    fidelity: "captured",
+    layers,
+    window,
+    sinks,
+    kept: log.groups[kept].layers,
+    block,
+    select: { block },
+  };
+}
+
+function weightLinks(at, seq, query, position) {
+  const record = at.log.computedIn(seq.seq_id, query, at.index);
+  if (record < 0) return [];
+  const row = attentionRow(at.log, record, seq.seq_id, at.layer, at.head, query);
+  const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
+  if (query < position && !value) return []; // a later key is no key of this query, unless the capture says that it was read
+  const unseen = !value && !visibleKeys(at.log.header, at.layer, query).includes(position);
+  const rank = value === null ? null : 1 + row.weights.reduce((more, weight) => more + (weight > value ? 1 : 0), 0);
+  return [
+    { kind: "query", fidelity: "captured", ...token(seq, query), layer: at.layer, head: at.head, ...goTo(record) },
+    {
+      kind: "weight",
+      fidelity: "captured",
+      seq: seq.seq_id,
+      query,
+      position,
+      value,
+      unseen,
+      rank,
+      of: row?.weights.length ?? 0,
+      layer: at.layer,
+      head: at.head,
+    },
+  ];
+}
+
+const kvHead = ({ log, head }) => Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));

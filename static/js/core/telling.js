@@ -1,0 +1,245 @@
+// What there is to tell of operations: keys of texts, and the values that they name. No words. Mirrors
+// engine/trace/telling/parts.py, and tells several operations of one type together. Pure.
+
+import { labelText, loneLabel } from "./labels.js";
+import { STRUCTS } from "./schema.js";
+
+/**
+ * @typedef {import("./trace.js").Op} Op
+ * @typedef {import("./trace.js").Header} Header
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {string | number | boolean | null | undefined} Scalar
+ * @typedef {Record<string, any>} Values by the placeholders' names: fields of any type, which tell/operations.js writes by their names
+ * @typedef {[key: string, values: Values]} Part a text without its register
+ * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context where an operation stands: `ops` are the record's,
+ *   with their reasons
+ * @typedef {object} Aspect
+ * @property {string} name
+ * @property {string[]} values
+ * @property {(op: any, context: Context | null) => string | null} of `op` is of the type that the aspect belongs to
+ * @property {boolean} [apart] of several operations each is told by itself
+ */
+
+/**
+ * The texts of operations of one type, which are told together: that of the type, then for each aspect those of the values that
+ * they have. `places`: where each stands; null: nothing is known but the operations.
+ * @param {Op[]} ops @param {(Context | null)[]} contexts @returns {Part[]}
+ */
+export function partsOf(ops, contexts = ops.map(() => null)) {
+  const [{ type }] = ops;
+  const own = ops.map((op, i) => valuesOf(op, contexts[i]));
+  /** @type {Part[]} */
+  const found = [[`op.${type}`, together(own)]];
+  for (const aspect of aspectsOf(type)) {
+    const said = ops.map((op, i) => aspect.of(op, contexts[i]));
+    for (const value of new Set(said)) {
+      if (value === null) continue;
+      const those = own.filter((_, i) => said[i] === value);
+      for (const some of aspect.apart ? those.map((one) => [one]) : [those])
+        found.push([`op.${type}.${aspect.name}.${value}`, together(some)]);
+    }
+  }
+  return found;
+}
+
+// ── Aspects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** @type {Map<string, Aspect[]>} */
+const aspects = new Map();
+
+/** What operations of a type are told by, in order. @param {string} type @returns {Aspect[]} */
+export function aspectsOf(type) {
+  let found = aspects.get(type);
+  if (!found) {
+    const fields = fieldAspects(type);
+    found = (CASES[type] ?? fields).map((one) =>
+      typeof one === "string" ? /** @type {Aspect} */ (fields.find(({ name }) => name === one)) : one,
+    );
+    aspects.set(type, found);
+  }
+  return found;
+}
+
+/**
+ * Every field with a fixed set of values; one that a log leaves out although it must be one of them, is not told.
+ * @param {string} type @returns {Aspect[]}
+ */
+function fieldAspects(type) {
+  const [required, optional] = structs[structOf[type]] ?? [{}, {}];
+  return Object.entries({ ...required, ...optional }).flatMap(([name, kind]) => {
+    if (kind === "bool") return [{ name, values: ["false", "true"], of: (op) => String(op[name] ?? false) }];
+    const one = kind.one ?? kind.either?.find((/** @type {any} */ each) => each.one)?.one;
+    if (!one) return [];
+    const none = kind.one ? null : "none";
+    return [{ name, values: none ? [...one, none] : one, of: (op) => op[name] ?? none }];
+  });
+}
+
+/** @type {any} the table of a trace's types, whose shape core/types.js explains */
+const structs = STRUCTS;
+/** @type {Record<string, string>} type -> name of its struct */
+const structOf = structs.StepRecord[1].ops.list.tagged;
+
+/** @param {string} name @param {string} values @param {Aspect["of"]} of @returns {Aspect} */
+const aspect = (name, values, of) => ({ name, values: values.split(" "), of });
+
+/** @type {Record<string, (string | Aspect)[]>} by type: aspects that are no fields, in order with those that are */
+const CASES = {
+  submit: [
+    aspect("rank", "usual given", (op) => (op.priority ? "given" : "usual")),
+    aspect("salt", "none given", (op) => (op.cache_salt ? "given" : "none")),
+  ],
+  admit: [
+    aspect("entry", "new resumed swapped", (op) =>
+      op.num_swapped_tokens > 0 ? "swapped" : op.resumed ? "resumed" : "new",
+    ),
+    aspect("computed", "now later", (op, at) => at && (batchEntry(op.seq_id, at) ? "now" : "later")),
+  ],
+  evict: [
+    aspect("cause", "allocation promise", (op, at) => (at && takerOf(op, at) === null ? "promise" : "allocation")),
+    aspect("life", "unknown known", (op) => (op.lifetime_steps > 0 ? "known" : "unknown")),
+  ],
+  free: ["reason", "to"],
+  release: ["reason", "to"],
+  share: [], // its own texts count the revived ones
+  sample: [
+    {
+      ...aspect("settled", "no outside", (op) => ((op.sampled_token_id ?? null) === null ? "no" : "outside")),
+      apart: true,
+    },
+  ],
+  preempt: [
+    aspect("whom", "other itself", (op) => (op.for_seq_id === op.seq_id ? "itself" : "other")),
+    "reason",
+    aspect("cost", "swap lost kept", (op) =>
+      op.mode !== "recompute" ? op.mode : op.num_kept_tokens > 0 ? "kept" : "lost",
+    ),
+    "swap_refused",
+  ],
+  finish: ["reason", aspect("cause", "unsaid said", (op) => (op.detail ? "said" : "unsaid"))],
+};
+
+// ── Values ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+const LIMITS = ["block_size", "max_num_seqs", "max_num_batched_tokens"];
+
+/** What texts may name of one operation. @param {Op} op @param {Context | null} at @returns {Values} */
+function valuesOf(op, at) {
+  const limits = at ? LIMITS.map((name) => [name, at.header.engine[name]]) : [];
+  const { type, ...fields } = op;
+  return { ...Object.fromEntries(limits), ...fields, ...derived(op), ...(at ? fromRecord(op, at) : {}) };
+}
+
+/** @param {Op} op @returns {Values} */
+function derived(op) {
+  switch (op.type) {
+    case "submit":
+      return { num_prompt_tokens: op.prompt_token_ids.length, place: op.queue_position + 1 };
+    case "lookup":
+      return { num_blocks: op.block_ids.length };
+    case "choose":
+      return {
+        token: op.token_bytes instanceof Uint8Array ? labelText(loneLabel(op.token_bytes)) : idText(op.token_id),
+      };
+    case "sample":
+      return { token: idText(op.token_id), sampled_token: idText(op.sampled_token_id) };
+    case "preempt":
+      return { num_lost_tokens: op.num_recompute_tokens || op.num_computed_tokens }; // older logs have the latter
+    case "rank":
+      return { num_sequences: op.seq_ids.length };
+    default:
+      return {};
+  }
+}
+
+/** @param {number | null | undefined} token */
+const idText = (token) => ((token ?? null) === null ? undefined : `#${token}`);
+
+/** What the record and the header add to an operation. @param {Op} op @param {Context} at @returns {Values} */
+function fromRecord(op, at) {
+  const size = Number(at.header.engine.block_size);
+  switch (op.type) {
+    case "lookup":
+      return { num_full_blocks: Math.floor((op.num_tokens - 1) / size) };
+    case "admit":
+      return { num_scheduled_tokens: batchEntry(op.seq_id, at)?.token_ids.length };
+    case "allocate": {
+      const entry = batchEntry(op.seq_id, at);
+      const copy = at.ops[at.place + 1];
+      const first = entry?.start ?? op.logical * size;
+      return {
+        position: op.logical * size,
+        first,
+        last: first + (entry?.token_ids.length ?? size) - 1,
+        src: copy?.type === "copy" ? copy.src : undefined,
+      };
+    }
+    case "evict":
+      return { taker_seq_id: takerOf(op, at) ?? op.seq_id };
+    case "sample":
+      return {
+        token: tokenText(op.seq_id, op.token_id, at),
+        sampled_token: tokenText(op.seq_id, op.sampled_token_id, at),
+      };
+    default:
+      return {};
+  }
+}
+
+/** @param {number} seq @param {Context} at */
+const batchEntry = (seq, { record }) => record.batch?.find((entry) => entry.seq_id === seq);
+
+/**
+ * The sequence whose allocation takes the evicted block in the same record.
+ * @param {import("./trace.js").Evict} evicted @param {Context} at
+ */
+function takerOf(evicted, { ops, place }) {
+  for (const op of ops.slice(place + 1))
+    if (op.type === "allocate" && op.block_id === evicted.block_id) return op.seq_id;
+  return null;
+}
+
+/**
+ * A token's text where the sequence's output holds it, else its id.
+ * @param {number} seq @param {number | null | undefined} token @param {Context} at
+ */
+function tokenText(seq, token, { record }) {
+  if ((token ?? null) === null) return undefined;
+  const output = record.outputs?.find((one) => one.seq_id === seq);
+  const known = output?.token_id === token ? output : output?.top?.find((one) => one.token_id === token);
+  return known ? labelText(loneLabel(known.token_bytes)) : idText(token);
+}
+
+// ── Several operations ────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Names of values that are ids of sequences, ids of blocks (and their places): of several all are told. */
+export const isSequence = (/** @type {string} */ name) => name.endsWith("seq_id") || name === "evicted_for";
+const BLOCKS = new Set(["block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst"]);
+export const isBlocks = (/** @type {string} */ name) => BLOCKS.has(name);
+
+/**
+ * The values of operations that are told together, with how many there are: ids are listed, numbers of things (`num_…`) added
+ * up, those of which something is so counted, steps are their least and most; else the first stands for all.
+ * @param {Values[]} all @returns {Values}
+ */
+function together(all) {
+  const seqs = new Set(all.map(({ seq_id }) => seq_id));
+  /** @type {Values} */
+  const found = { n: all.length, num_seqs: seqs.size };
+  for (const name of new Set(all.flatMap((values) => Object.keys(values)))) {
+    const said = all.map((values) => values[name]).filter((value) => (value ?? null) !== null);
+    if (said.length) found[name] = joined(name, said);
+  }
+  return found;
+}
+
+/** @param {string} name @param {any[]} said */
+function joined(name, said) {
+  if (isSequence(name)) return [...new Set(said)];
+  if (isBlocks(name)) return said.flat();
+  if (name.startsWith("num_") || typeof said[0] === "boolean")
+    return said.reduce((sum, value) => sum + Number(value), 0);
+  if (name.endsWith("_steps") && typeof said[0] === "number")
+    return [...new Set([Math.min(...said), Math.max(...said)])];
+  return said[0];
+}

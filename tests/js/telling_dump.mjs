@@ -1,0 +1,25 @@
+// node telling_dump.mjs FILE.kvtrace: for every record one line of JSON: each operation by itself, in every register and language.
+
+import { readFileSync } from "node:fs";
+
+import { parseTrace } from "../../static/js/core/file.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { partsOf } from "../../static/js/core/telling.js";
+import { tell } from "../../static/js/tell/operations.js";
+import { speak } from "./words.mjs";
+
+const REGISTERS = ["chain", "short", "long"];
+
+const { header, records } = parseTrace(readFileSync(process.argv[2]));
+const log = new TraceLog(header);
+for (const bytes of records) log.append(bytes);
+for (const record of log.records) {
+  const told = record.ops.map((op, place) => {
+    const parts = partsOf([op], [{ header: log.header, record, ops: record.ops, place }]);
+    return ["en", "zh"].flatMap((code) => {
+      speak(code);
+      return REGISTERS.map((register) => tell(parts, register));
+    });
+  });
+  process.stdout.write(`${JSON.stringify(told)}\n`);
+}
