@@ -49,8 +49,8 @@ def languages() -> list[str]:
 def words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
-    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`; those that tell
-    operations are the trace's (`engine/trace/telling`), which the command line has too.
+    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that
+    tell operations are the trace's (`engine/trace/telling`); the command line has them too.
     """
     told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
     texts = option_texts(language) | told

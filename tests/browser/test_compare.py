@@ -61,7 +61,9 @@ def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> Non
         f"First token that differs: request-0, position 19: A “{text_of(first['a'])}”, B “{taken[1]}”."
     )
     expect(page.locator("#compare-op")).to_contain_text("First operation that differs: record 5, operation 1.")
-    expect(page.locator(".compare-ops")).to_contain_text(f"from outside: position 19 of seq 0 will be “{taken[1]}”")
+    expect(page.locator(".compare-ops")).to_contain_text(
+        f"From outside: the token of seq 0 at position 19 will be “{taken[1]}”"
+    )
     pair = page.locator('.compare-pair[data-request="request-0"]')
     expect(pair).to_have_attribute("data-equal", "3")
     assert [t.strip() for t in pair.locator(".compare-same .compare-token").all_inner_texts()] == [
@@ -150,9 +152,9 @@ def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
     expect(page.locator("#fork-note")).to_contain_text("The first 5 records are made again and checked")
     for kind, op in (
         ("abort", "gives back block"),
-        ("request", "arrives with"),
+        ("request", "entered the waiting queue"),
         ("sampling", "other parameters"),
-        ("token", "from outside"),
+        ("token", "From outside"),
     ):
         if not page.locator("#fork-form").is_visible():
             page.click("#compare-fork")

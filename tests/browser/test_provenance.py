@@ -91,7 +91,7 @@ def test_a_sequence_and_a_decision_have_their_chains(open_page: OpenPage) -> Non
     page.locator(f'{PANEL} [data-kind="blocks"] .way').nth(1).click()
     expect(page.locator(f'{PANEL} [data-kind="block"] .provenance-value')).to_have_text("1")
     select(page, '{"record": 1, "op": 2}')
-    assert "allocate block 0 as logical block 0 of seq 0" in link(page, "decision")
+    assert "Block 0 goes to seq 0, as logical block 0." in link(page, "decision")
 
 
 def test_a_selection_is_in_the_link(open_page: OpenPage) -> None:

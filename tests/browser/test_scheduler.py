@@ -40,8 +40,10 @@ def test_decisions_are_told_with_their_numbers(open_page: OpenPage) -> None:
     prefill(page)
     decisions = page.locator(".decision-list")
     expect(decisions).to_contain_text("prefix cache miss")
-    expect(decisions).to_contain_text("seq 0 admitted: 16 tokens in this step, 0 from the cache")
-    expect(decisions).to_contain_text("4 blocks (0–3) to seq 0: room for its tokens 0–15")
+    expect(decisions).to_contain_text(
+        "seq 0 is admitted: 0 tokens come from the cache. 16 tokens are computed in this step."
+    )
+    expect(decisions).to_contain_text("seq 0 gets 4 blocks (0–3). It was admitted: tokens 0–15 of its prompt need")
     expect(page.locator(".decisions-used")).to_contain_text("16 of ")
     page.click("#btn-back")
     shows(page, 0)

@@ -46,7 +46,7 @@ def test_a_scene_says_what_to_watch_and_sets_everything(open_page: OpenPage) -> 
     assert page.evaluate(HEADER)["block_size"] == 4
     step(page)
     page.locator(".sequence-main").nth(1).click()
-    expect(page.locator("#sentence")).to_contain_text("The prefix cache held 16 of 24 tokens")
+    expect(page.locator("#sentence")).to_contain_text("The prefix cache held 16 of the 24 tokens")
 
 
 def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -> None:

@@ -5,10 +5,14 @@ import { readFileSync } from "node:fs";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { partsOf } from "../../static/js/core/telling.js";
+import { language } from "../../static/js/tell/language.js";
 import { tell } from "../../static/js/tell/operations.js";
-import { speak } from "./words.mjs";
+import { addWords } from "../../static/js/tell/words.js";
+import { tellingTexts } from "./telling_words.mjs";
 
 const REGISTERS = ["chain", "short", "long"];
+const LANGUAGES = ["en", "zh"];
+for (const code of LANGUAGES) addWords(code, { texts: tellingTexts(code), glossary: {} });
 
 const { header, records } = parseTrace(readFileSync(process.argv[2]));
 const log = new TraceLog(header);
@@ -16,8 +20,8 @@ for (const bytes of records) log.append(bytes);
 for (const record of log.records) {
   const told = record.ops.map((op, place) => {
     const parts = partsOf([op], [{ header: log.header, record, ops: record.ops, place }]);
-    return ["en", "zh"].flatMap((code) => {
-      speak(code);
+    return LANGUAGES.flatMap((code) => {
+      language.value = code;
       return REGISTERS.map((register) => tell(parts, register));
     });
   });

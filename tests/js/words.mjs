@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { language } from "../../static/js/tell/language.js";
 import { addWords } from "../../static/js/tell/words.js";
 import { texts as optionTexts } from "./options.mjs";
+import { tellingTexts } from "./telling_words.mjs";
 
 export const JS = new URL("../../static/js/", import.meta.url);
 
@@ -12,22 +13,9 @@ const joined = (text) => (Array.isArray(text) ? text.join("") : text);
 const read = (name) => JSON.parse(readFileSync(new URL(name, JS), "utf8"));
 const files = readdirSync(JS, { recursive: true }).map(String);
 
-const TELLING = new URL("../../engine/trace/telling/", import.meta.url);
-
-/** Nested names joined by points: what engine/trace/telling/words.py makes of its file. */
-function flat(entries, prefix = "") {
-  return Object.entries(entries).flatMap(([name, entry]) =>
-    typeof entry === "string" || Array.isArray(entry)
-      ? [[prefix + name, joined(entry)]]
-      : flat(entry, `${prefix}${name}.`),
-  );
-}
-
 /** Key -> text of every room, in one language. */
 function textsOf(code) {
-  const telling = flat(JSON.parse(readFileSync(new URL(`words.${code}.json`, TELLING), "utf8")));
-  const told = Object.fromEntries(telling.filter(([key]) => !key.startsWith("explain.")));
-  const texts = { ...optionTexts[code], ...told };
+  const texts = { ...optionTexts[code], ...tellingTexts(code) };
   for (const name of files.filter((one) => one.endsWith(`words.${code}.json`)))
     for (const [key, text] of Object.entries(read(name))) texts[key] = joined(text);
   return texts;

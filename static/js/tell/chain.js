@@ -133,6 +133,7 @@ const WORDS = {
     lines: [
       tell(l.parts, "short"),
       tell(l.parts.slice(1), "long"),
+      t("chain.decision.request", { request: l.request_id }),
       l.evicted ? t("chain.took", { hash: hashText(l.evicted) }) : "",
     ],
   }),
