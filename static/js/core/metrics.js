@@ -3,39 +3,51 @@
 import { RELEASED } from "./groups.js";
 
 /**
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./trace.js").Header} Header
+ * @typedef {{records: StepRecord[]}} Log
+ * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times all record indices: the submission, the first
+ *   admission, and where each token was chosen
+ */
+
+/**
  * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
  * slow model). Arrivals and tokens of every sequence on that clock; goes on where it stopped.
  */
 class EngineClock {
   constructor() {
-    this.at = []; // per record: engine time at its end
-    this.sequences = new Map(); // seq_id -> {submitted, admitted, tokens: [record, …]}, all record indices
+    /** @type {number[]} per record: engine time at its end */
+    this.at = [];
+    /** @type {Map<number, Times>} by sequence */
+    this.sequences = new Map();
   }
 
+  /** @param {StepRecord} record */
   append(record) {
     const index = this.at.length;
-    this.at.push((this.at.at(-1) ?? 0) + stepSeconds(record));
+    this.at.push((this.at[index - 1] ?? 0) + stepSeconds(record));
     for (const op of record.ops ?? []) {
       if (op.type === "submit") this.sequences.set(op.seq_id, { submitted: index, admitted: null, tokens: [] });
-      else if (op.type === "fork") this.#fork(op, index);
-      else if (op.type === "admit") this.sequences.get(op.seq_id).admitted ??= index;
+      else if (op.type === "fork") this.#fork(op);
+      else if (op.type === "sample") this.sequences.get(op.seq_id)?.tokens.push(index);
+      else if (op.type === "admit") {
+        const times = this.sequences.get(op.seq_id);
+        if (times) times.admitted ??= index;
+      }
     }
-    for (const output of record.outputs ?? []) this.sequences.get(output.seq_id)?.tokens.push(index);
   }
 
-  /** A fork arrived with its parent; tokens that it inherited are not its own. */
-  #fork(op, index) {
-    const parent = this.sequences.get(op.parent_seq_id);
-    this.sequences.set(op.seq_id, {
-      submitted: parent?.submitted ?? index,
-      admitted: parent?.admitted ?? index,
-      tokens: [],
-    });
+  /** A fork arrived with its parent, and begins with its tokens. @param {import("./trace.js").Fork} op */
+  #fork({ parent_seq_id: parent, seq_id: child }) {
+    const times = this.sequences.get(parent);
+    if (times) this.sequences.set(child, { ...times, tokens: times.tokens.slice() });
   }
 }
 
+/** @type {WeakMap<Log, EngineClock>} */
 const clocks = new WeakMap();
 
+/** @param {Log} log */
 function clockOf(log) {
   let clock = clocks.get(log);
   if (!clock) clocks.set(log, (clock = new EngineClock()));
@@ -44,13 +56,16 @@ function clockOf(log) {
 }
 
 /**
- * Latencies of `seqId` as far as record `index`, seconds of engine time; null while not defined.
- *
- *   queue  from its submission to the beginning of the step that admitted it
- *   ttft   from its submission to the end of the step that chose its first token (time to first token)
- *   itl    between one token and the next, a list (inter-token latency)
- *   tpot   (last token − first token) / (tokens − 1), the mean of `itl` (time per output token)
+ * Latencies of a sequence, seconds of engine time; null while not defined.
+ * @typedef {object} Latencies
+ * @property {number | null} queue from its submission to the beginning of the step that admitted it
+ * @property {number | null} ttft from its submission to the end of the step that chose its first token (time to first token)
+ * @property {number[]} itl between one token and the next (inter-token latency)
+ * @property {number | null} tpot (last token − first token) / (tokens − 1), the mean of `itl` (time per output token)
+ * @property {number} num_output_tokens a fork's begin with those of its parent
  */
+
+/** The latencies of `seqId` as far as record `index`. @param {Log} log @param {number} seqId @param {number} index @returns {Latencies} */
 export function latencies(log, seqId, index) {
   const clock = clockOf(log);
   const sequence = clock.sequences.get(seqId);
@@ -58,7 +73,7 @@ export function latencies(log, seqId, index) {
   if (!sequence || index < sequence.submitted) return none;
   const { submitted, admitted } = sequence;
   const count = countUpTo(sequence.tokens, index);
-  const since = (record) => clock.at[record] - clock.at[submitted];
+  const since = (/** @type {number} */ record) => clock.at[record] - clock.at[submitted];
   const times = sequence.tokens.slice(0, count).map(since);
   return {
     queue: admitted !== null && admitted <= index && admitted > 0 ? since(admitted - 1) : null,
@@ -69,7 +84,7 @@ export function latencies(log, seqId, index) {
   };
 }
 
-/** How many of the ascending `indices` are at most `index`. */
+/** How many of the ascending `indices` are at most `index`. @param {number[]} indices @param {number} index */
 function countUpTo(indices, index) {
   let low = 0;
   let high = indices.length;
@@ -81,7 +96,10 @@ function countUpTo(indices, index) {
   return low;
 }
 
-/** What a step's batch was: `prefill`, `decode`, `mixed`, or null when it computed nothing. */
+/**
+ * What a step's batch was; null when it computed nothing.
+ * @param {Pick<StepRecord, "batch">} record @returns {"prefill" | "decode" | "mixed" | null}
+ */
 export function phaseOf(record) {
   const phases = new Set((record.batch ?? []).map((entry) => entry.phase));
   return phases.size > 1 ? "mixed" : ([...phases][0] ?? null);
@@ -90,44 +108,50 @@ export function phaseOf(record) {
 /**
  * A step on the roofline: FLOPs and bytes as `work` counts them, FLOPs a byte, and FLOPs a second of its forward pass.
  * Null for a record without work or time.
+ * @param {Pick<StepRecord, "work" | "timing" | "batch">} record
  */
 export function rooflinePoint(record) {
   const { work, timing } = record;
   const bytes = work ? work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes : 0;
-  if (!(bytes > 0) || !(timing.forward > 0)) return null;
+  const forward = timing.forward ?? 0;
+  if (!work || !(bytes > 0) || !(forward > 0)) return null;
   return {
     flops: work.flops,
     bytes,
     intensity: work.flops / bytes,
-    achieved: work.flops / timing.forward,
+    achieved: work.flops / forward,
     phase: phaseOf(record),
   };
 }
 
-/** FLOP/s that a step of `intensity` FLOPs a byte can reach under `roofs`: min(peak, intensity · bandwidth). */
+/** @typedef {{flops_per_second: number, bytes_per_second: number}} Roofs */
+
+/** FLOP/s that a step of `intensity` FLOPs a byte can reach under `roofs`: min(peak, intensity · bandwidth). @param {Roofs} roofs @param {number} intensity */
 export const attainable = (roofs, intensity) => Math.min(roofs.flops_per_second, intensity * roofs.bytes_per_second);
 
-/** The intensity where the two roofs meet: below it memory bounds a step, above it arithmetic does. */
+/** The intensity where the two roofs meet: below it memory bounds a step, above it arithmetic does. @param {Roofs} roofs */
 export const ridge = (roofs) => roofs.flops_per_second / roofs.bytes_per_second;
 
-/** Seconds the engine worked in a record: schedule + prepare + forward + sample. */
+/** Seconds the engine worked in a record: schedule + prepare + forward + sample. @param {Pick<StepRecord, "timing">} record */
 export function stepSeconds(record) {
   const { schedule = 0, prepare = 0, forward = 0, sample = 0 } = record.timing;
   return schedule + prepare + forward + sample;
 }
 
+/** @type {Record<string, number>} by KV dtype */
 const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 scale; int4 a zero point too
 
 /**
- * The terms of the KV formula for a header, of all layers or of one block `group`: bytes per token = layers · kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale),
- * which is 2 · layers · kv_heads · head_dim · bytes when K and V are equally wide and have no scales. `element_bytes` follows
- * from the header's own figure.
+ * The terms of the KV formula for a header, of all layers or of one block group: bytes per token =
+ * layers · kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V
+ * are equally wide and have no scales. `element_bytes` follows from the header's own figure.
+ * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header @param {import("./groups.js").Group | null} [group]
  */
 export function kvTerms(header, group = null) {
   const { num_kv_heads, head_dim, v_head_dim } = header.model;
   const num_layers = group?.layers.length ?? header.model.num_layers;
   const bytes_per_token = group?.kv_bytes_per_token ?? header.kv_bytes_per_token;
-  const scale_bytes = SCALE_BYTES[header.engine.kv_cache_dtype] ?? 0;
+  const scale_bytes = SCALE_BYTES[String(header.engine.kv_cache_dtype)] ?? 0;
   const elements = num_layers * num_kv_heads * (head_dim + v_head_dim);
   return {
     num_layers,
@@ -140,9 +164,12 @@ export function kvTerms(header, group = null) {
   };
 }
 
+/** @typedef {{block: number, logical: number, offset: number, slot: number}} Slot */
+
 /**
  * The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block, also when
  * the sequence let it go.
+ * @param {number[] | undefined} table @param {number} blockSize @param {number} position @returns {Slot | null}
  */
 export function slotOf(table, blockSize, position) {
   const logical = Math.floor(position / blockSize);

@@ -1,9 +1,9 @@
 // A position: query → weight → key → slot → block → table → owners → decision → bytes. Pure.
 
 import { visibleKeys } from "../attention.js";
-import { attentionRow } from "../sequence_view.js";
 import { groupOfLayer, RELEASED } from "../groups.js";
 import { slotOf } from "../metrics.js";
+import { attentionRow } from "../sequence_view.js";
 import { blockLinks } from "./block.js";
 import { blockLink, bytesLink, goTo, slotLink, tableLink, token } from "./links.js";
 

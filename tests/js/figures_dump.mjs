@@ -1,0 +1,56 @@
+// node figures_dump.mjs FILE.kvtrace: what the page derives from a log, as JSON: {header, records, sequences}. Python has the same
+// figures from the same log (test_figures_parity.py).
+
+import { readFileSync } from "node:fs";
+
+import { visibleKeys } from "../../static/js/core/attention.js";
+import { counterfactual } from "../../static/js/core/counterfactual.js";
+import { operationsWithReasons } from "../../static/js/core/decisions.js";
+import { parseTrace } from "../../static/js/core/file.js";
+import { figuresByGroup } from "../../static/js/core/groups.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { kvTerms, latencies } from "../../static/js/core/metrics.js";
+import { memoryRows, rooflineRows, sequenceRows, stepRows } from "../../static/js/core/series.js";
+import { memoryFigures, recentHitRate } from "../../static/js/core/state.js";
+import { keysRead } from "../../static/js/tell/sentence.js";
+
+const trace = parseTrace(readFileSync(process.argv[2]));
+const log = new TraceLog(trace.header);
+for (const bytes of trace.records) log.append(bytes);
+const layers = [...log.header.model.sliding_windows.keys()];
+
+/** The reasons of allocations and frees, guessed as in a log that does not say them. */
+function guessed(record) {
+  const ops = record.ops.map((op) => (op.type === "allocate" || op.type === "free" ? { ...op, reason: null } : op));
+  return operationsWithReasons(log.header, { ...record, ops })
+    .filter((op) => op.type === "allocate" || op.type === "free")
+    .map((op) => op.reason);
+}
+
+function figuresAt(index) {
+  const record = log.records[index];
+  const state = log.stateAt(index);
+  return {
+    memory: memoryFigures(state),
+    groups: figuresByGroup(state),
+    hit_rate: recentHitRate(state),
+    reserved: counterfactual(log.header, state),
+    reasons: guessed(record),
+    batch: (record.batch ?? []).map(({ seq_id, context_len }) => ({
+      visible: layers.map((layer) => visibleKeys(log.header, layer, context_len - 1)),
+      keys_read: layers.map((layer) => keysRead(log, context_len, [layer])),
+      latencies: latencies(log, seq_id, index),
+    })),
+  };
+}
+
+const found = {
+  terms: kvTerms(log.header),
+  group_terms: log.groups.map((group) => kvTerms(log.header, group)),
+  records: log.records.map((_, index) => figuresAt(index)),
+  sequences: sequenceRows(log, log.length - 1),
+  steps: stepRows(log),
+  memory: memoryRows(log),
+  roofline: rooflineRows(log),
+};
+process.stdout.write(JSON.stringify(found));

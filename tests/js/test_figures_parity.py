@@ -1,0 +1,186 @@
+"""The figures that the page derives from a log are Python's: latencies, keys, bytes, waste, hit rates, reasons."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import asdict
+
+from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
+from engine.cache.reach import Reach, WindowPolicy, reaches_of
+from engine.trace.events import Admit, Allocate, Free
+from engine.trace.explain import stories
+from engine.trace.figures import RunReading, SequenceFigures, step_seconds
+from engine.trace.log import TraceReader
+from engine.trace.records import Header, StepRecord
+from engine.trace.state import State, memory_figures, recent_hit_rate
+from tests.unit.engine.runs import CONFIGS, POLICIES, run
+from tools.node import node
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("tests/golden", "static/recordings", "tests/js/museum")
+TRACES = {path.stem: path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.kvtrace"))}
+
+
+@pytest.fixture(scope="module", params=[*TRACES, *CONFIGS, *POLICIES])
+def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TraceReader]:
+    path = TRACES.get(request.param)
+    if path is None:
+        path = tmp_path_factory.mktemp("runs") / "run.kvtrace"
+        run(request.param, path).close()
+    with TraceReader(path) as reader:
+        yield reader
+
+
+@cache
+def page(path: Path | None) -> dict[str, Any]:
+    """What the page derives from a file."""
+    command = [node(), str(ROOT / "tests/js/figures_dump.mjs"), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return cast(dict[str, Any], json.loads(done.stdout))
+
+
+def records(log: TraceReader) -> list[StepRecord]:
+    return [log.record(index) for index in range(len(log))]
+
+
+def test_memory_and_waste_after_every_record(log: TraceReader) -> None:
+    for index, (record, found) in enumerate(zip(records(log), page(log.path)["records"], strict=True)):
+        assert found["memory"] == asdict(memory_figures(log.state_at(index))) == asdict(record.memory), index
+        assert sum(group["bytes_held"] - group["bytes_used"] for group in found["groups"]) == (
+            record.memory.bytes_held - record.memory.bytes_used
+        )
+    for record, row in zip(records(log), page(log.path)["memory"], strict=True):
+        memory = record.memory
+        assert (row["used"], row["wasted"]) == (memory.bytes_used, memory.bytes_held - memory.bytes_used)
+        assert (row["held"], row["cached"]) == (memory.bytes_held, memory.bytes_cached)
+
+
+def test_hit_rates_after_every_record(log: TraceReader) -> None:
+    for index, found in enumerate(page(log.path)["records"]):
+        assert found["hit_rate"] == recent_hit_rate(log.state_at(index)), index
+
+
+def figures_of(log: TraceReader) -> dict[int, SequenceFigures]:
+    reading = RunReading(log.header)
+    for index in range(len(log)):
+        reading.read(log.record(index), log.num_record_bytes(index))
+    return {figures.seq_id: figures for members in reading.members.values() for figures in members}
+
+
+def test_latencies_of_every_sequence(log: TraceReader) -> None:
+    """TTFT and the time to the last token as Python reads them; TPOT = (last - first) / (tokens - 1)."""
+    mine = figures_of(log)
+    assert {row["seq"] for row in page(log.path)["sequences"]} == set(mine)
+    for row in page(log.path)["sequences"]:
+        figures = mine[row["seq"]]
+        tokens = len(figures.tokens)
+        assert row["tokens"] == tokens
+        assert row["ttft"] == (None if figures.ttft is None else pytest.approx(figures.ttft, abs=1e-9))
+        if tokens > 1:
+            assert figures.seconds is not None and figures.ttft is not None
+            assert row["tpot"] == pytest.approx((figures.seconds - figures.ttft) / (tokens - 1), abs=1e-9)
+            assert sum(row["itl"]) == pytest.approx(figures.seconds - figures.ttft, abs=1e-9)
+        else:
+            assert row["tpot"] is None and row["itl"] == []
+
+
+def test_waiting_times(log: TraceReader) -> None:
+    """From the end of the record that submitted it to the beginning of the one that admitted it first."""
+    ends, clock = [], 0.0
+    for record in records(log):
+        clock += step_seconds(record.timing)
+        ends.append(clock)
+    rows = {row["seq"]: row for row in page(log.path)["sequences"]}
+    for story in stories(log):
+        admitted = next((moment.record for moment in story.moments if isinstance(moment.op, Admit)), None)
+        if story.moments[0].op.__class__.__name__ == "Submit":
+            expected = None if admitted is None else ends[admitted - 1] - ends[story.moments[0].record]
+            assert rows[story.seq_id]["queue"] == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+def policy_of(header: Header) -> WindowPolicy | None:
+    engine = header.engine
+    if not engine.get("attention_window"):
+        return None
+    pattern = engine.get("sliding_window_pattern")
+    window, sinks = int(engine["attention_window"] or 0), int(engine.get("attention_sinks") or 0)
+    return WindowPolicy(window, sinks, None if pattern is None else int(pattern))
+
+
+def seen_by(reach: Reach, query: int) -> list[int]:
+    """The sinks, and the window's last keys up to the query."""
+    first = 0 if reach.window is None else max(0, query - reach.window + 1)
+    return [*range(min(reach.sinks, first)), *range(first, query + 1)]
+
+
+def test_visible_keys_of_every_query(log: TraceReader) -> None:
+    reaches = reaches_of(log.header.model.sliding_windows, policy_of(log.header))
+    for record, found in zip(records(log), page(log.path)["records"], strict=True):
+        for entry, theirs in zip(record.batch, found["batch"], strict=True):
+            seen = [seen_by(reach, entry.context_len - 1) for reach in reaches]
+            assert theirs["visible"] == seen
+            assert theirs["keys_read"] == [len(keys) for keys in seen]
+        if record.work is not None and record.batch and all(len(entry.token_ids) == 1 for entry in record.batch):
+            read = sum(sum(entry["keys_read"]) for entry in found["batch"])
+            per_layer = log.header.kv_bytes_per_token // log.header.model.num_layers
+            assert read * per_layer == record.work.kv_read_bytes
+
+
+def test_the_terms_of_a_tokens_bytes(log: TraceReader) -> None:
+    header, terms = log.header, page(log.path)["terms"]
+    dtype = str(header.engine.get("kv_cache_dtype") or "auto")
+    stored = header.model.dtype if dtype == "auto" else "float8" if dtype.startswith("fp8") else dtype
+    assert terms["bytes_per_token"] == header.kv_bytes_per_token == stored_bytes_per_token(header.model, dtype)
+    assert terms["element_bytes"] == bytes_per_element(stored)
+    for group, theirs in zip(log.state_at(-1).block_groups, page(log.path)["group_terms"], strict=True):
+        assert (theirs["bytes_per_token"], theirs["num_layers"]) == (group.kv_bytes_per_token, len(group.layers))
+        assert theirs["element_bytes"] == terms["element_bytes"]
+
+
+def reserved(header: Header, state: State) -> tuple[int, int]:
+    """Slots of the running sequences if each had max_model_len, and if each had what it may come to."""
+    each = int(header.engine["max_model_len"] or 0)
+    running = [state.sequences[seq_id] for seq_id in state.running]
+    return len(running) * each, sum(min(s.num_prompt_tokens + s.max_tokens, each) for s in running)
+
+
+def test_what_other_reservations_would_have_cost(log: TraceReader) -> None:
+    for index, found in enumerate(page(log.path)["records"]):
+        if found["reserved"] is None:
+            assert not log.header.engine.get("max_model_len")
+            continue
+        theirs = found["reserved"]
+        assert (theirs["contiguous_slots"], theirs["limit_slots"]) == reserved(log.header, log.state_at(index))
+        if log.header.engine["strategy"] == "paged":
+            held = memory_figures(log.state_at(index)).bytes_held / log.header.kv_bytes_per_token
+            assert theirs["paged_slots"] == pytest.approx(held)
+
+
+def test_the_seconds_and_the_work_of_every_step(log: TraceReader) -> None:
+    computed = [record for record in records(log) if record.kind == "step" and record.batch]
+    for record, row in zip(computed, page(log.path)["steps"], strict=True):
+        assert (row["record"], row["step"]) == (record.index, record.step)
+        assert row["total"] == pytest.approx(step_seconds(record.timing), abs=1e-12)
+    by_record = {record.index: record for record in computed}
+    for row in page(log.path)["roofline"]:
+        work = by_record[row["record"]].work
+        assert work is not None
+        moved = work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes
+        assert (row["flops"], row["bytes"]) == (work.flops, moved)
+        assert row["intensity"] == pytest.approx(work.flops / moved)
+
+
+def test_reasons_that_an_older_log_leaves_to_be_guessed(log: TraceReader) -> None:
+    """Where the log says the reason, the guess from what stands beside it is the same."""
+    for record, found in zip(records(log), page(log.path)["records"], strict=True):
+        said = [op.reason for op in record.ops if isinstance(op, Allocate | Free)]
+        for mine, theirs in zip(said, found["reasons"], strict=True):
+            assert mine is None or theirs == mine, record.index
