@@ -17,6 +17,8 @@ from flask import Response
 
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
+# a comment that has its lines for itself
+_COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
 DAY = 24 * 3600  # seconds
 PREFIX = "/static/"
 _IMPORT = re.compile(r"""^\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*)["'](\.[^"']+)["']""", re.MULTILINE)
@@ -115,11 +117,19 @@ def _imports(path: Path, _: tuple[int, int]) -> list[str]:
     return _IMPORT.findall(path.read_text(encoding="utf-8"))
 
 
+def served(path: Path) -> bytes:
+    """A file as it is sent: the page's own modules without their comments, a third of their weight, line for line."""
+    if path.suffix != ".js" or "vendor" in path.parts:
+        return path.read_bytes()
+    text = path.read_text(encoding="utf-8")
+    return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), text).encode()
+
+
 @functools.lru_cache(maxsize=1024)
 def _content(path: Path, _: tuple[int, int]) -> bytes:
-    return path.read_bytes()
+    return served(path)
 
 
 @functools.lru_cache(maxsize=1024)
 def _gzipped(path: Path, _: tuple[int, int]) -> bytes:
-    return gzip.compress(path.read_bytes(), 6, mtime=0)
+    return gzip.compress(served(path), 6, mtime=0)

@@ -20,7 +20,7 @@ from posixpath import join, normpath
 
 from jinja2 import Environment, FileSystemLoader
 
-from app.assets import panel_sheets
+from app.assets import panel_sheets, served
 from app.pages import option_tables
 from app.paths import static_dir, templates_dir
 from app.words import languages, words_of
@@ -135,7 +135,7 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
         imported.append(path)
         return f"{found[1]}{found[2]}{_bare(path)}{found[2]}"
 
-    return _SPECIFIER.sub(rename, (static_dir() / name).read_text(encoding="utf-8")), imported
+    return _SPECIFIER.sub(rename, served(static_dir() / name).decode()), imported
 
 
 def _bare(path: str) -> str:

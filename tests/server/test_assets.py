@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import re
 import socket
 from pathlib import Path
 
 import pytest
 import requests
 
-from app.assets import modules_from
+from app.assets import modules_from, served
 from app.paths import static_dir
 
 
@@ -43,7 +44,7 @@ def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
 @pytest.mark.parametrize("name", ["js/main.js", "css/base.css", "vendor/preact/preact.js", "icon.svg"])
 def test_text_is_compressed_for_who_takes_it(server, name):
     address = f"{server.url}/static/{name}"
-    content = (static_dir() / name).read_bytes()
+    content = served(static_dir() / name)
     plain = requests.get(address, headers={"Accept-Encoding": "identity"})
     assert plain.content == content and "Content-Encoding" not in plain.headers
     packed = requests.get(address, headers={"Accept-Encoding": "gzip"}, stream=True)
@@ -52,6 +53,31 @@ def test_text_is_compressed_for_who_takes_it(server, name):
     assert gzip.decompress(raw) == content and len(raw) == int(packed.headers["Content-Length"])
     again = requests.get(address, headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]})
     assert again.status_code == 304 and not again.content
+
+
+def test_modules_are_sent_without_their_comments_and_with_their_lines(tmp_path):
+    path = tmp_path / "a.js"
+    path.write_text(
+        "// head\n\n/**\n * What it is.\n */\nexport const a = 1; // stays\n  /* b */\n"
+        'const c = "// d";\nconst e = 2 /* f */ * 3;\n'
+    )
+    assert served(path).decode() == (
+        '\n\n\n\n\nexport const a = 1; // stays\n\nconst c = "// d";\nconst e = 2 /* f */ * 3;\n'
+    )
+    path.with_suffix(".css").write_text("/* stays */\n")
+    assert served(path.with_suffix(".css")) == b"/* stays */\n"
+
+
+@pytest.mark.parametrize("path", sorted((static_dir() / "js").rglob("*.js")), ids=lambda path: path.name)
+def test_no_template_has_a_line_that_looks_like_a_comment(path):
+    """Before each line that goes, as many backticks have closed as have opened."""
+    kept = served(path).decode().split("\n")
+    lines = path.read_text(encoding="utf-8").split("\n")
+    assert len(kept) == len(lines)
+    open_ticks = 0
+    for line, sent in zip(lines, kept, strict=True):
+        assert line.strip() == sent.strip() or open_ticks % 2 == 0, line
+        open_ticks += re.sub(r'(?:^|\s)//\s.*|\\`|"`"', "", sent).count("`")
 
 
 def test_pictures_and_missing_files_are_left_alone(server):
@@ -94,7 +120,7 @@ def test_one_connection_brings_many_files_and_whatever_else(server):
         if name == "none.js":
             assert answer.status == 404
         else:
-            assert body == (static_dir() / name).read_bytes()
+            assert body == served(static_dir() / name)
     connection.request("HEAD", "/static/js/main.js")
     assert connection.getresponse().read() == b"" and connection.sock is first
     connection.request("GET", "/static/js/main.js", headers={"If-None-Match": '"x"'})
