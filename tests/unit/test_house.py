@@ -17,6 +17,15 @@ def test_import_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("paper", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_every_file_that_a_paper_names_is_there(paper: str) -> None:
+    text = (ROOT / paper).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:engine|app|kvtheater|static|templates|tests|tools|training|examples)/[\w./-]*)`", text)
+    named += re.findall(r"\]\((?!http|#)([\w./-]+)", text)
+    assert named or paper == "CHANGELOG.md"
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
 def test_no_test_imports_a_test() -> None:
     """What several tests need is a module of its own, so that a test can be changed or deleted alone."""
     importing = re.compile(r"^\s*(?:from|import) [\w.]*\btest_\w+(?:\.py)?\b|^\s*from [\w.]+ import .*\btest_\w+", re.M)
