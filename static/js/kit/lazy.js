@@ -6,8 +6,24 @@ import { toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
 
-/** A component that `load` promises; before it is here nothing is drawn, or what `waiting` says. */
+/** @typedef {import("./html.js").Component} Component */
+
+/**
+ * A panel's component, whose code `load` promises: the module of its folder.
+ *
+ * @param {() => Promise<{Panel: Component}>} load
+ */
+export const lazyPanel = (load) => lazy(() => load().then((found) => found.Panel));
+
+/**
+ * A component that `load` promises; before it is here nothing is drawn, or what `waiting` says.
+ *
+ * @param {() => Promise<Component>} load
+ * @param {() => import("./html.js").Children} [waiting]
+ * @returns {Component}
+ */
 export function lazy(load, waiting = () => null) {
+  /** @type {import("../../vendor/signals/signals.js").Signal<Component | null>} */
   const part = signal(null);
   return function Lazy(given) {
     useEffect(() => {

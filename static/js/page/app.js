@@ -4,23 +4,23 @@ import { exportOpen } from "../control/export_side.js";
 import { helpOpen } from "../control/keyboard.js";
 import { stop } from "../control/tour.js";
 import { html } from "../kit/html.js";
-import { lazy } from "../kit/lazy.js";
+import { lazyPanel } from "../kit/lazy.js";
 import { Icon, Tooltip } from "../kit/parts.js";
 import { Blackout, Notice } from "../panels/header/notice.js";
-import { Header } from "../panels/header/panel.js";
-import { Memory } from "../panels/memory/panel.js";
-import { Setup } from "../panels/setup/panel.js";
-import { Stage } from "../panels/stage/panel.js";
-import { Transport } from "../panels/transport/panel.js";
+import { Panel as Header } from "../panels/header/panel.js";
+import { Panel as Memory } from "../panels/memory/panel.js";
+import { Panel as Setup } from "../panels/setup/panel.js";
+import { Panel as Stage } from "../panels/stage/panel.js";
+import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
 import { dismiss, provenance, toasts } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Detail } from "./detail.js";
 
-const Export = lazy(() => import("../panels/export/panel.js").then((m) => m.Export));
-const Help = lazy(() => import("../panels/help/panel.js").then((m) => m.Help));
-const Provenance = lazy(() => import("../panels/provenance/panel.js").then((m) => m.Provenance));
-const Tour = lazy(() => import("../panels/tour/panel.js").then((m) => m.Tour));
+const Export = lazyPanel(() => import("../panels/export/panel.js"));
+const Help = lazyPanel(() => import("../panels/help/panel.js"));
+const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
+const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
 export function App() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>

@@ -2,39 +2,27 @@
 
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
-import { lazy } from "../kit/lazy.js";
 import { Icon } from "../kit/parts.js";
-import { Attention } from "../panels/attention/panel.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { t } from "../tell/words.js";
+import { DETAIL_PANELS } from "./detail_panels.js";
 
-/** Panels by name, in the order of their tabs; the names are the choices of the setting `detail`. */
-const PANELS = {
-  attention: Attention,
-  scheduler: lazy(() => import("../panels/scheduler/panel.js").then((m) => m.Scheduler)),
-  time: lazy(() => import("../panels/time/panel.js").then((m) => m.Time)),
-  // what asks a server; a page in one file has none
-  ...(isEmbedded
-    ? {}
-    : {
-        race: lazy(() => import("../panels/race/panel.js").then((m) => m.Race)),
-        museum: lazy(() => import("../panels/museum/panel.js").then((m) => m.Museum)),
-        compare: lazy(() => import("../panels/compare/panel.js").then((m) => m.Compare)),
-        library: lazy(() => import("../panels/library/panel.js").then((m) => m.Library)),
-      }),
-};
+const PANELS = DETAIL_PANELS.filter((panel) => !(panel.needsServer && isEmbedded));
+
+/** The panel that is shown: a link may name one that is not here. */
+const shown = () => PANELS.find((panel) => panel.name === settings.detail.value) ?? PANELS[0];
 
 export function Detail() {
-  const name = settings.detail.value in PANELS ? settings.detail.value : "attention";
+  const { name, component } = shown();
   const large = settings.detail_large.value;
   useEffect(() => bringIntoSight(document.getElementById(`detail-${name}`)), [name]);
   return html`<section class="region detail" aria-labelledby="detail-title" id="region-detail" data-panel=${name}>
     <h2 id="detail-title" class="visually-hidden">${t("region.detail")}</h2>
     <div class="detail-head">
       <div class="detail-tabs" role="tablist" aria-label=${t("region.detail")} data-arrows onKeyDown=${move}>
-      ${Object.keys(PANELS).map(
-        (key) => html`<button
+      ${PANELS.map(
+        ({ name: key }) => html`<button
           class="detail-tab"
           role="tab"
           id=${`detail-${key}`}
@@ -57,7 +45,7 @@ export function Detail() {
         <${Icon} name=${large ? "smaller" : "larger"} />
       </button>
     </div>
-    <div class="detail-panel" id="detail-panel" role="tabpanel" aria-labelledby=${`detail-${name}`}><${PANELS[name]} /></div>
+    <div class="detail-panel" id="detail-panel" role="tabpanel" aria-labelledby=${`detail-${name}`}><${component} /></div>
   </section>`;
 }
 
@@ -73,8 +61,7 @@ function move(event) {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (!by) return;
   event.preventDefault();
-  const names = Object.keys(PANELS);
-  const next = names[(names.indexOf(settings.detail.value) + by + names.length) % names.length];
-  settings.detail.value = next;
-  requestAnimationFrame(() => document.getElementById(`detail-${next}`)?.focus());
+  const { name } = PANELS[(PANELS.indexOf(shown()) + by + PANELS.length) % PANELS.length];
+  settings.detail.value = name;
+  requestAnimationFrame(() => document.getElementById(`detail-${name}`)?.focus());
 }

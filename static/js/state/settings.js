@@ -10,6 +10,7 @@ const number = {
   write: String,
 };
 const text = { parse: (value) => value || undefined, write: String };
+const word = { parse: (value) => (/^[a-z_]+$/.test(value) ? value : undefined), write: String };
 const flag = { parse: (value) => ({ 1: true, 0: false })[value], write: (value) => (value ? "1" : "0") };
 const oneOf = (...choices) => ({
   parse: (value) => (choices.includes(value) ? value : undefined),
@@ -55,11 +56,7 @@ export const TABLE = {
     place: true,
     renamed: { score: "setup" },
   }, // phone: the region shown
-  detail: {
-    type: oneOf("attention", "scheduler", "time", "race", "museum", "compare", "library"),
-    initial: "attention",
-    place: true,
-  }, // panel of the detail region
+  detail: { type: word, initial: "attention", place: true }, // panel of the detail region: page/detail_panels.js has them
   exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
   run_a: { type: text, initial: null, place: true }, // of the compare panel: a theater or recording; null = the run on stage
   run_b: { type: text, initial: null, place: true },

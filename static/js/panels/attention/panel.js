@@ -24,7 +24,7 @@ function layoutFor({ width, height }) {
   return width >= 880 && height > 0 ? "wide" : "three";
 }
 
-export function Attention() {
+export function Panel() {
   const [box, size] = useBox();
   const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 }); // before the first measure no wider than the window
   const both = layout !== "three";

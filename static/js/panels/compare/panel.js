@@ -16,7 +16,7 @@ import { canContinue, chosen, comparison, continueBoth, followComparison, look, 
 import { Tables } from "./tables.js";
 import { opDifference } from "./words.js";
 
-export function Compare() {
+export function Panel() {
   useEffect(followComparison, []);
   const now = comparison.value;
   useRoom(Boolean(now));

@@ -17,7 +17,7 @@ import { MOST, zipOfRecords } from "./steps.js";
 const chosen = signal("stage");
 const series = signal(null); // {done, total, cancel}: the zip being made
 
-export function Export() {
+export function Panel() {
   viewIndex.value; // panels come and go with the records
   return html`<${Side} id="export" label=${t("header.export")} close=${() => (exportOpen.value = false)}>
     <${Run} />

@@ -13,7 +13,7 @@ import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./fault_badge.js";
 import { RecordMark } from "./record_mark.js";
 
-export function Header() {
+export function Panel() {
   const header = log.value?.header;
   return html`<header class="header">
     <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</h1>

@@ -8,7 +8,7 @@ import { Side } from "../../kit/side.js";
 import { findTerms, groupsOfTerms } from "../../tell/glossary.js";
 import { t } from "../../tell/words.js";
 
-export function Help() {
+export function Panel() {
   return helpOpen.value ? html`<${Open} />` : null;
 }
 

@@ -10,7 +10,7 @@ import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { bytesText, grouped, inLanguage, langOf, t } from "../../tell/words.js";
 import { Details, shownName } from "./details.js";
 
-export function Library() {
+export function Panel() {
   const [more, setMore] = useState(null); // id of the entry whose details are open
   const recordedNow = beingMade.value?.id;
   useEffect(() => void refresh(), [recordedNow]);

@@ -10,7 +10,7 @@ import { Overlay } from "./pool_overlay.js";
 import { Queues } from "./queue.js";
 import { Tables } from "./tables.js";
 
-export function Memory() {
+export function Panel() {
   return html`<section class="region memory" aria-labelledby="memory-title" id="region-memory">
     <h2 id="memory-title" class="visually-hidden">${t("region.memory")}</h2>
     <div class=${state.value?.block_groups.length > 1 ? "memory-map several" : "memory-map"}>

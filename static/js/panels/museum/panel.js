@@ -13,7 +13,7 @@ import { Arrays } from "./pictures.js";
 import { Texts } from "./texts.js";
 import { museumSentence } from "./words.js";
 
-export function Museum() {
+export function Panel() {
   useLanes(lanes);
   if (connection.value === "replay")
     return html`<p class="race-nothing hint" id="museum-nothing">${t("museum.replay")}</p>`;

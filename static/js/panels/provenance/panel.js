@@ -19,7 +19,7 @@ const FORMULAS = {
 };
 const MOST_EVENTS = 40;
 
-export function Provenance() {
+export function Panel() {
   const now = provenance.value;
   useEffect(() => fetchWeight(now), [now]);
   if (!now) return null;

@@ -14,7 +14,7 @@ import { Proof } from "./proof.js";
 import { LaneStrip, Legend } from "./strip.js";
 import { raceSentence, TimeNote } from "./words.js";
 
-export function Race() {
+export function Panel() {
   useLanes(race);
   if (connection.value === "replay")
     return html`<p class="race-nothing hint" id="race-nothing">${t("race.replay")}</p>`;

@@ -18,7 +18,7 @@ import { paintLanes, paintMark, paintRun } from "./paint.js";
 /** The cell that the keyboard is at: {lane, record}, or null for the shown sequence in the record shown. */
 const cursor = signal(null);
 
-export function Scheduler() {
+export function Panel() {
   const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
   return html`<div class="scheduler">
     <section class="lanes">

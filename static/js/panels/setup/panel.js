@@ -15,7 +15,7 @@ import { CacheSettings, NumberField, SamplingSettings, SchedulerSettings } from 
 /** The id of the preset that is looked at, or "". */
 const scene = signal("");
 
-export function Setup() {
+export function Panel() {
   const replay = connection.value === "replay";
   return html`<section class="region setup" aria-labelledby="setup-title" id="region-setup">
     <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>

@@ -15,7 +15,7 @@ import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
 import { done, sampledAt } from "./strip_columns.js";
 
-export function Stage() {
+export function Panel() {
   return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1">
     <h2 id="stage-title" class="visually-hidden">${t("region.stage")}</h2>
     <${Heading} />

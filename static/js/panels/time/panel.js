@@ -29,7 +29,7 @@ function lookedAt() {
   };
 }
 
-export function Time() {
+export function Panel() {
   const name = settings.chart.value;
   const chart = CHARTS[name];
   const at = lookedAt();

@@ -11,7 +11,7 @@ import { t } from "../../tell/words.js";
 const GAP = 14; // px between the card and what it explains
 const EDGE = 8;
 
-export function Tour() {
+export function Panel() {
   return stop.value === null ? null : html`<${Card} index=${stop.value} />`;
 }
 

@@ -30,7 +30,7 @@ import { Sentence } from "./sentence.js";
 
 const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
 
-export function Transport() {
+export function Panel() {
   const live = connection.value !== "replay" && connection.value !== "gone";
   return html`<section class="transport" aria-label=${t("transport.label")}>
     <div class="transport-row">

@@ -1,0 +1,40 @@
+"""A detail panel is a folder and one line of `page/detail_panels.js`: tab, link and loading follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from playwright.sync_api import Page, Route, expect
+
+OpenPage = Callable[..., Page]
+
+PANEL = """\
+import { html } from "../../kit/html.js";
+export const Panel = () => html`<p id="echo">here it is</p>`;
+"""
+LINE = '  { name: "echo", component: lazyPanel(() => import("../panels/echo/panel.js")) },\n'
+
+
+def test_a_folder_and_a_line_make_a_panel(open_page: OpenPage) -> None:
+    page = open_page()
+
+    def with_a_line(route: Route) -> None:
+        answer = route.fetch()
+        lines = answer.text().splitlines(keepends=True)
+        (end,) = (i for i, line in enumerate(lines) if line.startswith("];"))
+        route.fulfill(response=answer, body="".join([*lines[:end], LINE, *lines[end:]]))
+
+    page.route("**/page/detail_panels.js", with_a_line)
+    page.route("**/panels/echo/panel.js", lambda route: route.fulfill(body=PANEL, content_type="text/javascript"))
+    page.goto(page.url.split("?")[0] + "?detail=echo")
+    expect(page.locator("#echo")).to_have_text("here it is")
+    expect(page.get_by_role("tab")).to_have_count(8)
+    page.locator("#detail-echo").press("ArrowRight")  # from the last tab to the first
+    expect(page.locator("#detail-attention")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_link_to_a_panel_that_is_not_here_shows_the_first(open_page: OpenPage) -> None:
+    page = open_page("/?detail=elsewhere")
+    expect(page.locator("#detail-attention")).to_have_attribute("aria-selected", "true")
+    page.locator("#detail-attention").press("ArrowRight")
+    expect(page.locator("#detail-scheduler")).to_have_attribute("aria-selected", "true")
