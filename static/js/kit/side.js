@@ -3,7 +3,7 @@
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
-import { Icon } from "./parts.js";
+import { Icon } from "./icon.js";
 
 export function Side({ id, label, close, children }) {
   const panel = useRef(null);

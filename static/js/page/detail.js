@@ -2,7 +2,7 @@
 
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
-import { Icon } from "../kit/parts.js";
+import { Icon } from "../kit/icon.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { t } from "../tell/words.js";

@@ -3,8 +3,10 @@
 import { computed } from "../../../vendor/signals/signals.js";
 import { canFork, fork, progress } from "../../control/fork.js";
 import { loneLabel } from "../../core/labels.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, hideTip, Icon, tipAt } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/moment.js";
 import { sequenceView } from "../../state/store.js";
 import { langOf, probabilityText, t } from "../../tell/words.js";

@@ -2,7 +2,7 @@
 
 import { exportOpen, toggleExport } from "../../control/export_side.js";
 import { html } from "../../kit/html.js";
-import { Icon } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
 import { t } from "../../tell/words.js";
 
 export function ExportButton() {

@@ -2,8 +2,9 @@
 
 import { helpOpen } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
-import { Icon, Term } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";

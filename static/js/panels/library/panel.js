@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
-import { Icon } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
 import { beingMade, failed, library, record, refresh, stopRecording, take, uploading } from "../../net/library.js";
 import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";

@@ -1,7 +1,7 @@
 // The memory region: the map of the pool between the free queue and the block tables, and the figures.
 
 import { html } from "../../kit/html.js";
-import { Term } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
 import { provenance, state } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Figures } from "./figures.js";

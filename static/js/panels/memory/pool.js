@@ -3,8 +3,10 @@
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, hideTip, Term, tipAt } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/moment.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../../state/store.js";
 import { t } from "../../tell/words.js";

@@ -1,8 +1,9 @@
 // Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many bytes.
 
 import { figuresByGroup, groupOfLayer } from "../../core/groups.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, tips } from "../../kit/parts.js";
+import { tips } from "../../kit/tooltip.js";
 import { layer, state } from "../../state/store.js";
 import { allLayers, groupName, keysText } from "../../tell/groups.js";
 import { bytesText, grouped, t } from "../../tell/words.js";

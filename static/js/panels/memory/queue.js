@@ -2,7 +2,8 @@
 // block group.
 
 import { html } from "../../kit/html.js";
-import { hideTip, showTip, Term } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
+import { hideTip, showTip } from "../../kit/tooltip.js";
 import { hovered, select, state } from "../../state/store.js";
 import { groupName, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";

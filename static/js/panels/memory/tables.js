@@ -2,8 +2,10 @@
 // blocks wait.
 
 import { groupOfLayer, RELEASED } from "../../core/groups.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, Swatch, Term } from "../../kit/parts.js";
+import { Swatch } from "../../kit/swatch.js";
+import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, select, selected, shownSeq, state } from "../../state/store.js";
 import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";

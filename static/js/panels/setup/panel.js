@@ -3,7 +3,8 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { addPrompt, applyConfig, configDiffers, draft, playScene, rewritten } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
-import { Icon, tips } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
+import { tips } from "../../kit/tooltip.js";
 import { PRESETS } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
 import { settings } from "../../state/settings.js";

@@ -3,7 +3,7 @@
 
 import { changeConfig } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
-import { Term } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
 import { Typed } from "../../kit/typed.js";
 import { choicesOf, LAYOUT, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf } from "../../state/run_settings.js";

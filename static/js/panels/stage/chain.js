@@ -1,7 +1,8 @@
 // The provenance chain of what is pointed at as one line, link by link, every link with its numbers.
 
 import { html } from "../../kit/html.js";
-import { Swatch, Term } from "../../kit/parts.js";
+import { Swatch } from "../../kit/swatch.js";
+import { Term } from "../../kit/term.js";
 import { follow } from "../../state/selection.js";
 import { chain, selected } from "../../state/store.js";
 import { wordsOf } from "../../tell/chain.js";

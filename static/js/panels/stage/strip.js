@@ -9,7 +9,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { flushNow } from "../../kit/frame.js";
 import { html } from "../../kit/html.js";
-import { hideTip, tipAt } from "../../kit/parts.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";

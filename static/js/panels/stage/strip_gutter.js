@@ -1,7 +1,8 @@
 // What stands beside the strip's rows and over its empty ones: names, ranges, and why there is nothing to see.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, Term } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
 import { viewSub } from "../../state/moment.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { rows } from "./geometry.js";

@@ -3,7 +3,7 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { RELEASED } from "../../core/groups.js";
 import { html } from "../../kit/html.js";
-import { hideTip, showTip } from "../../kit/parts.js";
+import { hideTip, showTip } from "../../kit/tooltip.js";
 import { hovered, pointed, select, selected } from "../../state/store.js";
 import { langOf, t } from "../../tell/words.js";
 import { describe, fontSize, KINDS, placeOf, sampledAt, shownText } from "./strip_columns.js";

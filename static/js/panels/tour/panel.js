@@ -3,7 +3,7 @@
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { back, endTour, isDone, next, STOPS, stop } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
-import { Icon } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { numRecords, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";

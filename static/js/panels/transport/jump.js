@@ -6,7 +6,7 @@ import { eventFrom, eventKind, jumpTo, jumpToEvent, jumpToStep, play, recordsOf 
 import { KINDS } from "../../core/events.js";
 import { SIGNS } from "../../kit/event_marks.js";
 import { html } from "../../kit/html.js";
-import { Icon } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
 import { Typed } from "../../kit/typed.js";
 import { log, numRecords, shownSeq, toast, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";

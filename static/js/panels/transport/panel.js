@@ -7,10 +7,11 @@ import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
 import { stepSeconds } from "../../core/metrics.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/held_focus.js";
 import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
 import { lazy } from "../../kit/lazy.js";
-import { Fidelity, Icon } from "../../kit/parts.js";
 import { PHASES, phases, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import {

@@ -7,7 +7,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { SIGNS } from "../../kit/event_marks.js";
 import { html } from "../../kit/html.js";
-import { hideTip, tipAt } from "../../kit/parts.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { goTo, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { spoken } from "./sentence.js";

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks
 import { attentionRow } from "../../core/sequence_view.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
-import { Term } from "../../kit/parts.js";
+import { Term } from "../../kit/term.js";
 import { PHASES, viewSub } from "../../state/moment.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { inWords } from "../../tell/operations.js";
