@@ -73,7 +73,7 @@ def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) ->
     missing = """
       Promise.all(['state/store', 'panels/stage/strip_columns'].map((name) => import(`/static/js/${name}.js`))).then(
       ([store, { cellOf }]) => {
-        const now = store.stage.value;
+        const now = store.sequenceView.value;
         return Array.from({ length: now.numFilled }, (_, i) => cellOf(now, 'k', i).missing);
       },
     )"""

@@ -59,7 +59,9 @@ export async function run() {
 let turn = 0; // of running and pausing: the last one counts
 let telling = null; // the turn in which the server is being told a speed
 
-/** Run at the speed that the control shows when the answer is here: requests may overtake each other, so one at a time. */
+/**
+ * Run at the speed that the control shows when the answer is here: requests may overtake each other, so one at a time.
+ */
 async function runAtSpeed() {
   const mine = (telling = ++turn);
   for (let told = null; mine === turn && told !== settings.speed.peek(); ) {
@@ -92,7 +94,10 @@ export async function applyConfig() {
 let configured = Promise.resolve(); // what was asked for last
 let configurations = 0;
 
-/** Tell the server the settings when it has those before: requests may overtake each other. Null: refused, or later ones follow. */
+/**
+ * Tell the server the settings when it has those before: requests may overtake each other. Null: refused, or later ones
+ * follow.
+ */
 async function configure() {
   const mine = (configurations += 1);
   const before = configured;
@@ -127,8 +132,8 @@ export async function playScene(preset) {
 }
 
 /**
- * Follow a run of its own that sets the stage for `scene` (as a preset, with a whole configuration), and take its first `count`
- * steps. Whether there is one: the run that was followed stays when there is not.
+ * Follow a run of its own that sets the stage for `scene` (as a preset, with a whole configuration), and take its first
+ * `count` steps. Whether there is one: the run that was followed stays when there is not.
  */
 export async function openScene(scene, count) {
   if (!(await session.startAnew(scene.config))) return false;

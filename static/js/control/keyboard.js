@@ -1,5 +1,5 @@
-// The keys of the page: one table that the page obeys, the help shows and the tests hold. Text fields keep theirs, and so do
-// lists that use arrows themselves. F5 and a browser's own shortcuts are left alone.
+// The keys of the page: one table that the page obeys, the help shows and the tests hold. Text fields keep theirs, and
+// so do lists that use arrows themselves. F5 and a browser's own shortcuts are left alone.
 
 import { signal } from "../../vendor/signals/signals.js";
 import * as store from "../state/store.js";
@@ -15,8 +15,8 @@ export const blackout = signal(false);
 const digits = Array.from({ length: 10 }, (_, n) => String(n));
 
 /**
- * Rows of {keys, shown, text, run}. `keys`: what `keyOf` makes of an event; `shown`: what the help prints on the keycaps;
- * `text`: key of its words; `moves`: keys that some elements use themselves. `run(key)`.
+ * Rows of {keys, shown, text, run}. `keys`: what `keyOf` makes of an event; `shown`: what the help prints on the
+ * keycaps; `text`: key of its words; `moves`: keys that some elements use themselves. `run(key)`.
  */
 export const KEYS = [
   { keys: ["ArrowLeft"], shown: ["←"], text: "key.back", moves: true, run: () => playback.stepRecord(-1) },

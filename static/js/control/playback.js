@@ -1,7 +1,8 @@
-// Moving through what the log already holds: playing it, forwards and backwards, and jumping to a record, a step, an event.
+// Moving through what the log already holds: playing it, forwards and backwards, and jumping to a record, a step, an
+// event.
 //
-// Playing never asks the engine for anything. What is played is what is looked at: whole records, or sub-steps while one is
-// shown.
+// Playing never asks the engine for anything. What is played is what is looked at: whole records, or sub-steps while
+// one is shown.
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/events.js";
@@ -12,10 +13,13 @@ import * as actions from "./actions.js";
 
 /** 1 forwards, −1 backwards, 0 when nothing is played. */
 export const playing = signal(0);
-/** The kind of event that "next" and "previous" look for: `any`, one of core/events.js, or `token` of the sequence shown. */
+/**
+ * The kind of event that "next" and "previous" look for: `any`, one of core/events.js, or `token` of the sequence
+ * shown.
+ */
 export const eventKind = signal("any");
 
-// ── Pure ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** When the beat after the one at `last` counts as taken: its own time, or `now` when the page could not keep up. */
 export function beat(last, now, period) {
@@ -23,8 +27,8 @@ export function beat(last, now, period) {
 }
 
 /**
- * What the one big button does: `run` and `pause` the engine, `play` and `stop` what is in the log. The engine is meant only
- * by who looks at the newest record of a live run.
+ * What the one big button does: `run` and `pause` the engine, `play` and `stop` what is in the log. The engine is meant
+ * only by who looks at the newest record of a live run.
  */
 export function mainAction({ live, following, running, playing: moves }) {
   if (moves) return "stop";
@@ -35,7 +39,7 @@ export function mainAction({ live, following, running, playing: moves }) {
 /** The record at `tenths` tenths of `count` records: 0 is before the first. */
 export const recordAtTenth = (tenths, count) => Math.round((tenths / 10) * count) - 1;
 
-// ── Playing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Playing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const live = computed(() => store.connection.value === "live");
 
@@ -111,7 +115,7 @@ function ended() {
   stop();
 }
 
-// ── Going somewhere ───────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Going somewhere ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** One record on or back, by hand. */
 export function stepRecord(direction) {
@@ -125,7 +129,9 @@ export function stepSub(direction) {
   stepMoment(direction);
 }
 
-/** What a presenter's "next" means: on by what is looked at; at the newest record of a live run the engine takes a step. */
+/**
+ * What a presenter's "next" means: on by what is looked at; at the newest record of a live run the engine takes a step.
+ */
 export async function next() {
   stop();
   if (move(1) || !live.peek()) return;

@@ -5,7 +5,8 @@ import { settings } from "../state/settings.js";
 import { chain, connection, log, numRecords, pointed, selected, viewIndex } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 
-const MEMORY_KEY = "kvtheater.tour"; // on this device: the stop one is at, or "done". Not a setting: a link must not carry it.
+// on this device: the stop one is at, or "done". Not a setting: a link must not carry it.
+const MEMORY_KEY = "kvtheater.tour";
 
 const decodes = () => {
   let count = 0;
@@ -14,7 +15,10 @@ const decodes = () => {
   return count;
 };
 
-/** {id, target: selector of what it explains, region: where that is on a phone, side: where the card goes, done: () => boolean} */
+/**
+ * {id, target: selector of what it explains, region: where that is on a phone, side: where the card goes, done: () =>
+ * boolean}
+ */
 export const STOPS = [
   { id: "prompt", target: "#region-setup .composer", region: "setup", side: "right", done: () => numRecords.value > 0 },
   {
@@ -57,7 +61,10 @@ let storage = null;
 
 const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b"];
 
-/** Offer the tour on a first visit: not to somebody who follows a link to a run, a recording, a step, an exhibit or two runs. */
+/**
+ * Offer the tour on a first visit: not to somebody who follows a link to a run, a recording, a step, an exhibit or two
+ * runs.
+ */
 export function offerTour(memory) {
   storage = memory;
   const kept = read();

@@ -24,10 +24,11 @@ export class TraceLog {
   /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
   constructor(headerBytes, captureLimit = Infinity) {
     this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second, and a run be shown twice
-    this.header = decodeAs(headerBytes, "Header");
+    this.header = /** @type {import("./trace.js").Header} */ (decodeAs(headerBytes, "Header"));
     const { format = FORMAT, version = VERSION } = this.header;
     if (format !== FORMAT || version !== VERSION)
       throw new TraceFormatError(`format ${format} ${version}; this program reads ${FORMAT} ${VERSION}`);
+    /** @type {import("./trace.js").StepRecord[]} */
     this.records = [];
     this.budget = new Budget();
     this.writes = new Map(); // record index -> [{seq_id, start, num_tokens, block_tables}], of the records that were asked for

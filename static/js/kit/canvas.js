@@ -31,8 +31,8 @@ export function prepare(canvas, width, height) {
 
 /**
  * Paint the referenced element's canvas whenever a signal read by `watch` changes or its box changes size.
- * `paint(element, {width, height})` runs inside an animation frame, with the box as it was measured last: reading it there
- * would make the browser lay the page out in the middle of a frame. Returns the ref.
+ * `paint(element, {width, height})` runs inside an animation frame, with the box as it was measured last: reading it
+ * there would make the browser lay the page out in the middle of a frame. Returns the ref.
  */
 export function usePainter(watch, paint) {
   const ref = useRef(null);

@@ -22,14 +22,15 @@ export function themeChanged() {
   themeVersion.value = themeVersion.peek() + 1;
 }
 
+const NAMES = [
+  ...["paper", "surface", "ink", "ink-2", "ink-3", "line", "line-2", "q", "k", "v", "prompt", "generated", "waste"],
+  ...["fault", "focus", "neg", "zero", "pos", "att-0", "att-1", "att-2"],
+];
+
 function readColours() {
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
-  const names =
-    "paper surface ink ink-2 ink-3 line line-2 q k v prompt generated waste fault focus neg zero pos att-0 att-1 att-2".split(
-      " ",
-    );
-  const found = Object.fromEntries(names.map((name) => [name, read(name)]));
+  const found = Object.fromEntries(NAMES.map((name) => [name, read(name)]));
   found.sequences = Array.from({ length: 8 }, (_, i) => read(`seq-${i}`));
   found.diverging = divergingScale(found.neg, found.zero, found.pos);
   found.sequential = sequentialScale([found["att-0"], found["att-1"], found["att-2"]]);

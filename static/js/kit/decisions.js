@@ -13,7 +13,12 @@ export function Decisions() {
   const now = record.value;
   return html`<section class="decisions" aria-label=${t("ops.title")}>
     <header class="decisions-head">
-      <h3 class="panel-title">${now ? t(now.kind === "step" ? "ops.step" : "ops.outside", { record: now.index + 1, step: now.step }) : t("ops.title")} <${Fidelity} kind="captured" /></h3>
+      <h3 class="panel-title">${
+        now
+          ? t(now.kind === "step" ? "ops.step" : "ops.outside", { record: now.index + 1, step: now.step })
+          : t("ops.title")
+      } <${Fidelity} kind="captured"
+          /></h3>
       ${now?.kind === "step" ? html`<span class="decisions-used num">${used(now)}</span>` : null}
     </header>
     ${now ? html`<${List} now=${now} />` : html`<p class="hint">${t("ops.empty")}</p>`}
@@ -38,7 +43,8 @@ function List({ now }) {
 function Decision({ entry, index }) {
   const chosen = selected.value?.record === index && selected.value?.op === entry.at;
   return html`<li>
-    <button class=${`decision ${kindOf(entry.type).routine ? "routine" : (kindOf(entry.type).tone ?? "")}`} aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
+    <button class=${`decision ${kindOf(entry.type).routine ? "routine" : (kindOf(entry.type).tone ?? "")}`}
+      aria-pressed=${chosen} title=${t("ops.select")} onClick=${() => select({ record: index, op: entry.at })}>
       <span class="decision-seq">${entry.seq === null ? null : html`<${Swatch} id=${entry.seq} />`}</span>
       <span>${tellEntry(entry)}</span>
     </button>

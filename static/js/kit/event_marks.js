@@ -1,6 +1,10 @@
-// The sign of each kind of event: one drawing for the timeline and for the list of events. Told apart by shape, not colour alone.
+// The sign of each kind of event: one drawing for the timeline and for the list of events. Told apart by shape, not
+// colour alone.
 
-/** kind -> {path, in a box from -4 to 4; colour, a name of the palette; filled; lane, above (0, 1) or below (2) the line}. */
+/**
+ * kind -> {path, in a box from -4 to 4; colour, a name of the palette; filled; lane, above (0, 1) or below (2) the
+ * line}.
+ */
 export const SIGNS = {
   submit: { path: "M-4 -3H4L0 3Z", colour: "prompt", filled: true, lane: 0 },
   prefill: { path: "M-1.5 -4H1.5V4H-1.5Z", colour: "prompt", filled: true, lane: 1 },

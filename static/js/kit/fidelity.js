@@ -13,5 +13,6 @@ const MARKS = { captured: "●", derived: "○", schematic: "◇" };
  */
 export function Fidelity({ kind, formula = "" }) {
   const text = t(`fidelity.${kind}`, { formula });
-  return html`<span class="fidelity" tabindex="0" role="img" aria-label=${text} ...${tips([text])}>${MARKS[kind]}</span>`;
+  return html`<span class="fidelity" tabindex="0" role="img" aria-label=${text}
+    ...${tips([text])}>${MARKS[kind]}</span>`;
 }

@@ -3,8 +3,9 @@
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 
 /**
- * A ref for the box around buttons, some of which share a place: the one that is there is `data-shown`. When the focused one is
- * hidden or disabled by a change of `now`, the focus goes to the one that came, else to `otherwise`, a selector in the box.
+ * A ref for the box around buttons, some of which share a place: the one that is there is `data-shown`. When the
+ * focused one is hidden or disabled by a change of `now`, the focus goes to the one that came, else to `otherwise`, a
+ * selector in the box.
  */
 export function useHeldFocus(now, otherwise = null) {
   const box = useRef(null);

@@ -4,8 +4,8 @@ import htm from "../../vendor/htm/htm.js";
 import { h } from "../../vendor/preact/preact.js";
 
 /**
- * What a component draws, and a component. Its props come through a template, which no type checker sees: each component
- * says which ones it takes.
+ * What a component draws, and a component. Its props come through a template, which no type checker sees: each
+ * component says which ones it takes.
  *
  * @typedef {import("../../vendor/preact/preact.js").ComponentChildren} Children
  * @typedef {(props: any) => Children} Component

@@ -37,5 +37,6 @@ const SOLID = new Set(["first", "back", "forward", "last", "finish", "run", "ste
  * @param {{name: keyof typeof PATHS}} props
  */
 export function Icon({ name }) {
-  return html`<svg class=${SOLID.has(name) ? "icon solid" : "icon"} viewBox="0 0 16 16" aria-hidden="true"><path d=${PATHS[name]} /></svg>`;
+  return html`<svg class=${SOLID.has(name) ? "icon solid" : "icon"} viewBox="0 0 16 16" aria-hidden="true"><path
+    d=${PATHS[name]} /></svg>`;
 }

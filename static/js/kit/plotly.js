@@ -17,7 +17,10 @@ const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc01
 
 let loading = null;
 
-/** Resolves to Plotly; fetched once. Rejects when the server does not have it, and in a page in one file, which has no room for it. */
+/**
+ * Resolves to Plotly; fetched once. Rejects when the server does not have it, and in a page in one file, which has no
+ * room for it.
+ */
 export function loadPlotly() {
   if (isEmbedded) return Promise.reject(new Error(ADDRESS));
   loading ??= new Promise((resolve, reject) => {

@@ -1,5 +1,5 @@
-// Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the page out
-// anew for paper, but does not wait until a canvas has been painted for that.
+// Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the
+// page out anew for paper, but does not wait until a canvas has been painted for that.
 
 import { sharpen } from "./canvas.js";
 import { themeChanged } from "./colour.js";
@@ -37,7 +37,9 @@ export function followPrinting() {
   }
 }
 
-/** Keep the sizes of what is painted; the stage as small as the sheet needs, the matrix as large as its column allows. */
+/**
+ * Keep the sizes of what is painted; the stage as small as the sheet needs, the matrix as large as its column allows.
+ */
 function freeze() {
   const changed = Array.from(document.querySelectorAll(PAINTED), (element) => [
     element,

@@ -8,7 +8,8 @@ export function Segmented({ label, name, choices, text }) {
   return html`<span class="segmented-small" role="group" aria-label=${label}>
     ${choices.map(
       (choice) =>
-        html`<button key=${choice} aria-pressed=${settings[name].value === choice} id=${`${name}-${choice}`} onClick=${() => (settings[name].value = choice)}>${text(choice)}</button>`,
+        html`<button key=${choice} aria-pressed=${settings[name].value === choice} id=${`${name}-${choice}`}
+          onClick=${() => (settings[name].value = choice)}>${text(choice)}</button>`,
     )}
   </span>`;
 }

@@ -1,4 +1,5 @@
-// A column that comes in beside the page: takes the focus when it opens, gives it back when it closes, leaves with Escape.
+// A column that comes in beside the page: takes the focus when it opens, gives it back when it closes, leaves with
+// Escape.
 
 import { useEffect, useRef } from "../../vendor/preact/hooks.js";
 import { t } from "../tell/words.js";

@@ -61,7 +61,8 @@ export function tips(lines) {
   /** @param {Event} event */
   const show = (event) =>
     showTip(/** @type {Element} */ (event.currentTarget), typeof lines === "function" ? lines() : lines);
-  // A finger leaves as soon as it is lifted: what it touched has the focus then, and keeps the tooltip until it loses it.
+  // A finger leaves as soon as it is lifted: what it touched has the focus then, and keeps the tooltip until it loses
+  // it.
   return {
     onPointerEnter: show,
     onFocus: show,
@@ -72,8 +73,9 @@ export function tips(lines) {
 }
 
 /**
- * The one tooltip: above what it explains, else below; never cut at an edge. Escape and scrolling put it away, and so does
- * the pointer when it leaves, but not from a word that has the focus: the tooltip may have moved there from under it.
+ * The one tooltip: above what it explains, else below; never cut at an edge. Escape and scrolling put it away, and so
+ * does the pointer when it leaves, but not from a word that has the focus: the tooltip may have moved there from under
+ * it.
  */
 export function Tooltip() {
   const ref = useRef(/** @type {HTMLElement | null} */ (null));

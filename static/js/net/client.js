@@ -8,7 +8,10 @@ const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an
  * @typedef {import("../core/wire.js").Told} Told
  */
 
-/** The server said no. `message` is a sentence for a person; `objection`, if there is one, what a guard of the engine said. */
+/**
+ * The server said no. `message` is a sentence for a person; `objection`, if there is one, what a guard of the engine
+ * said.
+ */
 export class Refusal extends Error {
   /** @param {{code: string, message: string, objection?: Objection | null}} error */
   constructor({ code, message, objection = null }) {

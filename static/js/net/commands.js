@@ -7,7 +7,7 @@ import { session } from "./session.js";
 
 /**
  * @typedef {import("../core/wire.js").Events} Events
- * @typedef {Exclude<keyof Events, "create" | "join" | "bench_follow" | "bench_run" | "bench_stop" | "tokenize">} Command
+ * @typedef {Exclude<keyof Events, "create" | "join" | "tokenize" | `bench_${string}`>} Command
  */
 
 const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it took

@@ -1,4 +1,5 @@
-// The theater or recording that the page follows: what the server says of it becomes the log, and its arrays are fetched.
+// The theater or recording that the page follows: what the server says of it becomes the log, and its arrays are
+// fetched.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes } from "../core/codec.js";
@@ -65,7 +66,8 @@ export class FollowedRun {
   }
 
   /**
-   * A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its newest.
+   * A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its
+   * newest.
    *
    * @param {{epoch: number, header: Uint8Array}} answer
    */

@@ -16,7 +16,10 @@ export class LayerFetcher {
     log.fetchable = true;
   }
 
-  /** Ask for one layer of record `index`, unless it is here or asked for. The promise ends with the round that it belongs to. */
+  /**
+   * Ask for one layer of record `index`, unless it is here or asked for. The promise ends with the round that it
+   * belongs to.
+   */
   want(index, layer) {
     const key = `${index}/${layer}`;
     if (!this.log.captureMissing(index, layer) || this.#asked.has(key)) return this.#round ?? Promise.resolve();

@@ -1,5 +1,6 @@
 // The page's session: which run it follows. Making or joining one, going to another, losing it, a file in its place.
-// states.js has its states, following.js what is followed, link.js the connection, commands.js what is asked of the run.
+// states.js has its states, following.js what is followed, link.js the connection, commands.js what is asked of the
+// run.
 
 import { batch } from "../../vendor/signals/signals.js";
 import { embeddedTrace, isEmbedded } from "../state/embedded.js";
@@ -58,7 +59,7 @@ export class Session {
     if (found && this.state === "idle") this.#show(found); // else another one was opened meanwhile
   }
 
-  // ── What the server says ────────────────────────────────────────────────────────────────────────────────────────────
+  // ── What the server says ───────────────────────────────────────────────────────────────────────────────────────────
 
   #connect() {
     this.#now.connect();
@@ -118,7 +119,7 @@ export class Session {
     this.#enter(link);
   }
 
-  // ── Another run ─────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── Another run ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** @param {Link} link */
   #create(link, config = wantedConfig()) {
@@ -171,7 +172,8 @@ export class Session {
   }
 
   /**
-   * Join in place of what is followed. The live run keeps its viewer while a recording is looked at: one comes back to it.
+   * Join in place of what is followed. The live run keeps its viewer while a recording is looked at: one comes back to
+   * it.
    *
    * @param {string} wanted
    * @param {number | null} step
@@ -218,7 +220,7 @@ export class Session {
     if (!(error instanceof NoAnswer) || client === this.client) complain(error);
   }
 
-  // ── No run, or none that the server adds to ─────────────────────────────────────────────────────────────────────────
+  // ── No run, or none that the server adds to ────────────────────────────────────────────────────────────────────────
 
   /** Whether this server shows recordings only. */
   async #withoutModel() {

@@ -28,8 +28,8 @@
  */
 
 /**
- * What comes after what. An event that a state does not name leaves it as it is: a recording is read on while the server
- * is away.
+ * What comes after what. An event that a state does not name leaves it as it is: a recording is read on while the
+ * server is away.
  *
  * @type {Record<SessionState, Partial<Record<SessionEvent, SessionState>>>}
  */
@@ -44,12 +44,10 @@ export const TRANSITIONS = {
   gone: { follow: "live", replay: "recording", show: "file" },
 };
 
-/** @typedef {"connecting" | "live" | "lost" | "replay" | "gone"} Connection */
-
 /**
  * What the page says of each state: for most of it a file and a recording are the same.
  *
- * @type {Record<SessionState, Connection>}
+ * @type {Record<SessionState, import("../state/store.js").Connection>}
  */
 export const SHOWN_AS = {
   idle: "connecting",

@@ -15,7 +15,9 @@ async function load(code) {
   addWords(code, await answer.json());
 }
 
-/** Write the page in the language of the settings, now and whenever another is chosen. Resolves when the first is here. */
+/**
+ * Write the page in the language of the settings, now and whenever another is chosen. Resolves when the first is here.
+ */
 export async function followLanguage() {
   await load(settings.lang.value);
   effect(() => {

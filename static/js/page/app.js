@@ -47,9 +47,8 @@ export function App() {
 function Tabs() {
   return html`<nav class="tabs" aria-label=${t("app.title")}>
     ${["stage", "setup", "memory", "detail"].map(
-      (
-        name,
-      ) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`} onClick=${() => (settings.region.value = name)}>
+      (name) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`}
+        onClick=${() => (settings.region.value = name)}>
         ${t(`region.${name}`)}
       </button>`,
     )}
@@ -61,7 +60,8 @@ function Toasts() {
     <${Notice} />
     ${toasts.value.map(
       (toast) => html`<p class=${`toast ${toast.tone}`} key=${toast.id}>
-        ${toast.text}<button class="tool small" aria-label=${t("help.close")} onClick=${() => dismiss(toast.id)}><${Icon} name="close" /></button>
+        ${toast.text}<button class="tool small" aria-label=${t("help.close")}
+          onClick=${() => dismiss(toast.id)}><${Icon} name="close" /></button>
       </p>`,
     )}
   </div>`;

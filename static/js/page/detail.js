@@ -45,7 +45,8 @@ export function Detail() {
         <${Icon} name=${large ? "smaller" : "larger"} />
       </button>
     </div>
-    <div class="detail-panel" id="detail-panel" role="tabpanel" aria-labelledby=${`detail-${name}`}><${component} /></div>
+    <div class="detail-panel" id="detail-panel" role="tabpanel" aria-labelledby=${`detail-${name}`}><${component}
+      /></div>
   </section>`;
 }
 

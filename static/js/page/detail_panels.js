@@ -1,5 +1,6 @@
 // The panels of the detail region. A panel is a folder `panels/<name>/`: panel.js exports its component as `Panel`, its
-// style sheets are found by folder, and so are its words, of which `detail.<name>` is its tab's. Here it gets its place.
+// style sheets are found by folder, and so are its words, of which `detail.<name>` is its tab's. Here it gets its
+// place.
 
 import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";

@@ -7,9 +7,13 @@ export const isEmbedded = element !== null;
 
 /** The `.kvtrace` inside the page, as an ArrayBuffer. */
 export async function embeddedTrace() {
-  const bytes = Uint8Array.from(atob(element.textContent), (character) => character.charCodeAt(0));
+  const bytes = Uint8Array.from(atob(element?.textContent ?? ""), (character) => character.charCodeAt(0));
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
 }
 
-/** The words of a language inside the page. */
-export const embeddedWords = (code) => JSON.parse(document.getElementById("page-words").textContent)[code];
+/**
+ * The words of a language inside the page.
+ *
+ * @param {string} code
+ */
+export const embeddedWords = (code) => JSON.parse(document.getElementById("page-words")?.textContent ?? "{}")[code];

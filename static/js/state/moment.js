@@ -1,14 +1,26 @@
-// The motion model: what the page draws between two records, as a pure function of where it was, where it goes and the time.
+// The motion model: what the page draws between two records, as a pure function of where it was, where it goes and the
+// time.
 //
-// A *moment* is a record and how far it is shown: `at` runs from 0 (nothing of it yet) to 6 (the record whole), one unit a
-// phase. The setting `sub` pins a moment inside a step (k = shown as far as phase k is done, null = whole). Painters read
-// `phases()` alone; forward, backward, interrupted and pinned are the same to them.
+// A *moment* is a record and how far it is shown: `at` runs from 0 (nothing of it yet) to 6 (the record whole), one
+// unit a phase. The setting `sub` pins a moment inside a step (k = shown as far as phase k is done, null = whole).
+// Painters read `phases()` alone; forward, backward, interrupted and pinned are the same to them.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
-/** The sub-steps inside a step, in order. */
+/**
+ * @typedef {"schedule" | "allocate" | "qkv" | "write" | "attend" | "sample"} Phase
+ * @typedef {Record<Phase, number>} Progress
+ * @typedef {{index: number, at: number}} Moment
+ * @typedef {{index: number, from: number, to: number, ms: number}} Way
+ */
+
+/**
+ * The sub-steps inside a step, in order.
+ *
+ * @type {readonly Phase[]}
+ */
 export const PHASES = ["schedule", "allocate", "qkv", "write", "attend", "sample"];
 
 const WHOLE = PHASES.length;
@@ -16,11 +28,16 @@ const PHASE_MS = 350; // one sub-step at speed 1
 const STEP_MS = 900; // a whole step at speed 1
 const SHORTEST_MS = 60; // below this nothing moves
 
-// ── Pure ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Progress of each phase by name, in [0, 1] and eased (fast, then a pause), when a record is shown as far as `at`. */
+/**
+ * Progress of each phase by name, in [0, 1] and eased (fast, then a pause), when a record is shown as far as `at`.
+ *
+ * @param {number} at
+ * @returns {Progress}
+ */
 export function phaseProgress(at) {
-  const found = {};
+  const found = /** @type {Progress} */ ({});
   PHASES.forEach((name, i) => {
     const t = Math.max(0, Math.min(1, at - i));
     found[name] = 1 - (1 - t) ** 3;
@@ -28,7 +45,11 @@ export function phaseProgress(at) {
   return found;
 }
 
-/** How long each phase of `record` takes of a motion through several, relative to the others. */
+/**
+ * How long each phase of `record` takes of a motion through several, relative to the others.
+ *
+ * @param {import("../core/trace.js").StepRecord | undefined} record
+ */
 export function phaseShares(record) {
   const takes = (record?.ops ?? []).some((op) => TAKING.has(op.type));
   return [0.6, takes ? 1 : 0, 1, 1, 1.4, 1];
@@ -36,10 +57,18 @@ export function phaseShares(record) {
 
 const TAKING = new Set(["allocate", "share", "evict", "copy", "fork"]);
 
-/** Where between `from` and `to` (both in [0, 6]) a motion is after the share `t` of its time. */
+/**
+ * Where between `from` and `to` (both in [0, 6]) a motion is after the share `t` of its time.
+ *
+ * @param {number} from
+ * @param {number} to
+ * @param {number} t
+ * @param {number[]} shares
+ */
 export function positionAt(from, to, t, shares) {
   if (t >= 1) return to;
   const [low, high] = from < to ? [from, to] : [to, from];
+  /** @param {number} at */
   const spent = (at) => shares.reduce((sum, share, i) => sum + share * Math.max(0, Math.min(1, at - i)), 0);
   const total = spent(high) - spent(low);
   if (total === 0) return to;
@@ -52,15 +81,22 @@ export function positionAt(from, to, t, shares) {
 }
 
 /**
- * The motion from one moment to another, `{index, at}` each: `{index, from, to, ms}` at speed 1, where `index` is the record
- * that is drawn meanwhile (going back, the later one); null when the way is longer than a step and is shown at once.
- * `isStep(i)`: records that are not steps have nothing to move and are passed over.
+ * The motion from one moment to another, `{index, at}` each: `{index, from, to, ms}` at speed 1, where `index` is the
+ * record that is drawn meanwhile (going back, the later one); null when the way is longer than a step and is shown at
+ * once. `isStep(i)`: records that are not steps have nothing to move and are passed over.
+ *
+ * @param {Moment} a
+ * @param {Moment} b
+ * @param {(index: number) => boolean} isStep
+ * @returns {Way | null}
  */
 export function motionBetween(a, b, isStep) {
+  /** @type {(low: number, high: number) => boolean} */
   const adjacent = (low, high) => {
     for (let i = low + 1; i < high; i++) if (isStep(i)) return false;
     return isStep(high);
   };
+  /** @type {Omit<Way, "ms"> | null} */
   let way = null;
   if (a.index === b.index) way = isStep(a.index) ? { index: a.index, from: a.at, to: b.at } : null;
   else if (a.index < b.index) way = adjacent(a.index, b.index) ? { index: b.index, from: 0, to: b.at } : null;
@@ -68,11 +104,15 @@ export function motionBetween(a, b, isStep) {
   return way && { ...way, ms: Math.min(STEP_MS, PHASE_MS * Math.abs(way.to - way.from)) };
 }
 
-// ── The page's moment ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The page's moment ────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Whether the system asks for no movement. */
 export const reducedMotion = signal(false);
-/** Steps a second at which a recording is being played; null when none is. The transport sets it. */
+/**
+ * Steps a second at which a recording is being played; null when none is. The transport sets it.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ */
 export const playSpeed = signal(null);
 /** Whether something moves now. */
 export const moving = signal(false);
@@ -84,9 +124,12 @@ export const drawnIndex = store.drawnIndex;
 const progress = signal(phaseProgress(WHOLE));
 let shown = { index: -1, at: WHOLE }; // what is on the screen
 let target = shown; // where it goes
-let motion = null; // {index, from, to, ms, began, shares}
+/** @type {(Way & {began: number | null, shares: number[]}) | null} */
+let motion = null;
 let startedAt = 0; // when the last motion or jump began
+/** @type {number | null} */
 let arrival = null; // the sub at which the next record is entered
+/** @type {import("../core/log.js").TraceLog | null} */
 let shownLog = null;
 
 /**
@@ -95,14 +138,21 @@ let shownLog = null;
  */
 export const phases = () => progress.value;
 
-const parts = Object.fromEntries(PHASES.map((name) => [name, computed(() => progress.value[name])]));
+const parts = /** @type {Record<Phase, import("../../vendor/signals/signals.js").ReadonlySignal<number>>} */ (
+  Object.fromEntries(PHASES.map((name) => [name, computed(() => progress.value[name])]))
+);
 
-/** Progress of one phase: a painter that watches only this rests while the other phases move. */
+/**
+ * Progress of one phase: a painter that watches only this rests while the other phases move.
+ *
+ * @param {Phase} name
+ */
 export const phase = (name) => parts[name].value;
 
 /** All of them without asking for the frames to come. */
 export const phasesNow = () => progress.peek();
 
+/** @param {number} index */
 const isStep = (index) => store.log.peek()?.records[index]?.kind === "step";
 
 /** Whether record `index` has sub-steps. */
@@ -117,7 +167,12 @@ export const viewSub = computed(() => {
     : Math.max(0, Math.min(sub, WHOLE - 1));
 });
 
-/** Show record `index` as far as sub-step `sub` (null: whole, and the newest record is followed). */
+/**
+ * Show record `index` as far as sub-step `sub` (null: whole, and the newest record is followed).
+ *
+ * @param {number} index
+ * @param {number | null} [sub]
+ */
 export function goToMoment(index, sub = null) {
   arrival = null;
   if (sub === null || !isStep(index)) return store.goTo(index);
@@ -127,7 +182,11 @@ export function goToMoment(index, sub = null) {
   });
 }
 
-/** One sub-step on (+1) or back (−1). False when there is none: before the first record, after the newest one's last. */
+/**
+ * One sub-step on (+1) or back (−1). False when there is none: before the first record, after the newest one's last.
+ *
+ * @param {number} direction
+ */
 export function stepMoment(direction) {
   const index = store.viewIndex.peek();
   const sub = viewSub.peek() ?? WHOLE - 1;
@@ -143,7 +202,11 @@ export function stepMoment(direction) {
   return true;
 }
 
-/** The next record that comes is entered at sub-step `sub` instead of being shown whole; null takes it back. */
+/**
+ * The next record that comes is entered at sub-step `sub` instead of being shown whole; null takes it back.
+ *
+ * @param {number | null} sub
+ */
 export function enterNextAt(sub) {
   arrival = sub;
 }
@@ -172,6 +235,7 @@ export function followMoment() {
   });
 }
 
+/** @param {Way | null} way */
 function begin(way) {
   const now = performance.now();
   const speed = speedNow();
@@ -180,7 +244,7 @@ function begin(way) {
   const ms = way ? Math.min(way.ms / speed, limit) : 0;
   startedAt = now;
   if (!way || still.peek() || ms < SHORTEST_MS) return rest();
-  motion = { ...way, ms, began: null, shares: phaseShares(store.log.peek().records[way.index]) };
+  motion = { ...way, ms, began: null, shares: phaseShares(store.log.peek()?.records[way.index]) };
   show(way.index, way.from);
   moving.value = true;
 }
@@ -198,6 +262,10 @@ function rest() {
   moving.value = false;
 }
 
+/**
+ * @param {number} index
+ * @param {number} at
+ */
 function show(index, at) {
   shown = { index, at };
   batch(() => {
@@ -206,7 +274,11 @@ function show(index, at) {
   });
 }
 
-/** Move on to the time of this frame (milliseconds). Whether more frames are needed. */
+/**
+ * Move on to the time of this frame (milliseconds). Whether more frames are needed.
+ *
+ * @param {number} now
+ */
 export function advance(now) {
   if (!motion) return false;
   motion.began ??= now;

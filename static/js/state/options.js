@@ -2,38 +2,15 @@
 // the page offers it. It stands in the page's HTML, in a page of one file too; other pages have none.
 
 /**
- * What the page offers for an option: `Control` of engine/options/option.py.
- * @typedef {object} Control
- * @property {"cache" | "scheduler" | "sampling"} group
- * @property {number[]} [usual] numbers offered in a select
- * @property {number} [step] of a number field; 1 without one
- * @property {string | number | boolean} [initial] what the page asks for in every new run
- * @property {number} [none_as] the number that stands for null in the control and in links
- * @property {string} [term] the glossary's entry behind the label
- */
-/**
- * A row of the table: `OptionFacts` of engine/options/payload.py.
- * @typedef {object} OptionRow
- * @property {string} name
- * @property {"choice" | "switch" | "integer" | "number" | "text" | "list" | "map"} kind
- * @property {unknown} default
- * @property {boolean} [optional] null is a value
- * @property {string[]} [choices]
- * @property {number} [ge]
- * @property {number} [gt]
- * @property {number} [le]
- * @property {string[]} [strategies] under which it can be chosen
- * @property {string[]} [derived_under] strategies whose runs have another value than was asked for
- * @property {string} [beside] the option that it needs
- * @property {boolean} [may_change] while a request runs
- * @property {Control} control of the rows that the page offers
+ * @typedef {import("../core/wire.js").Control} Control what the page offers for an option
+ * @typedef {import("../core/wire.js").OptionFacts & {control: Control}} OptionRow a row that the page offers
  */
 
 const element = globalThis.document?.getElementById("options") ?? null;
-/** @type {{engine: OptionRow[], sampling: OptionRow[]}} */
-const tables = element ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
-/** @param {OptionRow[]} rows */
-const offered = (rows) => rows.filter((row) => row.control);
+/** @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]>} */
+const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
+/** @param {import("../core/wire.js").OptionFacts[]} rows */
+const offered = (rows) => /** @type {OptionRow[]} */ (rows.filter((row) => row.control));
 
 /** Rows of EngineConfig and of SamplingParams that the page offers, in the struct's order. */
 export const ENGINE = offered(tables.engine);
@@ -45,7 +22,9 @@ export const SAMPLING = offered(tables.sampling);
  */
 export const ROWS = Object.fromEntries([...ENGINE, ...SAMPLING].map((row) => [row.name, row]));
 
-/** Rows that the page sets for every run. The others are null until a person chooses; then the server's default holds. */
+/**
+ * Rows that the page sets for every run. The others are null until a person chooses; then the server's default holds.
+ */
 export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
 
 /**

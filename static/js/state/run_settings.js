@@ -1,23 +1,52 @@
 // The settings of a run as the server names them: which rows of the settings become EngineConfig and SamplingParams.
 
 import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
-import { settings } from "./settings.js";
+import { optionSetting, settings } from "./settings.js";
 import { log, modelFacts } from "./store.js";
 
-/** The server's own value of `name`; undefined while it is not known. */
-export const defaultOf = (name) => modelFacts.value?.config[name];
+/**
+ * @typedef {import("./options.js").OptionRow} OptionRow
+ * @typedef {import("./settings.js").OptionValue} OptionValue
+ * @typedef {Record<string, unknown>} Fields fields of EngineConfig or SamplingParams, by name
+ */
 
-/** What holds for `name`: the choice, else the run's own, else the server's default. */
+/** The server's own configuration, by name; null while it is not known. */
+const serverConfig = () => /** @type {Record<string, OptionValue> | null} */ (modelFacts.value?.config ?? null);
+
+/**
+ * The server's own value of `name`; undefined while it is not known.
+ *
+ * @param {string} name
+ */
+export const defaultOf = (name) => serverConfig()?.[name];
+
+/**
+ * What holds for `name`: the choice, else the run's own, else the server's default.
+ *
+ * @param {string} name
+ * @returns {OptionValue}
+ */
 export const chosenOr = (name) =>
-  settings[name].value ?? log.value?.header.engine[name] ?? modelFacts.value?.config[name] ?? null;
+  optionSetting(name).value ??
+  /** @type {OptionValue | undefined} */ (log.value?.header.engine[name]) ??
+  defaultOf(name) ??
+  null;
 
-/** A choice as the engine says it: the number that stands for none is null there. */
-const asField = ({ name, control }) => (settings[name].value === control.none_as ? null : settings[name].value);
+/**
+ * A choice as the engine says it: the number that stands for none is null there.
+ *
+ * @param {OptionRow} row
+ */
+const asField = ({ name, control }) => {
+  const { value } = optionSetting(name);
+  return value === control.none_as ? null : value;
+};
 
 /** Settings as an EngineConfig's fields; `fault` always, so that a run without one says so. */
 export function wantedConfig() {
+  /** @type {Fields} */
   const fields = { fault: settings.fault.value };
-  for (const row of ENGINE) if (settings[row.name].value !== null) fields[row.name] = asField(row);
+  for (const row of ENGINE) if (optionSetting(row.name).value !== null) fields[row.name] = asField(row);
   for (const { name, beside } of ENGINE) {
     if (!beside) continue;
     if (fields[beside] === null) fields[name] = null;
@@ -28,34 +57,51 @@ export function wantedConfig() {
 
 /** Settings as SamplingParams' fields; the page has one entry of a list at most. */
 export function wantedSampling() {
+  /** @type {Fields} */
   const fields = {};
   for (const { name, kind } of SAMPLING) {
-    const value = settings[name].value;
+    const { value } = optionSetting(name);
     if (value === null || value === "") continue;
     fields[name] = kind === "list" ? [value] : value;
   }
   return fields;
 }
 
-/** Whether the strategy, and the option beside which it stands, leave the option to be chosen. */
+/**
+ * Whether the strategy, and the option beside which it stands, leave the option to be chosen.
+ *
+ * @param {string} name
+ * @param {unknown} [strategy]
+ */
 export function applies(name, strategy = settings.strategy.value) {
   const { strategies, beside } = ROWS[name];
-  return (!strategies || strategies.includes(strategy)) && (!beside || Boolean(chosenOr(beside)));
+  return (!strategies || strategies.includes(String(strategy))) && (!beside || Boolean(chosenOr(beside)));
 }
 
-/** Whether the header of a run under `strategy` has the value that was chosen. */
-const isKept = ({ name, derived_under }, strategy) => applies(name, strategy) && !derived_under?.includes(strategy);
+/**
+ * Whether the header of a run under `strategy` has the value that was chosen.
+ *
+ * @param {OptionRow} row
+ * @param {unknown} strategy
+ */
+const isKept = ({ name, derived_under }, strategy) =>
+  applies(name, strategy) && !derived_under?.includes(String(strategy));
 
-/** The controls show the run on stage, whoever configured it; a link names only what the server would not do anyway. */
+/**
+ * The controls show the run on stage, whoever configured it; a link names only what the server would not do anyway.
+ *
+ * @param {Fields} engine of the run's header
+ */
 export function adoptConfig(engine) {
-  settings.fault.value = engine.fault ?? null;
-  const usual = modelFacts.value?.config;
+  settings.fault.value = /** @type {string | null} */ (engine.fault ?? null);
+  const usual = serverConfig();
   for (const row of ENGINE) {
     const { name } = row;
     if (!(name in engine) || !isKept(row, engine.strategy)) continue;
-    if (LAYOUT.includes(row)) settings[name].value = engine[name];
-    else if (usual) settings[name].value = engine[name] === usual[name] ? null : engine[name];
-    else if (settings[name].value !== null) settings[name].value = engine[name];
+    const [setting, own] = [optionSetting(name), /** @type {OptionValue} */ (engine[name])];
+    if (LAYOUT.includes(row)) setting.value = own;
+    else if (usual) setting.value = own === usual[name] ? null : own;
+    else if (setting.value !== null) setting.value = own;
   }
 }
 
@@ -66,26 +112,37 @@ export function differing() {
   const strategy = settings.strategy.value;
   return ENGINE.filter(
     (row) =>
-      settings[row.name].value !== null &&
+      optionSetting(row.name).value !== null &&
       row.name in engine &&
       isKept(row, strategy) &&
       asField(row) !== engine[row.name],
   ).map((row) => row.name);
 }
 
-/** Set every field as `config` says, and those that it does not name as the server would. */
+/**
+ * Set every field as `config` says, and those that it does not name as the server would.
+ *
+ * @param {Fields} config
+ * @param {Fields} initial the page's own values
+ */
 export function chooseConfig(config, initial) {
-  settings.fault.value = config.fault ?? null;
+  settings.fault.value = /** @type {string | null} */ (config.fault ?? null);
   for (const row of ENGINE) {
-    const usual = LAYOUT.includes(row) ? initial[row.name] : modelFacts.value?.config[row.name];
-    settings[row.name].value = config[row.name] ?? usual ?? null;
+    const usual = LAYOUT.includes(row) ? initial[row.name] : defaultOf(row.name);
+    optionSetting(row.name).value = /** @type {OptionValue} */ (config[row.name] ?? usual ?? null);
   }
 }
 
-/** The same for sampling: a field that `sampling` does not name goes back to the page's own. */
+/**
+ * The same for sampling: a field that `sampling` does not name goes back to the page's own.
+ *
+ * @param {Fields} sampling
+ * @param {Fields} initial
+ */
 export function chooseSampling(sampling, initial) {
   for (const { name, kind } of SAMPLING) {
-    const value = kind === "list" ? sampling[name]?.[0] : sampling[name];
-    settings[name].value = value ?? initial[name];
+    const given = sampling[name];
+    const value = kind === "list" && Array.isArray(given) ? given[0] : given;
+    optionSetting(name).value = /** @type {OptionValue} */ (value ?? initial[name]);
   }
 }

@@ -4,16 +4,30 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { settings } from "./settings.js";
 import * as store from "./store.js";
 
+/**
+ * @typedef {import("./store.js").Selection} Selection
+ * @typedef {{target: Selection, step: number | null}} Entry
+ */
+
 const LONGEST = 32;
+/** @type {Record<string, Exclude<keyof Selection, "figure">>} */
 const LETTERS = { q: "query", p: "position", s: "seq", b: "block", o: "offset", r: "record", i: "op" };
 
-/** Where the reader has been: {entries: [{target, step}], at}, `step` the record looked at (null = the newest). */
+/**
+ * Where the reader has been; `step` is the record looked at (null = the newest).
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<{entries: Entry[], at: number}>}
+ */
 const trail = signal({ entries: [], at: -1 });
 
 export const canGoBack = computed(() => trail.value.at > 0);
 export const canGoForward = computed(() => trail.value.at < trail.value.entries.length - 1);
 
-/** Go where a link of the chain points: another selection, another record, or both. */
+/**
+ * Go where a link of the chain points: another selection, another record, or both.
+ *
+ * @param {{go?: number, select?: Selection}} link
+ */
 export function follow({ go, select }) {
   if (go === undefined && !select) return;
   batch(() => {
@@ -29,6 +43,7 @@ export function follow({ go, select }) {
 export const goBack = () => walk(-1);
 export const goForward = () => walk(1);
 
+/** @param {1 | -1} by */
 function walk(by) {
   const { entries, at } = trail.value;
   const entry = entries[at + by];
@@ -48,15 +63,19 @@ function leave() {
   trail.value = { entries: entries.with(at, { ...entries[at], step: settings.step.peek() }), at };
 }
 
+/** @param {Selection} target */
 function push(target) {
   const { entries, at } = trail.peek();
   const kept = entries.slice(Math.max(0, at + 2 - LONGEST), at + 1);
   trail.value = { entries: [...kept, { target, step: settings.step.peek() }], at: kept.length };
 }
 
+/** @type {(a: unknown, b: unknown) => boolean} */
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-/** Follow what is held: into the trail, and into the link. The link's own selection is taken up once there is a record. */
+/**
+ * Follow what is held: into the trail, and into the link. The link's own selection is taken up once there is a record.
+ */
 export function followSelection() {
   let wanted = readSelection(settings.select.peek());
   effect(() => {
@@ -84,7 +103,11 @@ export function followSelection() {
   });
 }
 
-/** A selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing. */
+/**
+ * A selection as text: `q20p9s0`, `b5o1`, `s0`, `r12i3`, `f-used`; null for nothing.
+ *
+ * @param {Selection | null} target
+ */
 export function writeSelection(target) {
   if (!target) return null;
   if (target.figure) return `f-${target.figure}`;
@@ -95,11 +118,16 @@ export function writeSelection(target) {
   );
 }
 
-/** The selection that `text` stands for, or null. */
+/**
+ * The selection that `text` stands for, or null.
+ *
+ * @param {string | null} text
+ * @returns {Selection | null}
+ */
 export function readSelection(text) {
   const figure = /^f-([a-z]+)$/.exec(text ?? "");
   if (figure) return { figure: figure[1] };
-  if (!/^([qpsbori]\d{1,9})+$/.test(text ?? "")) return null;
+  if (!text || !/^([qpsbori]\d{1,9})+$/.test(text)) return null;
   return Object.fromEntries(
     [...text.matchAll(/([a-z])(\d+)/g)].map(([, letter, digits]) => [LETTERS[letter], Number(digits)]),
   );

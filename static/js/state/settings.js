@@ -4,25 +4,88 @@ import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { LANGUAGES } from "../tell/language.js";
 import { ENGINE, SAMPLING } from "./options.js";
 
+/**
+ * @template T
+ * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
+ */
+/**
+ * @typedef {import("../core/wire.js").EngineConfig} EngineConfig
+ * @typedef {import("../core/wire.js").SamplingParams} SamplingParams
+ */
+
+/**
+ * What a setting may be: how it is read from a link (undefined: it is none) and written into one.
+ *
+ * @typedef {{
+ *   parse: (text: string) => unknown, write: (value: any) => string, choices?: readonly string[]
+ * }} SettingType `write` is given what `parse` gives
+ */
+
+/**
+ * `remember`: kept on this device too, for the next visit without a link. `place`: says where one looks, and the
+ * browser's Back and Forward bring it back. `renamed`: what older links call a value.
+ *
+ * @typedef {{
+ *   type: SettingType, initial: unknown, remember?: boolean, place?: boolean, renamed?: Record<string, string>
+ * }} SettingRow
+ * @typedef {Record<string, SettingRow>} SettingTable
+ */
+
+/**
+ * Values of this page's settings; null where the table below says what that means.
+ *
+ * @typedef {{
+ *   lang: string, theme: "auto" | "light" | "dark", theater: string | null, recording: string | null,
+ *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
+ *   speed: number, fault: string | null, priority: number, region: "stage" | "setup" | "memory" | "detail",
+ *   detail: string, exhibit: string | null, run_a: string | null, run_b: string | null,
+ *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
+ *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, motion: boolean,
+ * }} OwnValues
+ * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
+ * @typedef {SamplingParams} Params
+ * @typedef {{[K in keyof Params]: Params[K] extends unknown[] ? string : Params[K]}} SamplingValues
+ * @typedef {string | number | boolean | null} OptionValue of an option of a run
+ * @typedef {OwnValues & EngineValues & SamplingValues} SettingValues
+ * @typedef {{[K in keyof SettingValues]: Signal<SettingValues[K]>}} Settings
+ */
+
+/** @type {SettingType} */
 const integer = { parse: (text) => (/^-?\d+$/.test(text) ? Number(text) : undefined), write: String };
+/** @type {SettingType} */
 const number = {
   parse: (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : undefined),
   write: String,
 };
+/** @type {SettingType} */
 const text = { parse: (value) => value || undefined, write: String };
+/** @type {SettingType} */
 const word = { parse: (value) => (/^[a-z_]+$/.test(value) ? value : undefined), write: String };
-const flag = { parse: (value) => ({ 1: true, 0: false })[value], write: (value) => (value ? "1" : "0") };
+/** @type {SettingType} */
+const flag = {
+  parse: (text) => (text === "1" || text === "0" ? text === "1" : undefined),
+  write: (value) => (value ? "1" : "0"),
+};
+
+/** @type {(...choices: string[]) => SettingType} */
 const oneOf = (...choices) => ({
   parse: (value) => (choices.includes(value) ? value : undefined),
   write: String,
   choices,
 });
 
+/** @type {Record<string, SettingType>} */
 const TYPES = { integer, number, switch: flag, text, list: text };
 
-/** Options of a run as settings; null: as the server does it. */
+/**
+ * Options of a run as settings; null: as the server does it.
+ *
+ * @param {import("./options.js").OptionRow[]} rows
+ * @returns {SettingTable}
+ */
 function optionRows(rows) {
-  const typeOf = (row) => (row.kind === "choice" ? oneOf(...row.choices) : TYPES[row.kind]);
+  /** @param {import("./options.js").OptionRow} row */
+  const typeOf = (row) => (row.kind === "choice" ? oneOf(...(row.choices ?? [])) : TYPES[row.kind]);
   return Object.fromEntries(rows.map((row) => [row.name, { type: typeOf(row), initial: row.control.initial ?? null }]));
 }
 
@@ -31,17 +94,15 @@ const preferred = () => {
   return LANGUAGES.find((one) => wanted.startsWith(one.code))?.code ?? "en";
 };
 
-/**
- * name -> {type, initial, remember, place, renamed}. `remember`: kept on this device too, for the next visit without a link.
- * `place`: says where one looks, and the browser's Back and Forward bring it back. `renamed`: what older links call a value.
- */
+/** @type {SettingTable} */
 export const TABLE = {
   lang: { type: oneOf(...LANGUAGES.map((one) => one.code)), initial: preferred(), remember: true },
   theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
   step: { type: integer, initial: null, place: true }, // record shown; null = the newest
-  sub: { type: integer, initial: null, place: true }, // sub-step of the record, as far as which it is shown; null = whole
+  // sub-step of the record, as far as which it is shown; null = whole
+  sub: { type: integer, initial: null, place: true },
   seq: { type: integer, initial: null, place: true }, // sequence on stage; null = follow the batch
   layer: { type: integer, initial: null, place: true }, // null = the one that the model is best explained with
   head: { type: integer, initial: null, place: true },
@@ -56,13 +117,17 @@ export const TABLE = {
     place: true,
     renamed: { score: "setup" },
   }, // phone: the region shown
-  detail: { type: word, initial: "attention", place: true }, // panel of the detail region: page/detail_panels.js has them
+  // panel of the detail region: page/detail_panels.js has them
+  detail: { type: word, initial: "attention", place: true },
   exhibit: { type: text, initial: null, place: true }, // of the museum panel: the fault that is on show
-  run_a: { type: text, initial: null, place: true }, // of the compare panel: a theater or recording; null = the run on stage
+  // of the compare panel: a theater or recording; null = the run on stage
+  run_a: { type: text, initial: null, place: true },
   run_b: { type: text, initial: null, place: true },
-  chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true }, // of the time panel
+  // of the time panel
+  chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
-  answer: { type: oneOf("candidates", "softmax"), initial: "candidates" }, // beside the heads, where there is room for one
+  // beside the heads, where there is room for one
+  answer: { type: oneOf("candidates", "softmax"), initial: "candidates" },
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
   select: { type: text, initial: null, place: true }, // what is held, as state/selection.js writes it
   motion: { type: flag, initial: true },
@@ -71,10 +136,25 @@ export const TABLE = {
 const MEMORY_KEY = "kvtheater";
 
 /** Every setting as a signal, by name. */
-export const settings = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]));
+export const settings = /** @type {Settings} */ (
+  Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, signal(row.initial)]))
+);
 
-/** The settings of a query string, by name; unknown names and values that do not parse are left out. */
+/**
+ * An option of a run as the page's setting: its row's kind says what it is.
+ *
+ * @param {string} name
+ */
+export const optionSetting = (name) =>
+  /** @type {Signal<OptionValue>} */ (/** @type {Record<string, unknown>} */ (settings)[name]);
+
+/**
+ * The settings of a query string, by name; unknown names and values that do not parse are left out.
+ *
+ * @param {string} query
+ */
 export function parseQuery(query, table = TABLE) {
+  /** @type {Record<string, unknown>} */
   const found = {};
   for (const [name, value] of new URLSearchParams(query)) {
     const row = table[name];
@@ -84,7 +164,11 @@ export function parseQuery(query, table = TABLE) {
   return found;
 }
 
-/** The query string of settings that differ from their initial values. */
+/**
+ * The query string of settings that differ from their initial values.
+ *
+ * @param {Record<string, unknown>} values
+ */
 export function writeQuery(values, table = TABLE) {
   const query = new URLSearchParams();
   for (const [name, row] of Object.entries(table)) {
@@ -94,7 +178,11 @@ export function writeQuery(values, table = TABLE) {
   return query.toString();
 }
 
-/** The settings of an address: its query, and its hash (`#step=12`), which wins. */
+/**
+ * The settings of an address: its query, and its hash (`#step=12`), which wins.
+ *
+ * @param {{search: string, hash: string}} location
+ */
 export function parseAddress(location, table = TABLE) {
   return { ...parseQuery(location.search, table), ...parseQuery(location.hash.slice(1), table) };
 }
@@ -110,10 +198,18 @@ export function markPlace() {
 }
 
 /**
- * Read this device's memory, then the address; from then on write both back as settings change. `table` and its `signals`
- * are another page's, where it has its own.
+ * Read this device's memory, then the address; from then on write both back as settings change. `table` and its
+ * `signals` are another page's, where it has its own.
+ *
+ * @param {{search: string, hash: string, pathname: string}} location
+ * @param {Pick<History, "pushState" | "replaceState">} history
+ * @param {Pick<Storage, "getItem" | "setItem"> | null} storage null: a visit is not remembered
+ * @param {{addEventListener?: (name: "popstate", listener: () => void) => void}} [events]
+ * @param {SettingTable} [table]
+ * @param {Record<string, Signal<unknown>>} [signals]
  */
 export function connectSettings(location, history, storage, events = globalThis, table = TABLE, signals = settings) {
+  /** @type {Record<string, unknown>} */
   let remembered = {};
   try {
     remembered = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
@@ -126,7 +222,9 @@ export function connectSettings(location, history, storage, events = globalThis,
   }
   for (const [name, value] of Object.entries(parseAddress(location, table))) signals[name].value = value;
   events.addEventListener?.("popstate", () => returnTo(parseAddress(location, table), table, signals));
-  let timer = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  /** @type {Record<string, unknown>} */
   let values = {};
   writeNow = () => {
     clearTimeout(timer);
@@ -155,7 +253,13 @@ export function connectSettings(location, history, storage, events = globalThis,
   });
 }
 
-/** Look again where an address of the history looked; the run and its settings stay what they are. */
+/**
+ * Look again where an address of the history looked; the run and its settings stay what they are.
+ *
+ * @param {Record<string, unknown>} found
+ * @param {SettingTable} table
+ * @param {Record<string, Signal<unknown>>} signals
+ */
 function returnTo(found, table, signals) {
   enterNew = false;
   batch(() => {

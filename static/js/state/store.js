@@ -6,22 +6,60 @@ import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
 import { settings } from "./settings.js";
 
-/** The log that is shown; null before the first header. Its content grows: `numRecords` says how far. */
+/**
+ * @typedef {import("../core/log.js").TraceLog} TraceLog
+ * @typedef {import("../core/wire.js").Status} Status
+ * @typedef {import("../core/wire.js").Answers["/api/model"]} Facts
+ * @typedef {"info" | "error"} Tone
+ * @typedef {"connecting" | "live" | "lost" | "replay" | "gone"} Connection
+ */
+
+/**
+ * What is pointed at or held: core/provenance.js says which fields go together.
+ *
+ * @typedef {{
+ *   position?: number, query?: number, seq?: number, block?: number, offset?: number, record?: number, op?: number,
+ *   figure?: string,
+ * }} Selection
+ */
+
+/**
+ * The log that is shown; null before the first header. Its content grows: `numRecords` says how far.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<TraceLog | null>}
+ */
 export const log = signal(null);
 export const numRecords = signal(0);
 
-/** connecting · live · lost · replay */
+/**
+ * How the page stands to the run that it shows; only the session sets it.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
+ */
 export const connection = signal("connecting");
-/** The server's last `status` map, or null. */
+/**
+ * The server's last `status` map, or null.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
+ */
 export const status = signal(null);
-/** Facts of `/api/model`, or null. */
+/**
+ * Facts of `/api/model`, or null.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Facts | null>}
+ */
 export const modelFacts = signal(null);
 /** The exhibits of the fault museum that the server has; empty while it has not said. */
 export const exhibits = computed(() => modelFacts.value?.museum ?? []);
 const underWay = signal(0);
 /** Whether a command is under way. */
 export const busy = computed(() => underWay.value > 0);
-/** Do `work`, a command of which there may be several at once; its result. */
+/**
+ * Do `work`, a command of which there may be several at once; its result.
+ *
+ * @template T
+ * @param {() => Promise<T>} work
+ */
 export async function whileBusy(work) {
   underWay.value += 1;
   try {
@@ -30,7 +68,11 @@ export async function whileBusy(work) {
     underWay.value -= 1;
   }
 }
-/** Sentences to show for a while: [{id, text, tone}]. */
+/**
+ * Sentences to show for a while.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<{id: number, text: string, tone: Tone}[]>}
+ */
 export const toasts = signal([]);
 /** Grows when a capture arrived later than its record. */
 export const captureVersion = signal(0);
@@ -68,6 +110,7 @@ export const shownSeq = computed(() => {
 /** The layer and head that the shown model is best explained with, where they were measured; else the first. */
 const teaching = computed(() => tellingHeads(log.value?.header.model)[0] ?? { layer: 0, head: 0 });
 
+/** @type {(value: number, count: number) => number} */
 const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));
 export const layer = computed(() =>
   clamp(settings.layer.value ?? teaching.value.layer, log.value?.header.model.num_layers ?? 1),
@@ -94,12 +137,22 @@ export const omitted = computed(() => {
   return "";
 });
 
-/** What is pointed at and what is held: a selection of core/provenance.js, such as {position} or {block, offset}; null for nothing. */
+/**
+ * What is pointed at and what is held: a selection of core/provenance.js, such as {position} or {block, offset}; null
+ * for nothing.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Selection | null>}
+ */
 export const hovered = signal(null);
+/** @type {import("../../vendor/signals/signals.js").Signal<Selection | null>} */
 export const selected = signal(null);
 export const pointed = computed(() => hovered.value ?? onStage(selected.value));
 
-/** A position of a sequence that is not on stage says nothing about the columns there. */
+/**
+ * A position of a sequence that is not on stage says nothing about the columns there.
+ *
+ * @type {(target: Selection | null) => Selection | null}
+ */
 const onStage = (target) =>
   target?.position !== undefined && (target.seq ?? shownSeq.value) !== shownSeq.value ? null : target;
 
@@ -116,7 +169,11 @@ export const connected = computed(() =>
   log.value && pointed.value ? connectedTo(log.value, drawnIndex.value, pointed.value, view.value) : null,
 );
 
-/** Show record `index`; at or past the newest it is followed again. */
+/**
+ * Show record `index`; at or past the newest it is followed again.
+ *
+ * @param {number} index
+ */
 export function goTo(index) {
   batch(() => {
     settings.step.value = index >= numRecords.peek() - 1 ? null : Math.max(-1, index);
@@ -128,7 +185,11 @@ export function backToLive() {
   goTo(Infinity);
 }
 
-/** Hold `target`, a selection of core/provenance.js; the same again lets go. */
+/**
+ * Hold `target`, a selection of core/provenance.js; the same again lets go.
+ *
+ * @param {Selection} target
+ */
 export function select(target) {
   const named =
     target?.position !== undefined && target.seq === undefined ? { ...target, seq: shownSeq.value } : target;
@@ -138,7 +199,12 @@ export function select(target) {
 
 let nextToast = 0;
 
-/** Show a sentence; it leaves by itself. */
+/**
+ * Show a sentence; it leaves by itself.
+ *
+ * @param {string | null} text nothing is shown without one
+ * @param {Tone} [tone]
+ */
 export function toast(text, tone = "info") {
   if (!text || toasts.value.some((t) => t.text === text)) return;
   const id = nextToast++;
@@ -146,6 +212,7 @@ export function toast(text, tone = "info") {
   setTimeout(() => dismiss(id), 8000);
 }
 
+/** @param {number} id */
 export function dismiss(id) {
   toasts.value = toasts.value.filter((t) => t.id !== id);
 }

@@ -38,9 +38,12 @@ function List({ output }) {
         t("candidates.raw"),
       ];
       const taken = c.token_id === output.token_id;
-      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${taken} lines=${lines} take=${taken || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
+      return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${taken}
+        lines=${lines}
+        take=${taken || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
     })}
-    <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true} lines=${[t("candidates.rest_formula", { n: listed.length })]} />
+    <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true}
+      lines=${[t("candidates.rest_formula", { n: listed.length })]} />
   </ol>`;
 }
 
@@ -51,13 +54,25 @@ function takeInstead(seq, token) {
 }
 
 function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
-  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`} onPointerMove=${(event) => tipAt(event.clientX, event.clientY, lines)} onPointerLeave=${hideTip}>
+  return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}
+    onPointerMove=${(event) => tipAt(event.clientX, event.clientY, lines)} onPointerLeave=${hideTip}>
     ${
       take
-        ? html`<button class="candidate-take" onClick=${take} aria-label=${t("fork.take", { token: label })} title=${t("fork.take", { token: label })}>
+        ? html`<button class="candidate-take" onClick=${take} aria-label=${t("fork.take", { token: label })}
+          title=${t("fork.take", { token: label })}>
           <span class="candidate-token" lang=${langOf(label)}>${label}</span><${Icon} name="fork" />
         </button>`
-        : html`<span class="candidate-token" lang=${langOf(label)}>${label}${rest ? html` <${Fidelity} kind="derived" formula=${lines[0]} />` : null}${chosen ? html`<span class="visually-hidden"> (${t("candidates.chosen")})</span>` : null}</span>
+        : html`<span class="candidate-token" lang=${langOf(label)}>${label}${
+            rest
+              ? html` <${Fidelity} kind="derived"
+          formula=${lines[0]} />`
+              : null
+          }${
+            chosen
+              ? html`<span
+          class="visually-hidden"> (${t("candidates.chosen")})</span>`
+              : null
+          }</span>
         <span class="candidate-mark" aria-hidden="true">${chosen ? "✓" : ""}</span>`
     }
     <span class="candidate-bar" aria-hidden="true"><i style=${{ width: `${Math.max(0.5, p * 100)}%` }}></i></span>

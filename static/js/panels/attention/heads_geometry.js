@@ -1,4 +1,5 @@
-// Geometry of the small multiples: one cell for each layer and query head, heads that share a KV head close together. Pure.
+// Geometry of the small multiples: one cell for each layer and query head, heads that share a KV head close together.
+// Pure.
 
 const GUTTER = 18; // px for the layers' numbers
 const BRACKET = 16; // px for the KV heads
@@ -9,8 +10,9 @@ const MOST = 64;
 const STRIP = 30; // px of a cell's height at most when it shows one row
 
 /**
- * The cells in width × height: the page of `heads` and `layers` that holds the chosen ones, `across` × `down` px of a cell, `x(head)`
- * and `y(layer)`, and `brackets`: {kv, left, width} of each KV head that query heads share. `square`: a cell shows a matrix, not a row.
+ * The cells in width × height: the page of `heads` and `layers` that holds the chosen ones, `across` × `down` px of a
+ * cell, `x(head)` and `y(layer)`, and `brackets`: {kv, left, width} of each KV head that query heads share. `square`: a
+ * cell shows a matrix, not a row.
  */
 export function headsLayout(model, chosen, width, height, square) {
   const group = model.num_heads / model.num_kv_heads;

@@ -1,4 +1,5 @@
-// The causal matrix: one row for each query of the shown sequence, in the chosen layer and head. Rows grow by steps and stay.
+// The causal matrix: one row for each query of the shown sequence, in the chosen layer and head. Rows grow by steps and
+// stay.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { canFetch, rowOf, rowSources } from "../../core/attention.js";
@@ -23,7 +24,8 @@ const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
 const image = new RowImage();
 const filling = signal(0); // grows while rows are still being read
 const cursor = signal(null); // {query, key}: where the keyboard is
-const later = signal(null); // {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
+// {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
+const later = signal(null);
 
 /** Who computed each row; read again only when the stage is another. */
 export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
@@ -67,7 +69,12 @@ export function Matrix() {
       ${n ? html`<${Proof} />` : null}
     </div>
     <p class="visually-hidden" aria-live="polite">${at ? cellText(now, at) : ""}</p>
-    <p class="panel-foot">${notCausal ? html`<${NotCausal} now=${now} found=${notCausal} />` : t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")}</p>
+    <p class="panel-foot">${
+      notCausal
+        ? html`<${NotCausal} now=${now} found=${notCausal}
+      />`
+        : t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")
+    }</p>
   </section>`;
 }
 
@@ -82,7 +89,12 @@ function NotCausal({ now, found }) {
     layer: now.layer,
     head: now.head,
   };
-  return html`<button class="not-causal num" title=${t("matrix.later_why", values)} onClick=${() => choose(found)}>≠ ${t("matrix.later", { ...values, query: labelText(now.labels[found.query]), key: labelText(now.labels[found.key]) })}</button>`;
+  return html`<button class="not-causal num" title=${t("matrix.later_why", values)}
+    onClick=${() => choose(found)}>≠ ${t("matrix.later", {
+      ...values,
+      query: labelText(now.labels[found.query]),
+      key: labelText(now.labels[found.key]),
+    })}</button>`;
 }
 
 /** The most that one of the first `count` rows gives to a later key. */
@@ -108,8 +120,8 @@ const imageOf = (now) => `${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.hea
 const name = (source) => `${source.record}/${source.seq_id}/${source.position}`;
 
 /**
- * Put rows that the image does not have yet into it, newest first, for a few milliseconds; ask for those that can be fetched.
- * Whether every row that is here has been put in.
+ * Put rows that the image does not have yet into it, newest first, for a few milliseconds; ask for those that can be
+ * fetched. Whether every row that is here has been put in.
  */
 function fill(now) {
   image.reset(imageOf(now), themeVersion.peek());
@@ -236,7 +248,7 @@ function outline(c, x, y, width, height, colour, line) {
   c.strokeRect(x - 0.5, y - 0.5, Math.max(2, width), Math.max(2, height));
 }
 
-// ── Pointing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Pointing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function cellAt(event) {
   const now = sequenceView.value;

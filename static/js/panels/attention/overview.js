@@ -1,5 +1,5 @@
-// Every layer and head at once, as small multiples of the causal matrix or of the row in flight. Query heads that share a KV head
-// stand together under a bracket. Choose one to see it large.
+// Every layer and head at once, as small multiples of the causal matrix or of the row in flight. Query heads that share
+// a KV head stand together under a bracket. Choose one to see it large.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { canFetch, pooled, rowOf, strongest } from "../../core/attention.js";
@@ -45,7 +45,8 @@ export function Overview() {
   return html`<section class="panel overview">
     <h3 class="panel-title">
       ${t("overview.title")} <${Fidelity} kind="captured" />
-      <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]} text=${(name) => t(`overview.${name}`)} />
+      <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]}
+        text=${(name) => t(`overview.${name}`)} />
     </h3>
     <div class="panel-canvas" ref=${(element) => ((box.current = element), (ref.current = element))}>
       <canvas aria-hidden="true"></canvas>
@@ -58,10 +59,12 @@ export function Overview() {
 /** The cells as buttons over the picture: what can be focused and named. */
 function Cells({ at }) {
   const { group } = at;
-  return html`<div class="cells" role="grid" aria-label=${t("overview.title")} data-arrows onKeyDown=${move} onPointerLeave=${hideTip}>
+  return html`<div class="cells" role="grid" aria-label=${t("overview.title")} data-arrows onKeyDown=${move}
+    onPointerLeave=${hideTip}>
     ${at.layers.map(
       (l) => html`<div role="row" key=${l}>
-        <span class="cell-layer num" role="rowheader" aria-label=${t("overview.layer", { layer: l })} style=${{ top: `${at.y(l)}px`, height: `${at.down}px` }}>${l}</span>
+        <span class="cell-layer num" role="rowheader" aria-label=${t("overview.layer", { layer: l })}
+          style=${{ top: `${at.y(l)}px`, height: `${at.down}px` }}>${l}</span>
         ${at.heads.map((h) => {
           const chosen = l === layer.value && h === head.value;
           const style = { left: `${at.x(h)}px`, top: `${at.y(l)}px`, width: `${at.across}px`, height: `${at.down}px` };
@@ -83,19 +86,31 @@ function Cells({ at }) {
         })}
       </div>`,
     )}
-    ${at.brackets.map(({ kv, left, width }) => html`<span class="bracket num" aria-hidden="true" key=${`kv${kv}`} style=${{ left: `${left}px`, width: `${width}px` }}>${t(width > 56 ? "overview.kv" : "overview.kv_short", { kv })}</span>`)}
+    ${at.brackets.map(
+      ({ kv, left, width }) => html`<span class="bracket num" aria-hidden="true" key=${`kv${kv}`}
+      style=${{ left: `${left}px`, width: `${width}px` }}>${t(width > 56 ? "overview.kv" : "overview.kv_short", {
+        kv,
+      })}</span>`,
+    )}
   </div>`;
 }
 
 /** Which part is shown when not all fits, and ways to the rest. */
 function Foot({ at, model }) {
   if (!at || (at.heads.length === model.num_heads && at.layers.length === model.num_layers))
-    return html`<p class="panel-foot">${t(settings.overview.value === "matrix" ? "overview.axes_matrix" : "overview.axes")}</p>`;
+    return html`<p
+      class="panel-foot">${t(settings.overview.value === "matrix" ? "overview.axes_matrix" : "overview.axes")}</p>`;
   const page = (key, from, count, total, set) => {
     const go = (to, name, sign) =>
-      html`<button class="page" disabled=${to < 0 || to >= total} aria-label=${t(name)} onClick=${() => set(Math.max(0, Math.min(total - 1, to)))}>${sign}</button>`;
+      html`<button class="page" disabled=${to < 0 || to >= total} aria-label=${t(name)}
+        onClick=${() => set(Math.max(0, Math.min(total - 1, to)))}>${sign}</button>`;
     if (count === total) return null;
-    return html`<span class="pager num">${go(from - 1, `overview.${key}_before`, "‹")}${t(`overview.${key}_shown`, { from, to: from + count - 1, total })}${go(from + count, `overview.${key}_after`, "›")}</span>`;
+    return html`<span
+      class="pager num">${go(from - 1, `overview.${key}_before`, "‹")}${t(`overview.${key}_shown`, {
+        from,
+        to: from + count - 1,
+        total,
+      })}${go(from + count, `overview.${key}_after`, "›")}</span>`;
   };
   return html`<p class="panel-foot">
     ${page("layers", at.layers[0], at.layers.length, model.num_layers, (l) => choose(l, head.value))}
@@ -147,7 +162,7 @@ function cellLines(l, h, group) {
   return lines;
 }
 
-// ── Painting ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Painting ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const lines = new Map(); // a pooled row never changes
 let tile = null; // {canvas, lookup, theme}

@@ -1,5 +1,5 @@
-// The attention panel: the causal matrix with its proof, every layer and head at once, the softmax of the query in flight, and what
-// was chosen from it. What stands beside what follows from the room.
+// The attention panel: the causal matrix with its proof, every layer and head at once, the softmax of the query in
+// flight, and what was chosen from it. What stands beside what follows from the room.
 
 import { html } from "../../kit/html.js";
 import { lazy } from "../../kit/lazy.js";
@@ -17,7 +17,9 @@ const Softmax = lazy(
   () => html`<section class="panel softmax"></section>`,
 );
 
-/** stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns. */
+/**
+ * stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns.
+ */
 function layoutFor({ width, height }) {
   if (width < 560) return "stack";
   if (height >= 270) return "tall";
@@ -26,11 +28,13 @@ function layoutFor({ width, height }) {
 
 export function Panel() {
   const [box, size] = useBox();
-  const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 }); // before the first measure no wider than the window
+  // before the first measure no wider than the window
+  const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 });
   const both = layout !== "three";
   const choice = both
     ? null
-    : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]} text=${(name) => t(`${name}.title`)} />`;
+    : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]}
+      text=${(name) => t(`${name}.title`)} />`;
   return html`<div class="attention" data-layout=${layout} ref=${box}>
     <${Matrix} />
     <${Overview} />

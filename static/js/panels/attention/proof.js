@@ -1,5 +1,5 @@
-// The proof that old rows never change: the same tokens computed all at once without the cache, compared number by number with
-// what was captured over all the steps.
+// The proof that old rows never change: the same tokens computed all at once without the cache, compared number by
+// number with what was captured over all the steps.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { canFetch, comparePosition, nothingCompared, rowSources } from "../../core/attention.js";
@@ -17,7 +17,9 @@ import { grouped, t } from "../../tell/words.js";
 const ALL_HEADS = 1 << 20; // heads · tokens² up to which every head of the layer is compared; above it the chosen one
 const SLICE_MS = 12; // of comparing before the page gets a turn
 
-/** The last comparison: {log, seq_id, layer, heads, tokens, rows, weights, k, v}, or {log, …, running: true}, or null. */
+/**
+ * The last comparison: {log, seq_id, layer, heads, tokens, rows, weights, k, v}, or {log, …, running: true}, or null.
+ */
 const proof = signal(null);
 
 /** The comparison of what is shown now, or null. */
@@ -68,8 +70,18 @@ export function Proof() {
   const found = current.value;
   const why = live ? t("proof.what") : t("proof.replay");
   return html`<div class="proof" id="proof">
-    <button class="quiet proof-run" aria-disabled=${!live || Boolean(found?.running)} onClick=${() => live && !found?.running && prove()} ...${tips([why])}>
-      <${Icon} name="reset" />${found?.running ? t("proof.running") : html`<span>${t("proof.run_long") ? html`<span class="proof-long">${t("proof.run_long")} </span>` : null}${t("proof.run")}</span>`}
+    <button class="quiet proof-run" aria-disabled=${!live || Boolean(found?.running)}
+      onClick=${() => live && !found?.running && prove()} ...${tips([why])}>
+      <${Icon} name="reset" />${
+        found?.running
+          ? t("proof.running")
+          : html`<span>${
+              t("proof.run_long")
+                ? html`<span
+        class="proof-long">${t("proof.run_long")} </span>`
+                : null
+            }${t("proof.run")}</span>`
+      }
     </button>
     ${live ? null : html`<p class="proof-why">${t("proof.replay_short")}</p>`}
     <div role="status">${found?.weights ? html`<${Result} found=${found} />` : null}</div>
@@ -83,7 +95,8 @@ function Result({ found }) {
     t("proof.count", { n: grouped(weights.count) }),
     t("proof.scope", { rows: found.rows, heads: found.heads.length }),
   ];
-  return html`<p class="proof-head">${t("proof.largest")} <${Fidelity} kind="derived" formula=${`${t("proof.formula", { dtype: dtypeOf(found.log) })}: ${scope.join(", ")}`} /></p>
+  return html`<p class="proof-head">${t("proof.largest")} <${Fidelity} kind="derived"
+    formula=${`${t("proof.formula", { dtype: dtypeOf(found.log) })}: ${scope.join(", ")}`} /></p>
     <dl class="proof-list num">
       <dt>${t("proof.weights")}</dt>
       <dd><${Worst} found=${found} /></dd>
@@ -92,7 +105,8 @@ function Result({ found }) {
         ["V", v],
       ].map(([name, one]) =>
         one.count
-          ? html`<dt class=${name.toLowerCase()}>${name}</dt><dd ...${tips([t("proof.of", { n: grouped(one.count) })])}>${difference(one.max)}</dd>`
+          ? html`<dt class=${name.toLowerCase()}>${name}</dt><dd
+            ...${tips([t("proof.of", { n: grouped(one.count) })])}>${difference(one.max)}</dd>`
           : null,
       )}
     </dl>
@@ -114,7 +128,8 @@ function Worst({ found }) {
     hovered.value = null;
     select({ query: worst.query, position: worst.key });
   };
-  return html`<button class="proof-worst" aria-label=${`${difference(max)}: ${lines.join("; ")}`} onClick=${go} ...${tips(lines)}>${difference(max)}</button>`;
+  return html`<button class="proof-worst" aria-label=${`${difference(max)}: ${lines.join("; ")}`} onClick=${go}
+    ...${tips(lines)}>${difference(max)}</button>`;
 }
 
 const dtypeOf = (log) => {

@@ -1,13 +1,16 @@
-// A causal matrix as an image that grows by rows: each row is put in once, and drawing it costs the same for 20 rows and for
-// 2,000. Coarser copies, in which a pixel is the largest of 2 × 2, 4 × 4, … weights, keep single strong weights visible when a
-// weight is smaller than a pixel.
+// A causal matrix as an image that grows by rows: each row is put in once, and drawing it costs the same for 20 rows
+// and for 2,000. Coarser copies, in which a pixel is the largest of 2 × 2, 4 × 4, … weights, keep single strong weights
+// visible when a weight is smaller than a pixel.
 
 import { laterWeights } from "../../core/attention.js";
 import { colours, sequentialAt } from "../../kit/colour.js";
 
 const SMALLEST = 64; // rows of the first capacity; it doubles
 
-/** The numbers of the image: level l holds bytes in squares of 2^l × 2^l weights. 0: no weight; 1…255: share of the row's largest. */
+/**
+ * The numbers of the image: level l holds bytes in squares of 2^l × 2^l weights. 0: no weight; 1…255: share of the
+ * row's largest.
+ */
 export class RowPyramid {
   constructor() {
     this.clear();
@@ -17,7 +20,8 @@ export class RowPyramid {
     this.capacity = 0;
     this.levels = []; // [{size, bytes}]
     this.sources = []; // what each row was put in from
-    this.later = new Map(); // query -> its largest weight on a later key, {position, weight, sum}: rows that are not causal
+    // query -> its largest weight on a later key, {position, weight, sum}: rows that are not causal
+    this.later = new Map();
   }
 
   /** Put in the row of `query`; `source` says where it came from. The same row again replaces it. */
@@ -108,7 +112,10 @@ export class RowImage {
     this.pictures.forEach((picture, level) => picture?.dirty.add(query >> level));
   }
 
-  /** Draw rows [first, last) of a matrix whose corner is at (0, 0), `cell` CSS pixels a weight, `ratio` device pixels each. */
+  /**
+   * Draw rows [first, last) of a matrix whose corner is at (0, 0), `cell` CSS pixels a weight, `ratio` device pixels
+   * each.
+   */
   draw(context, first, last, cell, ratio) {
     if (!this.rows.capacity || first >= last) return;
     let level = 0;

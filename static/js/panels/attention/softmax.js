@@ -1,5 +1,5 @@
-// The softmax of the query in flight with its real numbers: scores from the captured q and k, worked out here step by step, beside
-// the weights that the engine captured.
+// The softmax of the query in flight with its real numbers: scores from the captured q and k, worked out here step by
+// step, beside the weights that the engine captured.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { attentionTerms, softmaxOf, visibleKeys } from "../../core/attention.js";
@@ -50,7 +50,9 @@ function keysOf(now, positions) {
   return found;
 }
 
-/** What the panel shows: {problem} in words, or the softmax, the captured weights (`kept`) and their largest difference. */
+/**
+ * What the panel shows: {problem} in words, or the softmax, the captured weights (`kept`) and their largest difference.
+ */
 const shown = computed(() => {
   reading.value;
   const now = sequenceView.value;
@@ -79,10 +81,30 @@ export function Softmax({ choice = null }) {
   return html`<section class="panel softmax">
     <h3 class="panel-title">
       ${choice ?? t("softmax.title")}
-      ${found.soft && choice ? html`<span class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity} kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>` : null}
-      ${found.now && !choice ? html`<span class="softmax-query">${t("softmax.of", { token: labelText(found.now.labels[found.now.query]), position: found.now.query, n: grouped(found.soft.weights.length) })}</span>` : null}
+      ${
+        found.soft && choice
+          ? html`<span
+        class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity}
+        kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>`
+          : null
+      }
+      ${
+        found.now && !choice
+          ? html`<span
+        class="softmax-query">${t("softmax.of", {
+          token: labelText(found.now.labels[found.now.query]),
+          position: found.now.query,
+          n: grouped(found.soft.weights.length),
+        })}</span>`
+          : null
+      }
     </h3>
-    <div class="softmax-room" ref=${box}>${found.problem ? html`<p class="hint">${found.problem}</p>` : html`<${Table} ...${found} size=${size} />`}</div>
+    <div class="softmax-room" ref=${box}>${
+      found.problem
+        ? html`<p class="hint">${found.problem}</p>`
+        : html`<${Table}
+      ...${found} size=${size} />`
+    }</div>
   </section>`;
 }
 
@@ -121,9 +143,22 @@ function Table({ now, positions, terms, soft, kept, size }) {
           ${
             full
               ? html`${head("exp", "derived", t("softmax.exp", { max: plain(soft.max) }))}
-              ${head(t(size.width >= 420 ? "softmax.weight" : "softmax.weight_short"), "derived", t("softmax.divide", { sum: plain(soft.sum) }))}
-              ${head(t("softmax.captured"), "captured", "")}${head("|Δ|", "derived", t("softmax.delta"), deltaWhy(now))}`
-              : html`${head(unseen, "derived", t("softmax.whole", { max: plain(soft.max), sum: plain(soft.sum) }))}${head(unseen, "captured", "")}`
+              ${head(
+                t(size.width >= 420 ? "softmax.weight" : "softmax.weight_short"),
+                "derived",
+                t("softmax.divide", { sum: plain(soft.sum) }),
+              )}
+              ${head(t("softmax.captured"), "captured", "")}${head(
+                "|Δ|",
+                "derived",
+                t("softmax.delta"),
+                deltaWhy(now),
+              )}`
+              : html`${head(
+                  unseen,
+                  "derived",
+                  t("softmax.whole", { max: plain(soft.max), sum: plain(soft.sum) }),
+                )}${head(unseen, "captured", "")}`
           }
         </tr>
       </thead>
@@ -135,7 +170,10 @@ function Table({ now, positions, terms, soft, kept, size }) {
             onPointerLeave: () => ((hovered.value = null), hideTip()),
             onClick: () => select({ query: now.query, position }),
           };
-          const name = html`<button class="softmax-key" onFocus=${on.onPointerEnter} onBlur=${on.onPointerLeave}>${labelText(now.labels[position])}${full ? html`<small>@${position}</small>` : null}</button>`;
+          const name = html`<button class="softmax-key" onFocus=${on.onPointerEnter}
+            onBlur=${on.onPointerLeave}>${labelText(now.labels[position])}${
+              full ? html`<small>@${position}</small>` : null
+            }</button>`;
           return row(
             position,
             name,
@@ -177,14 +215,30 @@ function Table({ now, positions, terms, soft, kept, size }) {
                   captured:
                     keptAll === null
                       ? "–"
-                      : html`${share(1 - keptAll)} <${Fidelity} kind="derived" formula=${t("softmax.sink_captured")} />`,
+                      : html`${share(1 - keptAll)} <${Fidelity} kind="derived" formula=${t("softmax.sink_captured")}
+                        />`,
                   delta: keptAll === null ? "–" : difference(Math.abs(1 - keptAll - soft.sink.weight)),
                 },
                 { class: "sink" },
               )
             : null
         }
-        ${full ? row("sum", "Σ", { score: "", exp: plain(soft.sum), weight: share(sum(soft.weights) + (soft.sink?.weight ?? 0)), captured: keptAll === null ? "–" : share(keptAll), delta: "" }, { class: "sum" }) : null}
+        ${
+          full
+            ? row(
+                "sum",
+                "Σ",
+                {
+                  score: "",
+                  exp: plain(soft.sum),
+                  weight: share(sum(soft.weights) + (soft.sink?.weight ?? 0)),
+                  captured: keptAll === null ? "–" : share(keptAll),
+                  delta: "",
+                },
+                { class: "sum" },
+              )
+            : null
+        }
       </tbody>
     </table>`;
 }

@@ -1,4 +1,5 @@
-// Taking things out: the run in one file, one panel as PNG or SVG, every record as an image in one zip, one step on paper.
+// Taking things out: the run in one file, one panel as PNG or SVG, every record as an image in one zip, one step on
+// paper.
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -37,7 +38,10 @@ function One() {
   return html`<label class="field">
       <span>${t("export.panel")}</span>
       <select id="export-panel" value=${key} onChange=${(event) => (chosen.value = event.currentTarget.value)}>
-        ${found.map((panel) => html`<option key=${panel.key} value=${panel.key} selected=${panel.key === key}>${panel.title}</option>`)}
+        ${found.map(
+          (panel) => html`<option key=${panel.key} value=${panel.key}
+          selected=${panel.key === key}>${panel.title}</option>`,
+        )}
       </select>
     </label>
     <div class="side-row">
@@ -82,7 +86,8 @@ function shownSentence() {
 
 function Series() {
   const [asked, setRange] = useState({ first: 1, last: numRecords.value });
-  const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) }; // a shorter run may have come
+  // a shorter run may have come
+  const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) };
   const now = series.value;
   const field = (id, name, label) => html`<label class="field">
     <span>${label}</span>
@@ -94,11 +99,16 @@ function Series() {
       step="1"
       value=${range[name]}
       disabled=${now !== null}
-      onChange=${(event) => event.currentTarget.checkValidity() && setRange({ ...range, [name]: event.currentTarget.valueAsNumber })}
+      onChange=${(event) =>
+        event.currentTarget.checkValidity() && setRange({ ...range, [name]: event.currentTarget.valueAsNumber })}
     />
   </label>`;
   return html`<p class="hint">${t("export.series_note")}</p>
-    <div class="side-row">${field("export-from", "first", t("export.from"))} ${field("export-to", "last", t("export.to"))}</div>
+    <div class="side-row">${field("export-from", "first", t("export.from"))} ${field(
+      "export-to",
+      "last",
+      t("export.to"),
+    )}</div>
     ${
       now
         ? html`<div class="side-row">

@@ -11,10 +11,11 @@ import { escaped, fontAttributes, textOf } from "./text.js";
 const SKIPPED = ".visually-hidden, .tool, .skip, input[type=range], script, style, template, [data-no-picture]";
 
 /** What of an SVG's style has to travel with it. */
-const CARRIED =
-  "fill fill-opacity fill-rule stroke stroke-width stroke-opacity stroke-dasharray stroke-linecap stroke-linejoin opacity font-family font-size font-weight font-style text-anchor dominant-baseline visibility display paint-order".split(
-    " ",
-  );
+const CARRIED = [
+  ...["fill", "fill-opacity", "fill-rule", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray"],
+  ...["stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight", "font-style"],
+  ...["text-anchor", "dominant-baseline", "visibility", "display", "paint-order"],
+];
 
 /** The drawing of `element`: {width, height, body}, where `body` is SVG whose origin is the element's corner. */
 export function drawingOf(element) {
@@ -120,15 +121,14 @@ function gradient(css, at, drawing) {
   const colours = css.match(/rgba?\([^)]*\)|color\([^)]*\)|oklab\([^)]*\)/g) ?? [];
   const id = `paint${drawing.defs.length}`;
   if (css.startsWith("linear-gradient(90deg")) {
-    const stops = colours.map(
-      (c, i) =>
-        `<stop offset="${i / Math.max(1, colours.length - 1)}" ${paint("stop-color", c).replace("stop-color-opacity", "stop-opacity")}/>`,
-    );
+    const stops = colours.map((c, i) => {
+      const colour = paint("stop-color", c).replace("stop-color-opacity", "stop-opacity");
+      return `<stop offset="${i / Math.max(1, colours.length - 1)}" ${colour}/>`;
+    });
     drawing.defs.push(`<linearGradient id="${id}">${stops.join("")}</linearGradient>`);
   } else if (css.startsWith("repeating-linear-gradient") && colours.length) {
-    drawing.defs.push(
-      `<pattern id="${id}" width="4" height="4" patternUnits="userSpaceOnUse"><path d="M0 4 4 0" fill="none" ${paint("stroke", colours[0])}/></pattern>`,
-    );
+    const line = `<path d="M0 4 4 0" fill="none" ${paint("stroke", colours[0])}/>`;
+    drawing.defs.push(`<pattern id="${id}" width="4" height="4" patternUnits="userSpaceOnUse">${line}</pattern>`);
   } else return "";
   return rect(at, `fill="url(#${id})"`);
 }
@@ -171,13 +171,15 @@ function borders(style, at) {
 /** A canvas has pixels only: they are embedded, as many as were painted. */
 function image(canvas, at) {
   if (!canvas.width || !canvas.height) return "";
-  return `<image x="${n(at.x)}" y="${n(at.y)}" width="${n(at.width)}" height="${n(at.height)}" preserveAspectRatio="none" href="${canvas.toDataURL("image/png")}"/>`;
+  const box = `x="${n(at.x)}" y="${n(at.y)}" width="${n(at.width)}" height="${n(at.height)}"`;
+  return `<image ${box} preserveAspectRatio="none" href="${canvas.toDataURL("image/png")}"/>`;
 }
 
 function fieldText(field, style, at) {
   const text = field.matches("select") ? (field.selectedOptions[0]?.textContent ?? "").trim() : field.value;
   const x = at.x + parseFloat(style.paddingLeft) + 1;
-  return `<text x="${n(x)}" y="${n(at.y + at.height / 2)}" dominant-baseline="central" ${fontAttributes(style)} ${paint("fill", style.color)}>${escaped(text)}</text>`;
+  const place = `x="${n(x)}" y="${n(at.y + at.height / 2)}" dominant-baseline="central"`;
+  return `<text ${place} ${fontAttributes(style)} ${paint("fill", style.color)}>${escaped(text)}</text>`;
 }
 
 /** The line of a fraction is drawn by the browser alone: between numerator and denominator. */

@@ -16,7 +16,12 @@ export function Run() {
   return html`<h2 class="side-title">${t("export.run")}</h2>
     ${page ? html`<p class="hint">${t("export.html_note")}</p>` : null}
     <div class="side-row">
-      ${page ? html`<button class="quiet" id="export-html" disabled=${making.value} aria-busy=${making.value} onClick=${() => takePage(page)}>${t("export.html")}</button>` : null}
+      ${
+        page
+          ? html`<button class="quiet" id="export-html" disabled=${making.value} aria-busy=${making.value}
+        onClick=${() => takePage(page)}>${t("export.html")}</button>`
+          : null
+      }
       ${
         isEmbedded
           ? html`<button class="quiet" id="export-trace" onClick=${takeLog}>${t("export.trace")}</button>`

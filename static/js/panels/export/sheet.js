@@ -28,15 +28,20 @@ export function sheetOf(element, caption) {
   ].filter((line) => line.text);
   const top = MARGIN + drawing.height + MARGIN;
   const height = Math.ceil(top + lines.length * LINE + MARGIN / 2);
-  const words = lines
-    .map(
-      (line, i) =>
-        `<text x="${MARGIN}" y="${top + i * LINE + 14}" font-size="${line.size}" font-weight="${line.weight}" ${paint("fill", line.colour)}>${escaped(line.text)}</text>`,
-    )
-    .join("");
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escaped(font)}"><title>${escaped(
-    `${caption.title} · ${caption.facts}`,
-  )}</title><rect width="100%" height="100%" ${paint("fill", style.backgroundColor)}/><g transform="translate(${MARGIN} ${MARGIN})">${drawing.body}</g>${words}</svg>`;
+  const words = lines.map((line, i) => {
+    const place = `x="${MARGIN}" y="${top + i * LINE + 14}"`;
+    const font = `font-size="${line.size}" font-weight="${line.weight}"`;
+    return `<text ${place} ${font} ${paint("fill", line.colour)}>${escaped(line.text)}</text>`;
+  });
+  const box = `width="${width}" height="${height}" viewBox="0 0 ${width} ${height}"`;
+  const svg = [
+    `<svg xmlns="http://www.w3.org/2000/svg" ${box} font-family="${escaped(font)}">`,
+    `<title>${escaped(`${caption.title} · ${caption.facts}`)}</title>`,
+    `<rect width="100%" height="100%" ${paint("fill", style.backgroundColor)}/>`,
+    `<g transform="translate(${MARGIN} ${MARGIN})">${drawing.body}</g>`,
+    ...words,
+    "</svg>",
+  ].join("");
   return { svg, width, height };
 }
 

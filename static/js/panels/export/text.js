@@ -60,7 +60,8 @@ export function textOf(node, style, origin) {
         words.length > 1 && box.width > 0
           ? ` textLength="${box.width.toFixed(2)}" lengthAdjust="spacingAndGlyphs"`
           : "";
-      return `<text x="${(box.left - origin.left).toFixed(2)}" y="${y.toFixed(2)}"${length} ${fontAttributes(style)} ${paint("fill", style.color)}>${escaped(words)}</text>`;
+      const place = `x="${(box.left - origin.left).toFixed(2)}" y="${y.toFixed(2)}"`;
+      return `<text ${place}${length} ${fontAttributes(style)} ${paint("fill", style.color)}>${escaped(words)}</text>`;
     })
     .join("");
 }

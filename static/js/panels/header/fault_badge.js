@@ -20,7 +20,9 @@ export function FaultBadge() {
       settings.region.value = "detail";
     });
   };
-  return html`<button class="fault-badge" id="fault-badge" data-fault=${fault} title=${t("museum.badge.more")} onClick=${show}>
-    <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span class="fault-badge-short">${t("museum.badge.short")}</span><span class="fault-badge-name">${name}</span>
+  return html`<button class="fault-badge" id="fault-badge" data-fault=${fault} title=${t("museum.badge.more")}
+    onClick=${show}>
+    <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span
+      class="fault-badge-short">${t("museum.badge.short")}</span><span class="fault-badge-name">${name}</span>
   </button>`;
 }

@@ -1,4 +1,5 @@
-// What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black page.
+// What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black
+// page.
 
 import { startAgain } from "../../control/actions.js";
 import { blackout } from "../../control/keyboard.js";
@@ -10,12 +11,20 @@ import { sentences, t } from "../../tell/words.js";
 export function Notice() {
   const now = connection.value;
   if (now === "lost")
-    return html`<p class="toast quiet" id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
+    return html`<p class="toast quiet"
+      id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
   if (now !== "gone") return null;
   return modelFacts.value?.live === false
     ? Unmodelled()
     : html`<p class="toast" id="notice">
-        <span>${sentences([session.trouble.value, numRecords.value ? t("connection.gone_long", { n: numRecords.value }) : !session.trouble.value && t("connection.gone_empty")].filter(Boolean))}</span>
+        <span>${sentences(
+          [
+            session.trouble.value,
+            numRecords.value
+              ? t("connection.gone_long", { n: numRecords.value })
+              : !session.trouble.value && t("connection.gone_empty"),
+          ].filter(Boolean),
+        )}</span>
         <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
       </p>`;
 }
@@ -24,13 +33,22 @@ export function Notice() {
 function Unmodelled() {
   const nothing = session.trouble.value === t("library.nothing_here");
   return html`<p class="toast" id="notice">
-    <span>${session.trouble.value ?? t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })}</span>
-    ${nothing ? null : html`<button class="command primary" id="btn-recording" onClick=${() => session.openFirst()}>${t("connection.recording")}</button>`}
+    <span>${
+      session.trouble.value ??
+      t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })
+    }</span>
+    ${
+      nothing
+        ? null
+        : html`<button class="command primary" id="btn-recording"
+      onClick=${() => session.openFirst()}>${t("connection.recording")}</button>`
+    }
   </p>`;
 }
 
 /** Black, as a presenter's remote asks for: any click or the key again brings the page back. */
 export function Blackout() {
   if (!blackout.value) return null;
-  return html`<button class="blackout" id="blackout" aria-label=${t("key.black")} onClick=${() => (blackout.value = false)}></button>`;
+  return html`<button class="blackout" id="blackout" aria-label=${t("key.black")}
+    onClick=${() => (blackout.value = false)}></button>`;
 }

@@ -18,7 +18,12 @@ export function Panel() {
   const header = log.value?.header;
   return html`<header class="header">
     <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</h1>
-    <div class="facts">${header ? html`<${Facts} header=${header} />` : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`}</div>
+    <div class="facts">${
+      header
+        ? html`<${Facts} header=${header}
+      />`
+        : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`
+    }</div>
     <${FaultBadge} />
     <${Connection} />
     <${RecordMark} />
@@ -26,16 +31,19 @@ export function Panel() {
       ${isEmbedded ? null : html`<a class="tool header-bench" href="/bench">${t("header.bench")}</a>`}
       <${LanguageSwitch} />
       <${ThemeButton} />
-      <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")} title=${t("header.share")}><${Icon} name="share" /></button>
+      <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")}
+        title=${t("header.share")}><${Icon} name="share" /></button>
       ${
         runAddress("trace") && header
-          ? html`<a class="tool" id="btn-download" href=${runAddress("trace")} download aria-label=${t("header.download")} title=${t("header.download")}
+          ? html`<a class="tool" id="btn-download" href=${runAddress("trace")} download
+            aria-label=${t("header.download")} title=${t("header.download")}
             ><${Icon} name="download"
           /></a>`
           : null
       }
       <${ExportButton} />
-      <button class="tool" id="btn-help" aria-expanded=${helpOpen.value} onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
+      <button class="tool" id="btn-help" aria-expanded=${helpOpen.value}
+        onClick=${() => (helpOpen.value = !helpOpen.value)} aria-label=${t("header.help")} title=${t("header.help")}>
         <${Icon} name="help" />
       </button>
     </div>
@@ -55,7 +63,8 @@ function Facts({ header }) {
 function Connection() {
   const now = connection.value;
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
-  return html`<span class=${`connection ${now}`} role="status" id="connection"><i aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}</span>`;
+  return html`<span class=${`connection ${now}`} role="status" id="connection"><i
+    aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}</span>`;
 }
 
 function ThemeButton() {
@@ -63,7 +72,8 @@ function ThemeButton() {
   const now = settings.theme.value;
   const text = t("header.theme", { theme: t(`header.theme.${now}`) });
   const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
-  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme" /></button>`;
+  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme"
+    /></button>`;
 }
 
 /** The address with the record shown pinned, on the clipboard. */

@@ -8,7 +8,8 @@ import { t } from "../../tell/words.js";
 export function RecordMark() {
   const made = beingMade.value;
   if (!made) return null;
-  return html`<button class="tool record-now" id="record-now" title=${made.name} onClick=${show}><i class="record-mark" aria-hidden="true">●</i> ${t("library.recording")}</button>`;
+  return html`<button class="tool record-now" id="record-now" title=${made.name} onClick=${show}><i class="record-mark"
+    aria-hidden="true">●</i> ${t("library.recording")}</button>`;
 }
 
 function show() {

@@ -16,7 +16,10 @@ function Open() {
   return html`<${Side} id="help" label=${t("header.help")} close=${() => (helpOpen.value = false)}>
     <h2 class="side-title">${t("help.title")}</h2>
     <dl class="keys">
-      ${KEYS.map(({ shown, text }) => html`<div><dt>${shown.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`)}
+      ${KEYS.map(
+        ({ shown, text }) =>
+          html`<div><dt>${shown.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${t(text)}</dd></div>`,
+      )}
     </dl>
     <button class="quiet" id="btn-tour" onClick=${startTour}>${t("tour.start")}</button>
     <${Glossary} />

@@ -16,11 +16,19 @@ export function Details({ entry }) {
   const { summary } = entry;
   return html`<div class="library-details" id=${`details-${entry.id}`}>
     ${own ? html`<${Names} entry=${entry} />` : null}
-    ${entry.ended_detail || summary.damage ? html`<p class="library-wrong" lang="en">${entry.ended_detail || summary.damage}</p>` : null}
+    ${
+      entry.ended_detail || summary.damage
+        ? html`<p class="library-wrong"
+      lang="en">${entry.ended_detail || summary.damage}</p>`
+        : null
+    }
     ${entry.command ? html`<p class="hint">${t("library.command")} <code>${entry.command}</code></p>` : null}
     <div class="library-actions">
       <span class="hint">${t("library.take")}</span>
-      ${Object.entries(FILES).map(([kind, address]) => html`<a class="quiet" key=${kind} href=${address(entry.id)} download>${kind}</a>`)}
+      ${Object.entries(FILES).map(
+        ([kind, address]) => html`<a class="quiet" key=${kind} href=${address(entry.id)}
+        download>${kind}</a>`,
+      )}
       ${own ? html`<${Delete} entry=${entry} />` : null}
     </div>
     <${Exports} id=${entry.id} />
@@ -35,7 +43,12 @@ function Exports({ id }) {
     <ul>
       ${Object.entries(exports).map(
         ([to, lacks]) => html`<li key=${to}>
-          ${lacks ? html`<span class="quiet lacking">${t(`library.export.${to}`)}</span>` : html`<a class="quiet" href=${`/api/recordings/${id}/export/${to}`} download>${t(`library.export.${to}`)}</a>`}
+          ${
+            lacks
+              ? html`<span class="quiet lacking">${t(`library.export.${to}`)}</span>`
+              : html`<a class="quiet"
+            href=${`/api/recordings/${id}/export/${to}`} download>${t(`library.export.${to}`)}</a>`
+          }
           <span class="hint">${t(lacks ? "library.export.lacks" : `library.export.${to}_text`, { lacks })}</span>
         </li>`,
       )}
@@ -73,7 +86,9 @@ function Names({ entry }) {
   };
   const field = (name, more = {}) => html`<label class="field"
     ><span>${t(`library.${name}`)}</span>
-    <input name=${name} ...${more} value=${typed[name] ?? FIELDS[name].write(entry[name])} onInput=${({ currentTarget: { value } }) => setTyped((now) => ({ ...now, [name]: value }))} onBlur=${() => keep([name])}
+    <input name=${name} ...${more} value=${typed[name] ?? FIELDS[name].write(entry[name])}
+      onInput=${({ currentTarget: { value } }) => setTyped((now) => ({ ...now, [name]: value }))}
+      onBlur=${() => keep([name])}
   /></label>`;
   return html`<form class="library-names" onSubmit=${(event) => (event.preventDefault(), keep(Object.keys(FIELDS)))}>
     ${field("name", { maxlength: 200 })}${field("tags")}
@@ -90,6 +105,7 @@ function Delete({ entry }) {
   return html`<span class="library-sure" role="group" aria-label=${t("library.delete_sure")}>
     ${t("library.delete_sure")}
     <button class="quiet library-delete sure" onClick=${() => remove(entry.id)}>${t("library.delete")}</button>
-    <button class="quiet" ref=${(button) => button?.focus()} onClick=${() => setAsked(false)}>${t("library.delete_not")}</button>
+    <button class="quiet" ref=${(button) => button?.focus()}
+      onClick=${() => setAsked(false)}>${t("library.delete_not")}</button>
   </span>`;
 }

@@ -1,4 +1,5 @@
-// The library: every recording of this server, to open, record, name, keep and hand out. What is opened is on the stage above.
+// The library: every recording of this server, to open, record, name, keep and hand out. What is opened is on the stage
+// above.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
@@ -20,12 +21,25 @@ export function Panel() {
     <${Findings} />
     ${
       library.value === null
-        ? html`<p class="hint" role="status">${failed.value ?? t("library.loading")} ${failed.value ? html`<button class="link" id="library-retry" onClick=${refresh}>${t("library.retry")}</button>` : null}</p>`
+        ? html`<p class="hint" role="status">${failed.value ?? t("library.loading")} ${
+            failed.value
+              ? html`<button
+          class="link" id="library-retry" onClick=${refresh}>${t("library.retry")}</button>`
+              : null
+          }</p>`
         : html`<ul class="library-list" aria-label=${t("library.list")}>
-          ${entries.map((entry) => html`<${Row} key=${entry.id} entry=${entry} open=${more === entry.id} toggle=${() => setMore(more === entry.id ? null : entry.id)} />`)}
+          ${entries.map(
+            (entry) => html`<${Row} key=${entry.id} entry=${entry} open=${more === entry.id}
+            toggle=${() => setMore(more === entry.id ? null : entry.id)} />`,
+          )}
         </ul>`
     }
-    ${library.value && !entries.some((entry) => entry.source === "library") ? html`<p class="hint">${t(library.value.can_keep ? "library.none" : "library.no_place")}</p>` : null}
+    ${
+      library.value && !entries.some((entry) => entry.source === "library")
+        ? html`<p
+      class="hint">${t(library.value.can_keep ? "library.none" : "library.no_place")}</p>`
+        : null
+    }
   </div>`;
 }
 
@@ -40,23 +54,33 @@ function Bar() {
   return html`<div class="library-bar">
     ${
       made
-        ? html`<button class="quiet" id="btn-record-stop" onClick=${stopRecording}><i class="record-stop" aria-hidden="true"></i>${t("library.stop")}</button>
-          <span class="library-made num"><i class="record-mark" aria-hidden="true">●</i> ${t("library.making", { name: made.name, n: grouped(numRecords.value) })}</span>`
-        : html`<button class="quiet" id="btn-record" disabled=${!live || !canKeep || !numRecords.value} title=${live ? t("library.record_hint") : ""} onClick=${() => record("")}>
+        ? html`<button class="quiet" id="btn-record-stop" onClick=${stopRecording}><i class="record-stop"
+          aria-hidden="true"></i>${t("library.stop")}</button>
+          <span class="library-made num"><i class="record-mark"
+            aria-hidden="true">●</i> ${t("library.making", { name: made.name, n: grouped(numRecords.value) })}</span>`
+        : html`<button class="quiet" id="btn-record" disabled=${!live || !canKeep || !numRecords.value}
+          title=${live ? t("library.record_hint") : ""} onClick=${() => record("")}>
           <i class="record-mark" aria-hidden="true">●</i>${t("library.record")}
         </button>`
     }
     ${
       canKeep
         ? html`<label class="quiet library-upload"
-          ><${Icon} name="add" /> ${t("library.upload")}<input id="library-file" class="visually-hidden" type="file" accept=".kvtrace" onChange=${chosen}
+          ><${Icon} name="add" /> ${t("library.upload")}<input id="library-file" class="visually-hidden" type="file"
+            accept=".kvtrace" onChange=${chosen}
         /></label>`
         : null
     }
-    ${now ? html`<progress aria-label=${t("library.uploading", { name: now.name })} max="1" value=${now.share}></progress>` : null}
+    ${
+      now
+        ? html`<progress aria-label=${t("library.uploading", { name: now.name })} max="1"
+      value=${now.share}></progress>`
+        : null
+    }
     ${
       replay && model
-        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${() => session.toLive()}><i class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
+        ? html`<button class="quiet library-live" id="btn-to-live" onClick=${() => session.toLive()}><i
+          class="live-mark" aria-hidden="true">●</i>${t("library.to_live")}</button>
           <span class="hint">${t("library.replay")}</span>`
         : null
     }
@@ -92,8 +116,12 @@ function Row({ entry, open, toggle }) {
       <span class="library-text" lang=${langOf(text)}>${text}</span>
       <span class="library-facts num">${factsOf(entry).join(" · ")}</span>
     </button>
-    <span class="library-tags">${entry.tags.map((tag) => html`<span class="library-tag" key=${tag}>${tag}</span>`)}</span>
-    <button class="tool small" aria-expanded=${open} aria-label=${t("library.more", { name: shownName(entry) })} title=${t("library.more", { name: shownName(entry) })} onClick=${toggle}>
+    <span class="library-tags">${entry.tags.map(
+      (tag) => html`<span class="library-tag"
+      key=${tag}>${tag}</span>`,
+    )}</span>
+    <button class="tool small" aria-expanded=${open} aria-label=${t("library.more", { name: shownName(entry) })}
+      title=${t("library.more", { name: shownName(entry) })} onClick=${toggle}>
       <${Icon} name=${open ? "smaller" : "larger"} />
     </button>
     ${open ? html`<${Details} entry=${entry} />` : null}

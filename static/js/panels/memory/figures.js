@@ -24,11 +24,15 @@ export function Figures() {
   const token = groups.length > 1 ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
-    <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage} m=${m} /></div>
+    <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage}
+      m=${m} /></div>
     <${Bars} header=${header} m=${m} total=${total} />
     <dl class="figure-list num">
-      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used} note=${t(groups.length > 1 ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })} formula=${`tokens_held · ${token}`} />
-      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)} formula=${`blocks_held · block_size · ${token}`} />
+      <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used}
+        note=${t(groups.length > 1 ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })}
+        formula=${`tokens_held · ${token}`} />
+      <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)}
+        formula=${`blocks_held · block_size · ${token}`} />
       <${Figure}
         kind="waste"
         name=${html`<${Term} id="waste">${t("memory.waste")}<//>`}
@@ -36,8 +40,10 @@ export function Figures() {
         note=${m.bytes_held ? percentText(waste / m.bytes_held) : "–"}
         formula="reserved − used"
       />
-      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)} formula=${`blocks_cached · block_size · ${token}`} />
-      <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached} note=${of(m.blocks_free)} formula="pool − reserved − cached" />
+      <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)}
+        formula=${`blocks_cached · block_size · ${token}`} />
+      <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached}
+        note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
     <${Formula} header=${header} />
   </section>`;
@@ -48,7 +54,8 @@ function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
   return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
     <dt><i class=${`key ${kind}`}></i>${name}</dt>
-    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })} ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
+    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })}
+      ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
     <dd class="figure-note">${note}</dd>
     <dd class="figure-mark"><${Fidelity} kind="derived" formula=${formula} /></dd>
   </div>`;
@@ -59,9 +66,11 @@ const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1
 /** Both usage figures: a cache that nobody holds is free, and yet not empty. */
 function Usage({ m }) {
   const share = (blocks) => shortPercent(blocks / m.num_blocks);
+  const sum = `(${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`;
   return html`<p class="usage num" id="usage">
-    <span ...${tips([`blocks_held / num_blocks = ${m.blocks_held} / ${m.num_blocks}`])} tabindex="0">${t("memory.usage_held")} <b>${share(m.blocks_held)}</b></span>
-    <span ...${tips([`(blocks_held + blocks_cached) / num_blocks = (${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`])} tabindex="0"
+    <span ...${tips([`blocks_held / num_blocks = ${m.blocks_held} / ${m.num_blocks}`])}
+      tabindex="0">${t("memory.usage_held")} <b>${share(m.blocks_held)}</b></span>
+    <span ...${tips([`(blocks_held + blocks_cached) / num_blocks = ${sum}`])} tabindex="0"
       >${t("memory.usage_cached")} <b>${share(m.blocks_held + m.blocks_cached)}</b></span
     >
     <${Fidelity} kind="derived" formula="blocks_held / num_blocks; (blocks_held + blocks_cached) / num_blocks" />
@@ -86,8 +95,10 @@ function Bars({ header, m, total }) {
     <div class="memory-bar">
       ${
         pages
-          ? html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste" style=${width(m.bytes_held - m.bytes_used)}></i><i class="cached" style=${width(m.bytes_cached)}></i>`
-          : html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste" style=${width(Math.max(0, paged - m.bytes_used))}></i>`
+          ? html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste"
+            style=${width(m.bytes_held - m.bytes_used)}></i><i class="cached" style=${width(m.bytes_cached)}></i>`
+          : html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste"
+            style=${width(Math.max(0, paged - m.bytes_used))}></i>`
       }
       <b class="pool-edge" style=${edge}></b>
     </div>
@@ -98,25 +109,35 @@ function Bars({ header, m, total }) {
     ${
       kept === null
         ? null
-        : html`<div class="memory-row" id="all-kept" data-bytes=${kept} tabindex="0" ...${tips(() => [keptText(header, figures[0], m, kept)])}>
-          <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived" formula="blocks_held · block_size · Σ bytes per token" /></span>
-          <div class="memory-bar"><i class="waste" style=${width(kept)}></i><b class="pool-edge" style=${edge}></b></div>
+        : html`<div class="memory-row" id="all-kept" data-bytes=${kept} tabindex="0"
+          ...${tips(() => [keptText(header, figures[0], m, kept)])}>
+          <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived"
+            formula="blocks_held · block_size · Σ bytes per token" /></span>
+          <div class="memory-bar"><i class="waste" style=${width(kept)}></i><b class="pool-edge"
+            style=${edge}></b></div>
           <span class="memory-value num">${bytesText(kept)}</span>
         </div>`
     }
     ${
       other
-        ? html`<button class="memory-row" id="contiguous" aria-pressed=${held} aria-description=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
+        ? html`<button class="memory-row" id="contiguous" aria-pressed=${held}
+          aria-description=${t("memory.contiguous_label")} onClick=${() => select({ figure: "contiguous" })}>
           <span class="memory-name">${t("memory.contiguous")}</span>
           <span class="memory-bar">
             <i class="used" style=${width(Math.min(other.computed_slots * perToken, contiguous))}></i
-            ><i class="waste" style=${width(Math.max(0, contiguous - other.computed_slots * perToken))}></i><b class="pool-edge" style=${edge}></b>
+            ><i class="waste" style=${width(Math.max(0, contiguous - other.computed_slots * perToken))}></i><b
+              class="pool-edge" style=${edge}></b>
           </span>
           <span class="memory-value num">${bytesText(contiguous)}</span>
         </button>`
         : null
     }
-    ${other ? html`<p class="hint memory-fit num" id="contiguous-fit">${fitText(other)} <${Fidelity} kind="derived" formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p>` : null}
+    ${
+      other
+        ? html`<p class="hint memory-fit num" id="contiguous-fit">${fitText(other)} <${Fidelity} kind="derived"
+      formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p>`
+        : null
+    }
   </div>`;
 }
 
@@ -144,7 +165,10 @@ function fitText(other) {
   });
 }
 
-/** 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where vectors have one. */
+/**
+ * 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where
+ * vectors have one.
+ */
 function Formula({ header }) {
   const k = kvTerms(header);
   const same = k.head_dim === k.v_head_dim;
@@ -165,16 +189,17 @@ function Formula({ header }) {
     html`${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(k.element_bytes)}`,
     number(k.scale_bytes),
   );
-  const plain = `${same ? "2 · " : ""}L · Hkv · ${k.scale_bytes ? `(${same ? "D" : "(D + Dv)"} · bytes + ${same ? "" : "2 · "}scale)` : `${same ? "D" : "(D + Dv)"} · bytes`}`;
+  const wide = same ? "D" : "(D + Dv)";
+  const vector = k.scale_bytes ? `(${wide} · bytes + ${same ? "" : "2 · "}scale)` : `${wide} · bytes`;
+  const plain = `${same ? "2 · " : ""}L · Hkv · ${vector}`;
   return html`<p class="formula" aria-label=${t("memory.formula")}>
     <math lang="en">
       <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${symbols}</mrow>
     </math>
     <math lang="en">
       <mrow
-        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${numbers}<mo>=</mo>${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext
-          >B</mtext
-        ></mrow
+        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${numbers}<mo>=</mo
+        >${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow
       >
     </math>
     <span class="formula-name"><${Fidelity} kind="derived" formula=${plain} /></span>

@@ -18,7 +18,12 @@ export function Panel() {
       <${Queues} />
       <${Pool} />
       <${Legend} />
-      ${provenance.value ? html`<a class="to-provenance" href="#region-provenance">${t("chain.title")} · ${t(`chain.of.${provenance.value.kind}`)} ↓</a>` : null}
+      ${
+        provenance.value
+          ? html`<a class="to-provenance"
+        href="#region-provenance">${t("chain.title")} · ${t(`chain.of.${provenance.value.kind}`)} ↓</a>`
+          : null
+      }
       <${Tables} />
       <${Overlay} />
     </div>

@@ -88,7 +88,8 @@ function Buttons({ layout }) {
   const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[at]];
   return shown.map(
     (block) =>
-      html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout} places=${places} current=${block.block_id === at} onMove=${setCursor} />`,
+      html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout}
+        places=${places} current=${block.block_id === at} onMove=${setCursor} />`,
   );
 }
 

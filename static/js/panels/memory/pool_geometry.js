@@ -1,7 +1,8 @@
 // Geometry of the pool: where each block and slot lies. Pure.
 //
-// Block groups lie one below the other, on one grid of the same squares; where there are several, each has a line for its title.
-// Slot level, while every slot can be told apart; block level beyond that: a block is a small square with a level of filling.
+// Block groups lie one below the other, on one grid of the same squares; where there are several, each has a line for
+// its title. Slot level, while every slot can be told apart; block level beyond that: a block is a small square with a
+// level of filling.
 
 import { groupOf } from "../../core/groups.js";
 
@@ -17,10 +18,11 @@ const [MAX_PITCH, MIN_PITCH] = [26, 3];
 const [MAX_BAR, MIN_BAR] = [22, 10];
 
 /**
- * The largest picture of the blocks of `groups` ([{first_block, num_blocks}]), `size` slots each, that fits in width × height: `{level,
- * cell, tall, block, columns, rows, height, titles, blockAt(id), slotAt(id, slot), hit(x, y), neighbour(id, key)}`. `titles`: the
- * upper edge of each group's title, none where there is one group. `neighbour`: the block that an arrow key leads to, or null.
- * A pool of more blocks than there are places is higher than `height`, and scrolls.
+ * The largest picture of the blocks of `groups` ([{first_block, num_blocks}]), `size` slots each, that fits in width ×
+ * height: `{level, cell, tall, block, columns, rows, height, titles, blockAt(id), slotAt(id, slot), hit(x, y),
+ * neighbour(id, key)}`. `titles`: the upper edge of each group's title, none where there is one group. `neighbour`: the
+ * block that an arrow key leads to, or null. A pool of more blocks than there are places is higher than `height`, and
+ * scrolls.
  */
 export function poolLayout(groups, size, width, height) {
   const inner = width - 2 * EDGE;

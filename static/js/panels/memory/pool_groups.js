@@ -1,4 +1,5 @@
-// Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many bytes.
+// Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many
+// bytes.
 
 import { figuresByGroup, groupOfLayer } from "../../core/groups.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -17,10 +18,18 @@ export function GroupTitles({ tops }) {
     (
       top,
       i,
-    ) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }} onPointerMove=${stop} onClick=${stop}>
-      <span class="group-name" title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${groupName(groups[i])}</span>
-      <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held} ...${tips(() => lines(groups[i], figures[i], size))}>
-        ${t("group.held", { held: grouped(figures[i].blocks_held), n: grouped(groups[i].num_blocks), bytes: bytesText(figures[i].bytes_held) })} <${Fidelity} kind="derived" formula="blocks_held · block_size · bytes per token" />
+    ) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }}
+      onPointerMove=${stop} onClick=${stop}>
+      <span class="group-name"
+        title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${groupName(groups[i])}</span>
+      <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held}
+        ...${tips(() => lines(groups[i], figures[i], size))}>
+        ${t("group.held", {
+          held: grouped(figures[i].blocks_held),
+          n: grouped(groups[i].num_blocks),
+          bytes: bytesText(figures[i].bytes_held),
+        })} <${Fidelity} kind="derived"
+            formula="blocks_held · block_size · bytes per token" />
       </span>
     </p>`,
   );

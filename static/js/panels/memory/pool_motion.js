@@ -1,4 +1,5 @@
-// How blocks change between two records: a pure function of the state before, the record and the progress of its phases.
+// How blocks change between two records: a pure function of the state before, the record and the progress of its
+// phases.
 
 import { groupOf, heldIn } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
@@ -29,9 +30,9 @@ const GIVES = new Set(["free", "release"]);
 const OVERLAP = 0.35; // how far one motion of a phase has come when the next begins
 
 /**
- * The motions of a record: for each block that it touches, a list of `{op, at, block, phase, from, to, slots}` in order, where
- * [from, to] is its share of its phase and `slots` [first, end) what it fills. Operations on one block follow each other: it
- * loses its hash before it is taken.
+ * The motions of a record: for each block that it touches, a list of `{op, at, block, phase, from, to, slots}` in
+ * order, where [from, to] is its share of its phase and `slots` [first, end) what it fills. Operations on one block
+ * follow each other: it loses its hash before it is taken.
  */
 export function motionsOf(before, record) {
   const ops = record.ops ?? [];
@@ -43,7 +44,8 @@ export function motionsOf(before, record) {
     const wanted = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
     for (const block of wanted ? shadow.touched(op) : []) {
       const earlier = blocks.get(block) ?? blocks.set(block, []).get(block);
-      const last = earlier.findLast((m) => m.op.type !== "cache"); // promised before the forward pass, shown after the write
+      // promised before the forward pass, shown after the write
+      const last = earlier.findLast((m) => m.op.type !== "cache");
       const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
       const motion = { op, at, block, phase, from: 0, to: 1, slots: shadow.slots(op, block) };
       earlier.push(motion);
@@ -142,8 +144,8 @@ export function progressOf(motion, phases) {
 }
 
 /**
- * How a block at rest looks: `owners` [{seq, share}] (share in [0, 1]), `held` and `hash` in [0, 1], `fill`: the level of each
- * slot, `fresh`: the slots that this record wrote, `renewed`: this record gave the block another life.
+ * How a block at rest looks: `owners` [{seq, share}] (share in [0, 1]), `held` and `hash` in [0, 1], `fill`: the level
+ * of each slot, `fresh`: the slots that this record wrote, `renewed`: this record gave the block another life.
  */
 export function restingLook(block, owners, size) {
   return {
@@ -156,7 +158,9 @@ export function restingLook(block, owners, size) {
   };
 }
 
-/** The look of a block in between: `look`, as it was before the record, changed by its motions as far as they have come. */
+/**
+ * The look of a block in between: `look`, as it was before the record, changed by its motions as far as they have come.
+ */
 export function movingLook(look, motions, phases) {
   for (const motion of motions) {
     const p = progressOf(motion, phases);
@@ -220,8 +224,9 @@ function leave(look, seq, p) {
 }
 
 /**
- * What moves between places now: `{kind, seq, block, p}` with `kind` `take` (from the free queue's head to the block), `give`
- * (back to the queue, `end` front or back), `split` (from block `src`), `swap_out` and `swap_in` (to and from `cpu_block_id`).
+ * What moves between places now: `{kind, seq, block, p}` with `kind` `take` (from the free queue's head to the block),
+ * `give` (back to the queue, `end` front or back), `split` (from block `src`), `swap_out` and `swap_in` (to and from
+ * `cpu_block_id`).
  */
 export function travelling(motions, phases) {
   const found = [];

@@ -1,4 +1,5 @@
-// Over the map: lines from block tables to blocks, and what travels: out of the free queue, back to it, from block to block.
+// Over the map: lines from block tables to blocks, and what travels: out of the free queue, back to it, from block to
+// block.
 
 import { groupOf, groupOfLayer, RELEASED } from "../../core/groups.js";
 import { prepare, roundRect, usePainter } from "../../kit/canvas.js";

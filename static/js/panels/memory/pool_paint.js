@@ -1,4 +1,5 @@
-// Painting the pool slot by slot: owners' colours and textures, tokens, waste hatched, cached content apart from free room.
+// Painting the pool slot by slot: owners' colours and textures, tokens, waste hatched, cached content apart from free
+// room.
 
 import { tokenLabels } from "../../core/labels.js";
 import { roundRect } from "../../kit/canvas.js";

@@ -1,4 +1,5 @@
-// Painting the pool block by block, for large pools: a square each, filled as far as its slots are, in its owners' colours.
+// Painting the pool block by block, for large pools: a square each, filled as far as its slots are, in its owners'
+// colours.
 
 import { alpha, sequentialAt } from "../../kit/colour.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";

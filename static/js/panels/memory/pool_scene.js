@@ -1,4 +1,5 @@
-// What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its painters.
+// What the pool looks like now: the record drawn, how far it is shown, and who reads which slot. Shared by its
+// painters.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { groupOfLayer, heldBy } from "../../core/groups.js";

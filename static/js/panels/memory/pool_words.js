@@ -37,7 +37,10 @@ export function describeSlot(block, offset) {
   return content ? t("pool.slot", { slot, token: labelText(content.label) }) : t("pool.slot_empty", { slot });
 }
 
-/** The selection that a block, or a slot of it, stands for: the key there if the shown sequence has one, else the place itself. */
+/**
+ * The selection that a block, or a slot of it, stands for: the key there if the shown sequence has one, else the place
+ * itself.
+ */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
   const now = sequenceView.value;

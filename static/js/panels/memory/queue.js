@@ -1,5 +1,5 @@
-// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash. One for each
-// block group.
+// The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash.
+// One for each block group.
 
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
@@ -16,7 +16,10 @@ export function Queues() {
   const groups = state.value?.block_groups ?? [null];
   const several = groups.length > 1;
   return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
-    ${groups.map((group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null} queue=${queuesNow.value[i] ?? []} />`)}
+    ${groups.map(
+      (group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null}
+      queue=${queuesNow.value[i] ?? []} />`,
+    )}
   </div>`;
 }
 
@@ -26,12 +29,25 @@ function Queue({ at, group, queue }) {
   const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
   const label = t("pool.queue_label", { ids: text });
-  return html`<div class="queue" role="group" data-group=${at} aria-label=${group ? `${groupName(group)}: ${label}` : label}>
+  return html`<div class="queue" role="group" data-group=${at}
+    aria-label=${group ? `${groupName(group)}: ${label}` : label}>
     <span class="queue-name"
-      ><${Term} id="free_queue">${t("pool.queue")}<//>${group ? html` <small title=${groupName(group)}>${shortKeys(group)}</small>` : null} <b class="num">${queue.length}</b></span
+      ><${Term} id="free_queue">${t("pool.queue")}<//>${
+        group
+          ? html` <small
+        title=${groupName(group)}>${shortKeys(group)}</small>`
+          : null
+      } <b class="num">${queue.length}</b></span
     >
     <span class="queue-ids num" data-arrows>
-      ${runs.length > MOST_BUTTONS ? html`<span class="queue-text">▸ ${text}</span>` : runs.map((run, i) => html`<${Run} run=${run} head=${i === 0} queue=${queue} />`)}
+      ${
+        runs.length > MOST_BUTTONS
+          ? html`<span class="queue-text">▸ ${text}</span>`
+          : runs.map(
+              (run, i) => html`<${Run}
+        run=${run} head=${i === 0} queue=${queue} />`,
+            )
+      }
       ${now && queue.length === 0 ? html`<span class="none">${t("pool.queue_empty")}</span>` : null}
     </span>
   </div>`;

@@ -3,8 +3,8 @@
 const SHORTEST = 3; // fewer neighbours stay single
 
 /**
- * Runs of `ids` in order: [{first, last, count, kind}]. A run goes up or down by one and is of one kind (`kindOf(id)`); together
- * they name every id once, in the queue's order.
+ * Runs of `ids` in order: [{first, last, count, kind}]. A run goes up or down by one and is of one kind (`kindOf(id)`);
+ * together they name every id once, in the queue's order.
  */
 export function runsOf(ids, kindOf) {
   const runs = [];

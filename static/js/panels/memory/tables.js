@@ -1,5 +1,5 @@
-// The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store, where swapped-out
-// blocks wait.
+// The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store,
+// where swapped-out blocks wait.
 
 import { groupOfLayer, RELEASED } from "../../core/groups.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -24,14 +24,21 @@ export function Tables() {
       rows.length === 0
         ? html`<p class="hint">${t("tables.empty")}</p>`
         : html`<div class="table-rows" id="table-rows">
-          ${rows.map((seq) => seq.block_tables.map((table, i) => html`<${TableRow} key=${`${seq.seq_id}/${i}`} seq=${seq} table=${table} at=${i} />`))}
+          ${rows.map((seq) =>
+            seq.block_tables.map(
+              (table, i) => html`<${TableRow} key=${`${seq.seq_id}/${i}`}
+            seq=${seq} table=${table} at=${i} />`,
+            ),
+          )}
           <${CpuStore} />
         </div>`
     }
   </section>`;
 }
 
-/** The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers. */
+/**
+ * The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers.
+ */
 function TableRow({ seq, table, at }) {
   const id = seq.seq_id;
   const name = t("sequence.name", { id });
@@ -40,11 +47,16 @@ function TableRow({ seq, table, at }) {
   const weight = group && at !== groupOfLayer(groups, layer.value) ? " other" : "";
   const point = () => (hovered.value = { seq: id });
   const leave = () => (hovered.value = null);
-  return html`<div class=${`table-row${id === shownSeq.value ? " shown" : ""}${group ? " grouped" : ""}${weight}`} data-seq=${id} data-group=${at}>
+  return html`<div class=${`table-row${id === shownSeq.value ? " shown" : ""}${group ? " grouped" : ""}${weight}`}
+    data-seq=${id} data-group=${at}>
     <button
       class="table-name num"
       aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
-      aria-label=${group ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}` : t("tables.sequence", { name })}
+      aria-label=${
+        group
+          ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}`
+          : t("tables.sequence", { name })
+      }
       title=${group ? `${allLayers(group.layers)} · ${keysText(group)}` : undefined}
       onClick=${() => select({ seq: id })}
       onPointerEnter=${point}
@@ -56,7 +68,10 @@ function TableRow({ seq, table, at }) {
     </button>
     <span class="entries num" data-arrows>
       ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
-      ${table.map((block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical} group=${group} />`)}
+      ${table.map(
+        (block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical}
+        group=${group} />`,
+      )}
     </span>
   </div>`;
 }
@@ -71,7 +86,8 @@ function Entry({ name, block, logical, group }) {
     const gone = group
       ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
       : t("tables.released", { name, logical });
-    return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone} title=${gone} onKeyDown=${moveFocus}>
+    return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone}
+      title=${gone} onKeyDown=${moveFocus}>
       <small>${logical}</small>–
     </button>`;
   }
@@ -113,9 +129,9 @@ function CpuStore() {
     <span class="entries num">
       <span class="none">${t("tables.cpu_held", { held: store.length, n: blocks.length })}</span>
       ${store.map(
-        (
-          held,
-        ) => html`<button class="entry" data-cpu=${held.cpu_block_id} aria-description=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })} onClick=${() => select({ seq: held.seq_id })}>
+        (held) => html`<button class="entry" data-cpu=${held.cpu_block_id}
+          aria-description=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })}
+          onClick=${() => select({ seq: held.seq_id })}>
           <${Swatch} id=${held.seq_id} />${held.cpu_block_id}
         </button>`,
       )}

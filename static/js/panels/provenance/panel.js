@@ -28,10 +28,14 @@ export function Panel() {
   if (!now) return null;
   return html`<section class="region provenance" id="region-provenance" aria-labelledby="provenance-title">
     <header class="provenance-head">
-      <h2 class="provenance-title" id="provenance-title">${t("chain.title")} <small>${t(`chain.of.${now.kind}`)}</small></h2>
-      <button class="tool small" id="btn-chain-back" disabled=${!canGoBack.value} aria-label=${t("chain.back")} title=${t("chain.back")} onClick=${goBack}><${Icon} name="back" /></button>
-      <button class="tool small" id="btn-chain-forward" disabled=${!canGoForward.value} aria-label=${t("chain.forward")} title=${t("chain.forward")} onClick=${goForward}><${Icon} name="forward" /></button>
-      <button class="tool small" id="btn-chain-close" aria-label=${t("chain.close")} title=${t("chain.close")} onClick=${() => (selected.value = null)}><${Icon} name="close" /></button>
+      <h2 class="provenance-title"
+        id="provenance-title">${t("chain.title")} <small>${t(`chain.of.${now.kind}`)}</small></h2>
+      <button class="tool small" id="btn-chain-back" disabled=${!canGoBack.value} aria-label=${t("chain.back")}
+        title=${t("chain.back")} onClick=${goBack}><${Icon} name="back" /></button>
+      <button class="tool small" id="btn-chain-forward" disabled=${!canGoForward.value} aria-label=${t("chain.forward")}
+        title=${t("chain.forward")} onClick=${goForward}><${Icon} name="forward" /></button>
+      <button class="tool small" id="btn-chain-close" aria-label=${t("chain.close")} title=${t("chain.close")}
+        onClick=${() => (selected.value = null)}><${Icon} name="close" /></button>
     </header>
     <ol class="provenance-links">
       ${now.links.map((link, i) => html`<${Link} key=${`${link.kind}${i}`} link=${link} />`)}
@@ -85,12 +89,18 @@ function Owners({ owners }) {
   return html`<ul class="provenance-list num">
     ${owners.map(
       (owner) => html`<li>
-        <${Swatch} id=${owner.seq} /><button class="way" onClick=${() => follow({ select: { seq: owner.seq } })}>${t("sequence.name", { id: owner.seq })}</button>
+        <${Swatch} id=${owner.seq} /><button class="way"
+          onClick=${() => follow({ select: { seq: owner.seq } })}>${t("sequence.name", { id: owner.seq })}</button>
         [${owner.logical}]
         ${
           owner.how
             ? html`<span class="provenance-how">${operationName(owner.how)}</span>
-              <button class="way" onClick=${() => follow({ go: owner.go, select: { record: owner.go, op: owner.at } })}>${t("chain.record", { record: owner.go + 1 })}</button>`
+              <button class="way"
+                onClick=${() =>
+                  follow({
+                    go: owner.go,
+                    select: { record: owner.go, op: owner.at },
+                  })}>${t("chain.record", { record: owner.go + 1 })}</button>`
             : null
         }
       </li>`,
@@ -100,7 +110,10 @@ function Owners({ owners }) {
 
 function Blocks({ link }) {
   return html`<p class="ways num">
-    ${link.blocks.map((block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"} onClick=${() => follow({ select: { block } })}>${block}</button>`)}
+    ${link.blocks.map(
+      (block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"}
+      onClick=${() => follow({ select: { block } })}>${block}</button>`,
+    )}
   </p>`;
 }
 
@@ -111,8 +124,11 @@ function Requests({ link }) {
     <ul class="reservations num">
       ${link.requests.map(
         (r, i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
-          <button class="way" onClick=${() => follow({ select: { seq: r.seq_id } })}><${Swatch} id=${r.seq_id} />${r.seq_id}</button>
-          ${[r.computed, r.paged, r.limit, r.contiguous].map((slots) => html`<span>${grouped(Number(slots.toFixed(1)))}</span>`)}
+          <button class="way" onClick=${() => follow({ select: { seq: r.seq_id } })}><${Swatch} id=${r.seq_id}
+            />${r.seq_id}</button>
+          ${[r.computed, r.paged, r.limit, r.contiguous].map(
+            (slots) => html`<span>${grouped(Number(slots.toFixed(1)))}</span>`,
+          )}
         </li>`,
       )}
     </ul>`;
@@ -124,7 +140,12 @@ function Life({ events }) {
   return html`<ul class="provenance-list life num">
     ${shown.map(
       (event) => html`<li>
-        <button class="way" onClick=${() => follow({ go: event.record, select: { record: event.record, op: event.at } })}>${t("chain.record", { record: event.record + 1 })}</button>
+        <button class="way"
+          onClick=${() =>
+            follow({
+              go: event.record,
+              select: { record: event.record, op: event.at },
+            })}>${t("chain.record", { record: event.record + 1 })}</button>
         <span>${operationName(event.type)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
         ${event.seq === undefined ? null : html`<span><${Swatch} id=${event.seq} />${event.seq}</span>`}
       </li>`,

@@ -52,7 +52,7 @@ function paintShown({ c, palette, layout, view, shown, x }) {
   c.fillRect(x(shown), view.height - 2, layout.cell, 2);
 }
 
-// ── Budgets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Budgets ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function paintBudgets(at) {
   const { c, palette, lanes, layout, limits, shown } = at;
@@ -128,7 +128,7 @@ function label(c, palette, name, value, y, height) {
   }
 }
 
-// ── Rows ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function paintRows(at) {
   const { c, palette, lanes, layout, view, shownSeq } = at;
@@ -289,7 +289,7 @@ function ring(c, palette, x, y) {
   c.stroke();
 }
 
-// ── Steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Steps ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function paintAxis({ c, palette, lanes, layout, view, first, last, x }) {
   const y = view.height - 3;

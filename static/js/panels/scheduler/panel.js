@@ -1,4 +1,5 @@
-// The scheduler's panel: a lane for each sequence over the records, the budgets of each step, the decisions of the record shown.
+// The scheduler's panel: a lane for each sequence over the records, the budgets of each step, the decisions of the
+// record shown.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
@@ -25,7 +26,8 @@ export function Panel() {
   return html`<div class="scheduler">
     <section class="lanes">
       <header class="lanes-head">
-        <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured" /></h3>
+        <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured"
+          /></h3>
         <${Legend} />
       </header>
       ${lanes ? html`<${Plane} lanes=${lanes} />` : html`<p class="hint">${t("lanes.empty")}</p>`}
@@ -117,7 +119,10 @@ function keepInView(scroll, layout, record) {
   else if (left + layout.cell > scroll.scrollLeft + room) scroll.scrollLeft = left + layout.cell - room + layout.cell;
 }
 
-/** Scroll up or down when the lane of the chosen sequence is hidden: the budgets stay at the top, the axis at the bottom. */
+/**
+ * Scroll up or down when the lane of the chosen sequence is hidden: the budgets stay at the top, the axis at the
+ * bottom.
+ */
 function laneIntoView(scroll, layout, lane) {
   if (!scroll || lane < 0) return;
   const room = scroll.clientHeight - layout.top - AXIS;
@@ -224,7 +229,12 @@ function Cursor({ lanes, layout }) {
     ref=${ref}
     class="lanes-cursor"
     aria-label=${words}
-    style=${{ left: `${layout.x(record)}px`, top: `${layout.y(row)}px`, width: `${layout.cell}px`, height: `${layout.row}px` }}
+    style=${{
+      left: `${layout.x(record)}px`,
+      top: `${layout.y(row)}px`,
+      width: `${layout.cell}px`,
+      height: `${layout.row}px`,
+    }}
     onKeyDown=${move}
     onBlur=${() => (cursor.value = null)}
     onClick=${(event) => {
@@ -248,7 +258,12 @@ function Legend() {
     for (const { mark } of lane.marks) present.add(mark);
   }
   return html`<ul class="lanes-legend">
-    ${[...KINDS, ...MARKS].filter((kind) => present.has(kind) && !(kind === "preempt")).map((kind) => html`<li key=${kind}><${Key} kind=${kind} />${t(`lanes.${kind}`)}</li>`)}
+    ${[...KINDS, ...MARKS]
+      .filter((kind) => present.has(kind) && !(kind === "preempt"))
+      .map(
+        (kind) => html`<li
+      key=${kind}><${Key} kind=${kind} />${t(`lanes.${kind}`)}</li>`,
+      )}
   </ul>`;
 }
 

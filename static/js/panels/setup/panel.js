@@ -30,7 +30,12 @@ function Composer() {
   return html`<div class="group composer">
     <div class="prompt-head">
       <label class="group-title" for="prompt">${t("setup.prompt")}</label>
-      ${rewritten.value ? html`<span class="hint num" id="rewritten" role="status" tabindex="0" ...${tips([t("setup.rewritten_text")])}>${t("setup.rewritten")}</span>` : null}
+      ${
+        rewritten.value
+          ? html`<span class="hint num" id="rewritten" role="status" tabindex="0"
+        ...${tips([t("setup.rewritten_text")])}>${t("setup.rewritten")}</span>`
+          : null
+      }
     </div>
     <textarea
       id="prompt"
@@ -43,7 +48,8 @@ function Composer() {
     <div class="presets" role="group" aria-label=${t("setup.presets")}>
       ${PRESETS.map(
         (text) =>
-          html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} lang=${langOf(text)} onClick=${() => (draft.value = text)}>${text}</button>`,
+          html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} lang=${langOf(text)}
+            onClick=${() => (draft.value = text)}>${text}</button>`,
       )}
     </div>
     <div class="add-row">
@@ -52,7 +58,8 @@ function Composer() {
       </button>
       ${
         chosenOr("scheduling_policy") === "priority"
-          ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")} value=${settings.priority.value} commit=${(n) => (settings.priority.value = n)} />`
+          ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")}
+            value=${settings.priority.value} commit=${(n) => (settings.priority.value = n)} />`
           : null
       }
     </div>
@@ -67,12 +74,16 @@ function Scenes() {
   return html`<div class="group scenes">
     <select id="scene" aria-label=${t("setup.scenes")} onChange=${(event) => (scene.value = event.currentTarget.value)}>
       <option value="" selected=${!chosen}>${t("setup.scene_none")}</option>
-      ${presets.map((preset) => html`<option value=${preset.id} selected=${preset === chosen}>${inLanguage(preset.title)}</option>`)}
+      ${presets.map(
+        (preset) => html`<option value=${preset.id}
+        selected=${preset === chosen}>${inLanguage(preset.title)}</option>`,
+      )}
     </select>
     ${
       chosen
         ? html`<p class="scene-watch" id="scene-watch">${inLanguage(chosen.watch)}</p>
-          <button class="apply" id="btn-scene" disabled=${connection.value !== "live"} onClick=${() => playScene(chosen)} title=${t("setup.scene_hint")}>
+          <button class="apply" id="btn-scene" disabled=${connection.value !== "live"}
+            onClick=${() => playScene(chosen)} title=${t("setup.scene_hint")}>
             ${t("setup.scene_play", { n: chosen.prompts.length })}
           </button>`
         : null

@@ -30,9 +30,13 @@ export function Sequences() {
     ${
       all.length === 0
         ? html`<p class="hint">${t("setup.no_sequences")}</p>`
-        : html`<ul class=${many ? "sequence-list many" : "sequence-list"} tabindex=${many ? 0 : undefined} aria-label=${t("setup.sequences")}>
+        : html`<ul class=${many ? "sequence-list many" : "sequence-list"} tabindex=${many ? 0 : undefined}
+          aria-label=${t("setup.sequences")}>
           ${listed.length === 0 ? html`<li class="hint">${t("sequences.none")}</li>` : null}
-          ${listed.map((seq) => html`<${SequenceItem} key=${seq.seq_id} seq=${seq} brief=${many && shownSeq.value !== seq.seq_id} />`)}
+          ${listed.map(
+            (seq) => html`<${SequenceItem} key=${seq.seq_id} seq=${seq}
+            brief=${many && shownSeq.value !== seq.seq_id} />`,
+          )}
         </ul>`
     }
   </div>`;
@@ -41,11 +45,14 @@ export function Sequences() {
 function Filter({ all }) {
   const count = (status) => all.filter((seq) => seq.status === status).length;
   const button = (status, label, n) =>
-    html`<button class="filter" aria-pressed=${wanted.value === status} disabled=${n === 0 && wanted.value !== status} onClick=${() => (wanted.value = status)}>
+    html`<button class="filter" aria-pressed=${wanted.value === status} disabled=${n === 0 && wanted.value !== status}
+      onClick=${() => (wanted.value = status)}>
       ${label} <span class="num">${n}</span>
     </button>`;
   return html`<div class="filters" role="group" aria-label=${t("sequences.filter")}>
-    ${button(null, t("sequences.all"), all.length)} ${STATUSES.map((status) => button(status, t(`status.${status}`), count(status)))}
+    ${button(null, t("sequences.all"), all.length)} ${STATUSES.map((status) =>
+      button(status, t(`status.${status}`), count(status)),
+    )}
   </div>`;
 }
 
@@ -59,7 +66,8 @@ function SequenceItem({ seq, brief }) {
   const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
   useEffect(() => void (chosen && showIn(item.current)), [chosen]);
   return html`<li class=${shown ? "sequence shown" : "sequence"} ref=${item}>
-    <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })} title=${t("sequence.request", { request: seq.request_id })} onClick=${() => (settings.seq.value = seq.seq_id)}>
+    <button class="sequence-main" aria-pressed=${shown} aria-description=${t("sequence.show", { name })}
+      title=${t("sequence.request", { request: seq.request_id })} onClick=${() => (settings.seq.value = seq.seq_id)}>
       <span class="sequence-head">
         <${Swatch} id=${seq.seq_id} /> <b>${name}</b>
         <span class=${`status ${seq.status}`}>${t(`status.${seq.status}`)}</span>
@@ -68,11 +76,17 @@ function SequenceItem({ seq, brief }) {
       <${Progress} seq=${seq} output=${output} />
       ${brief ? null : html`<${Text} seq=${seq} />`}
     </button>
-    ${brief || /^request-\d+$/.test(seq.request_id) ? null : html`<p class="sequence-times">${t("sequence.request", { request: seq.request_id })}</p>`}
+    ${
+      brief || /^request-\d+$/.test(seq.request_id)
+        ? null
+        : html`<p
+      class="sequence-times">${t("sequence.request", { request: seq.request_id })}</p>`
+    }
     ${brief ? null : html`<${Times} seq=${seq} />`}
     ${
       alive
-        ? html`<button class="tool small" aria-label=${t("setup.abort", { name })} title=${t("setup.abort", { name })} onClick=${() => abort(seq.request_id)}>
+        ? html`<button class="tool small" aria-label=${t("setup.abort", { name })} title=${t("setup.abort", { name })}
+          onClick=${() => abort(seq.request_id)}>
           <${Icon} name="close" />
         </button>`
         : null
@@ -97,7 +111,8 @@ function Progress({ seq, output }) {
   const known = output > 0 ? seq.num_prompt_tokens : done;
   const label = t("sequences.progress", { done, n: seq.num_prompt_tokens, output, max: seq.max_tokens });
   return html`<span class="sequence-bar" role="img" aria-label=${label} title=${label}>
-    <i class="prompt-part" style=${{ width: `${(100 * known) / most}%` }}></i><i class="output-part" style=${{ width: `${(100 * output) / most}%` }}></i>
+    <i class="prompt-part" style=${{ width: `${(100 * known) / most}%` }}></i><i class="output-part"
+      style=${{ width: `${(100 * output) / most}%` }}></i>
   </span>`;
 }
 
@@ -105,14 +120,16 @@ function Text({ seq }) {
   const prompt = joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens));
   const output = joinText(seq.token_bytes.slice(seq.num_prompt_tokens));
   return html`<span class="sequence-text" lang=${langOf(prompt)}
-    ><span class="prompt">${tail(prompt, output ? 28 : 60)}</span><span class="generated">${tail(output, 40)}</span></span
+    ><span class="prompt">${tail(prompt, output ? 28 : 60)}</span><span
+      class="generated">${tail(output, 40)}</span></span
   >`;
 }
 
 function Times({ seq }) {
   const times = latencies(log.value, seq.seq_id, viewIndex.value);
   return html`<span class="sequence-times num">
-    <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term} id="tpot">TPOT<//> ${secondsText(times.tpot)}
+    <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term}
+      id="tpot">TPOT<//> ${secondsText(times.tpot)}
   </span>`;
 }
 

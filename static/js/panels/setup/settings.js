@@ -1,5 +1,5 @@
-// Settings of a run: how the cache is laid out, how steps are put together, how tokens are chosen. The controls are made
-// of the server's table of options: an option with a control is here without a line of its own.
+// Settings of a run: how the cache is laid out, how steps are put together, how tokens are chosen. The controls are
+// made of the server's table of options: an option with a control is here without a line of its own.
 
 import { changeConfig } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
@@ -15,7 +15,8 @@ export function CacheSettings() {
   const strategy = settings.strategy.value;
   return html`<div class="group">
     <h3 class="group-title">${t("setup.cache")}</h3>
-    <div class="segments" role="radiogroup" aria-label=${optionLabel("strategy")} id="strategy" data-arrows onKeyDown=${moveStrategy}>
+    <div class="segments" role="radiogroup" aria-label=${optionLabel("strategy")} id="strategy" data-arrows
+      onKeyDown=${moveStrategy}>
       ${choicesOf("strategy").map(
         (name) => html`<button
           role="radio"
@@ -30,7 +31,12 @@ export function CacheSettings() {
       )}
     </div>
     <p class="hint two-lines">${valueHelp("strategy", strategy)}</p>
-    <div class="fields">${rowsOf("cache").map((row) => row.name !== "strategy" && html`<${EngineField} key=${row.name} row=${row} />`)}</div>
+    <div class="fields">${rowsOf("cache").map(
+      (row) =>
+        row.name !== "strategy" &&
+        html`<${EngineField} key=${row.name}
+      row=${row} />`,
+    )}</div>
   </div>`;
 }
 
@@ -47,7 +53,8 @@ function moveStrategy(event) {
 
 export function SchedulerSettings() {
   return html`<details class="group" id="scheduler">
-    <summary class="group-title">${t("setup.scheduler")}<span class="summary-values num">${schedulerValues()}</span></summary>
+    <summary class="group-title">${t("setup.scheduler")}<span
+      class="summary-values num">${schedulerValues()}</span></summary>
     <div class="fields">${rowsOf("scheduler").map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}</div>
   </details>`;
 }
@@ -60,7 +67,8 @@ function schedulerValues() {
 
 export function SamplingSettings() {
   return html`<details class="group" id="sampling" open=${innerHeight >= 1000}>
-    <summary class="group-title">${t("setup.sampling")}<span class="summary-values num">${samplingValues()}</span></summary>
+    <summary class="group-title">${t("setup.sampling")}<span
+      class="summary-values num">${samplingValues()}</span></summary>
     <div class="fields">${rowsOf("sampling").map((row) => html`<${SamplingField} key=${row.name} row=${row} />`)}</div>
   </details>`;
 }
@@ -93,9 +101,11 @@ function EngineField({ row }) {
       n,
       n === control.none_as ? noneText(name) : numberText(name, n),
     ]);
-    return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${(text) => commit(Number(text))}>${usual}<//>`;
+    return html`<${Choice} ...${shown} value=${value} choices=${choices}
+      commit=${(text) => commit(Number(text))}>${usual}<//>`;
   }
-  return html`<${NumberField} ...${shown} value=${value} min=${row.ge} max=${row.le} step=${control.step} commit=${commit}>${usual}<//>`;
+  return html`<${NumberField} ...${shown} value=${value} min=${row.ge} max=${row.le} step=${control.step}
+    commit=${commit}>${usual}<//>`;
 }
 
 /** The control of a sampling parameter: what is out of range, the server says in a sentence. */
@@ -125,7 +135,8 @@ function Choice({ id, label, hint, disabled, value, choices, commit, children })
 /** What is on or off. */
 function Switch({ id, label, hint, disabled, value, commit }) {
   return html`<label class="field switch" title=${hint}>
-    <input id=${id} type="checkbox" disabled=${disabled} checked=${value} onChange=${(event) => commit(event.currentTarget.checked)} />
+    <input id=${id} type="checkbox" disabled=${disabled} checked=${value}
+      onChange=${(event) => commit(event.currentTarget.checked)} />
     <span>${label}</span>
   </label>`;
 }

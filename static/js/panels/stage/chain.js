@@ -32,7 +32,8 @@ const MOST = 9;
 
 export function Chain() {
   const now = chain.value;
-  return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")} data-pinned=${selected.value !== null}>
+  return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")}
+    data-pinned=${selected.value !== null}>
     ${now ? html`<${Links} links=${now.links} />` : html`<p class="hint">${t("chain.empty")}</p>`}
   </div>`;
 }
@@ -45,9 +46,17 @@ function Links({ links }) {
       .slice(0, MOST)
       .map(
         (link) =>
-          html`<${Link} link=${link} second=${link.kind === "query" && weight ? t("chain.weight.short", { weight: wordsOf(weight).value }) : null} />`,
+          html`<${Link} link=${link}
+            second=${
+              link.kind === "query" && weight ? t("chain.weight.short", { weight: wordsOf(weight).value }) : null
+            } />`,
       )}
-    ${links.filter((link) => link.kind === "nowhere" || link.kind === "released").map((link) => html`<li class="link-text">${wordsOf(link).lines[0]}</li>`)}
+    ${links
+      .filter((link) => link.kind === "nowhere" || link.kind === "released")
+      .map(
+        (link) => html`<li
+      class="link-text">${wordsOf(link).lines[0]}</li>`,
+      )}
   </ol>`;
 }
 
@@ -59,7 +68,8 @@ function Link({ link, second }) {
     <span class="link-value num">
       ${
         CLICKABLE.has(link.kind)
-          ? html`<button class="link-go" title=${t("chain.go", { record: link.go + 1 })} onClick=${() => follow({ go: link.go })}>${value}</button>`
+          ? html`<button class="link-go" title=${t("chain.go", { record: link.go + 1 })}
+            onClick=${() => follow({ go: link.go })}>${value}</button>`
           : value
       }
     </span>

@@ -6,9 +6,9 @@ const AHEAD = 0.3; // of the window: room kept free when the strip scrolls to a 
 const MARGIN = 2; // columns beyond the window that are there already
 
 /**
- * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)` (the
- * positions [first, last) of a window), `whole(room)` and `extent`, the width of what can be scrolled over. `count` columns exist of the
- * `expected` ones; in a strip that holds them all they are as wide as fits.
+ * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)`
+ * (the positions [first, last) of a window), `whole(room)` and `extent`, the width of what can be scrolled over.
+ * `count` columns exist of the `expected` ones; in a strip that holds them all they are as wide as fits.
  */
 export function columns({ count, expected, blockSize, width, minimum, maximum }) {
   const perBlock = blockSize > 0 && blockSize < expected ? blockSize : 0;
@@ -47,8 +47,8 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
 }
 
 /**
- * Where to scroll so that the columns [first, last] are in sight: `offset` itself when they are, or when they are wider than
- * the window its newest part. New columns come in with room for the next ones beside them.
+ * Where to scroll so that the columns [first, last] are in sight: `offset` itself when they are, or when they are wider
+ * than the window its newest part. New columns come in with room for the next ones beside them.
  */
 export function scrollTo(layout, offset, width, first, last) {
   const [left, right] = [layout.x(first), layout.x(last) + layout.width];
@@ -62,8 +62,8 @@ export function scrollTo(layout, offset, width, first, last) {
 const LEAST = 18; // px of a row of vectors: with less room there is none
 
 /**
- * Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. Where it is low
- * the attention row stays alone, and the others have no height.
+ * Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. Where
+ * it is low the attention row stays alone, and the others have no height.
  */
 export function rows(height) {
   const gap = 8;
@@ -85,8 +85,8 @@ export function rows(height) {
 }
 
 /**
- * The whole sequence in `width` pixels: `x(position)` and `position(x)`, over a number of places that seldom changes while
- * the sequence grows (the next power of two, no more than can come).
+ * The whole sequence in `width` pixels: `x(position)` and `position(x)`, over a number of places that seldom changes
+ * while the sequence grows (the next power of two, no more than can come).
  */
 export function miniature(count, expected, width) {
   const places = Math.max(count, Math.min(expected, Math.max(64, 2 ** Math.ceil(Math.log2(Math.max(count, 1))))));
@@ -112,7 +112,10 @@ export function pooledWeights(row, mini, bins) {
 
 const EDGE = 6; // a figure's distance from the names beside the strip, which end where it begins
 
-/** Of figures `{weight, middle, half}` those that can stand side by side: where two would overlap, the larger weight's stays. */
+/**
+ * Of figures `{weight, middle, half}` those that can stand side by side: where two would overlap, the larger weight's
+ * stays.
+ */
 export function figuresApart(figures) {
   const kept = [];
   for (const one of [...figures].sort((a, b) => b.weight - a.weight))
@@ -120,14 +123,17 @@ export function figuresApart(figures) {
   return kept;
 }
 
-/** Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and `right`. */
+/**
+ * Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and
+ * `right`.
+ */
 export function figureMiddle(x, half, { left, right }) {
   return Math.max(left + EDGE + half, Math.min(x, right - half));
 }
 
 /**
- * How far the key in place `i` of `count` is lit when `progress` of the reading is done: the keys are read in order, each
- * over a quarter of the time.
+ * How far the key in place `i` of `count` is lit when `progress` of the reading is done: the keys are read in order,
+ * each over a quarter of the time.
  */
 export function litAt(i, count, progress) {
   const over = Math.max(1, count / 4);

@@ -1,5 +1,5 @@
-// The whole sequence in small: prompt and generated tokens, block edges, the attention row as heat, and the window that the
-// strip shows, which can be dragged. It is the strip's scroll bar.
+// The whole sequence in small: prompt and generated tokens, block edges, the attention row as heat, and the window that
+// the strip shows, which can be dragged. It is the strip's scroll bar.
 
 import { useRef } from "../../../vendor/preact/hooks.js";
 import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
@@ -15,8 +15,8 @@ const EDGES_FROM = 4; // px between two block edges from which they are drawn
 const ARROW = 64; // px an arrow key scrolls
 
 /**
- * `offset` and `follows`: signals, how far the strip is scrolled and whether it follows its newest column. `width`: of the
- * strip's window. `show(offset)` scrolls.
+ * `offset` and `follows`: signals, how far the strip is scrolled and whether it follows its newest column. `width`: of
+ * the strip's window. `show(offset)` scrolls.
  */
 export function Minimap({ layout, offset, width, follows, show }) {
   const latest = useRef(null);
@@ -39,7 +39,9 @@ export function Minimap({ layout, offset, width, follows, show }) {
       aria-valuemin="0"
       aria-valuemax=${Math.max(0, (layout?.count ?? 1) - 1)}
       aria-valuenow=${Math.min(first, Math.max(0, (layout?.count ?? 1) - 1))}
-      aria-valuetext=${layout?.count ? t("stage.minimap.range", { from: first, to: Math.max(first, last - 1), n: layout.count }) : ""}
+      aria-valuetext=${
+        layout?.count ? t("stage.minimap.range", { from: first, to: Math.max(first, last - 1), n: layout.count }) : ""
+      }
       tabindex=${scrolls ? 0 : -1}
       data-arrows
       data-scrolls=${scrolls}
@@ -48,7 +50,8 @@ export function Minimap({ layout, offset, width, follows, show }) {
     >
       <canvas aria-hidden="true"></canvas>
     </div>
-    <button class="minimap-newest" aria-label=${t("stage.newest")} title=${t("stage.newest")} hidden=${!scrolls || follows.value} onClick=${() => show(Infinity)}>⇥</button>
+    <button class="minimap-newest" aria-label=${t("stage.newest")} title=${t("stage.newest")}
+      hidden=${!scrolls || follows.value} onClick=${() => show(Infinity)}>⇥</button>
   </div>`;
 }
 

@@ -59,7 +59,8 @@ function Text() {
   return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
       <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${lines(prompt)}</span
-      ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span ref=${sampled}>${lines(whole.slice(kept))}</span></span>
+      ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span
+        ref=${sampled}>${lines(whole.slice(kept))}</span></span>
     </span>
   </p>`;
 }
@@ -75,7 +76,8 @@ function Scales() {
   return html`<div class="scales num" aria-hidden="true">
     <span>−</span><i class="scale diverging"></i><span>+</span>
     <span class="scale-name">${t("stage.attention")}</span><span>0</span><i class="scale sequential"></i>
-    <span class="scale-name"><i class="line prompt"></i>${t("stage.prompt")} <i class="line generated"></i>${t("stage.generated")}</span>
+    <span class="scale-name"><i class="line prompt"></i>${t("stage.prompt")} <i
+      class="line generated"></i>${t("stage.generated")}</span>
   </div>`;
 }
 
@@ -97,7 +99,10 @@ function Patterns({ model }) {
     <span class="visually-hidden">${t("stage.pattern")}</span>
     <select id="pattern" value=${shown} onChange=${choose}>
       ${shown < 0 ? html`<option value="-1" selected disabled>${t("stage.pattern_other")}</option>` : null}
-      ${known.map((h, i) => html`<option value=${i} selected=${i === shown}>${t(`stage.pattern.${h.pattern}`)}</option>`)}
+      ${known.map(
+        (h, i) => html`<option value=${i}
+        selected=${i === shown}>${t(`stage.pattern.${h.pattern}`)}</option>`,
+      )}
     </select>
   </label>`;
 }
@@ -109,13 +114,20 @@ function Choice() {
   const group = model ? model.num_heads / model.num_kv_heads : 1;
   const pick = (id, label, name, value, count) => html`<label class="pick">
     <span>${label}</span>
-    <select id=${id} value=${value} disabled=${!model} onChange=${(event) => (settings[name].value = Number(event.currentTarget.value))}>
+    <select id=${id} value=${value} disabled=${!model}
+      onChange=${(event) => (settings[name].value = Number(event.currentTarget.value))}>
       ${Array.from({ length: count }, (_, n) => html`<option value=${n} selected=${n === value}>${n}</option>`)}
     </select>
   </label>`;
   return html`<div class="choice">
     <${Patterns} model=${model} />
-    ${pick("layer", t("stage.layer"), "layer", layer.value, model?.num_layers ?? 1)} ${pick("head", t("stage.head"), "head", head.value, heads)}
+    ${pick(
+      "layer",
+      t("stage.layer"),
+      "layer",
+      layer.value,
+      model?.num_layers ?? 1,
+    )} ${pick("head", t("stage.head"), "head", head.value, heads)}
     <span class="kv-head">→ <${Term} id="gqa">${t("stage.kv_head", { h: Math.floor(head.value / group) })}<//></span>
   </div>`;
 }

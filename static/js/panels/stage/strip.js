@@ -1,4 +1,5 @@
-// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, the whole in small at the foot.
+// The token strip: attention bars, K, V and Q as heat columns on a canvas, tokens as buttons below, the whole in small
+// at the foot.
 //
 // Only the columns in sight are painted and only they are in the document, however long the sequence is.
 
@@ -156,15 +157,27 @@ export function Strip() {
         class="strip-tokens"
         role="listbox"
         aria-orientation="horizontal"
-        aria-label=${now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")}
+        aria-label=${
+          now ? t("stage.strip_label", { name: t("sequence.name", { id: now.seq.seq_id }) }) : t("stage.token")
+        }
         style=${{ width: `${layout?.extent ?? 0}px` }}
         ref=${tokens}
       >
-        ${layout ? html`<${Tokens} ...${{ now, layout, span, sub, bring }} /><${BlockMarks} ...${{ now, layout, span }} />` : null}
+        ${
+          layout
+            ? html`<${Tokens} ...${{ now, layout, span, sub, bring }} /><${BlockMarks} ...${{ now, layout, span }}
+          />`
+            : null
+        }
       </div>
     </div>
     <${Minimap} ...${{ layout, offset, width: size.width, follows, show }} />
-    ${layout && layout.whole(size.width) < layout.count ? html`<p class="strip-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>` : null}
+    ${
+      layout && layout.whole(size.width) < layout.count
+        ? html`<p
+      class="strip-cut">${t("stage.cut", { last: layout.whole(size.width) - 1, n: layout.count })}</p>`
+        : null
+    }
   </div>`;
 }
 

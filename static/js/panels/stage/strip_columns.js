@@ -64,8 +64,9 @@ export function layoutOf(now, width, withSampled) {
 const cells = new WeakMap(); // stage -> Map of `position * 3 + kind` to a cell
 
 /**
- * The vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record. Without a vector
- * `missing` says why: `unwritten` (no key and value yet), `released` (this layer's block of it was let go), `gone` (the query of an earlier step), `loading`, `uncaptured`.
+ * The vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record. Without a
+ * vector `missing` says why: `unwritten` (no key and value yet), `released` (this layer's block of it was let go),
+ * `gone` (the query of an earlier step), `loading`, `uncaptured`.
  */
 export function cellOf(now, kind, position) {
   let known = cells.get(now);

@@ -24,7 +24,12 @@ export function Gutter({ now, height }) {
   </div>`;
   const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
   return html`<div class="gutter">
-    ${label("attention", t("stage.attention"), "attention_weight", top ? `0 – ${probabilityText(top)}` : "")} ${label("k", t("stage.key"), "key", range("k"))}
+    ${label(
+      "attention",
+      t("stage.attention"),
+      "attention_weight",
+      top ? `0 – ${probabilityText(top)}` : "",
+    )} ${label("k", t("stage.key"), "key", range("k"))}
     ${label("v", t("stage.value"), "value", range("v"))} ${label("q", t("stage.query"), "query", range("q"))}
     <div class="gutter-token">${t("stage.token")}</div>
   </div>`;

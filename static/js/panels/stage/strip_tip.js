@@ -22,7 +22,10 @@ export function elementType({ model, engine }, kind) {
     : engine.kv_cache_dtype;
 }
 
-/** Lines of the tooltip of a column: the column in words, then the vectors: `kind` in full, without one each by its norm. */
+/**
+ * Lines of the tooltip of a column: the column in words, then the vectors: `kind` in full, without one each by its
+ * norm.
+ */
 export function columnTip(now, position, sub, kind = null, component = null) {
   const [head, ...rest] = describe(now, position, sub);
   const lines = [html`<b>${head}</b>`, ...rest];
@@ -35,7 +38,10 @@ function Norms({ now, position, sub }) {
   const known = KINDS.map((kind) => [kind, shownCell(now, kind, position, sub).vector]).filter(([, vector]) => vector);
   if (!known.length) return null;
   return html`<span class="tip-norms num">
-    ${known.map(([kind, vector]) => html`<span class=${`tip-kind ${kind}`}>‖${kind.toUpperCase()}‖ ${figure(norm(vector))}</span> `)} ○
+    ${known.map(
+      ([kind, vector]) => html`<span
+      class=${`tip-kind ${kind}`}>‖${kind.toUpperCase()}‖ ${figure(norm(vector))}</span> `,
+    )} ○
   </span>`;
 }
 
@@ -54,10 +60,22 @@ function vectorLine(now, kind, position, sub, component) {
   const head = kind === "q" ? t("stage.vector.head", { h: now.head }) : t("stage.vector.kv_head", { h: now.kvHead });
   const values = { kind: name, n: vector.length, dtype: elementType(now.log.header, kind), layer: now.layer, head };
   return html`<div class="tip-vector">
-    <div><span class=${`tip-kind ${kind}`}>${name}</span> ● ${t("stage.vector", values)} · ‖${name}‖ = ${figure(norm(vector))} ○</div>
-    ${component === null ? null : html`<div class="num">${name}[${component}] = <b>${figure(vector[component])}</b></div>`}
+    <div><span class=${`tip-kind ${kind}`}>${name}</span> ● ${t(
+      "stage.vector",
+      values,
+    )} · ‖${name}‖ = ${figure(norm(vector))} ○</div>
+    ${
+      component === null
+        ? null
+        : html`<div
+      class="num">${name}[${component}] = <b>${figure(vector[component])}</b></div>`
+    }
     <div class="tip-numbers num">
-      ${Array.from(vector.subarray(0, SHOWN), (value, i) => html`<span class=${i === component ? "here" : ""}>${value.toFixed(2).replace("-", "−")}</span>`)}
+      ${Array.from(
+        vector.subarray(0, SHOWN),
+        (value, i) => html`<span
+        class=${i === component ? "here" : ""}>${value.toFixed(2).replace("-", "−")}</span>`,
+      )}
       ${vector.length > SHOWN ? html`<span>…</span>` : null}
     </div>
   </div>`;

@@ -28,7 +28,8 @@ export function Tokens({ now, layout, span, sub, bring }) {
   const seq = now.seq.seq_id;
   return range(span).map(
     (position) =>
-      html`<${Token} key=${`${seq}/${position}`} ...${{ now, layout, position, sub, bring }} stop=${position === stop} />`,
+      html`<${Token} key=${`${seq}/${position}`} ...${{ now, layout, position, sub, bring }} stop=${position === stop}
+        />`,
   );
 }
 
@@ -50,8 +51,14 @@ function Token({ now, layout, position, sub, stop, bring }) {
     aria-posinset=${position + 1}
     aria-setsize=${layout.count}
     aria-label=${describe(now, position, sub).join(separator)}
-    aria-description=${focused.value === position && readRow.value ? vectorSentence(now, readRow.value, position, sub) : undefined}
-    style=${{ left: `${layout.x(position)}px`, width: `${layout.width}px`, fontSize: `${fontSize(text, layout.width)}px` }}
+    aria-description=${
+      focused.value === position && readRow.value ? vectorSentence(now, readRow.value, position, sub) : undefined
+    }
+    style=${{
+      left: `${layout.x(position)}px`,
+      width: `${layout.width}px`,
+      fontSize: `${fontSize(text, layout.width)}px`,
+    }}
     data-position=${position}
     tabindex=${stop ? 0 : -1}
     onClick=${() => select({ position })}

@@ -16,7 +16,9 @@ export class VectorImage {
     this.shades = null;
   }
 
-  /** Start again when `key` (log, sequence, layer, head) is another; another `theme` paints the same in other colours. */
+  /**
+   * Start again when `key` (log, sequence, layer, head) is another; another `theme` paints the same in other colours.
+   */
   reset(key, theme) {
     if (key !== this.key) {
       this.key = key;

@@ -1,4 +1,5 @@
-// The four time charts: for each its rows, its Plotly figure, and the values of the record shown. No chart keeps a state.
+// The four time charts: for each its rows, its Plotly figure, and the values of the record shown. No chart keeps a
+// state.
 
 import { attainable, ridge } from "../../core/metrics.js";
 import { memoryRows, rooflineRows, sequenceRows, stepRows } from "../../core/series.js";
@@ -26,8 +27,8 @@ export function rateText(value) {
 }
 
 /**
- * name -> {rows(at), fidelity, formula, figure(at, rows), values(at, rows), tip(at, rows, point)}. `at` is what the page
- * looks at: {log, index, record, roofs}. `values` are [[key, name, text, title], …] of the record shown.
+ * name -> {rows(at), fidelity, formula, figure(at, rows), values(at, rows), tip(at, rows, point)}. `at` is what the
+ * page looks at: {log, index, record, roofs}. `values` are [[key, name, text, title], …] of the record shown.
  */
 export const CHARTS = {
   latency: {
@@ -40,8 +41,11 @@ export const CHARTS = {
   sequences: {
     rows: ({ log, index }) => sequenceRows(log, index).filter((row) => row.tokens > 0 || row.queue !== null),
     fidelity: "derived",
-    formula:
-      "TTFT = t(first token) − t(submitted); TPOT = (t(last) − t(first)) / (n − 1); t = Σ schedule + prepare + forward + sample",
+    formula: [
+      "TTFT = t(first token) − t(submitted)",
+      "TPOT = (t(last) − t(first)) / (n − 1)",
+      "t = Σ schedule + prepare + forward + sample",
+    ].join("; "),
     figure: sequenceFigure,
     csv: "sequence-latency",
   },
@@ -62,7 +66,7 @@ export const CHARTS = {
   },
 };
 
-// ── Step latency ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Step latency ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function latencyFigure({ record }, rows) {
   const palette = colours();
@@ -150,7 +154,7 @@ function rowAt(rows, index) {
   return rows.find((row) => row.record === index);
 }
 
-// ── Sequences ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Sequences ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function sequenceFigure(_, rows) {
   const palette = colours();
@@ -221,11 +225,12 @@ function sequenceFigure(_, rows) {
   return { data, layout };
 }
 
-// ── Memory ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Memory ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function memoryFigure({ record }, everything) {
   const palette = colours();
-  const rows = everything.filter((row, i) => everything[i + 1]?.step !== row.step); // areas stack on distinct steps: the last record of each
+  // areas stack on distinct steps: the last record of each
+  const rows = everything.filter((row, i) => everything[i + 1]?.step !== row.step);
   const unit = 1024 ** Math.max(0, Math.floor(Math.log2(Math.max(1, rows[0].pool)) / 10));
   const area = (field, fill, line) => ({
     type: "scatter",
@@ -285,7 +290,7 @@ function memoryValues({ index }, rows) {
   ]);
 }
 
-// ── Roofline ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Roofline ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const SYMBOLS = { prefill: "square", decode: "circle", mixed: "diamond" };
 

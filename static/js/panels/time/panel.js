@@ -42,17 +42,23 @@ export function Panel() {
     <div class="chart-rail" role="group" aria-label=${t("time.choose")}>
       ${Object.keys(CHARTS).map(
         (key) =>
-          html`<button class="chart-choice" id=${`chart-${key}`} aria-pressed=${key === name} onClick=${() => (settings.chart.value = key)}>${t(`time.${key}`)}</button>`,
+          html`<button class="chart-choice" id=${`chart-${key}`} aria-pressed=${key === name}
+            onClick=${() => (settings.chart.value = key)}>${t(`time.${key}`)}</button>`,
       )}
       ${isEmbedded ? null : html`<a class="chart-choice" href="/bench">${t("header.bench")}</a>`}
       <${Downloads} name=${name} at=${at} rows=${rows} />
     </div>
     <${Plot} key=${name} name=${name} at=${at} rows=${rows} />
-    <aside class="chart-aside">${name === "sequences" ? html`<${Latencies} rows=${rows} />` : html`<${Values} name=${name} at=${at} rows=${rows} />`}</aside>
+    <aside class="chart-aside">${
+      name === "sequences"
+        ? html`<${Latencies} rows=${rows} />`
+        : html`<${Values}
+      name=${name} at=${at} rows=${rows} />`
+    }</aside>
   </div>`;
 }
 
-// ── The plot ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── The plot ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function Plot({ name, at, rows }) {
   const box = useRef(null);
@@ -113,7 +119,8 @@ function Plot({ name, at, rows }) {
       : !plotly
         ? "time.loading"
         : null;
-  return html`<div class="chart" ref=${box} role="img" aria-label=${describe(name, at, rows)} aria-busy=${present && !plotly}>
+  return html`<div class="chart" ref=${box} role="img" aria-label=${describe(name, at, rows)}
+    aria-busy=${present && !plotly}>
     <div class="chart-plot" ref=${plot} hidden=${!present}></div>
     ${hint ? html`<p class="hint">${t(hint)}</p>` : null}
   </div>`;
@@ -158,7 +165,7 @@ function describe(name, at, rows) {
   return [t(`time.${name}`), ...values.map(([, label, text]) => `${label} ${text}`)].join("; ");
 }
 
-// ── Beside it ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Beside it ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 function Title({ name, children }) {
   const { fidelity, formula = "" } = CHARTS[name];
@@ -168,17 +175,20 @@ function Title({ name, children }) {
 function Values({ name, at, rows }) {
   const values = rows.length ? CHARTS[name].values(at, rows) : [];
   return html`<div>
-    <${Title} name=${name}>${at.record ? t("time.record", { record: at.index + 1, step: at.record.step }) : t(`time.${name}`)}<//>
+    <${Title} name=${name}>${
+      at.record ? t("time.record", { record: at.index + 1, step: at.record.step }) : t(`time.${name}`)
+    }<//>
     ${rows.length && !values.length ? html`<p class="hint">${t("time.nothing")}</p>` : null}
     <dl class="chart-values num">
       ${values.map(
-        ([
-          key,
-          label,
-          text,
-          exact,
-        ]) => html`<dt class=${key === "total" ? "total" : ""}>${key && key !== "total" && key !== "held" ? html`<i class=${`chart-key ${key}`}></i>` : null}${label}</dt>
-          <dd class=${key === "total" ? "total" : ""} ...${exact ? { tabindex: 0, ...tips([exact]) } : {}}>${text}</dd>`,
+        ([key, label, text, exact]) => html`<dt class=${key === "total" ? "total" : ""}>${
+          key && key !== "total" && key !== "held"
+            ? html`<i
+          class=${`chart-key ${key}`}></i>`
+            : null
+        }${label}</dt>
+          <dd class=${key === "total" ? "total" : ""}
+            ...${exact ? { tabindex: 0, ...tips([exact]) } : {}}>${text}</dd>`,
       )}
     </dl>
     ${name === "roofline" && rows.length ? html`<${Roofs} />` : null}
@@ -191,9 +201,23 @@ function Roofs() {
   if (typeof known === "string") return html`<p class="chart-note">${t(`time.roof.${known}`)}</p>`;
   const machine = log.value.header.machine;
   return html`<p class="chart-note num">
-    ${t("time.roof.peak_how", { value: rateText(known.flops_per_second), n: known.matmul_size, dtype: known.dtype, runs: known.matmul_runs })}${" "}
-    ${t("time.roof.bandwidth_how", { value: rateText(known.bytes_per_second), bytes: bytesText(known.copy_bytes), runs: known.copy_runs })}${" "}
-    ${t("time.roof.when", { date: known.measured_at.slice(0, 10), device: machine.processor && machine.device === "cpu" ? machine.processor : machine.device, threads: known.num_threads, ridge: ridge(known).toPrecision(3) })}${" "}
+    ${t("time.roof.peak_how", {
+      value: rateText(known.flops_per_second),
+      n: known.matmul_size,
+      dtype: known.dtype,
+      runs: known.matmul_runs,
+    })}${" "}
+    ${t("time.roof.bandwidth_how", {
+      value: rateText(known.bytes_per_second),
+      bytes: bytesText(known.copy_bytes),
+      runs: known.copy_runs,
+    })}${" "}
+    ${t("time.roof.when", {
+      date: known.measured_at.slice(0, 10),
+      device: machine.processor && machine.device === "cpu" ? machine.processor : machine.device,
+      threads: known.num_threads,
+      ridge: ridge(known).toPrecision(3),
+    })}${" "}
     ${t("time.roof.cache_note")}
   </p>`;
 }
@@ -213,15 +237,27 @@ function Latencies({ rows }) {
       <thead>
         <tr>
           <th scope="col">${t("time.sequence")} <${Fidelity} kind="derived" formula=${CHARTS.sequences.formula} /></th>
-          ${COLUMNS.map((column) => html`<th scope="col" class=${WIDE.has(column) ? "wide" : ""}>${keys[column] ? html`<i class=${`chart-key inline ${keys[column]}`}></i>` : null} ${head(column)}</th>`)}
+          ${COLUMNS.map(
+            (column) => html`<th scope="col"
+            class=${WIDE.has(column) ? "wide" : ""}>${
+              keys[column]
+                ? html`<i
+            class=${`chart-key inline ${keys[column]}`}></i>`
+                : null
+            } ${head(column)}</th>`,
+          )}
         </tr>
       </thead>
       <tbody>
         ${rows.map(
           (row) => html`<tr key=${row.seq} class=${row.seq === shownSeq.value ? "shown" : ""}>
-            <td><button aria-label=${t("sequence.show", { name: t("sequence.name", { id: row.seq }) })} onClick=${() => (settings.seq.value = row.seq)}><${Swatch} id=${row.seq} />${row.seq}</button></td>
+            <td><button aria-label=${t("sequence.show", { name: t("sequence.name", { id: row.seq }) })}
+              onClick=${() => (settings.seq.value = row.seq)}><${Swatch} id=${row.seq} />${row.seq}</button></td>
             <td>${row.tokens}</td>
-            ${COLUMNS.slice(1).map((column) => html`<td class=${WIDE.has(column) ? "wide" : ""}>${secondsText(row[column])}</td>`)}
+            ${COLUMNS.slice(1).map(
+              (column) => html`<td
+              class=${WIDE.has(column) ? "wide" : ""}>${secondsText(row[column])}</td>`,
+            )}
           </tr>`,
         )}
       </tbody>
@@ -230,7 +266,7 @@ function Latencies({ rows }) {
   </div>`;
 }
 
-// ── To keep ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── To keep ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const IMAGE = { width: 1200, height: 675 };
 
@@ -256,8 +292,12 @@ function Downloads({ name, at, rows }) {
     );
   };
   const button = (format, action) =>
-    html`<button class="link" disabled=${!rows.length} aria-label=${t("time.download_as", { format })} title=${t("time.download_as", { format })} onClick=${action}>${format}</button>`;
-  return html`<div class="chart-downloads">${isEmbedded ? null : [button("PNG", () => picture("png")), button("SVG", () => picture("svg"))]}${button("CSV", () => save(csvOf(rows), `${file}.csv`))}</div>`;
+    html`<button class="link" disabled=${!rows.length} aria-label=${t("time.download_as", { format })}
+      title=${t("time.download_as", { format })} onClick=${action}>${format}</button>`;
+  return html`<div
+    class="chart-downloads">${
+      isEmbedded ? null : [button("PNG", () => picture("png")), button("SVG", () => picture("svg"))]
+    }${button("CSV", () => save(csvOf(rows), `${file}.csv`))}</div>`;
 }
 
 function save(text, name) {

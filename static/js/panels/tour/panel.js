@@ -45,20 +45,29 @@ function Card({ index }) {
     return () => document.removeEventListener("keydown", onEscape, true);
   }, []);
   return html`<div class="tour-ring" ref=${ring} aria-hidden="true"></div>
-    <section class="tour" id="tour" role="dialog" aria-modal="false" aria-labelledby="tour-title" data-stop=${id} data-done=${done} ref=${card}>
+    <section class="tour" id="tour" role="dialog" aria-modal="false" aria-labelledby="tour-title" data-stop=${id}
+      data-done=${done} ref=${card}>
       <i class="tour-arrow" aria-hidden="true"></i>
       <div class="tour-head">
         <h2 class="side-title" id="tour-title">${t(`tour.${id}`)}</h2>
-        <span class="num" aria-label=${t("tour.progress", { i: index + 1, n: STOPS.length })}>${index + 1} / ${STOPS.length}</span>
+        <span class="num"
+          aria-label=${t("tour.progress", { i: index + 1, n: STOPS.length })}>${index + 1} / ${STOPS.length}</span>
       </div>
       <div aria-live="polite">
         <p>${t(`tour.${id}.text`)}</p>
-        <p class="tour-task"><${Icon} name=${done ? "done" : "todo"} /> <span>${t(done ? `tour.${id}.done` : `tour.${id}.task`)}</span></p>
+        <p class="tour-task"><${Icon} name=${done ? "done" : "todo"}
+          /> <span>${t(done ? `tour.${id}.done` : `tour.${id}.task`)}</span></p>
       </div>
       <div class="tour-buttons">
-        ${last ? null : html`<button class="link" id="tour-skip" onClick=${() => goOn(endTour)}>${t("tour.skip")}</button>`}
+        ${
+          last
+            ? null
+            : html`<button class="link" id="tour-skip"
+          onClick=${() => goOn(endTour)}>${t("tour.skip")}</button>`
+        }
         <button class="quiet" id="tour-back" disabled=${index === 0} onClick=${back}>${t("tour.back")}</button>
-        <button class=${done ? "command primary" : "command"} id="tour-next" onClick=${() => goOn(next)}>${t(last ? "tour.end" : "tour.next")}</button>
+        <button class=${done ? "command primary" : "command"} id="tour-next"
+          onClick=${() => goOn(next)}>${t(last ? "tour.end" : "tour.next")}</button>
       </div>
     </section>`;
 }
@@ -87,7 +96,8 @@ function place(target, card, ring, side) {
   const size = { width: card.offsetWidth, height: card.offsetHeight };
   const middle = { x: box.left + box.width / 2, y: box.top + Math.min(box.height / 2, 80) };
   const phone = innerWidth < 720;
-  const roof = document.querySelector(".transport").getBoundingClientRect().top; // the buttons of the transport stay free
+  // the buttons of the transport stay free
+  const roof = document.querySelector(".transport").getBoundingClientRect().top;
   const floor = side === "above" && !phone ? innerHeight : roof;
   const at = {
     right: { left: box.right + GAP, top: middle.y - 40 },

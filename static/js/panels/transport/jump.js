@@ -33,16 +33,24 @@ export function Jump() {
   const steps = log.value?.records.at(-1)?.step ?? 0;
   return html`<div class="jump" id="jump" role="dialog" aria-label=${t("jump.title")} ref=${panel}>
     <div class="jump-numbers">
-      <${NumberField} id="jump-record" label=${t("jump.record")} count=${numRecords.value} first=${viewIndex.value + 1} go=${(n) => jumpTo(n - 1)} />
-      <${NumberField} id="jump-step" label=${t("jump.step")} count=${steps} first=${log.value?.records[viewIndex.value]?.step ?? ""} go=${goToStep} />
+      <${NumberField} id="jump-record" label=${t("jump.record")} count=${numRecords.value} first=${viewIndex.value + 1}
+        go=${(n) => jumpTo(n - 1)} />
+      <${NumberField} id="jump-step" label=${t("jump.step")} count=${steps}
+        first=${log.value?.records[viewIndex.value]?.step ?? ""} go=${goToStep} />
     </div>
     <p class="jump-head"><span>${t("jump.events")}</span><span><kbd>⇧ N</kbd><kbd>N</kbd></span></p>
     <ul class="jump-list" data-arrows onKeyDown=${walk}>
       <${Event} kind="any" label=${t("jump.any")} />
       ${KINDS.map((kind) => html`<${Event} key=${kind} kind=${kind} label=${t(`jump.kind.${kind}`)} />`)}
-      ${shownSeq.value === null ? null : html`<${Event} kind="token" label=${t("jump.kind.token", { name: t("sequence.name", { id: shownSeq.value }) })} />`}
+      ${
+        shownSeq.value === null
+          ? null
+          : html`<${Event} kind="token"
+        label=${t("jump.kind.token", { name: t("sequence.name", { id: shownSeq.value }) })} />`
+      }
     </ul>
-    <button class="quiet jump-back" id="btn-play-back" disabled=${viewIndex.value < 0} onClick=${playBack}><${Icon} name="back" /> ${t("jump.play_back")} <kbd>J</kbd></button>
+    <button class="quiet jump-back" id="btn-play-back" disabled=${viewIndex.value < 0} onClick=${playBack}><${Icon}
+      name="back" /> ${t("jump.play_back")} <kbd>J</kbd></button>
   </div>`;
 }
 
@@ -81,7 +89,8 @@ function Event({ kind, label }) {
       eventKind.value = kind;
       jumpToEvent(direction, kind);
     };
-    return html`<button class="tool small" data-way=${direction} aria-label=${text} title=${text} disabled=${to === null} onClick=${go}>
+    return html`<button class="tool small" data-way=${direction} aria-label=${text} title=${text}
+      disabled=${to === null} onClick=${go}>
       <${Icon} name=${direction < 0 ? "back" : "forward"} />
     </button>`;
   };
@@ -96,7 +105,8 @@ function Event({ kind, label }) {
 function Sign({ kind }) {
   const sign = SIGNS[kind];
   if (!sign) return html`<svg class="sign" viewBox="-6 -6 12 12" aria-hidden="true"></svg>`;
-  return html`<svg class=${sign.filled ? `sign filled ink-${sign.colour}` : `sign ink-${sign.colour}`} viewBox="-6 -6 12 12" aria-hidden="true"><path d=${sign.path} /></svg>`;
+  return html`<svg class=${sign.filled ? `sign filled ink-${sign.colour}` : `sign ink-${sign.colour}`}
+    viewBox="-6 -6 12 12" aria-hidden="true"><path d=${sign.path} /></svg>`;
 }
 
 /** Up and down between the kinds; left and right to the previous and the next event of the one in focus. */

@@ -58,11 +58,18 @@ function History() {
   const index = viewIndex.value;
   const end = following.value || index >= numRecords.value - 1;
   const button = (id, icon, label, action, disabled) =>
-    html`<button class="tool" id=${id} aria-label=${label} title=${label} onClick=${action} disabled=${disabled}><${Icon} name=${icon} /></button>`;
+    html`<button class="tool" id=${id} aria-label=${label} title=${label} onClick=${action}
+      disabled=${disabled}><${Icon} name=${icon} /></button>`;
   return html`<div class="history" role="group" aria-label=${t("transport.history")}>
     ${button("btn-first", "first", t("transport.first"), () => playback.jumpTo(-1), index < 0)}
     ${button("btn-back", "back", t("transport.back"), () => playback.stepRecord(-1), index < 0)}
-    ${button("btn-forward", "forward", t("transport.forward"), () => playback.stepRecord(1), end && viewSub.value === null)}
+    ${button(
+      "btn-forward",
+      "forward",
+      t("transport.forward"),
+      () => playback.stepRecord(1),
+      end && viewSub.value === null,
+    )}
     ${button("btn-last", "last", t("transport.last"), playback.backToLive, following.value)}
   </div>`;
 }
@@ -71,10 +78,12 @@ function History() {
 function Engine() {
   const off = connection.value !== "live" || actions.running();
   const first = numRecords.value === 0; // what the empty stage asks for stands out
-  return html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off} aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
+  return html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off}
+    aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
       <${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
     </button>
-    <button class=${first ? "command" : "command primary"} id="btn-step" disabled=${off} onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
+    <button class=${first ? "command" : "command primary"} id="btn-step" disabled=${off}
+      onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
 }
 
 /** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
@@ -97,17 +106,23 @@ function Main() {
   >
     <${Icon} name=${icon} /><span>${t(`transport.${name}`)}</span>
   </button>`;
-  return html`<span class="swap" ref=${box}>${button("run", "run")} ${button("pause", "pause")} ${button("play", "play")} ${button("stop", "pause")}</span>`;
+  return html`<span class="swap"
+    ref=${box}>${button("run", "run")} ${button("pause", "pause")} ${button("play", "play")} ${button(
+      "stop",
+      "pause",
+    )}</span>`;
 }
 
 function Reset() {
-  return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"} onClick=${actions.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
+  return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"}
+    onClick=${actions.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
     <${Icon} name="reset" />
   </button>`;
 }
 
 function Fork() {
-  return html`<button class="command bare" id="btn-fork" disabled=${!canFork.value} onClick=${() => openForm()} aria-label=${t("fork.open")} title=${t("fork.hint")}>
+  return html`<button class="command bare" id="btn-fork" disabled=${!canFork.value} onClick=${() => openForm()}
+    aria-label=${t("fork.open")} title=${t("fork.hint")}>
     <${Icon} name="fork" />
   </button>`;
 }
@@ -115,7 +130,8 @@ function Fork() {
 function Speed() {
   return html`<label class="speed">
     <span class="visually-hidden">${t("transport.speed")}</span>
-    <select id="speed" value=${settings.speed.value} title=${t("transport.speed")} onChange=${(event) => (settings.speed.value = Number(event.currentTarget.value))}>
+    <select id="speed" value=${settings.speed.value} title=${t("transport.speed")}
+      onChange=${(event) => (settings.speed.value = Number(event.currentTarget.value))}>
       ${actions.SPEEDS.map(
         (n) => html`<option value=${n} selected=${n === settings.speed.value}>
           ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: { 0.25: "¼", 0.5: "½" }[n] ?? n })}
@@ -133,7 +149,8 @@ function Position() {
       ? t(numRecords.value ? "transport.before" : "transport.none")
       : t("transport.position", { i: grouped(index + 1), n: grouped(numRecords.value) });
   return html`<div class="position">
-      <button class="position-go num" id="position" aria-expanded=${jumpOpen.value} aria-controls="jump" title=${t("jump.title")} onClick=${() => (jumpOpen.value = !jumpOpen.value)}>
+      <button class="position-go num" id="position" aria-expanded=${jumpOpen.value} aria-controls="jump"
+        title=${t("jump.title")} onClick=${() => (jumpOpen.value = !jumpOpen.value)}>
         ${at}<${Icon} name="larger" />
       </button>
       <span class="position-second num">
@@ -141,7 +158,8 @@ function Position() {
           ${t("transport.step_count", { n: record?.step ?? 0 })}
           ${
             record?.kind === "step"
-              ? html` · <b>${secondsText(stepSeconds(record))}</b> <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" />`
+              ? html` · <b>${secondsText(stepSeconds(record))}</b> <${Fidelity} kind="derived"
+                formula="schedule + prepare + forward + sample" />`
               : null
           }
         <//>
@@ -151,8 +169,10 @@ function Position() {
 
 function BackToLive() {
   const behind = !following.value && connection.value === "live";
-  return html`<button class="command live" id="btn-live" data-shown=${behind} disabled=${!behind} onClick=${playback.backToLive} aria-label=${t("transport.live")}>
-    <i aria-hidden="true">●</i><span class="live-long">${t("transport.live")}</span><span class="live-short">${t("transport.live_short")}</span>
+  return html`<button class="command live" id="btn-live" data-shown=${behind} disabled=${!behind}
+    onClick=${playback.backToLive} aria-label=${t("transport.live")}>
+    <i aria-hidden="true">●</i><span class="live-long">${t("transport.live")}</span><span
+      class="live-short">${t("transport.live_short")}</span>
   </button>`;
 }
 
@@ -165,7 +185,8 @@ function Late({ index, children }) {
   if (log.value?.captureGone.has(`${index}/${layer.value}`))
     return html`<span id="late">${t("transport.capture_gone")}</span>`;
   if (log.value?.captureMissing(index, layer.value)) {
-    return html`<span id="late">${t(connection.value === "live" ? "transport.capture_late" : "transport.capture_missing")}</span>`;
+    return html`<span
+      id="late">${t(connection.value === "live" ? "transport.capture_late" : "transport.capture_missing")}</span>`;
   }
   return html`<span>${children}</span>`;
 }

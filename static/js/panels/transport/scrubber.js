@@ -1,5 +1,5 @@
-// The timeline: a native range input over a painted line with the marks of what happened. What it paints is bounded by its
-// width, not by the length of the log: marks that would touch become one bar.
+// The timeline: a native range input over a painted line with the marks of what happened. What it paints is bounded by
+// its width, not by the length of the log: marks that would touch become one bar.
 
 import { eventKind } from "../../control/playback.js";
 import { clusters, KINDS, marksIn, tokensOf } from "../../core/events.js";
@@ -51,10 +51,9 @@ function preview(event) {
   const share = (event.clientX - box.left - INSET) / (box.width - 2 * INSET);
   const index = Math.max(-1, Math.min(count - 1, Math.round(share * count) - 1));
   const record = log.value.records[index];
-  const head =
-    index < 0
-      ? t("transport.before")
-      : `${t("transport.position", { i: grouped(index + 1), n: grouped(count) })}${record.step ? ` · ${t("transport.step_count", { n: record.step })}` : ""}`;
+  const position = t("transport.position", { i: grouped(index + 1), n: grouped(count) });
+  const step = record?.step ? ` · ${t("transport.step_count", { n: record.step })}` : "";
+  const head = index < 0 ? t("transport.before") : `${position}${step}`;
   tipAt(box.left + placeOf(index, count, box.width), box.top, [
     html`<b class="num">${head}</b>`,
     spoken(index, null)[0] ?? "",

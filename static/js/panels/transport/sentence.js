@@ -56,5 +56,6 @@ function Announcement({ text }) {
   const announce = useRef(null);
   announce.current ??= announcer((said) => ref.current && (ref.current.textContent = said));
   useEffect(() => announce.current(text), [text]);
-  return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement" ref=${ref}></p>`;
+  return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement"
+    ref=${ref}></p>`;
 }
