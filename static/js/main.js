@@ -9,11 +9,11 @@ import { offerTour } from "./control/tour.js";
 import { themeChanged } from "./kit/colour.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
-import { followPrinting } from "./kit/print.js";
 import { take } from "./net/library.js";
 import { session } from "./net/session.js";
 import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
+import { followPrinting } from "./page/print.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, settings } from "./state/settings.js";
 import { t } from "./tell/words.js";
@@ -32,7 +32,7 @@ effect(() => {
   document.title = t("app.title");
 });
 
-render(html`<${App} />`, document.getElementById("app"));
+render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 startMotion();
 listenToKeys();
 followPlaying();

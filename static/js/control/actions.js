@@ -5,7 +5,7 @@ import { asTheModelSees, command, focusOn, submit } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { PRESETS } from "../state/prompts.js";
 import { chooseConfig, chooseSampling, differing, wantedConfig } from "../state/run_settings.js";
-import { settings, TABLE } from "../state/settings.js";
+import { optionSetting, settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 
@@ -14,6 +14,11 @@ export const draft = signal(PRESETS[0]);
 /** Whether the model will see the draft with other punctuation than it was written with. */
 export const rewritten = signal(false);
 let lastSubmitted = [PRESETS[0]]; // prompts that a reset brings back
+
+/** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
+
+/** The page's own value of every setting. */
+const initialValues = () => Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
 
 const expected = () => ({ expect: store.numRecords.peek() });
 
@@ -33,7 +38,11 @@ const unfinished = () => {
   return log ? log.tail.waiting.length + log.tail.running.length : 0;
 };
 
-/** Submit the draft when there is one (`always`) or when nothing else is left to compute. False: nothing to do. */
+/**
+ * Submit the draft when there is one (`always`) or when nothing else is left to compute. False: nothing to do.
+ *
+ * @param {boolean} always
+ */
 async function ensureWork(always) {
   store.backToLive();
   if (store.status.value?.mode === "running" && unfinished() === 0) await command("pause"); // it ran out of work
@@ -57,6 +66,7 @@ export async function run() {
 }
 
 let turn = 0; // of running and pausing: the last one counts
+/** @type {number | null} */
 let telling = null; // the turn in which the server is being told a speed
 
 /**
@@ -91,6 +101,7 @@ export async function applyConfig() {
   if (await configure()) await bringBack();
 }
 
+/** @type {Promise<unknown>} */
 let configured = Promise.resolve(); // what was asked for last
 let configurations = 0;
 
@@ -118,14 +129,18 @@ async function bringBack() {
   else draft.value = lastSubmitted[0];
 }
 
-/** Set the stage for one of the server's presets: its settings, a new log, all its prompts waiting. */
+/**
+ * Set the stage for one of the server's presets: its settings, a new log, all its prompts waiting.
+ *
+ * @param {Scene} preset
+ */
 export async function playScene(preset) {
-  const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+  const initial = initialValues();
   store.backToLive();
   batch(() => {
     chooseConfig(preset.config, initial);
     chooseSampling(preset.sampling, initial);
-    settings.priority.value = initial.priority;
+    settings.priority.value = Number(initial.priority);
   });
   if (!(await configure())) return;
   await queue(preset.prompts);
@@ -134,18 +149,22 @@ export async function playScene(preset) {
 /**
  * Follow a run of its own that sets the stage for `scene` (as a preset, with a whole configuration), and take its first
  * `count` steps. Whether there is one: the run that was followed stays when there is not.
+ *
+ * @param {Omit<Scene, "id" | "title" | "watch">} scene
+ * @param {number} count
  */
 export async function openScene(scene, count) {
   if (!(await session.startAnew(scene.config))) return false;
-  const initial = Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
+  const initial = initialValues();
   batch(() => {
     chooseSampling(scene.sampling, initial);
-    settings.priority.value = initial.priority;
+    settings.priority.value = Number(initial.priority);
   });
   if ((await queue(scene.prompts)) && count > 0) await command("step", { count });
   return true;
 }
 
+/** @param {string[]} prompts */
 function queue(prompts) {
   lastSubmitted = prompts;
   draft.value = "";
@@ -158,11 +177,16 @@ export const racePrompt = () => draft.value || lastSubmitted[0];
 /** Whether the controls say something other than the run's own header. */
 export const configDiffers = () => differing().length > 0;
 
+/**
+ * @param {string} name
+ * @param {import("../state/settings.js").OptionValue} value
+ */
 export function changeConfig(name, value) {
-  settings[name].value = value;
+  optionSetting(name).value = value;
   if (store.numRecords.value === 0 && configDiffers()) applyConfig();
 }
 
+/** @param {string} requestId */
 export const abort = (requestId) => command("abort", { request_id: requestId });
 
 /** Tell the server another speed while it runs. */
@@ -177,7 +201,8 @@ export function followSpeed() {
 
 /** Ask the server how the model will see the draft, when it may differ. */
 export function followDraft() {
-  let timer = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
   effect(() => {
     const text = draft.value;
     const connected = store.connection.value === "live";

@@ -15,9 +15,13 @@ export const blackout = signal(false);
 const digits = Array.from({ length: 10 }, (_, n) => String(n));
 
 /**
- * Rows of {keys, shown, text, run}. `keys`: what `keyOf` makes of an event; `shown`: what the help prints on the
- * keycaps; `text`: key of its words; `moves`: keys that some elements use themselves. `run(key)`.
+ * `keys`: what `keyOf` makes of an event; `shown`: what the help prints on the keycaps; `text`: key of its words;
+ * `moves`: keys that some elements use themselves.
+ *
+ * @typedef {{keys: string[], shown: string[], text: string, moves?: boolean, run: (key: string) => unknown}} Row
  */
+
+/** @type {Row[]} */
 export const KEYS = [
   { keys: ["ArrowLeft"], shown: ["←"], text: "key.back", moves: true, run: () => playback.stepRecord(-1) },
   { keys: ["ArrowRight"], shown: ["→"], text: "key.forward", moves: true, run: () => playback.stepRecord(1) },
@@ -61,21 +65,38 @@ function letGo() {
   store.selected.value = null;
 }
 
-/** An event's key as the table writes it: letters small, Shift told where it makes no other sign. */
+/**
+ * An event's key as the table writes it: letters small, Shift told where it makes no other sign.
+ *
+ * @param {{key: string, shiftKey: boolean}} event
+ */
 export function keyOf({ key, shiftKey }) {
   const letter = /^[a-z]$/i.test(key);
   const name = letter ? key.toLowerCase() : key;
   return shiftKey && (letter || key.startsWith("Arrow")) ? `Shift+${name}` : name;
 }
 
+/**
+ * Where an event happens.
+ *
+ * @param {Event} event
+ */
+const elementOf = (event) => (event.target instanceof Element ? event.target : null);
+
 const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
 
-/** The row that an event asks for where it happens, or null. */
+/**
+ * The row that an event asks for where it happens, or null.
+ *
+ * @param {KeyboardEvent} event
+ * @returns {Row | null}
+ */
 export function rowFor(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return null;
   const key = keyOf(event);
   const row = ROWS.get(key) ?? null;
-  const at = (selector) => event.target.closest(selector);
+  /** @param {string} selector */
+  const at = (selector) => elementOf(event)?.closest(selector);
   if (key !== "Escape" && at("input:not([type=range]), textarea, select, [contenteditable]")) return null;
   if (key === " " && at("button, summary, a, [role=option]")) return null;
   if (row?.moves && at("[data-arrows]")) return null;
@@ -87,7 +108,8 @@ export function listenToKeys() {
   document.addEventListener("keydown", (event) => {
     const row = rowFor(event);
     if (!row) return;
-    if (event.key === "Escape") event.target.closest("input, textarea, select")?.blur();
+    if (event.key === "Escape")
+      /** @type {HTMLElement | null | undefined} */ (elementOf(event)?.closest("input, textarea, select"))?.blur();
     else event.preventDefault();
     row.run(keyOf(event));
   });

@@ -21,7 +21,13 @@ export const eventKind = signal("any");
 
 // ── Pure ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** When the beat after the one at `last` counts as taken: its own time, or `now` when the page could not keep up. */
+/**
+ * When the beat after the one at `last` counts as taken: its own time, or `now` when the page could not keep up.
+ *
+ * @param {number} last
+ * @param {number} now
+ * @param {number} period
+ */
 export function beat(last, now, period) {
   return now - last < 2 * period ? last + period : now;
 }
@@ -29,6 +35,8 @@ export function beat(last, now, period) {
 /**
  * What the one big button does: `run` and `pause` the engine, `play` and `stop` what is in the log. The engine is meant
  * only by who looks at the newest record of a live run.
+ *
+ * @param {{live: boolean, following: boolean, running: boolean, playing: number}} now
  */
 export function mainAction({ live, following, running, playing: moves }) {
   if (moves) return "stop";
@@ -36,7 +44,12 @@ export function mainAction({ live, following, running, playing: moves }) {
   return running ? "pause" : "run";
 }
 
-/** The record at `tenths` tenths of `count` records: 0 is before the first. */
+/**
+ * The record at `tenths` tenths of `count` records: 0 is before the first.
+ *
+ * @param {number} tenths
+ * @param {number} count
+ */
 export const recordAtTenth = (tenths, count) => Math.round((tenths / 10) * count) - 1;
 
 // ── Playing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -77,6 +90,7 @@ export function stop() {
 export function followPlaying() {
   let last = 0;
   let frame = 0;
+  /** @param {number} now */
   const look = (now) => {
     const speed = settings.speed.peek();
     if (now - last >= (speed ? 1000 / speed : 0)) {
@@ -101,7 +115,11 @@ export function followPlaying() {
   });
 }
 
-/** One move of what is looked at. False at the end. */
+/**
+ * One move of what is looked at. False at the end.
+ *
+ * @param {number} direction
+ */
 function move(direction) {
   if (viewSub.peek() !== null) return stepMoment(direction);
   const next = store.viewIndex.peek() + direction;
@@ -117,13 +135,21 @@ function ended() {
 
 // ── Going somewhere ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** One record on or back, by hand. */
+/**
+ * One record on or back, by hand.
+ *
+ * @param {number} direction
+ */
 export function stepRecord(direction) {
   stop();
   store.goTo(Math.max(-1, store.viewIndex.peek() + direction));
 }
 
-/** One sub-step on or back, by hand. */
+/**
+ * One sub-step on or back, by hand.
+ *
+ * @param {number} direction
+ */
 export function stepSub(direction) {
   stop();
   stepMoment(direction);
@@ -137,7 +163,7 @@ export async function next() {
   if (move(1) || !live.peek()) return;
   if (viewSub.peek() !== null) enterNextAt(0);
   const done = await actions.step();
-  if (!done?.performed) enterNextAt(null);
+  if (!done || !done.performed) enterNextAt(null);
 }
 
 export function previous() {
@@ -145,7 +171,11 @@ export function previous() {
   return move(-1);
 }
 
-/** Show record `index`, from afar: the browser's Back comes back here. */
+/**
+ * Show record `index`, from afar: the browser's Back comes back here.
+ *
+ * @param {number} index
+ */
 export function jumpTo(index) {
   stop();
   const last = store.numRecords.peek() - 1;
@@ -155,16 +185,26 @@ export function jumpTo(index) {
   store.goTo(to);
 }
 
+/** @param {number} tenths */
 export const jumpToTenth = (tenths) => jumpTo(recordAtTenth(tenths, store.numRecords.peek()));
 
-/** Show the record of engine step `step`. False when the log does not hold it. */
+/**
+ * Show the record of engine step `step`. False when the log does not hold it.
+ *
+ * @param {number} step
+ */
 export function jumpToStep(step) {
   const index = recordOfStep(store.log.peek(), step);
   if (index !== null) jumpTo(index);
   return index !== null;
 }
 
-/** The record of the nearest event of `kind` in a direction, or null. */
+/**
+ * The record of the nearest event of `kind` in a direction, or null.
+ *
+ * @param {number} index
+ * @param {number} direction
+ */
 export function eventFrom(index, direction, kind = eventKind.value) {
   const log = store.log.value;
   if (!log) return null;
@@ -172,21 +212,33 @@ export function eventFrom(index, direction, kind = eventKind.value) {
   return nearest(recordsOf(kind), index, direction);
 }
 
-/** Records of a kind, ascending. */
+/**
+ * Records of a kind, ascending.
+ *
+ * @param {string} kind
+ */
 export function recordsOf(kind) {
   const log = store.log.value;
   if (!log) return [];
   return kind === "token" ? tokensOf(log, store.shownSeq.value) : marksIn(log).get(kind);
 }
 
-/** To the next (+1) or previous (−1) event of the chosen kind. False when there is none. */
+/**
+ * To the next (+1) or previous (−1) event of the chosen kind. False when there is none.
+ *
+ * @param {number} direction
+ */
 export function jumpToEvent(direction, kind = eventKind.peek()) {
   const to = eventFrom(store.viewIndex.peek(), direction, kind);
   if (to !== null) jumpTo(to);
   return to !== null;
 }
 
-/** Show sub-step `sub` of the record shown; the same again shows the record whole. */
+/**
+ * Show sub-step `sub` of the record shown; the same again shows the record whole.
+ *
+ * @param {number} sub
+ */
 export function chooseSub(sub) {
   stop();
   const index = store.viewIndex.peek();

@@ -16,9 +16,15 @@ const decodes = () => {
 };
 
 /**
- * {id, target: selector of what it explains, region: where that is on a phone, side: where the card goes, done: () =>
- * boolean}
+ * `target`: selector of what it explains; `region`: where that is on a phone; `side`: where the card goes.
+ *
+ * @typedef {import("../state/settings.js").OwnValues["region"]} Region
+ * @typedef {{
+ *   id: string, target: string, region: Region, side: "right" | "below" | "left" | "above", done: () => boolean
+ * }} Stop
  */
+
+/** @type {Stop[]} */
 export const STOPS = [
   { id: "prompt", target: "#region-setup .composer", region: "setup", side: "right", done: () => numRecords.value > 0 },
   {
@@ -51,19 +57,28 @@ export const STOPS = [
   },
 ];
 
-/** Index of the stop shown, or null. */
+/**
+ * Index of the stop shown, or null.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ */
 export const stop = signal(null);
+/** @type {import("../../vendor/signals/signals.js").Signal<Set<string>>} */
 const finished = signal(new Set()); // ids of the stops that the learner has done
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
 let before = { decodes: 0 }; // how the run stood when the stop began
+/** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
 
+/** @type {(keyof import("../state/settings.js").Settings)[]} */
 const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b"];
 
 /**
  * Offer the tour on a first visit: not to somebody who follows a link to a run, a recording, a step, an exhibit or two
  * runs.
+ *
+ * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function offerTour(memory) {
   storage = memory;
@@ -87,9 +102,11 @@ export function endTour() {
   keep("done");
 }
 
-export const next = () => (stop.value === STOPS.length - 1 ? endTour() : show(stop.value + 1));
-export const back = () => show(Math.max(0, stop.value - 1));
+const at = () => stop.value ?? 0;
+export const next = () => (at() === STOPS.length - 1 ? endTour() : show(at() + 1));
+export const back = () => show(Math.max(0, at() - 1));
 
+/** @param {number} index */
 function show(index) {
   before = { decodes: decodes() };
   stop.value = index;
@@ -111,6 +128,7 @@ function read() {
   }
 }
 
+/** @param {string} value */
 function keep(value) {
   try {
     storage?.setItem(MEMORY_KEY, value);

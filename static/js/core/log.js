@@ -54,7 +54,12 @@ export class TraceLog {
     return this.records.length;
   }
 
-  /** Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log. */
+  /**
+   * Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log.
+   *
+   * @param {Uint8Array} bytes
+   * @param {Uint8Array | null} [captureBytes]
+   */
   append(bytes, captureBytes = null) {
     const record = decodeAs(bytes, "StepRecord");
     this.budget.read(bytes.byteLength);

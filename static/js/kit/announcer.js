@@ -3,9 +3,18 @@
 const QUIET = 500; // ms without another sentence: this one is the last
 const LONGEST = 5000; // ms at most between two announcements while sentences keep coming
 
-/** A function that takes every sentence and calls `say` with those to be announced; the last one always is. */
+/** @typedef {Pick<typeof globalThis, "setTimeout" | "clearTimeout" | "performance">} Clock */
+
+/**
+ * A function that takes every sentence and calls `say` with those to be announced; the last one always is.
+ *
+ * @param {(text: string) => void} say
+ * @param {{quiet?: number, longest?: number, clock?: Clock}} [options] times in ms
+ */
 export function announcer(say, { quiet = QUIET, longest = LONGEST, clock = globalThis } = {}) {
-  let timer = null;
+  /** @type {ReturnType<Clock["setTimeout"]> | undefined} */
+  let timer;
+  /** @type {number | null} */
   let waitingSince = null;
   let latest = "";
   const speak = () => {
@@ -13,6 +22,7 @@ export function announcer(say, { quiet = QUIET, longest = LONGEST, clock = globa
     waitingSince = null;
     say(latest);
   };
+  /** @param {string} text */
   return (text) => {
     latest = text;
     const now = clock.performance.now();

@@ -8,12 +8,32 @@ export { frameDone };
 
 let atLeast = 1; // pixels for each CSS pixel, whatever the screen has
 
-/** Paint with at least `ratio` pixels for each CSS pixel from the next painting on. */
+/**
+ * Paint with at least `ratio` pixels for each CSS pixel from the next painting on.
+ *
+ * @param {number} ratio
+ */
 export function sharpen(ratio) {
   atLeast = ratio;
 }
 
-/** Size the canvas for the screen and return its context, cleared, in CSS pixels. */
+/** @typedef {{width: number, height: number}} Size in CSS pixels */
+
+/**
+ * The context of a canvas; every browser that runs this page has it.
+ *
+ * @param {HTMLCanvasElement} canvas
+ */
+export const contextOf = (canvas) => /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+
+/**
+ * Size the canvas for the screen and return its context, cleared, in CSS pixels.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} width
+ * @param {number} height
+ * @returns {CanvasRenderingContext2D}
+ */
 export function prepare(canvas, width, height) {
   const ratio = Math.max(atLeast, globalThis.devicePixelRatio || 1);
   const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
@@ -23,7 +43,7 @@ export function prepare(canvas, width, height) {
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
   }
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   context.clearRect(0, 0, width, height);
   return context;
@@ -33,11 +53,16 @@ export function prepare(canvas, width, height) {
  * Paint the referenced element's canvas whenever a signal read by `watch` changes or its box changes size.
  * `paint(element, {width, height})` runs inside an animation frame, with the box as it was measured last: reading it
  * there would make the browser lay the page out in the middle of a frame. Returns the ref.
+ *
+ * @template {HTMLElement} [E=HTMLElement]
+ * @param {() => unknown} watch
+ * @param {(element: E, size: Size) => void} paint
+ * @returns {{current: E | null}}
  */
 export function usePainter(watch, paint) {
-  const ref = useRef(null);
+  const ref = useRef(/** @type {E | null} */ (null));
   const latest = useRef(paint);
-  const again = useRef(null);
+  const again = useRef(/** @type {(() => void) | null} */ (null));
   latest.current = paint;
   useEffect(() => {
     const element = ref.current;
@@ -64,21 +89,37 @@ export function usePainter(watch, paint) {
   return ref;
 }
 
-const widths = new Map(); // text -> px
+/** @type {Map<string, number>} text -> px */
+const widths = new Map();
 
-/** Width of `text` at 17 px in the page's font. */
+/**
+ * Width of `text` at 17 px in the page's font.
+ *
+ * @param {string} text
+ */
 export function labelWidth(text) {
-  if (widths.has(text)) return widths.get(text);
-  measuring ??= document.createElement("canvas").getContext("2d");
+  const known = widths.get(text);
+  if (known !== undefined) return known;
+  measuring ??= contextOf(document.createElement("canvas"));
   measuring.font = `17px ${getComputedStyle(document.body).fontFamily}`;
-  const width = measuring.measureText(text).width;
+  const { width } = measuring.measureText(text);
   widths.set(text, width);
   return width;
 }
 
+/** @type {CanvasRenderingContext2D | null} */
 let measuring = null;
 
-/** A hairline at whole device pixels. */
+/**
+ * A hairline at whole device pixels.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x0
+ * @param {number} y0
+ * @param {number} x1
+ * @param {number} y1
+ * @param {string} colour
+ */
 export function hairline(context, x0, y0, x1, y1, colour) {
   context.strokeStyle = colour;
   context.lineWidth = 1;
@@ -88,7 +129,16 @@ export function hairline(context, x0, y0, x1, y1, colour) {
   context.stroke();
 }
 
-/** Path of a rectangle with round corners. */
+/**
+ * Path of a rectangle with round corners.
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ * @param {number} radius
+ */
 export function roundRect(context, x, y, width, height, radius) {
   context.beginPath();
   context.roundRect(x, y, width, height, Math.min(radius, width / 2, height / 2));

@@ -25,12 +25,14 @@ export function Decisions() {
   </section>`;
 }
 
+/** @param {import("../core/trace.js").StepRecord} record */
 function used({ batch = [] }) {
-  const { max_num_batched_tokens: budget, max_num_seqs: places } = log.value.header.engine;
+  const { max_num_batched_tokens: budget, max_num_seqs: places } = log.value?.header.engine ?? {};
   const tokens = batch.reduce((sum, entry) => sum + entry.token_ids.length, 0);
-  return t("ops.used", { tokens: grouped(tokens), budget: grouped(budget), seqs: batch.length, places });
+  return t("ops.used", { tokens: grouped(tokens), budget: grouped(Number(budget)), seqs: batch.length, places });
 }
 
+/** @param {{now: import("../core/trace.js").StepRecord}} props */
 function List({ now }) {
   const told = operationsOf(log.value, now.index);
   const decided = told.some((entry) => !kindOf(entry.type).routine);
@@ -40,6 +42,7 @@ function List({ now }) {
   </ul>`;
 }
 
+/** @param {{entry: ReturnType<typeof operationsOf>[number], index: number}} props */
 function Decision({ entry, index }) {
   const chosen = selected.value?.record === index && selected.value?.op === entry.at;
   return html`<li>

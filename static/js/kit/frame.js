@@ -6,12 +6,17 @@ import { numRecords, viewIndex } from "../state/store.js";
 
 const FADE = 80; // ms: instead of movement
 
+/** @type {Set<() => void>} */
 const waiting = new Set();
 let requested = false;
 let faded = -Infinity;
 let said = ""; // the page's last word
 
-/** Run `paint` in the next frame, once however often it is asked for. */
+/**
+ * Run `paint` in the next frame, once however often it is asked for.
+ *
+ * @param {() => void} paint
+ */
 export function schedule(paint) {
   waiting.add(paint);
   request();
@@ -23,6 +28,7 @@ function request() {
   requestAnimationFrame(flush);
 }
 
+/** @param {number} now */
 function flush(now) {
   requested = false;
   if (moving.peek() && advance(now)) request(); // painters that watch what moved ask to be painted in this frame
@@ -60,7 +66,7 @@ export function frameDone() {
 function crossFade() {
   const now = performance.now();
   if (now - faded >= 2 * FADE)
-    for (const canvas of document.querySelectorAll(".strip-window canvas, .pool-window canvas"))
+    for (const canvas of document.querySelectorAll("[data-fades] canvas"))
       canvas.animate([{ opacity: 0.35 }, { opacity: 1 }], FADE);
   faded = now;
 }

@@ -15,7 +15,18 @@ import { alpha, colours } from "./colour.js";
 const ADDRESS = "/vendor/plotly.min.js";
 const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53"; // in plotly.js 4.1
 
+/** @type {Promise<Plotly> | null} */
 let loading = null;
+
+/**
+ * Plotly as far as this page uses it. Figures are plain values of its own making, which no type here describes.
+ *
+ * @typedef {{
+ *   react: (element: Element, data: object[], layout: object, config: object) => Promise<unknown>,
+ *   Plots: {resize: (element: Element) => void},
+ *   purge: (element: Element) => void,
+ * }} Plotly
+ */
 
 /**
  * Resolves to Plotly; fetched once. Rejects when the server does not have it, and in a page in one file, which has no
@@ -27,7 +38,7 @@ export function loadPlotly() {
     if (!document.getElementById(MAP_STYLE_ID))
       document.head.append(Object.assign(document.createElement("meta"), { id: MAP_STYLE_ID }));
     const script = Object.assign(document.createElement("script"), { src: ADDRESS, async: true });
-    script.addEventListener("load", () => resolve(globalThis.Plotly));
+    script.addEventListener("load", () => resolve(/** @type {{Plotly?: any}} */ (globalThis).Plotly));
     script.addEventListener("error", () => {
       script.remove();
       loading = null; // asked for again at the next look
@@ -40,7 +51,12 @@ export function loadPlotly() {
 
 export const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false };
 
-/** The page's look as a Plotly layout; a chart adds its axes with `axis`. */
+/**
+ * The page's look as a Plotly layout; a chart adds its axes with `axis`.
+ *
+ * @param {number} width
+ * @param {number} height
+ */
 export function baseLayout(width, height) {
   const palette = colours();
   return {
@@ -58,7 +74,12 @@ export function baseLayout(width, height) {
   };
 }
 
-/** One axis in the page's hairlines. */
+/**
+ * One axis in the page's hairlines.
+ *
+ * @param {string} title
+ * @param {Record<string, unknown>} [more]
+ */
 export function axis(title, more = {}) {
   const palette = colours();
   return {
@@ -75,7 +96,11 @@ export function axis(title, more = {}) {
   };
 }
 
-/** A band that marks a step on an x axis of steps. */
+/**
+ * A band that marks a step on an x axis of steps.
+ *
+ * @param {number} step
+ */
 export function stepBand(step) {
   const palette = colours();
   return {

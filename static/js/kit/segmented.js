@@ -3,13 +3,18 @@
 import { settings } from "../state/settings.js";
 import { html } from "./html.js";
 
-/** `name`: the setting; `text(choice)`: its words. */
+/**
+ * `name`: the setting; `text(choice)`: its words.
+ *
+ * @param {{label: string, name: "answer" | "chart" | "overview", choices: readonly string[], text: (choice: string) => string}} props
+ */
 export function Segmented({ label, name, choices, text }) {
+  const setting = /** @type {import("../../vendor/signals/signals.js").Signal<string>} */ (settings[name]);
   return html`<span class="segmented-small" role="group" aria-label=${label}>
     ${choices.map(
       (choice) =>
-        html`<button key=${choice} aria-pressed=${settings[name].value === choice} id=${`${name}-${choice}`}
-          onClick=${() => (settings[name].value = choice)}>${text(choice)}</button>`,
+        html`<button key=${choice} aria-pressed=${setting.value === choice} id=${`${name}-${choice}`}
+          onClick=${() => (setting.value = choice)}>${text(choice)}</button>`,
     )}
   </span>`;
 }

@@ -6,18 +6,20 @@ import { t } from "../tell/words.js";
 import { html } from "./html.js";
 import { Icon } from "./icon.js";
 
+/** @param {{id: string, label: string, close: () => void, children: import("./html.js").Children}} props */
 export function Side({ id, label, close, children }) {
-  const panel = useRef(null);
+  const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const latest = useRef(close);
   latest.current = close;
   useEffect(() => {
-    const before = document.activeElement;
+    const before = /** @type {HTMLElement | null} */ (document.activeElement);
+    /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape") return;
       event.stopPropagation(); // one thing at a time: the selection stays
       latest.current();
     };
-    panel.current.focus();
+    panel.current?.focus();
     document.addEventListener("keydown", onEscape, true);
     return () => {
       document.removeEventListener("keydown", onEscape, true);

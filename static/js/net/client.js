@@ -25,6 +25,17 @@ export class Refusal extends Error {
 export class NoAnswer extends Error {}
 
 /**
+ * The socket as far as this page uses it.
+ *
+ * @typedef {{
+ *   connected: boolean,
+ *   on: (event: string, handler: (...args: any[]) => void) => void,
+ *   timeout: (ms: number) => {emit: (event: string, body: unknown, told: (lost: Error | null, answer?: any) => void) => void},
+ *   disconnect: () => void,
+ * }} Socket `any`: what an event brings is known by its name alone
+ */
+
+/**
  * What is done with what the server says, by event; what is not named is not heard.
  *
  * @typedef {{connect: () => void, disconnect: (reason: string) => void}
@@ -34,7 +45,9 @@ export class NoAnswer extends Error {}
 export class Client {
   /** @param {Handlers} handlers */
   constructor({ connect, disconnect, ...told }) {
-    this.socket = globalThis.io({
+    const { io } = /** @type {{io?: any}} */ (globalThis); // its client comes without types, as a script
+    /** @type {Socket} */
+    this.socket = io({
       transports: ["websocket", "polling"],
       tryAllTransports: true,
       reconnectionDelay: 300,

@@ -7,17 +7,34 @@ import { t } from "../tell/words.js";
 import { command } from "./commands.js";
 import { session } from "./session.js";
 
-/** What the server last answered: {recordings, findings, can_keep, max_bytes}; null before that. */
+/**
+ * What the server last answered; null before that.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Listing | null>}
+ */
 export const library = signal(null);
-/** Why the list could not be fetched, or null. */
+/**
+ * Why the list could not be fetched, or null.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
+ */
 export const failed = signal(null);
-/** The upload under way: {name, share (0 to 1)}, or null. */
+/**
+ * The upload under way, `share` from 0 to 1; null when there is none.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<{name: string, share: number} | null>}
+ */
 export const uploading = signal(null);
 /** The recording that the followed run is being written to: {id, name}, or null. */
 export const beingMade = computed(() => {
   const now = status.value?.recording;
   return now && now.ended === null ? now : null;
 });
+
+/**
+ * @typedef {import("../core/wire.js").Answers["/api/recordings"]} Listing
+ * @typedef {Listing["recordings"][number]} Entry
+ */
 
 const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server, not read into the page
 
@@ -30,22 +47,36 @@ export async function refresh() {
     const found = await ask("/api/recordings");
     if (mine === asked) [library.value, failed.value] = [found, null];
   } catch (error) {
-    if (mine === asked) failed.value = error.message;
+    if (mine === asked) failed.value = messageOf(error);
   }
 }
 
+/** @type {Promise<unknown>} */
 let changing = Promise.resolve(); // one change after the other: two requests may overtake each other
 
-/** Give a recording another name or other tags. Whether it was taken. */
+/**
+ * Give a recording another name or other tags. Whether it was taken.
+ *
+ * @param {string} id
+ * @param {{name?: string, tags?: string[], notes?: string}} fields
+ */
 export const change = (id, fields) =>
   (changing = changing.then(() =>
     attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) })),
   ));
 
-/** Delete a recording and its file. */
+/**
+ * Delete a recording and its file.
+ *
+ * @param {string} id
+ */
 export const remove = (id) => attempt(() => ask(`/api/recordings/${id}`, { method: "DELETE" }));
 
-/** Write the followed run to a recording from its first record on, and go on with it. */
+/**
+ * Write the followed run to a recording from its first record on, and go on with it.
+ *
+ * @param {string} name
+ */
 export async function record(name) {
   const answer = await command("record", { name });
   if (answer) status.value = answer.status;
@@ -60,7 +91,11 @@ export async function stopRecording() {
 
 let taken = 0; // files: the last one is shown, however long the one before takes to be read
 
-/** A file that somebody chose or dropped: shown at once, and kept by the server where it keeps recordings. */
+/**
+ * A file that somebody chose or dropped: shown at once, and kept by the server where it keeps recordings.
+ *
+ * @param {File} file
+ */
 export async function take(file) {
   const mine = ++taken;
   const small = file.size <= AT_ONCE;
@@ -73,7 +108,7 @@ export async function take(file) {
         shown = log.value;
       }
     } catch (error) {
-      return toast(t("error.recording", { reason: error.message }), "error");
+      return toast(t("error.recording", { reason: messageOf(error) }), "error");
     }
   }
   if (isEmbedded) return;
@@ -86,7 +121,12 @@ export async function take(file) {
   else if (!shown && mine === taken) session.watch(entry.id);
 }
 
-/** Send the file; its entry. Fetch tells nothing of how far an upload is, so this is the older request. */
+/**
+ * Send the file; its entry. Fetch tells nothing of how far an upload is, so this is the older request.
+ *
+ * @param {File} file
+ * @returns {Promise<Entry>}
+ */
 function upload(file) {
   return new Promise((done, refused) => {
     const request = new XMLHttpRequest();
@@ -108,6 +148,10 @@ function upload(file) {
   });
 }
 
+/**
+ * @param {string} address
+ * @param {RequestInit} [options]
+ */
 async function ask(address, options) {
   let answer;
   try {
@@ -120,12 +164,20 @@ async function ask(address, options) {
   return body;
 }
 
-/** Do it, say why when it cannot be done, and fetch the list again. What it gives, or null. */
+/** @param {unknown} error */
+const messageOf = (error) => /** @type {Error} */ (error).message;
+
+/**
+ * Do it, say why when it cannot be done, and fetch the list again. What it gives, or null.
+ *
+ * @template T
+ * @param {() => Promise<T>} action
+ */
 async function attempt(action) {
   try {
     return await action();
   } catch (error) {
-    toast(error.message, "error");
+    toast(messageOf(error), "error");
     return null;
   } finally {
     await refresh();

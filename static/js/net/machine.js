@@ -3,7 +3,13 @@
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { connection, log, status } from "../state/store.js";
 
-/** What the server said: null before it was asked, `waiting`, `busy`, `failed`, or Roofs. */
+/** @typedef {NonNullable<import("../core/trace.js").Machine["roofs"]>} Roofs */
+
+/**
+ * What the server said: null before it was asked, `waiting`, `busy`, `failed`, or Roofs.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<"waiting" | "busy" | "failed" | Roofs | null>}
+ */
 const asked = signal(null);
 
 /** Roofs of the machine of the shown run, or why there are none: `waiting`, `busy`, `failed`, `unknown`. */

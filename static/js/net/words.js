@@ -7,6 +7,7 @@ import { toast } from "../state/store.js";
 import { language, languageOf } from "../tell/language.js";
 import { addWords, hasWords, t } from "../tell/words.js";
 
+/** @param {string} code */
 async function load(code) {
   if (hasWords(code)) return;
   if (isEmbedded) return addWords(code, embeddedWords(code));
@@ -34,6 +35,6 @@ export async function followLanguage() {
   });
   language.value = settings.lang.value;
   effect(() => {
-    document.documentElement.lang = languageOf(language.value).html;
+    document.documentElement.lang = languageOf(language.value)?.html ?? language.value;
   });
 }

@@ -2,11 +2,13 @@
 // and become modules under the names of an import map. app/onefile.py makes such a page; this script stands in it as it
 // is.
 (async () => {
-  const { nonce } = document.currentScript;
-  const packed = document.getElementById("page-modules").textContent;
+  const { nonce } = /** @type {HTMLScriptElement} */ (document.currentScript);
+  const packed = document.getElementById("page-modules")?.textContent ?? "";
   const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
   const inflated = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  /** @type {Record<string, string>} */
   const texts = await new Response(inflated).json();
+  /** @type {Record<string, string>} */
   const imports = {};
   for (const [name, text] of Object.entries(texts))
     imports[name] = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
@@ -16,5 +18,6 @@
     textContent: JSON.stringify({ imports }),
   });
   document.head.append(map);
-  await import("page/js/main.js");
+  const main = "page/js/main.js"; // a name of the import map
+  await import(main);
 })();

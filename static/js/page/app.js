@@ -44,9 +44,12 @@ export function App() {
     <${Blackout} />`;
 }
 
+/** @type {import("../state/settings.js").OwnValues["region"][]} */
+const REGIONS = ["stage", "setup", "memory", "detail"];
+
 function Tabs() {
   return html`<nav class="tabs" aria-label=${t("app.title")}>
-    ${["stage", "setup", "memory", "detail"].map(
+    ${REGIONS.map(
       (name) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`}
         onClick=${() => (settings.region.value = name)}>
         ${t(`region.${name}`)}

@@ -50,16 +50,25 @@ export function Detail() {
   </section>`;
 }
 
-/** Where the tabs are wider than their room, the chosen one is in it. */
+/**
+ * Where the tabs are wider than their room, the chosen one is in it.
+ *
+ * @param {HTMLElement | null} tab
+ */
 function bringIntoSight(tab) {
-  const list = tab.parentElement;
+  const list = tab?.parentElement;
+  if (!tab || !list) return;
   const [left, right] = [tab.offsetLeft - list.offsetLeft, tab.offsetLeft - list.offsetLeft + tab.offsetWidth];
   list.scrollLeft = Math.max(right - list.clientWidth, Math.min(list.scrollLeft, left));
 }
 
-/** Arrow keys move between the tabs, as a tab list does. */
+/**
+ * Arrow keys move between the tabs, as a tab list does.
+ *
+ * @param {KeyboardEvent} event
+ */
 function move(event) {
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
   if (!by) return;
   event.preventDefault();
   const { name } = PANELS[(PANELS.indexOf(shown()) + by + PANELS.length) % PANELS.length];

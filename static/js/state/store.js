@@ -192,7 +192,9 @@ export function backToLive() {
  */
 export function select(target) {
   const named =
-    target?.position !== undefined && target.seq === undefined ? { ...target, seq: shownSeq.value } : target;
+    target.position !== undefined && target.seq === undefined
+      ? { ...target, seq: shownSeq.value ?? undefined }
+      : target;
   const same = JSON.stringify(selected.value) === JSON.stringify(named);
   selected.value = same ? null : named;
 }

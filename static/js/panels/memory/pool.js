@@ -53,7 +53,7 @@ export function Pool() {
   return html`<div class="pool" data-level=${layout?.level}>
     <div class="pool-scroll" ref=${outer}>
       <div
-        class="pool-window"
+        class="pool-window" data-fades
         ref=${ref}
         style=${{ height: `${layout?.height ?? 0}px` }}
         role="group"

@@ -143,7 +143,7 @@ export function Strip() {
     <${Gutter} now=${now} height=${size.height} />
     <div class="strip-scroll" id="strip-scroll" ref=${scroller} onScroll=${onScroll} data-arrows>
       <div
-        class="strip-window"
+        class="strip-window" data-fades
         style=${{ width: `${size.width}px` }}
         ref=${ref}
         onPointerMove=${(event) => hover(event, latest.current)}

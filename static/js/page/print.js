@@ -1,9 +1,9 @@
 // Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the
 // page out anew for paper, but does not wait until a canvas has been painted for that.
 
-import { sharpen } from "./canvas.js";
-import { themeChanged } from "./colour.js";
-import { flushNow } from "./frame.js";
+import { sharpen } from "../kit/canvas.js";
+import { themeChanged } from "../kit/colour.js";
+import { flushNow } from "../kit/frame.js";
 
 const PAINTED = ".strip, .strip-scroll, .matrix .panel-canvas, .pool-scroll";
 const SHEET = 1000; // px of a sheet's width, see css/print.css
@@ -12,11 +12,12 @@ const SHARP = 3; // pixels for each px
 
 export function followPrinting() {
   const root = document.documentElement;
+  /** @type {(() => void) | null} */
   let restore = null;
   addEventListener("beforeprint", () => {
     if (restore) return;
-    const shown = root.dataset.theme;
-    document.getElementById("print-link").textContent = location.href;
+    const shown = root.dataset.theme ?? "auto";
+    document.getElementById("print-link")?.replaceChildren(location.href);
     repaint("light", SHARP);
     const release = freeze();
     restore = () => {
@@ -29,6 +30,7 @@ export function followPrinting() {
     restore = null;
   });
 
+  /** @type {(theme: string, ratio: number) => void} */
   function repaint(theme, ratio) {
     sharpen(ratio);
     root.dataset.theme = theme;
@@ -41,21 +43,22 @@ export function followPrinting() {
  * Keep the sizes of what is painted; the stage as small as the sheet needs, the matrix as large as its column allows.
  */
 function freeze() {
-  const changed = Array.from(document.querySelectorAll(PAINTED), (element) => [
-    element,
-    element.offsetWidth,
-    element.offsetHeight,
-  ]);
+  /** @type {NodeListOf<HTMLElement>} */
+  const painted = document.querySelectorAll(PAINTED);
+  const changed = Array.from(painted, (element) => {
+    const [width, height] = [element.offsetWidth, element.offsetHeight];
+    return { element, width, height };
+  });
   const stage = document.getElementById("region-stage");
-  const wide = document.querySelector("#region-stage .strip")?.offsetWidth ?? 0;
-  for (const [element, width, height] of changed)
+  const strip = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .strip"));
+  for (const { element, width, height } of changed)
     Object.assign(element.style, { width: `${width}px`, height: `${height}px` });
-  stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, wide)));
-  const matrix = document.querySelector(".matrix .panel-canvas");
+  if (stage) stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, strip?.offsetWidth ?? 0)));
+  const matrix = /** @type {HTMLElement | null} */ (document.querySelector(".matrix .panel-canvas"));
   if (matrix?.offsetWidth) matrix.style.zoom = String(Math.min(3, COLUMN / matrix.offsetWidth));
   return () => {
-    for (const [element] of changed) Object.assign(element.style, { width: "", height: "" });
-    stage.style.zoom = "";
+    for (const { element } of changed) Object.assign(element.style, { width: "", height: "" });
+    if (stage) stage.style.zoom = "";
     if (matrix) matrix.style.zoom = "";
   };
 }
