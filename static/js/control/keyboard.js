@@ -81,7 +81,7 @@ export function keyOf({ key, shiftKey }) {
  *
  * @param {Event} event
  */
-const elementOf = (event) => (event.target instanceof Element ? event.target : null);
+const elementOf = (event) => /** @type {Element | null} */ (event.target);
 
 const ROWS = new Map(KEYS.flatMap((row) => row.keys.map((key) => [key, row])));
 

@@ -2,9 +2,13 @@
 // colour alone.
 
 /**
- * kind -> {path, in a box from -4 to 4; colour, a name of the palette; filled; lane, above (0, 1) or below (2) the
- * line}.
+ * `path`: in a box from -4 to 4; `colour`: a name of the palette; `lane`: above (0, 1) or below (2) the line.
+ *
+ * @typedef {"prompt" | "generated" | "fault" | "k" | "v" | "ink-2"} SignColour
+ * @typedef {{path: string, colour: SignColour, filled: boolean, lane: 0 | 1 | 2}} EventSign
  */
+
+/** @type {Record<string, EventSign>} by kind of event */
 export const SIGNS = {
   submit: { path: "M-4 -3H4L0 3Z", colour: "prompt", filled: true, lane: 0 },
   prefill: { path: "M-1.5 -4H1.5V4H-1.5Z", colour: "prompt", filled: true, lane: 1 },

@@ -11,6 +11,11 @@ import { settings } from "./settings.js";
  * @typedef {import("../core/wire.js").Status} Status
  * @typedef {import("../core/wire.js").Answers["/api/model"]} Facts
  * @typedef {"info" | "error"} Tone
+ * @typedef {NonNullable<ReturnType<TraceLog["stateAt"]>>} State
+ * @typedef {State["sequences"] extends Map<number, infer S> ? S : never} Sequence
+ * @typedef {NonNullable<ReturnType<typeof sequenceViewAt>>} View
+ * @typedef {NonNullable<ReturnType<typeof provenanceOf>>} Chain
+ * @typedef {Chain["links"][number]} ChainLink
  * @typedef {"connecting" | "live" | "lost" | "replay" | "gone"} Connection
  */
 

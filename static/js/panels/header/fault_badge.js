@@ -7,7 +7,7 @@ import { exhibits, log } from "../../state/store.js";
 import { inLanguage, t } from "../../tell/words.js";
 
 export function FaultBadge() {
-  const fault = log.value?.header.engine.fault;
+  const fault = /** @type {string | null} */ (log.value?.header.engine.fault);
   if (!fault) return null;
   // a page without a server knows the fault by its name in the log
   const exhibit = exhibits.value.find((one) => one.id === fault);

@@ -50,6 +50,7 @@ export function Panel() {
   </header>`;
 }
 
+/** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
   const m = header.model;
   return html`<span class="fact strong">${m.name}</span>
@@ -68,7 +69,7 @@ function Connection() {
 }
 
 function ThemeButton() {
-  const order = ["auto", "light", "dark"];
+  const order = /** @type {const} */ (["auto", "light", "dark"]);
   const now = settings.theme.value;
   const text = t("header.theme", { theme: t(`header.theme.${now}`) });
   const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);

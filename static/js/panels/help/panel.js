@@ -4,6 +4,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { helpOpen, KEYS } from "../../control/keyboard.js";
 import { startTour } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { findTerms, groupsOfTerms } from "../../tell/glossary.js";
 import { t } from "../../tell/words.js";
@@ -26,6 +27,8 @@ function Open() {
   <//>`;
 }
 
+/** @typedef {NonNullable<ReturnType<typeof findTerms>[number]>} Term */
+
 function Glossary() {
   const [query, setQuery] = useState("");
   const found = findTerms(query);
@@ -37,19 +40,20 @@ function Glossary() {
       aria-label=${t("help.search")}
       placeholder=${t("help.search")}
       value=${query}
-      onInput=${(event) => setQuery(event.currentTarget.value)}
+      onInput=${withValue(setQuery)}
     />
     <p class="visually-hidden" role="status">${query ? found.length : ""}</p>
     ${found.length ? null : html`<p class="hint">${t("help.none", { query })}</p>`}
     ${groupsOfTerms()
-      .map((group) => [group, found.filter((entry) => entry.group === group)])
-      .filter(([, entries]) => entries.length)
+      .map((group) => ({ group, entries: found.filter((entry) => entry?.group === group) }))
+      .filter(({ entries }) => entries.length)
       .map(
-        ([group, entries]) => html`<h3 class="panel-title glossary-group" key=${group}>${t(`glossary.${group}`)}</h3>
-          <dl class="glossary">${entries.map((entry) => html`<${Entry} key=${entry.id} entry=${entry} />`)}</dl>`,
+        ({ group, entries }) => html`<h3 class="panel-title glossary-group" key=${group}>${t(`glossary.${group}`)}</h3>
+          <dl class="glossary">${entries.map((entry) => html`<${Entry} key=${entry?.id} entry=${entry} />`)}</dl>`,
       )}`;
 }
 
+/** @param {{entry: Term}} props */
 function Entry({ entry }) {
   const { own, other, otherLanguage } = entry;
   return html`<div>

@@ -2,15 +2,27 @@
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
 import { change, library, remove } from "../../net/library.js";
 import { inLanguage, t } from "../../tell/words.js";
 
-/** The name in the page's language, where it has one. */
+/** @typedef {import("../../net/library.js").Entry} Entry */
+
+/**
+ * The name in the page's language, where it has one.
+ *
+ * @param {Entry} entry
+ */
 export const shownName = (entry) => (entry.title ? inLanguage(entry.title) : entry.name);
 
-/** Files of a recording: what it is called, and where the server has it. */
+/**
+ * Files of a recording: what it is called, and where the server has it.
+ *
+ * @type {Record<string, (id: string) => string>}
+ */
 const FILES = { ".kvtrace": (id) => `/api/recordings/${id}/trace`, HTML: (id) => `/api/theaters/${id}/export.html` };
 
+/** @param {{entry: Entry}} props */
 export function Details({ entry }) {
   const own = entry.source === "library";
   const { summary } = entry;
@@ -35,7 +47,11 @@ export function Details({ entry }) {
   </div>`;
 }
 
-/** The run for other programs, each with what it is good for; one that this server cannot write says what it lacks. */
+/**
+ * The run for other programs, each with what it is good for; one that this server cannot write says what it lacks.
+ *
+ * @param {{id: string}} props
+ */
 function Exports({ id }) {
   const exports = library.value?.exports ?? {};
   return html`<details class="library-exports">
@@ -56,47 +72,73 @@ function Exports({ id }) {
   </details>`;
 }
 
-/** What a field's text stands for, and the text of what it stands for now. */
-const FIELDS = {
-  name: { read: (text, entry) => text.trim() || entry.name, write: (name) => name },
-  tags: {
-    read: (text) => [
-      ...new Set(
-        text
-          .split(/[,，]/)
-          .map((tag) => tag.trim())
-          .filter(Boolean),
-      ),
-    ],
-    write: (tags) => tags.join(", "),
-  },
+/** @param {string} text */
+const tagsIn = (text) => {
+  const tags = text.split(/[,，]/).map((tag) => tag.trim());
+  return [...new Set(tags.filter(Boolean))];
 };
 
-/** Each is kept when its field is left or Enter is pressed; what is being typed stays until the server has it. */
+/** @typedef {"name" | "tags"} Field */
+
+/**
+ * What a field's text stands for, and its text for an entry.
+ *
+ * @type {Record<Field, {read: (text: string, entry: Entry) => string | string[], write: (entry: Pick<Entry, Field>) => string}>}
+ */
+const FIELDS = {
+  name: { read: (text, entry) => text.trim() || entry.name, write: ({ name }) => name },
+  tags: { read: tagsIn, write: ({ tags }) => tags.join(", ") },
+};
+/** @type {Field[]} */
+const NAMES = ["name", "tags"];
+
+/**
+ * Each is kept when its field is left or Enter is pressed; what is being typed stays until the server has it.
+ *
+ * @param {{entry: Entry}} props
+ */
 function Names({ entry }) {
-  const [typed, setTyped] = useState({}); // text by field
+  const [typed, setTyped] = useState(/** @type {Partial<Record<Field, string>>} */ ({}));
+  /** @param {Field[]} names */
   const keep = async (names) => {
-    const wanted = names.filter((name) => name in typed).map((name) => [name, FIELDS[name].read(typed[name], entry)]);
-    const other = wanted.filter(([name, value]) => FIELDS[name].write(value) !== FIELDS[name].write(entry[name]));
+    const other = names.flatMap((name) => {
+      const wanted = { ...entry, [name]: FIELDS[name].read(typed[name] ?? "", entry) };
+      const same = !(name in typed) || FIELDS[name].write(wanted) === FIELDS[name].write(entry);
+      return same ? [] : [[name, wanted[name]]];
+    });
     if (other.length) await change(entry.id, Object.fromEntries(other));
     // what was typed on meanwhile is not kept yet
-    setTyped((now) =>
-      Object.fromEntries(Object.entries(now).filter(([name, text]) => !names.includes(name) || text !== typed[name])),
-    );
+    setTyped((now) => {
+      const kept = names.filter((name) => now[name] === typed[name]);
+      return Object.fromEntries(Object.entries(now).filter(([name]) => !kept.includes(/** @type {Field} */ (name))));
+    });
   };
+  /** @param {Event} event */
+  const submit = (event) => {
+    event.preventDefault();
+    keep(NAMES);
+  };
+  /** @type {(name: Field, more?: object) => import("../../kit/html.js").Children} */
   const field = (name, more = {}) => html`<label class="field"
     ><span>${t(`library.${name}`)}</span>
-    <input name=${name} ...${more} value=${typed[name] ?? FIELDS[name].write(entry[name])}
-      onInput=${({ currentTarget: { value } }) => setTyped((now) => ({ ...now, [name]: value }))}
+    <input name=${name} ...${more} value=${typed[name] ?? FIELDS[name].write(entry)}
+      onInput=${withValue((value) => setTyped((now) => ({ ...now, [name]: value })))}
       onBlur=${() => keep([name])}
   /></label>`;
-  return html`<form class="library-names" onSubmit=${(event) => (event.preventDefault(), keep(Object.keys(FIELDS)))}>
+  return html`<form class="library-names" onSubmit=${submit}>
     ${field("name", { maxlength: 200 })}${field("tags")}
     <button class="visually-hidden" tabindex="-1">${t("library.keep_names")}</button>
   </form>`;
 }
 
-/** Asks once more, in the same place. */
+/** @param {HTMLElement | null} button */
+const takeFocus = (button) => button?.focus();
+
+/**
+ * Asks once more, in the same place.
+ *
+ * @param {{entry: Entry}} props
+ */
 function Delete({ entry }) {
   const [asked, setAsked] = useState(false);
   if (entry.recording) return null; // that is stopped first
@@ -105,7 +147,7 @@ function Delete({ entry }) {
   return html`<span class="library-sure" role="group" aria-label=${t("library.delete_sure")}>
     ${t("library.delete_sure")}
     <button class="quiet library-delete sure" onClick=${() => remove(entry.id)}>${t("library.delete")}</button>
-    <button class="quiet" ref=${(button) => button?.focus()}
+    <button class="quiet" ref=${takeFocus}
       onClick=${() => setAsked(false)}>${t("library.delete_not")}</button>
   </span>`;
 }

@@ -11,8 +11,10 @@ import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { bytesText, grouped, inLanguage, langOf, t } from "../../tell/words.js";
 import { Details, shownName } from "./details.js";
 
+/** @typedef {import("../../net/library.js").Entry} Entry */
+
 export function Panel() {
-  const [more, setMore] = useState(null); // id of the entry whose details are open
+  const [more, setMore] = useState(/** @type {string | null} */ (null)); // id of the entry whose details are open
   const recordedNow = beingMade.value?.id;
   useEffect(() => void refresh(), [recordedNow]);
   const entries = library.value?.recordings ?? [];
@@ -88,9 +90,11 @@ function Bar() {
   </div>`;
 }
 
+/** @param {Event} event */
 function chosen(event) {
-  const [file] = event.currentTarget.files;
-  event.currentTarget.value = ""; // the same file can be chosen again
+  const input = /** @type {HTMLInputElement} */ (event.currentTarget);
+  const [file] = input.files ?? [];
+  input.value = ""; // the same file can be chosen again
   if (file) take(file);
 }
 
@@ -106,6 +110,7 @@ function Findings() {
   </details>`;
 }
 
+/** @param {{entry: Entry, open: boolean, toggle: () => void}} props */
 function Row({ entry, open, toggle }) {
   const { summary } = entry;
   const shown = settings.recording.value === entry.id;
@@ -128,7 +133,11 @@ function Row({ entry, open, toggle }) {
   </li>`;
 }
 
-/** Where it comes from, its model, its size, its day, and how it ended when that says something. */
+/**
+ * Where it comes from, its model, its size, its day, and how it ended when that says something.
+ *
+ * @param {Entry} entry
+ */
 function factsOf({ source, summary, ended, added, recording }) {
   return [
     source === "library" ? null : t(`library.source.${source}`),

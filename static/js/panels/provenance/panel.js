@@ -8,11 +8,12 @@ import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";
-import { drawnIndex, layer, log, provenance, selected } from "../../state/store.js";
+import { drawnIndex, layer, log, provenance, selected, state } from "../../state/store.js";
 import { wordsOf } from "../../tell/chain.js";
 import { operationName } from "../../tell/operations.js";
 import { grouped, t } from "../../tell/words.js";
 
+/** @type {Record<string, string>} */
 const FORMULAS = {
   slot: "block_id · block_size + position mod block_size",
   bytes: "L · Hkv · (D + Dv) · bytes",
@@ -20,6 +21,11 @@ const FORMULAS = {
   figure: "slots · bytes per token",
   part: "slots · bytes per token",
 };
+/**
+ * @typedef {import("../../state/store.js").Selection} Selection
+ * @typedef {import("../../state/store.js").ChainLink} ChainLink
+ */
+
 const MOST_EVENTS = 40;
 
 export function Panel() {
@@ -43,6 +49,7 @@ export function Panel() {
   </section>`;
 }
 
+/** @param {{link: ChainLink}} props */
 function Link({ link }) {
   const words = wordsOf(link);
   const subject = link.kind === "part" ? html`<${Swatch} id=${link.seq} />${words.name}` : words.name;
@@ -60,9 +67,14 @@ function Link({ link }) {
   </li>`;
 }
 
-/** Where a link leads: to its record, to what it names. */
+/**
+ * Where a link leads: to its record, to what it names.
+ *
+ * @param {{link: ChainLink}} props
+ */
 function Ways({ link }) {
   const { go, select } = link;
+  /** @type {(to: Parameters<typeof follow>[0], text: string, label?: string) => import("../../kit/html.js").Children} */
   const way = (to, text, label) =>
     html`<button class="way" aria-label=${label} onClick=${() => follow(to)}>${text}</button>`;
   const ways = [];
@@ -72,19 +84,22 @@ function Ways({ link }) {
   return ways.length ? html`<p class="ways num">${ways}</p>` : null;
 }
 
+/** @param {Selection} target */
 const isHeld = (target) =>
-  Object.entries(target).every(([key, value]) => selected.value?.[key] === value) &&
+  Object.entries(target).every(([key, value]) => selected.value?.[/** @type {keyof Selection} */ (key)] === value) &&
   Object.keys(selected.value ?? {}).length === Object.keys(target).length;
 
+/** @param {Selection} target */
 function nameOf(target) {
   if (target.block !== undefined && target.offset !== undefined)
-    return `${t("chain.slot")} ${target.block * log.value.header.engine.block_size + target.offset}`;
+    return `${t("chain.slot")} ${target.block * (state.value?.block_size ?? 0) + target.offset}`;
   if (target.block !== undefined) return t("pool.block", { id: target.block });
   if (target.seq !== undefined) return t("sequence.name", { id: target.seq });
   if (target.figure !== undefined) return t("chain.of.figure");
-  return operationName(log.value.records[target.record].ops[target.op].type);
+  return operationName(log.value?.records[target.record ?? 0].ops?.[target.op ?? 0].type ?? "");
 }
 
+/** @param {{owners: any[]}} props */
 function Owners({ owners }) {
   return html`<ul class="provenance-list num">
     ${owners.map(
@@ -108,6 +123,9 @@ function Owners({ owners }) {
   </ul>`;
 }
 
+/**
+ * @param {{link: any}} props
+ */
 function Blocks({ link }) {
   return html`<p class="ways num">
     ${link.blocks.map(
@@ -117,7 +135,11 @@ function Blocks({ link }) {
   </p>`;
 }
 
-/** Each running request under the three reservations. */
+/**
+ * Each running request under the three reservations.
+ *
+ * @param {{link: any}} props
+ */
 function Requests({ link }) {
   if (!link.requests.length) return null;
   return html`<p class="hint">${t("chain.contiguous.columns")}</p>
@@ -134,7 +156,11 @@ function Requests({ link }) {
     </ul>`;
 }
 
-/** What happened, the newest first. */
+/**
+ * What happened, the newest first.
+ *
+ * @param {{events: any[]}} props
+ */
 function Life({ events }) {
   const shown = events.slice(-MOST_EVENTS).reverse();
   return html`<ul class="provenance-list life num">
@@ -154,10 +180,14 @@ function Life({ events }) {
   ${events.length > shown.length ? html`<p class="hint">+${events.length - shown.length}</p>` : null}`;
 }
 
-/** Ask for the attention row that a weight comes from, when it did not travel with its record. */
+/**
+ * Ask for the attention row that a weight comes from, when it did not travel with its record.
+ *
+ * @param {{links: ChainLink[]} | null} now
+ */
 function fetchWeight(now) {
   const weight = now?.links.find((link) => link.kind === "weight");
-  if (!weight || weight.value !== null) return;
+  if (!log.value || !weight || weight.value !== null) return;
   const record = log.value.computedIn(weight.seq, weight.query, drawnIndex.peek());
   if (record >= 0 && log.value.captureMissing(record, layer.peek())) wantLayer(record, layer.peek());
 }

@@ -4,6 +4,7 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { addPrompt, applyConfig, configDiffers, draft, playScene, rewritten } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { withValue } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
 import { PRESETS } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
@@ -26,6 +27,9 @@ export function Panel() {
   </section>`;
 }
 
+/** @param {number | null} n */
+const choosePriority = (n) => (settings.priority.value = n ?? 0);
+
 function Composer() {
   return html`<div class="group composer">
     <div class="prompt-head">
@@ -43,7 +47,7 @@ function Composer() {
       lang=${langOf(draft.value)}
       placeholder=${t("setup.placeholder")}
       value=${draft.value}
-      onInput=${(event) => (draft.value = event.currentTarget.value)}
+      onInput=${withValue((text) => (draft.value = text))}
     ></textarea>
     <div class="presets" role="group" aria-label=${t("setup.presets")}>
       ${PRESETS.map(
@@ -59,7 +63,7 @@ function Composer() {
       ${
         chosenOr("scheduling_policy") === "priority"
           ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")}
-            value=${settings.priority.value} commit=${(n) => (settings.priority.value = n)} />`
+            value=${settings.priority.value} commit=${choosePriority} />`
           : null
       }
     </div>
@@ -72,7 +76,7 @@ function Scenes() {
   const chosen = presets.find((preset) => preset.id === scene.value);
   if (!presets.length) return null;
   return html`<div class="group scenes">
-    <select id="scene" aria-label=${t("setup.scenes")} onChange=${(event) => (scene.value = event.currentTarget.value)}>
+    <select id="scene" aria-label=${t("setup.scenes")} onChange=${withValue((id) => (scene.value = id))}>
       <option value="" selected=${!chosen}>${t("setup.scene_none")}</option>
       ${presets.map(
         (preset) => html`<option value=${preset.id}
@@ -93,7 +97,7 @@ function Scenes() {
 
 /** At the foot of the region wherever one has scrolled to, when the controls ask for something else than the run. */
 function StartOver() {
-  const shown = configDiffers() && log.value?.length > 0;
+  const shown = configDiffers() && Boolean(log.value?.length);
   return html`<div class="start-over" data-shown=${shown}>
     <button class="apply" id="btn-apply" disabled=${!shown} onClick=${applyConfig}>${t("setup.apply")}</button>
   </div>`;

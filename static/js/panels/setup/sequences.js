@@ -14,10 +14,17 @@ import { settings } from "../../state/settings.js";
 import { connection, log, shownSeq, state, viewIndex } from "../../state/store.js";
 import { langOf, secondsText, t } from "../../tell/words.js";
 
+/** @typedef {import("../../state/store.js").Sequence} Sequence */
+
 const MANY = 6; // from here on the list is filtered by status, and only the shown sequence has its text
+/** @type {Sequence["status"][]} */
 const STATUSES = ["running", "waiting", "preempted", "finished"];
 
-/** The status that is listed, or null for every one. */
+/**
+ * The status that is listed, or null for every one.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<Sequence["status"] | null>}
+ */
 const wanted = signal(null);
 
 export function Sequences() {
@@ -42,8 +49,11 @@ export function Sequences() {
   </div>`;
 }
 
+/** @param {{all: Sequence[]}} props */
 function Filter({ all }) {
+  /** @param {Sequence["status"]} status */
   const count = (status) => all.filter((seq) => seq.status === status).length;
+  /** @type {(status: Sequence["status"] | null, label: string, n: number) => import("../../kit/html.js").Children} */
   const button = (status, label, n) =>
     html`<button class="filter" aria-pressed=${wanted.value === status} disabled=${n === 0 && wanted.value !== status}
       onClick=${() => (wanted.value = status)}>
@@ -56,13 +66,17 @@ function Filter({ all }) {
   </div>`;
 }
 
-/** `brief`: one line and the bar. */
+/**
+ * `brief`: one line and the bar.
+ *
+ * @param {{seq: Sequence, brief: boolean}} props
+ */
 function SequenceItem({ seq, brief }) {
   const name = t("sequence.name", { id: seq.seq_id });
   const shown = shownSeq.value === seq.seq_id;
   const alive = seq.status !== "finished" && connection.value === "live";
   const output = seq.token_ids.length - seq.num_prompt_tokens;
-  const item = useRef(null);
+  const item = useRef(/** @type {HTMLLIElement | null} */ (null));
   const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
   useEffect(() => void (chosen && showIn(item.current)), [chosen]);
   return html`<li class=${shown ? "sequence shown" : "sequence"} ref=${item}>
@@ -94,16 +108,25 @@ function SequenceItem({ seq, brief }) {
   </li>`;
 }
 
-/** Scroll the list alone, no region around it, until the item is in its window. */
+/**
+ * Scroll the list alone, no region around it, until the item is in its window.
+ *
+ * @param {HTMLElement | null} item
+ */
 function showIn(item) {
-  const list = item.parentElement;
+  const list = item?.parentElement;
+  if (!item || !list) return;
   const top = item.offsetTop - list.offsetTop;
   if (top < list.scrollTop) list.scrollTop = top;
   else if (top + item.offsetHeight > list.scrollTop + list.clientHeight)
     list.scrollTop = top + item.offsetHeight - list.clientHeight;
 }
 
-/** The prompt as far as it is computed, and the output, of all that the sequence may become. */
+/**
+ * The prompt as far as it is computed, and the output, of all that the sequence may become.
+ *
+ * @param {{seq: Sequence, output: number}} props
+ */
 function Progress({ seq, output }) {
   const most = seq.num_prompt_tokens + seq.max_tokens;
   const done = Math.min(seq.num_computed_tokens, seq.num_prompt_tokens);
@@ -116,6 +139,7 @@ function Progress({ seq, output }) {
   </span>`;
 }
 
+/** @param {{seq: Sequence}} props */
 function Text({ seq }) {
   const prompt = joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens));
   const output = joinText(seq.token_bytes.slice(seq.num_prompt_tokens));
@@ -125,6 +149,7 @@ function Text({ seq }) {
   >`;
 }
 
+/** @param {{seq: Sequence}} props */
 function Times({ seq }) {
   const times = latencies(log.value, seq.seq_id, viewIndex.value);
   return html`<span class="sequence-times num">
@@ -133,6 +158,10 @@ function Times({ seq }) {
   </span>`;
 }
 
+/**
+ * @param {string} text
+ * @param {number} length
+ */
 function tail(text, length) {
   const characters = Array.from(text);
   return characters.length > length ? `…${characters.slice(-length).join("")}` : text;

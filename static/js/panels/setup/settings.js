@@ -3,13 +3,21 @@
 
 import { changeConfig } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
+import { withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { Typed } from "../../kit/typed.js";
 import { choicesOf, LAYOUT, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf } from "../../state/run_settings.js";
-import { settings } from "../../state/settings.js";
+import { optionSetting, settings } from "../../state/settings.js";
 import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../tell/options.js";
 import { t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../state/options.js").OptionRow} OptionRow
+ * @typedef {import("../../state/settings.js").OptionValue} OptionValue
+ * @typedef {import("../../kit/html.js").Children} Children
+ * @typedef {{id: string, label: Children, hint?: string, disabled?: boolean, children?: Children}} Field
+ */
 
 export function CacheSettings() {
   const strategy = settings.strategy.value;
@@ -30,7 +38,7 @@ export function CacheSettings() {
         </button>`,
       )}
     </div>
-    <p class="hint two-lines">${valueHelp("strategy", strategy)}</p>
+    <p class="hint two-lines">${valueHelp("strategy", strategy ?? "")}</p>
     <div class="fields">${rowsOf("cache").map(
       (row) =>
         row.name !== "strategy" &&
@@ -40,15 +48,20 @@ export function CacheSettings() {
   </div>`;
 }
 
-/** Arrow keys move between the strategies, as in any group of radio buttons. */
+/**
+ * Arrow keys move between the strategies, as in any group of radio buttons.
+ *
+ * @param {KeyboardEvent} event
+ */
 function moveStrategy(event) {
-  const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
+  const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key] ?? 0;
   if (!by) return;
   event.preventDefault();
   const names = choicesOf("strategy");
-  const next = names[(names.indexOf(settings.strategy.value) + by + names.length) % names.length];
+  const next = names[(names.indexOf(settings.strategy.value ?? "") + by + names.length) % names.length];
   changeConfig("strategy", next);
-  event.currentTarget.querySelector(`[data-strategy="${next}"]`).focus();
+  const group = /** @type {HTMLElement} */ (event.currentTarget);
+  /** @type {HTMLElement | null} */ (group.querySelector(`[data-strategy="${next}"]`))?.focus();
 }
 
 export function SchedulerSettings() {
@@ -79,21 +92,30 @@ function samplingValues() {
   return t("setup.sampling_values", { kind, n: settings.max_tokens.value });
 }
 
+/** @param {OptionRow} row */
 const idOf = (row) => row.name.replaceAll("_", "-");
+/** @param {OptionRow} row */
 const labelOf = ({ name, control }) =>
   control.term ? html`<${Term} id=${control.term}>${optionLabel(name)}<//>` : optionLabel(name);
 
-/** The control of an engine option. One that stands beside another is there with that one; others are disabled. */
+/**
+ * The control of an engine option. One that stands beside another is there with that one; others are disabled.
+ *
+ * @param {{row: OptionRow}} props
+ */
 function EngineField({ row }) {
   const { name, kind, control } = row;
   if (row.beside && !applies(name)) return null;
   const shown = { id: idOf(row), label: labelOf(row), hint: optionHelp(name), disabled: !applies(name) };
   const value = chosenOr(name) ?? control.none_as ?? null;
+  /** @param {OptionValue} chosen */
   const commit = (chosen) => changeConfig(name, chosen);
+  /** @param {string} text */
+  const commitNumber = (text) => commit(Number(text));
   const usual = html`<${Usual} row=${row} />`;
   if (kind === "switch") return html`<${Switch} ...${shown} value=${!shown.disabled && value} commit=${commit} />`;
   if (kind === "choice") {
-    const choices = row.choices.map((choice) => [choice, valueText(name, choice)]);
+    const choices = (row.choices ?? []).map((choice) => [choice, valueText(name, choice)]);
     return html`<${Choice} ...${shown} value=${value} choices=${choices} commit=${commit}>${usual}<//>`;
   }
   if (control.usual) {
@@ -102,53 +124,75 @@ function EngineField({ row }) {
       n === control.none_as ? noneText(name) : numberText(name, n),
     ]);
     return html`<${Choice} ...${shown} value=${value} choices=${choices}
-      commit=${(text) => commit(Number(text))}>${usual}<//>`;
+      commit=${commitNumber}>${usual}<//>`;
   }
   return html`<${NumberField} ...${shown} value=${value} min=${row.ge} max=${row.le} step=${control.step}
     commit=${commit}>${usual}<//>`;
 }
 
-/** The control of a sampling parameter: what is out of range, the server says in a sentence. */
+/**
+ * The control of a sampling parameter: what is out of range, the server says in a sentence.
+ *
+ * @param {{row: OptionRow}} props
+ */
 function SamplingField({ row }) {
   const { name, kind, control } = row;
-  const shown = { id: idOf(row), label: labelOf(row), hint: optionHelp(name), value: settings[name].value };
-  const commit = (chosen) => (settings[name].value = chosen);
+  const shown = { id: idOf(row), label: labelOf(row), hint: optionHelp(name), value: optionSetting(name).value };
+  /** @param {OptionValue} chosen */
+  const commit = (chosen) => (optionSetting(name).value = chosen);
   if (kind === "switch") return html`<${Switch} ...${shown} commit=${commit} />`;
   if (kind === "list" || kind === "text") return html`<${TextField} ...${shown} commit=${commit} />`;
   const none = row.optional && control.initial === undefined ? noneText(name) : undefined;
   return html`<${NumberField} ...${shown} step=${control.step} none=${none} commit=${commit} />`;
 }
 
-const withChosen = (usual, value) => [...new Set([...usual, value])].sort((a, b) => a - b);
+/**
+ * @param {number[]} usual
+ * @param {OptionValue} value
+ */
+const withChosen = (usual, value) => [...new Set([...usual, Number(value)])].sort((a, b) => a - b);
 
-/** One of a few values: [value, text]. */
+/**
+ * One of a few values: [value, text].
+ *
+ * @param {Field & {value: OptionValue, choices: [string | number, string][], commit: (text: string) => void}} props
+ */
 function Choice({ id, label, hint, disabled, value, choices, commit, children }) {
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
-    <select id=${id} disabled=${disabled} onChange=${(event) => commit(event.currentTarget.value)}>
+    <select id=${id} disabled=${disabled} onChange=${withValue(commit)}>
       ${choices.map(([choice, text]) => html`<option value=${choice} selected=${choice === value}>${text}</option>`)}
     </select>
     ${children}
   </label>`;
 }
 
-/** What is on or off. */
+/**
+ * What is on or off.
+ *
+ * @param {Field & {value: boolean, commit: (checked: boolean) => void}} props
+ */
 function Switch({ id, label, hint, disabled, value, commit }) {
   return html`<label class="field switch" title=${hint}>
     <input id=${id} type="checkbox" disabled=${disabled} checked=${value}
-      onChange=${(event) => commit(event.currentTarget.checked)} />
+      onChange=${withChecked(commit)} />
     <span>${label}</span>
   </label>`;
 }
 
+/** @param {Field & {value: string | null, commit: (text: string) => void}} props */
 function TextField({ id, label, hint, value, commit }) {
   return html`<label class="field" title=${hint}>
     <span>${label}</span>
-    <${Typed} id=${id} type="text" value=${value ?? ""} onChange=${(event) => commit(event.currentTarget.value)} />
+    <${Typed} id=${id} type="text" value=${value ?? ""} onChange=${withValue(commit)} />
   </label>`;
 }
 
-/** What the server would do by itself, when something else is chosen. */
+/**
+ * What the server would do by itself, when something else is chosen.
+ *
+ * @param {{row: OptionRow}} props
+ */
 function Usual({ row }) {
   const usual = defaultOf(row.name);
   if (usual === undefined || usual === null || chosenOr(row.name) === usual || LAYOUT.includes(row)) return null;
@@ -158,14 +202,19 @@ function Usual({ row }) {
 /**
  * A number. Without `min` and `max` the server says what is out of range. `none`: what an empty field means, where it
  * means something.
+ *
+ * @param {Field & {
+ *   value: number | null, min?: number, max?: number, step?: number, none?: string, commit: (n: number | null) => void
+ * }} props
  */
 export function NumberField({ id, label, hint, disabled, value, min, max, step = 1, none, commit, children }) {
+  /** @param {Event} event */
   const change = (event) => {
-    const field = event.currentTarget;
+    const field = /** @type {HTMLInputElement} */ (event.currentTarget);
     const number = field.valueAsNumber;
     const fits = min === undefined ? step !== 1 || Number.isInteger(number) : field.checkValidity();
     if (none !== undefined && field.value === "") commit(null);
-    else if (!fits || !Number.isFinite(number)) field.value = value;
+    else if (!fits || !Number.isFinite(number)) field.value = String(value);
     else commit(number);
   };
   return html`<label class="field" title=${hint}>

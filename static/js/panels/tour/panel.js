@@ -10,14 +10,22 @@ import { t } from "../../tell/words.js";
 
 const GAP = 14; // px between the card and what it explains
 const EDGE = 8;
+/**
+ * @typedef {import("../../control/tour.js").Stop["side"]} Side
+ * @typedef {{left: number, top: number}} Corner
+ */
+
+/** @type {Side[]} */
+const SIDES = ["right", "left", "below", "above"];
 
 export function Panel() {
   return stop.value === null ? null : html`<${Card} index=${stop.value} />`;
 }
 
+/** @param {{index: number}} props */
 function Card({ index }) {
-  const card = useRef(null);
-  const ring = useRef(null);
+  const card = useRef(/** @type {HTMLElement | null} */ (null));
+  const ring = useRef(/** @type {HTMLElement | null} */ (null));
   const { id, target, side } = STOPS[index];
   const done = isDone.value;
   const last = index === STOPS.length - 1;
@@ -36,6 +44,7 @@ function Card({ index }) {
     };
   }, [index]);
   useEffect(() => {
+    /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
       if (event.key !== "Escape" || document.querySelector(".side, dialog[open]")) return;
       event.stopPropagation(); // one thing at a time: the selection stays
@@ -72,33 +81,46 @@ function Card({ index }) {
     </section>`;
 }
 
-/** When the tour ends under the keys of somebody within its card, they go on at the first thing to do. */
+/**
+ * When the tour ends under the keys of somebody within its card, they go on at the first thing to do.
+ *
+ * @param {() => void} act
+ */
 function goOn(act) {
   const within = document.querySelector("#tour :focus-visible") !== null;
   act();
   if (within && stop.peek() === null)
-    document.querySelector(".transport .primary:not(:disabled)")?.focus({ preventScroll: true });
+    /** @type {HTMLElement | null} */ (document.querySelector(".transport .primary:not(:disabled)"))?.focus({
+      preventScroll: true,
+    });
 }
 
-/** Put the card on `side` of the target, or where there is room; on a phone above the transport. */
+/**
+ * Put the card on `side` of the target, or where there is room; on a phone above the transport.
+ *
+ * @param {Element | null} target
+ * @param {HTMLElement | null} card
+ * @param {HTMLElement | null} ring
+ * @param {Side} side
+ */
 function place(target, card, ring, side) {
-  if (!card) return;
+  if (!card || !ring) return;
   const box = target?.getClientRects().length ? target.getBoundingClientRect() : null;
   ring.hidden = !box;
   if (!box) return;
-  for (const [name, value] of Object.entries({
-    left: box.left - 4,
-    top: box.top - 4,
-    width: box.width + 8,
-    height: box.height + 8,
-  }))
-    ring.style[name] = `${value}px`;
+  Object.assign(ring.style, {
+    left: `${box.left - 4}px`,
+    top: `${box.top - 4}px`,
+    width: `${box.width + 8}px`,
+    height: `${box.height + 8}px`,
+  });
   const size = { width: card.offsetWidth, height: card.offsetHeight };
   const middle = { x: box.left + box.width / 2, y: box.top + Math.min(box.height / 2, 80) };
   const phone = innerWidth < 720;
   // the buttons of the transport stay free
-  const roof = document.querySelector(".transport").getBoundingClientRect().top;
+  const roof = document.querySelector(".transport")?.getBoundingClientRect().top ?? innerHeight;
   const floor = side === "above" && !phone ? innerHeight : roof;
+  /** @type {Record<Side, Corner>} */
   const at = {
     right: { left: box.right + GAP, top: middle.y - 40 },
     left: { left: box.left - GAP - size.width, top: middle.y - 40 },
@@ -111,7 +133,8 @@ function place(target, card, ring, side) {
       : "below"
     : fits(at[side], size, floor)
       ? side
-      : (Object.keys(at).find((name) => fits(at[name], size, floor)) ?? side);
+      : (SIDES.find((name) => fits(at[name], size, floor)) ?? side);
+  /** @type {(value: number, most: number) => number} */
   const limit = (value, most) => Math.max(EDGE, Math.min(value, most));
   const left = limit(at[chosen].left, innerWidth - size.width - EDGE);
   const top = limit(at[chosen].top, floor - size.height - EDGE);
@@ -119,10 +142,12 @@ function place(target, card, ring, side) {
   card.style.top = `${top}px`;
   card.dataset.side = chosen;
   const across = chosen === "above" || chosen === "below";
-  const arrow = card.querySelector(".tour-arrow");
+  const arrow = /** @type {HTMLElement | null} */ (card.querySelector(".tour-arrow"));
+  if (!arrow) return;
   arrow.style.left = across ? `${limit(middle.x - left, size.width - 20) - 6}px` : "";
   arrow.style.top = across ? "" : `${limit(middle.y - top, size.height - 20) - 6}px`;
 }
 
+/** @type {(at: Corner, size: {width: number, height: number}, floor: number) => boolean} */
 const fits = ({ left, top }, { width, height }, floor) =>
   left >= EDGE && top >= EDGE && left + width <= innerWidth - EDGE && top + height <= floor - EDGE;

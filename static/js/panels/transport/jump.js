@@ -13,13 +13,17 @@ import { grouped, t } from "../../tell/words.js";
 
 /** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
 export function Jump() {
-  const panel = useRef(null);
+  const panel = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    const before = document.activeElement;
-    const field = panel.current.querySelector("input");
+    const before = /** @type {HTMLElement | null} */ (document.activeElement);
+    const field = panel.current?.querySelector("input");
+    if (!field) return undefined;
     if (!matchMedia("(pointer: coarse)").matches) field.focus(); // a screen keyboard would cover the list
     field.select();
-    const outside = (event) => event.target.closest("#jump, #position") || (jumpOpen.value = false);
+    /** @param {PointerEvent} event */
+    const outside = ({ target }) => {
+      if (!(/** @type {Element} */ (target).closest("#jump, #position"))) jumpOpen.value = false;
+    };
     document.addEventListener("pointerdown", outside);
     return () => {
       document.removeEventListener("pointerdown", outside);
@@ -34,7 +38,7 @@ export function Jump() {
   return html`<div class="jump" id="jump" role="dialog" aria-label=${t("jump.title")} ref=${panel}>
     <div class="jump-numbers">
       <${NumberField} id="jump-record" label=${t("jump.record")} count=${numRecords.value} first=${viewIndex.value + 1}
-        go=${(n) => jumpTo(n - 1)} />
+        go=${toRecord} />
       <${NumberField} id="jump-step" label=${t("jump.step")} count=${steps}
         first=${log.value?.records[viewIndex.value]?.step ?? ""} go=${goToStep} />
     </div>
@@ -54,19 +58,25 @@ export function Jump() {
   </div>`;
 }
 
+/** @param {number} n */
+const toRecord = (n) => jumpTo(n - 1);
+
 function playBack() {
   jumpOpen.value = false;
   play(-1);
 }
 
+/** @param {number} step */
 function goToStep(step) {
   if (!jumpToStep(step)) toast(t("jump.no_step", { n: step }));
 }
 
+/** @param {{id: string, label: string, count: number, first: number | "", go: (n: number) => void}} props */
 function NumberField({ id, label, count, first, go }) {
+  /** @param {SubmitEvent} event */
   const submit = (event) => {
     event.preventDefault();
-    const value = event.currentTarget.querySelector("input").valueAsNumber;
+    const value = /** @type {HTMLElement} */ (event.currentTarget).querySelector("input")?.valueAsNumber ?? Number.NaN;
     if (!Number.isFinite(value)) return;
     jumpOpen.value = false;
     go(Math.max(0, Math.min(Math.round(value), count)));
@@ -78,10 +88,15 @@ function NumberField({ id, label, count, first, go }) {
   </form>`;
 }
 
-/** One kind: its sign, how many records hold one, and the ways to the previous and the next. */
+/**
+ * One kind: its sign, how many records hold one, and the ways to the previous and the next.
+ *
+ * @param {{kind: string, label: string}} props
+ */
 function Event({ kind, label }) {
   const count = kind === "any" ? null : recordsOf(kind).length;
   const chosen = eventKind.value === kind;
+  /** @param {1 | -1} direction */
   const way = (direction) => {
     const to = eventFrom(viewIndex.value, direction, kind);
     const text = t(direction < 0 ? "jump.previous" : "jump.next", { kind: label });
@@ -102,6 +117,7 @@ function Event({ kind, label }) {
   </li>`;
 }
 
+/** @param {{kind: string}} props */
 function Sign({ kind }) {
   const sign = SIGNS[kind];
   if (!sign) return html`<svg class="sign" viewBox="-6 -6 12 12" aria-hidden="true"></svg>`;
@@ -109,16 +125,23 @@ function Sign({ kind }) {
     viewBox="-6 -6 12 12" aria-hidden="true"><path d=${sign.path} /></svg>`;
 }
 
-/** Up and down between the kinds; left and right to the previous and the next event of the one in focus. */
+/**
+ * Up and down between the kinds; left and right to the previous and the next event of the one in focus.
+ *
+ * @param {KeyboardEvent} event
+ */
 function walk(event) {
-  const row = event.target.closest("li");
-  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  const row = /** @type {Element} */ (event.target).closest("li");
+  const by = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0;
   const direction = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!by && !direction) return;
+  if (!row || (!by && !direction)) return;
   event.preventDefault();
-  if (direction) return row.querySelector(`[data-way="${direction}"]`).click();
-  const rows = [...event.currentTarget.children];
-  const next = rows[(rows.indexOf(row) + by + rows.length) % rows.length].querySelector(".jump-kind");
-  next.focus();
-  eventKind.value = next.closest("li").dataset.kind;
+  if (direction) {
+    /** @type {HTMLElement | null} */ (row.querySelector(`[data-way="${direction}"]`))?.click();
+    return;
+  }
+  const rows = /** @type {HTMLElement[]} */ ([.../** @type {Element} */ (event.currentTarget).children]);
+  const next = rows[(rows.indexOf(row) + by + rows.length) % rows.length];
+  /** @type {HTMLElement | null} */ (next.querySelector(".jump-kind"))?.focus();
+  eventKind.value = next.dataset.kind ?? "any";
 }

@@ -11,6 +11,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/held_focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { withValue } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
 import { PHASES, phases, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
@@ -57,6 +58,13 @@ export function Panel() {
 function History() {
   const index = viewIndex.value;
   const end = following.value || index >= numRecords.value - 1;
+  /**
+   * @param {string} id
+   * @param {string} icon
+   * @param {string} label
+   * @param {() => void} action
+   * @param {boolean} disabled
+   */
   const button = (id, icon, label, action, disabled) =>
     html`<button class="tool" id=${id} aria-label=${label} title=${label} onClick=${action}
       disabled=${disabled}><${Icon} name=${icon} /></button>`;
@@ -96,6 +104,7 @@ function Main() {
     play: numRecords.value === 0,
     stop: false,
   };
+  /** @type {(name: keyof typeof off, icon: string) => import("../../kit/html.js").Children} */
   const button = (name, icon) => html`<button
     class=${`command main-${name}`}
     id=${`btn-${name}`}
@@ -127,14 +136,17 @@ function Fork() {
   </button>`;
 }
 
+/** @type {Record<number, string>} */
+const FRACTIONS = { 0.25: "¼", 0.5: "½" };
+
 function Speed() {
   return html`<label class="speed">
     <span class="visually-hidden">${t("transport.speed")}</span>
     <select id="speed" value=${settings.speed.value} title=${t("transport.speed")}
-      onChange=${(event) => (settings.speed.value = Number(event.currentTarget.value))}>
+      onChange=${withValue((speed) => (settings.speed.value = Number(speed)))}>
       ${actions.SPEEDS.map(
         (n) => html`<option value=${n} selected=${n === settings.speed.value}>
-          ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: { 0.25: "¼", 0.5: "½" }[n] ?? n })}
+          ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: FRACTIONS[n] ?? n })}
         </option>`,
       )}
     </select>
@@ -176,7 +188,11 @@ function BackToLive() {
   </button>`;
 }
 
-/** What has not arrived yet, in words; else what stands in that place. */
+/**
+ * What has not arrived yet, in words; else what stands in that place.
+ *
+ * @param {{index: number, children: import("../../kit/html.js").Children}} props
+ */
 function Late({ index, children }) {
   captureVersion.value;
   const behind = (status.value?.num_records ?? 0) - numRecords.value;
@@ -193,14 +209,15 @@ function Late({ index, children }) {
 
 /** The six sub-steps of the step shown: where one is, and the way to each. */
 function Phases() {
-  const bars = useRef(null);
+  const bars = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(
     () =>
       effect(() => {
         const progress = phases();
-        [...(bars.current?.querySelectorAll(".phase-bar i") ?? [])].forEach(
-          (bar, i) => (bar.style.transform = `scaleX(${progress[PHASES[i]]})`),
+        const found = /** @type {NodeListOf<HTMLElement> | undefined} */ (
+          bars.current?.querySelectorAll(".phase-bar i")
         );
+        found?.forEach((bar, i) => (bar.style.transform = `scaleX(${progress[PHASES[i]]})`));
       }),
     [],
   );

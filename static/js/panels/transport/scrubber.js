@@ -7,6 +7,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { SIGNS } from "../../kit/event_marks.js";
 import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { goTo, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
@@ -36,21 +37,26 @@ export function Scrubber() {
       disabled=${count === 0}
       aria-label=${t("transport.scrubber")}
       aria-valuetext=${t("transport.position", { i: viewIndex.value + 1, n: count })}
-      onInput=${(event) => goTo(Number(event.currentTarget.value))}
+      onInput=${withValue((value) => goTo(Number(value)))}
     />
   </div>`;
 }
 
+/** @type {(index: number, count: number, width: number) => number} */
 const placeOf = (index, count, width) => INSET + ((index + 1) / Math.max(1, count)) * (width - 2 * INSET);
 
-/** What happened at the record under the pointer. */
+/**
+ * What happened at the record under the pointer.
+ *
+ * @param {PointerEvent} event
+ */
 function preview(event) {
-  const box = event.currentTarget.getBoundingClientRect();
+  const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
   const count = numRecords.value;
   if (!count || event.pointerType === "touch") return hideTip();
   const share = (event.clientX - box.left - INSET) / (box.width - 2 * INSET);
   const index = Math.max(-1, Math.min(count - 1, Math.round(share * count) - 1));
-  const record = log.value.records[index];
+  const record = log.value?.records[index];
   const position = t("transport.position", { i: grouped(index + 1), n: grouped(count) });
   const step = record?.step ? ` · ${t("transport.step_count", { n: record.step })}` : "";
   const head = index < 0 ? t("transport.before") : `${position}${step}`;
@@ -60,13 +66,19 @@ function preview(event) {
   ]);
 }
 
+/**
+ * @param {HTMLCanvasElement | null} canvas
+ * @param {number} width
+ */
 function paint(canvas, width) {
+  if (!canvas) return;
   const c = prepare(canvas, width, HEIGHT);
   const palette = colours();
   const count = numRecords.value;
   c.fillStyle = palette["line-2"];
   c.fillRect(INSET, LINE - 1, width - 2 * INSET, 2);
   if (!count || !log.value) return;
+  /** @param {number} index */
   const place = (index) => placeOf(index, count, width);
   c.fillStyle = palette["ink-2"];
   c.fillRect(INSET, LINE - 1, place(viewIndex.value) - INSET, 2);
@@ -88,7 +100,14 @@ function paint(canvas, width) {
   c.fill();
 }
 
-/** A sign where the kind begins, and a bar as far as it goes on without a gap. */
+/**
+ * A sign where the kind begins, and a bar as far as it goes on without a gap.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {import("../../kit/event_marks.js").EventSign} sign
+ * @param {ReturnType<typeof colours>} palette
+ * @param {[number, number][]} runs
+ */
 function draw(c, sign, palette, runs) {
   const path = new Path2D(sign.path);
   const y = LANES[sign.lane];

@@ -12,7 +12,13 @@ import { phaseSentencesOf } from "../../tell/phase_sentence.js";
 import { sentencesOf } from "../../tell/sentence.js";
 import { sentences } from "../../tell/words.js";
 
-/** The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language. */
+/**
+ * The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language.
+ *
+ * @param {number} index
+ * @param {number | null} sub
+ * @param {any} [attention] row of the sub-step that is about it
+ */
 export function spoken(index, sub, attention = null) {
   if (!log.value || index >= numRecords.value) return [];
   const found =
@@ -27,7 +33,7 @@ export function Sentence() {
   const sub = viewSub.value;
   const text = sentences(spoken(index, sub, attentionShown(index, sub)));
   const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
-  const box = useRef(null);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
   return html`<p class="sentence" id="sentence" ref=${box} data-sub=${sub === null ? "" : PHASES[sub]}>
       ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
@@ -35,27 +41,44 @@ export function Sentence() {
     <${Announcement} text=${text} />`;
 }
 
-/** A long sentence is set smaller, so that it can be seen whole in the room that there always is. */
+/**
+ * A long sentence is set smaller, so that it can be seen whole in the room that there always is.
+ *
+ * @param {HTMLElement | null} element
+ */
 function fit(element) {
+  if (!element) return;
   element.dataset.long = "false";
   element.dataset.long = String(element.scrollHeight > element.clientHeight + 1);
 }
 
-/** The attention row of the chosen layer and head, in the sub-step that is about it; null where it was not captured. */
+/**
+ * The attention row of the chosen layer and head, in the sub-step that is about it; null where it was not captured.
+ *
+ * @param {number} index
+ * @param {number | null} sub
+ */
 function attentionShown(index, sub) {
   if (sub === null || PHASES[sub] !== "attend") return null;
   captureVersion.value; // it may arrive later
-  const entry = log.value.records[index].batch?.find((e) => e.seq_id === shownSeq.value);
-  const row = entry && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+  const entry = log.value?.records[index].batch?.find((e) => e.seq_id === shownSeq.value);
+  const row =
+    entry && log.value && attentionRow(log.value, index, entry.seq_id, layer.value, head.value, entry.context_len - 1);
   return row && { ...row, layer: layer.value, head: head.value };
 }
 
-/** Says the sentence to screen readers when it has stood for a moment: not every step of a run that rushes by. */
+/**
+ * Says the sentence to screen readers when it has stood for a moment: not every step of a run that rushes by.
+ *
+ * @param {{text: string}} props
+ */
 function Announcement({ text }) {
-  const ref = useRef(null);
-  const announce = useRef(null);
-  announce.current ??= announcer((said) => ref.current && (ref.current.textContent = said));
-  useEffect(() => announce.current(text), [text]);
+  const ref = useRef(/** @type {HTMLElement | null} */ (null));
+  const announce = useRef(/** @type {ReturnType<typeof announcer> | null} */ (null));
+  announce.current ??= announcer((said) => {
+    if (ref.current) ref.current.textContent = said;
+  });
+  useEffect(() => announce.current?.(text), [text]);
   return html`<p class="visually-hidden" role="status" aria-live="polite" aria-atomic="true" id="announcement"
     ref=${ref}></p>`;
 }
