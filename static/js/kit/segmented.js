@@ -6,7 +6,9 @@ import { html } from "./html.js";
 /**
  * `name`: the setting; `text(choice)`: its words.
  *
- * @param {{label: string, name: "answer" | "chart" | "overview", choices: readonly string[], text: (choice: string) => string}} props
+ * @param {{
+ *   label: string, name: "answer" | "chart" | "overview", choices: readonly string[], text: (choice: string) => string,
+ * }} props
  */
 export function Segmented({ label, name, choices, text }) {
   const setting = /** @type {import("../../vendor/signals/signals.js").Signal<string>} */ (settings[name]);

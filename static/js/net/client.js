@@ -30,7 +30,8 @@ export class NoAnswer extends Error {}
  * @typedef {{
  *   connected: boolean,
  *   on: (event: string, handler: (...args: any[]) => void) => void,
- *   timeout: (ms: number) => {emit: (event: string, body: unknown, told: (lost: Error | null, answer?: any) => void) => void},
+ * timeout: (ms: number) => {emit: (event: string, body: unknown, told: (lost: Error | null, answer?: any) => void) =>
+ * void},
  *   disconnect: () => void,
  * }} Socket `any`: what an event brings is known by its name alone
  */

@@ -83,7 +83,9 @@ const tagsIn = (text) => {
 /**
  * What a field's text stands for, and its text for an entry.
  *
- * @type {Record<Field, {read: (text: string, entry: Entry) => string | string[], write: (entry: Pick<Entry, Field>) => string}>}
+ * @type {Record<Field, {
+ *   read: (text: string, entry: Entry) => string | string[], write: (entry: Pick<Entry, Field>) => string,
+ * }>}
  */
 const FIELDS = {
   name: { read: (text, entry) => text.trim() || entry.name, write: ({ name }) => name },

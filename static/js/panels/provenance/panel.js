@@ -74,7 +74,9 @@ function Link({ link }) {
  */
 function Ways({ link }) {
   const { go, select } = link;
-  /** @type {(to: Parameters<typeof follow>[0], text: string, label?: string) => import("../../kit/html.js").Children} */
+  /**
+   * @type {(to: Parameters<typeof follow>[0], text: string, label?: string) => import("../../kit/html.js").Children}
+   */
   const way = (to, text, label) =>
     html`<button class="way" aria-label=${label} onClick=${() => follow(to)}>${text}</button>`;
   const ways = [];
