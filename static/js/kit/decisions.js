@@ -34,7 +34,7 @@ function used({ batch = [] }) {
 
 /** @param {{now: import("../core/trace.js").StepRecord}} props */
 function List({ now }) {
-  const told = operationsOf(log.value, now.index);
+  const told = log.value ? operationsOf(log.value, now.index) : [];
   const decided = told.some((entry) => !kindOf(entry.type).routine);
   return html`<ul class="decision-list" tabindex="0" aria-label=${t("ops.title")}>
     ${decided ? null : html`<li class="hint">${t("ops.none")}</li>`}

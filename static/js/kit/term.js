@@ -10,11 +10,13 @@ import { tips } from "./tooltip.js";
  * @param {{id: string, children?: import("./html.js").Children}} props the glossary's entry; other words than its own
  */
 export function Term({ id, children }) {
-  const { own, other, otherLanguage } = termOf(id);
+  const found = termOf(id);
+  if (!found) return html`<span>${children ?? id}</span>`;
+  const { own, other, otherLanguage } = found;
   const lines = () => [
     html`<b>${own[0]}</b>`,
     own[1],
-    html`<span class="tip-other" lang=${otherLanguage.html}>${other[0]} — ${other[1]}</span>`,
+    html`<span class="tip-other" lang=${otherLanguage?.html}>${other[0]} — ${other[1]}</span>`,
   ];
   return html`<span class="term" tabindex="0" role="term" aria-description=${`${own[0]}: ${own[1]}`} ...${tips(lines)}
     >${children ?? own[0]}</span
