@@ -3,16 +3,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { operationsOf } from "../../static/js/core/operations.js";
-import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
 import {
+  alignedPair,
   bytesOf,
+  chosenToken,
   foldedPairs,
-  labelsOf,
-  lanesOf,
   linesOf,
   operationsThatDiffer,
-  tokenOf,
-} from "../../static/js/runs/comparison.js";
+} from "../../static/js/panels/compare/comparison.js";
+import { firstToken, notes } from "../../static/js/panels/compare/differences.js";
+import { differenceText } from "../../static/js/panels/compare/figures.js";
+import { verdict } from "../../static/js/panels/compare/lanes.js";
+import { opDifference, opWords } from "../../static/js/panels/compare/words.js";
+import { differsAt, labelsOf } from "../../static/js/runs/tokens.js";
 import { inWords, tellEntry } from "../../static/js/tell/operations.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
 import "./words.mjs";
@@ -51,44 +54,91 @@ const DIFFERENCE = {
 const COMPARISON = { sequences: [PAIR], first_op: DIFFERENCE };
 
 test("what both chose stands once, then each one's own, place by place", () => {
-  const lanes = lanesOf(PAIR);
+  const aligned = alignedPair(PAIR);
   assert.deepEqual(
-    lanes.same.map((t) => t.label),
-    ["月"],
-  );
-  assert.deepEqual(
-    lanes.a.map((t) => [t.place, t.label, t.record]),
+    [aligned.same, aligned.lanes.map(labelsOf)],
     [
-      [1, "明", 2],
-      [2, "星", 3],
+      1,
+      [
+        ["月", "明", "星"],
+        ["月", "白"],
+      ],
     ],
   );
   assert.deepEqual(
-    lanes.b.map((t) => [t.place, t.label, t.record]),
-    [[1, "白", 3]],
+    aligned.difference.tokens.map((t) => t.token_id),
+    [2, 9],
   );
-  assert.equal(lanes.differs, true);
+  assert.deepEqual([aligned.difference.place, aligned.difference.step], [1, 3]);
+  assert.deepEqual(
+    [0, 1, 2].map((place) => differsAt(aligned, place)),
+    [false, true, true],
+  );
 });
 
 test("other prompts have nothing in common, and a run without the request has no lane", () => {
-  const apart = lanesOf({ ...PAIR, same_prompt: false, equal_tokens: 0, difference: null });
-  assert.deepEqual([apart.same.length, apart.a.length, apart.b.length, apart.differs], [0, 3, 2, false]);
-  const alone = lanesOf({ ...PAIR, a: null, same_prompt: false, equal_tokens: 0, difference: null });
-  assert.deepEqual([alone.same.length, alone.a.length, alone.b.length], [0, 0, 2]);
+  const apart = alignedPair({ ...PAIR, same_prompt: false, equal_tokens: 0, difference: null });
+  assert.deepEqual([apart.same, apart.lanes.map((l) => l.length), apart.difference], [0, [3, 2], null]);
+  const alone = alignedPair({ ...PAIR, a: null, same_prompt: false, equal_tokens: 0, difference: null });
+  assert.deepEqual([alone.same, alone.lanes.map((l) => l.length)], [0, [0, 2]]);
 });
 
-test("a fragment of a character is told as one", () => {
+test("bytes come back from their hexadecimal text", () => {
   assert.deepEqual([...bytesOf("e69c88")], [0xe6, 0x9c, 0x88]);
-  assert.deepEqual(labelsOf([{ token_bytes: "e69c" }, { token_bytes: "88" }, { token_bytes: hex(" the") }]), [
-    "月 1/2",
-    "月 2/2",
-    "␣the",
+  assert.deepEqual([...bytesOf("")], []);
+});
+
+test("a pair's verdict", () => {
+  const more = { ...PAIR, b: figures(0, A.slice(0, 1)), equal_tokens: 1, difference: null };
+  assert.equal(verdict(PAIR), "1 equal token, then apart");
+  assert.equal(verdict(more), "1 equal token; one of them has come further");
+  assert.equal(verdict({ ...PAIR, b: PAIR.a, equal_tokens: 3, difference: null }), "all 3 tokens equal");
+  assert.equal(verdict({ ...PAIR, b: null }), "only in A");
+  assert.equal(verdict({ ...PAIR, a: null }), "only in B");
+  assert.equal(verdict({ ...PAIR, same_prompt: false }), "other prompts: not compared token by token");
+});
+
+test("the first token that differs is quoted from both, and a run may have ended before", () => {
+  const first = { request_id: "request-0", number: 0, member: 0, position: 19, a: A[1], b: B[1] };
+  const of = (token) => firstToken({ sequences: [PAIR, PAIR], first_token: token });
+  assert.equal(of(first), "First token that differs: request-0, position 19: A “明”, B “白”.");
+  assert.match(of({ ...first, b: null }), /A “明”, B had ended\.$/);
+  assert.equal(of(null), "No token differs: 2 chosen in both.");
+});
+
+test("what else one must know: settings, model, machine, what a fork left out", () => {
+  const runs = [
+    { status: { fork: null, error: "of no fork" } },
+    { status: { fork: { left_out: ["request-1 was left out"] }, error: "it failed" } },
+  ];
+  const settings = [
+    { name: "block_size", a: 4, b: 8 },
+    { name: "enable_prefix_caching", a: true, b: false },
+    { name: "window", a: null, b: "8" },
+  ];
+  assert.deepEqual(notes({ settings, same_model: true, same_machine: false, runs }), [
+    "block_size: A 4, B 8",
+    "enable_prefix_caching: A on, B off",
+    "window: A –, B 8",
+    "They ran on different machines, or with other versions: seconds tell of these too.",
+    "request-1 was left out",
+    "it failed",
+  ]);
+  assert.deepEqual(notes({ settings: [], same_model: false, same_machine: true, runs: [] }), [
+    "The two runs are of different models.",
   ]);
 });
 
+test("how much more or less the second run took", () => {
+  assert.deepEqual(
+    [differenceText("count", 7, 4), differenceText("count", 7, 7), differenceText("bytes", 1024, 3072)],
+    ["−3", "=", "+2\u2009KiB"],
+  );
+});
+
 test("an operation is told with its token", () => {
-  assert.equal(tokenOf(COMPARISON, "a", DIFFERENCE.a, 2), "明");
-  assert.equal(tokenOf(COMPARISON, "b", DIFFERENCE.b, 2), "白");
+  assert.equal(chosenToken(COMPARISON, "a", DIFFERENCE.a, 2), "明");
+  assert.equal(chosenToken(COMPARISON, "b", DIFFERENCE.b, 2), "白");
   assert.deepEqual(opDifference(COMPARISON), {
     where: "First operation that differs: record 3, operation 2.",
     a: "“明” is chosen for seq 0.",
@@ -186,12 +236,12 @@ test("of many sequences those that are the same to their ends are folded, of a f
   const same = { ...PAIR, b: PAIR.a, equal_tokens: A.length, difference: null };
   const shorter = { ...PAIR, b: figures(0, A.slice(0, 1)), equal_tokens: 1, difference: null };
   const alone = { ...PAIR, b: null, same_prompt: false, equal_tokens: 0, difference: null };
-  assert.deepEqual(foldedPairs({ sequences: [same, same, PAIR] }), { shown: [same, same, PAIR], apart: [], same: [] });
-  assert.deepEqual(foldedPairs({ sequences: [same, same, shorter, PAIR, alone] }), {
+  assert.deepEqual(foldedPairs([same, same, PAIR]), { shown: [same, same, PAIR], apart: [], same: [] });
+  assert.deepEqual(foldedPairs([same, same, shorter, PAIR, alone]), {
     shown: [shorter, PAIR, alone],
     apart: [],
     same: [same, same],
   });
-  const many = foldedPairs({ sequences: Array(12).fill(PAIR) });
+  const many = foldedPairs(Array(12).fill(PAIR));
   assert.deepEqual([many.shown.length, many.apart.length, many.same.length], [8, 4, 0]);
 });

@@ -1,50 +1,33 @@
-// The comparison of two runs, on traces of each exhibit as the engine wrote them (tests/js/museum/make.py).
+// The comparison of two runs, on traces of each exhibit as the engine wrote them.
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { laterWeights } from "../../static/js/core/attention.js";
-import { parseTrace } from "../../static/js/core/file.js";
-import { labelText, loneLabel } from "../../static/js/core/labels.js";
-import { TraceLog } from "../../static/js/core/log.js";
 import { attentionRow } from "../../static/js/core/sequence_view.js";
-import * as museum from "../../static/js/runs/fault.js";
-import * as arrays from "../../static/js/runs/fault_arrays.js";
-import { stepRecords } from "../../static/js/runs/race.js";
+import * as arrays from "../../static/js/panels/museum/arrays.js";
+import * as decisions from "../../static/js/panels/museum/decisions.js";
+import * as evidence from "../../static/js/panels/museum/evidence.js";
+import { recordAt, stepRecords } from "../../static/js/runs/steps.js";
+import { firstTokenDifference, labelOf, sequencesAt } from "../../static/js/runs/tokens.js";
+import { EXHIBITS, read, twins } from "./museum_traces.mjs";
 
-const EXHIBITS = [
-  "slot_off_by_one",
-  "no_copy_at_shared_write",
-  "stale_hash_after_reallocation",
-  "output_lost_at_preemption",
-  "missing_causal_mask",
-  "rope_restarted_at_chunk",
-];
 const END = 1000;
 
-function read(name) {
-  const trace = parseTrace(new Uint8Array(readFileSync(new URL(`museum/${name}.kvtrace`, import.meta.url))));
-  const log = new TraceLog(trace.header);
-  trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
-  return log;
-}
-
-const twins = (id) => [read(`${id}-healthy`), read(`${id}-faulty`)];
-const words = (tokens) => tokens.map((bytes) => labelText(loneLabel(bytes))).join("");
+const words = (tokens) => tokens.map(labelOf).join("");
 
 for (const id of EXHIBITS)
   test(`${id}: a run beside itself shows nothing, and a healthy one has no contradiction`, () => {
     const logs = [read(`${id}-healthy`), read(`${id}-healthy`)];
     const count = stepRecords(logs[0]).length;
-    assert.equal(museum.firstTokenDifference(logs, count), null);
-    assert.equal(museum.firstDecisionDifference(logs, count), null);
-    assert.equal(museum.firstContradiction(logs, count), null);
+    assert.equal(firstTokenDifference(logs, count), null);
+    assert.equal(decisions.firstDecisionDifference(logs, count), null);
+    assert.equal(evidence.firstContradiction(logs, count), null);
     assert.equal(arrays.firstKeyDifference(logs, count), null);
-    assert.deepEqual(museum.objections(logs[1], count), []);
+    assert.deepEqual(evidence.objections(logs[1], count), []);
     for (let step = 1; step <= count; step++) {
       assert.equal(arrays.aboveDiagonal(logs[1], step), null);
-      for (const { seq_id } of museum.sequencesAt(logs, step)) {
+      for (const { seq_id } of sequencesAt(logs, step)) {
         assert.equal(arrays.movedKeys(logs[1], step, seq_id), null);
         assert.equal(arrays.turnedKey(logs, step, seq_id), null);
       }
@@ -53,13 +36,13 @@ for (const id of EXHIBITS)
 
 test("one slot too far: the books agree, the weights are those of the key before", () => {
   const logs = twins("slot_off_by_one");
-  assert.deepEqual(museum.objections(logs[1], END), []);
-  assert.equal(museum.firstDecisionDifference(logs, 2), null);
-  assert.equal(museum.firstContradiction(logs, 2), null);
-  const { seq_id, place, step } = museum.firstTokenDifference(logs, 2);
+  assert.deepEqual(evidence.objections(logs[1], END), []);
+  assert.equal(decisions.firstDecisionDifference(logs, 2), null);
+  assert.equal(evidence.firstContradiction(logs, 2), null);
+  const { seq_id, place, step } = firstTokenDifference(logs, 2);
   assert.deepEqual([seq_id, place, step], [0, 0, 1]);
-  assert.deepEqual(museum.lastWrites(logs[1], 2), museum.lastWrites(logs[0], 2));
-  assert.deepEqual(museum.lastWrites(logs[1], 2), [{ seq_id: 0, position: 16, block: 4, offset: 0 }]); // 16 tokens fill 4 blocks of 4
+  assert.deepEqual(evidence.lastWrites(logs[1], 2), evidence.lastWrites(logs[0], 2));
+  assert.deepEqual(evidence.lastWrites(logs[1], 2), [{ seq_id: 0, position: 16, block: 4, offset: 0 }]); // 16 tokens fill 4 blocks of 4
   const moved = arrays.movedKeys(logs[1], 2, 0);
   assert.equal(moved.by, -1);
   assert.ok(moved.fits < 1e-3 && moved.unmoved > 0.5, JSON.stringify(moved));
@@ -71,40 +54,40 @@ test("one slot too far: the books agree, the weights are those of the key before
 
 test("no copy: one slot, two writers, and who wrote first reads the other's word", () => {
   const logs = twins("no_copy_at_shared_write");
-  const [first] = museum.objections(logs[1], END);
+  const [first] = evidence.objections(logs[1], END);
   assert.deepEqual([first.step, first.rule, first.block_id], [2, "shared_write", 4]);
-  assert.deepEqual(museum.contradictions(logs[1], 2), [{ kind: "shared_write", seqs: [0, 1], block: 4, offset: 2 }]); // position 18 of 18 + 1
-  assert.deepEqual(museum.firstDecisionDifference(logs, END), { step: 2 });
-  const [healthy, faulty] = museum.differingDecisions(logs, 2);
+  assert.deepEqual(evidence.contradictions(logs[1], 2), [{ kind: "shared_write", seqs: [0, 1], block: 4, offset: 2 }]); // position 18 of 18 + 1
+  assert.deepEqual(decisions.firstDecisionDifference(logs, END), { step: 2 });
+  const [healthy, faulty] = decisions.differingDecisions(logs, 2);
   assert.deepEqual(
     healthy.map((entry) => entry.type),
     ["allocate", "copy"],
   );
   assert.deepEqual(faulty, []);
-  const [foreign] = museum.contradictions(logs[1], 4);
+  const [foreign] = evidence.contradictions(logs[1], 4);
   assert.deepEqual([foreign.kind, foreign.seq_id, foreign.blocks], ["foreign", 0, [4]]);
   assert.equal(words(foreign.own).slice(0, 3), words(foreign.there).slice(0, 3)); // the prompt's tail and the first output are the same
   assert.notEqual(words(foreign.own), words(foreign.there));
-  assert.equal(museum.firstTokenDifference(logs, 3), null); // not yet there
-  assert.equal(museum.firstTokenDifference(logs, 4).step, 4);
+  assert.equal(firstTokenDifference(logs, 3), null); // not yet there
+  assert.equal(firstTokenDifference(logs, 4).step, 4);
 });
 
 test("a stale hash: the third request hits 12 tokens and finds another poem there", () => {
   const logs = twins("stale_hash_after_reallocation");
-  const decided = museum.firstDecisionDifference(logs, END).step;
+  const decided = decisions.firstDecisionDifference(logs, END).step;
   assert.equal(decided, 33); // 16 tokens each for two requests, one at a time
   const hits = logs.map(
-    (log) => log.records[museum.recordAt(log, decided)].ops.find((op) => op.type === "lookup").num_hit_tokens,
+    (log) => log.records[recordAt(log, decided)].ops.find((op) => op.type === "lookup").num_hit_tokens,
   );
   assert.deepEqual(hits, [0, 12]);
-  const [foreign] = museum.contradictions(logs[1], decided);
+  const [foreign] = evidence.contradictions(logs[1], decided);
   assert.deepEqual([foreign.seq_id, foreign.blocks, foreign.own.length], [2, [0, 1, 2], 12]);
   assert.equal(words(foreign.own), "春江潮水连海平，海上明月");
   assert.notEqual(words(foreign.there), words(foreign.own));
-  assert.deepEqual(museum.firstContradiction(logs, decided).step, decided);
-  assert.equal(museum.firstContradiction(logs, decided - 1), null);
+  assert.deepEqual(evidence.firstContradiction(logs, decided).step, decided);
+  assert.equal(evidence.firstContradiction(logs, decided - 1), null);
   assert.ok(
-    museum
+    evidence
       .objections(logs[1], decided)
       .some(({ step, rule, block_id }) => step === decided && rule === "stale_hit" && block_id === 0),
   );
@@ -112,18 +95,20 @@ test("a stale hash: the third request hits 12 tokens and finds another poem ther
 
 test("output lost: the log gave tokens that are not computed after the preemption", () => {
   const logs = twins("output_lost_at_preemption");
-  const lost = museum.firstContradiction(logs, END);
+  const lost = evidence.firstContradiction(logs, END);
   assert.equal(lost.kind, "forgotten");
   const log = logs[1];
-  const before = log.stateAt(museum.recordAt(log, lost.step) - 1).sequences.get(lost.seq_id);
+  const before = log.stateAt(recordAt(log, lost.step) - 1).sequences.get(lost.seq_id);
   assert.equal(lost.known, before.token_ids.length);
   assert.equal(lost.computed, before.num_prompt_tokens + 1); // the prompt and the last token
   assert.equal(before.num_preemptions, 1);
-  assert.ok(museum.firstTokenDifference(logs, END).step >= lost.step);
-  const [[healthy, faulty]] = museum.sharedDecisions(logs, lost.step - 1).filter(([entry]) => entry.type === "preempt");
+  assert.ok(firstTokenDifference(logs, END).step >= lost.step);
+  const [[healthy, faulty]] = decisions
+    .sharedDecisions(logs, lost.step - 1)
+    .filter(([entry]) => entry.type === "preempt");
   assert.deepEqual([healthy.seq, faulty.seq], [lost.seq_id, lost.seq_id]); // both preempted it; only one forgot
   assert.notDeepEqual(healthy.later, faulty.later); // it costs the healthy run more tokens to compute again
-  assert.deepEqual(museum.objections(log, END), []);
+  assert.deepEqual(evidence.objections(log, END), []);
 });
 
 test("no causal mask: weight above the diagonal, in the prefill alone", () => {
@@ -168,24 +153,24 @@ test("positions restarted: keys of the second chunk are as long but turned", () 
 test("looking back shows what was, and a search goes on where it stopped", () => {
   const logs = twins("no_copy_at_shared_write");
   for (const step of [1, 3, 5, 2]) {
-    const [seq] = museum.sequencesAt(logs, step);
+    const [seq] = sequencesAt(logs, step);
     assert.deepEqual(
       seq.lanes.map((lane) => lane.length),
       [step, step],
     );
-    assert.equal(museum.firstDecisionDifference(logs, step)?.step ?? null, step >= 2 ? 2 : null);
+    assert.equal(decisions.firstDecisionDifference(logs, step)?.step ?? null, step >= 2 ? 2 : null);
   }
   assert.deepEqual(
-    museum.sequencesAt(logs, 0).map((seq) => seq.lanes.flat()),
+    sequencesAt(logs, 0).map((seq) => seq.lanes.flat()),
     [[]],
   ); // one prompt, not forked yet
 });
 
 test("objections of older logs are sentences alone", () => {
-  assert.deepEqual(museum.objectionsIn({ integrity: "block 4 is shared; another" }), [
+  assert.deepEqual(evidence.objectionsIn({ integrity: "block 4 is shared; another" }), [
     { rule: "", text: "block 4 is shared" },
     { rule: "", text: "another" },
   ]);
-  assert.deepEqual(museum.objectionsIn({ integrity: "" }), []);
-  assert.deepEqual(museum.objectionsIn({}), []);
+  assert.deepEqual(evidence.objectionsIn({ integrity: "" }), []);
+  assert.deepEqual(evidence.objectionsIn({}), []);
 });

@@ -3,16 +3,20 @@ import { test } from "node:test";
 
 import { TraceLog } from "../../static/js/core/log.js";
 import {
-  compareTokens,
   computedSoFar,
   expectedComputed,
   laneAt,
   raceAt,
-  stepRecords,
   timeAgainstWork,
-} from "../../static/js/runs/race.js";
+} from "../../static/js/panels/race/figures.js";
+import { names, race } from "../../static/js/panels/race/model.js";
+import { LaneStrip } from "../../static/js/panels/race/strip.js";
+import { operationsText } from "../../static/js/panels/race/table.js";
+import { raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
+import { verdict } from "../../static/js/runs/words.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, header, MEMORY } from "./log_builder.mjs";
+import { speak } from "./words.mjs";
 
 const PER_TOKEN = 2 * 1 * 1 * 2 * 4; // bytes: K and V of one layer, one head of two float32
 const SIZE = { none: 2, paged: 2, contiguous: 8 }; // slots a block; a pool of 8 slots
@@ -80,10 +84,12 @@ function lane(strategy, chosen, seconds = (n) => n) {
   return log;
 }
 
-const race = (chosen = [7, 8, 9, 7]) => [lane("none", chosen), lane("contiguous", chosen), lane("paged", chosen)];
+const lanesOf = (chosen = [7, 8, 9, 7]) => [lane("none", chosen), lane("contiguous", chosen), lane("paged", chosen)];
+
+const differing = () => [lane("none", [7, 8, 9, 7]), lane("contiguous", [7, 8, 6, 7]), lane("paged", [7, 8, 9, 7])];
 
 test("without a cache a step computes every token, with it one", () => {
-  const [none, contiguous, paged] = raceAt(race(), 3).lanes;
+  const [none, contiguous, paged] = raceAt(lanesOf(), 3).lanes;
   assert.deepEqual([none.computed, contiguous.computed, paged.computed], [5, 1, 1]); // 3 + 2 tokens, the third step
   assert.deepEqual([none.totalComputed, contiguous.totalComputed, paged.totalComputed], [3 + 4 + 5, 3 + 1 + 1, 5]);
   assert.deepEqual([none.totalFlops, paged.totalFlops], [120, 50]);
@@ -91,7 +97,7 @@ test("without a cache a step computes every token, with it one", () => {
 });
 
 test("memory is that of the forward pass: contiguous reserves everything, paged the blocks it needs", () => {
-  const [none, contiguous, paged] = raceAt(race(), 3).lanes;
+  const [none, contiguous, paged] = raceAt(lanesOf(), 3).lanes;
   // five positions with K and V: three blocks of two, or one block of eight
   assert.deepEqual([paged.held, paged.used, paged.wasted], [6 * PER_TOKEN, 5 * PER_TOKEN, PER_TOKEN]);
   assert.deepEqual(
@@ -105,13 +111,14 @@ test("memory is that of the forward pass: contiguous reserves everything, paged 
 });
 
 test("looking back shows what was", () => {
-  const logs = race();
+  const logs = lanesOf();
   assert.deepEqual(
     raceAt(logs, 1).lanes.map((one) => [one.computed, one.totalComputed, one.finished]),
     Array(3).fill([3, 3, false]),
   );
   const before = laneAt(logs[2], 0);
-  assert.deepEqual([before.computed, before.held, before.slots, before.tokenIds], [0, 0, null, []]);
+  assert.deepEqual([before.computed, before.held, before.slots], [0, 0, null]);
+  assert.deepEqual(raceAt(logs, 0).tokens.lanes, [[], [], []]);
 });
 
 test("a finished lane computes nothing more and keeps its totals", () => {
@@ -126,24 +133,15 @@ test("a finished lane computes nothing more and keeps its totals", () => {
 });
 
 test("equal tokens are the proof, and the first difference has a place", () => {
-  assert.deepEqual(compareTokens(raceAt(race(), 4).lanes), { same: 4, difference: null });
-  const differs = [lane("none", [7, 8, 9, 7]), lane("contiguous", [7, 8, 6, 7]), lane("paged", [7, 8, 9, 7])];
-  assert.deepEqual(compareTokens(raceAt(differs, 4).lanes), { same: 2, difference: 2 });
-  assert.deepEqual(compareTokens(raceAt(differs, 2).lanes), { same: 2, difference: null }); // not there yet
-});
-
-test("a text that ends early differs where it ends; one that is only behind does not differ yet", () => {
-  const ended = raceAt([lane("none", [7, 8, 9]), lane("paged", [7, 8])], 3).lanes;
-  assert.deepEqual(compareTokens(ended), { same: 2, difference: 2 });
-  const behind = [
-    { tokenIds: [7, 8, 9], finished: false },
-    { tokenIds: [7, 8], finished: false },
-  ];
-  assert.deepEqual(compareTokens(behind), { same: 2, difference: null });
+  const agreed = raceAt(lanesOf(), 4).tokens;
+  assert.deepEqual([agreed.same, agreed.difference], [4, null]);
+  const apart = raceAt(differing(), 4).tokens;
+  assert.deepEqual([apart.same, apart.difference.place, apart.difference.step], [2, 2, 3]);
+  assert.equal(raceAt(differing(), 2).tokens.difference, null); // not there yet
 });
 
 test("the sums are those of the formula", () => {
-  const [none, , paged] = race();
+  const [none, , paged] = lanesOf();
   const expected = expectedComputed(3, 4); // 3 + 4 + 5 + 6, and 3 + 1 + 1 + 1
   assert.deepEqual(expected, { none: 18, cached: 6 });
   assert.deepEqual([computedSoFar(none).at(-1), computedSoFar(paged).at(-1)], [expected.none, expected.cached]);
@@ -162,8 +160,90 @@ test("time against work: ratios of the sums, medians of the steps after the firs
   assert.equal(timeAgainstWork(none, paged, 2), null); // one step that decodes is no median
 });
 
-test("steps are found as the log grows", () => {
-  const whole = lane("paged", [7, 8]);
-  assert.deepEqual(stepRecords(whole), [1, 2]);
-  assert.deepEqual(stepRecords(new TraceLog(header())), []);
+/** The race as the panel has it, at `step`, with what it says. */
+function shown(logs, step, phase) {
+  race.logs.value = logs;
+  race.numSteps.value = 4;
+  race.shown.value = step;
+  race.phase.value = phase;
+  return raceAt(logs, race.shownStep.value);
+}
+
+test("the sentence counts what each step computed", () => {
+  const said = (step, logs = lanesOf(), phase = "ready") => raceSentence(shown(logs, step, phase));
+  assert.equal(said(0), "All three have the prompt: 3 tokens. Nothing is computed yet.");
+  assert.equal(said(1), "Step 1: nobody has a cache yet, so all three computed the prompt’s 3 tokens; all chose “t7”.");
+  // the third step has 3 + 2 tokens, of which the cache has all but the newest
+  assert.equal(
+    said(3),
+    "Step 3: without a cache 5 tokens were computed, 4 of them again; with it 1; all three chose “t9”.",
+  );
+  assert.match(said(3, differing()), /4 of them again; with it 1\. They do not agree: no cache “t9”, contiguous “t6”,/);
+  // 3 + 4 + 5 + 6 tokens, and 3 + 1 + 1 + 1
+  assert.match(
+    said(4, lanesOf(), "done"),
+    /18 tokens computed without a cache, 6 with it, 3\.0 times as many .* 4 tokens/,
+  );
+  assert.match(said(4, differing(), "done"), /The texts differ from token 3 on/);
+});
+
+test("before there are lanes the sentence says what to do, and why they could not go on", () => {
+  race.reset();
+  assert.match(raceSentence(null), /three strategies in step/);
+  race.phase.value = "opening";
+  assert.equal(raceSentence(null), "The runs are being set up…");
+  race.reset();
+  race.problem.value = { message: "over max_model_len 16" };
+  assert.equal(raceSentence(null), "over max_model_len 16");
+  race.problem.value = { message: "" };
+  assert.match(raceSentence(null), /The runs ended early/);
+  race.reset();
+});
+
+test("the verdict is the proof in words, in both languages", () => {
+  assert.equal(verdict(names(), raceAt(lanesOf(), 4).tokens), "4 of 4 the same in all three");
+  assert.equal(verdict(names(), raceAt(lanesOf(), 0).tokens), "None chosen yet.");
+  assert.equal(
+    verdict(names(), raceAt(differing(), 4).tokens),
+    "Token 3 is the first that differs: no cache “t9”, contiguous “t6”, paged “t9”.",
+  );
+  speak("zh");
+  assert.equal(verdict(names(), raceAt(lanesOf(), 4).tokens), "4 个中 4 个三者相同");
+  speak("en");
+});
+
+test("a strip is told in slots: read, computed, reserved and empty", () => {
+  // five positions at the third step: three blocks of two slots, or one of eight
+  const logs = lanesOf();
+  const { lanes } = raceAt(logs, 3);
+  const labels = names().map((name, index) => LaneStrip({ name, index, lane: lanes[index], logs }).props.label);
+  assert.deepEqual(labels, [
+    "no cache: 0 positions read from the cache, 5 computed, 1 reserved and empty",
+    "contiguous: 4 positions read from the cache, 1 computed, 3 reserved and empty",
+    "paged: 4 positions read from the cache, 1 computed, 1 reserved and empty",
+  ]);
+});
+
+test("the note on time has this run's ratios and medians, and names a step that something else held up", () => {
+  const text = (logs) => [TimeNote({ logs, step: 4 }).props.children].flat(9).filter((x) => typeof x === "string");
+  const overhead = (n) => 10 + n;
+  const logs = ["none", "contiguous", "paged"].map((name) => lane(name, [7, 8, 9, 7], overhead));
+  const [said] = text(logs); // 18 / 6, and (13 + 14 + 15 + 16) / (13 + 11 + 11 + 11)
+  assert.match(
+    said,
+    /^3\.0× the operations, yet 1\.3× the time: a step for 1 token already takes 11\.0\u2009s, one for 5/,
+  );
+  let calls = 0;
+  logs[2] = lane("paged", [7, 8, 9, 7], (n) => (++calls === 3 ? 99 : overhead(n)));
+  assert.match(text(logs).join(""), /Something else was at work on this machine: one step took 99\.0\u2009s/);
+});
+
+test("operations have a decimal prefix", () => {
+  assert.deepEqual([0, 999, 1000, 11_400_000, 2.5e12].map(operationsText), [
+    "0",
+    "999",
+    "1\u2009K",
+    "11.4\u2009M",
+    "2.5\u2009T",
+  ]);
 });

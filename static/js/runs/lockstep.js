@@ -6,48 +6,81 @@ import { asBytes } from "../core/codec.js";
 import { TraceLog } from "../core/log.js";
 import { Client, Refusal } from "../net/client.js";
 
+/**
+ * `configs`: lane -> EngineConfig fields.
+ * @typedef {{configs: Record<string, Record<string, unknown>>, prompts: string[], sampling: Record<string, unknown>}} Wish
+ * @typedef {"idle" | "opening" | "ready" | "running" | "done"} Phase
+ *
+ * Why lanes could not go on: what the server said, or "" when the connection or a theater is lost.
+ * @typedef {{message: string, objection?: import("../core/trace.js").Objection}} Problem
+ *
+ * `waiting`: who is to be told when the log has that many records.
+ * @typedef {{
+ *   name: string,
+ *   theater: string,
+ *   epoch: number,
+ *   log: TraceLog,
+ *   waiting: {length: number, done: () => void, failed: (error: Error) => void}[],
+ * }} Lane
+ */
+
+/** @param {Lane} lane */
 const unfinished = (lane) => lane.log.tail.waiting.length + lane.log.tail.running.length > 0;
 
+const lost = (message = "") => new Refusal({ code: "lost", message });
+
 /**
- * Lanes by name, each with a configuration of its own; what they are asked is the same. A wish is
- * `{configs: {lane: EngineConfig fields}, prompts: [text, …], sampling}`: a lane's theater is kept for the next wish, so its
- * configs name every field in which wishes differ.
+ * Lanes by name, each with a configuration of its own; what they are asked is the same. A lane's theater is kept for the next
+ * wish, so the configs of a wish name every field in which wishes differ.
  */
 export class Lockstep {
-  /** `kind`: what the theaters are called after; `captures`: whether the lanes' arrays are wanted. */
+  /**
+   * `kind`: what the theaters are called after; `captures`: whether the lanes' arrays are wanted.
+   * @param {string} kind
+   * @param {string[]} names
+   */
   constructor(kind, names, { captures = false } = {}) {
     this.kind = kind;
     this.names = names;
     this.captures = captures;
-    /** idle · opening · ready · running · done */
-    this.phase = signal("idle");
+    this.phase = signal(/** @type {Phase} */ ("idle"));
     /** The lanes' logs in the order of `names`; null before the first run. They grow: `numSteps` says how far. */
-    this.logs = signal(null);
+    this.logs = signal(/** @type {TraceLog[] | null} */ (null));
     /** Steps that the lanes have taken together. */
     this.numSteps = signal(0);
     /** The wish that the logs answer, or null. */
-    this.asked = signal(null);
-    /** Why it could not go on: {message} of the server or {lost: true}; null. */
-    this.problem = signal(null);
+    this.asked = signal(/** @type {Wish | null} */ (null));
+    /** Why it could not go on, or null. */
+    this.problem = signal(/** @type {Problem | null} */ (null));
     /** Steps a second; 0 = as fast as it goes. */
     this.speed = signal(8);
     /** The step that is looked at, or null to follow the run. */
-    this.shown = signal(null);
+    this.shown = signal(/** @type {number | null} */ (null));
     this.shownStep = computed(() => Math.min(this.shown.value ?? Infinity, this.numSteps.value));
+    /** @type {Client | null} */
     this.client = null;
-    this.connected = null; // a promise while connecting
-    this.lanes = []; // {name, theater, epoch, log, waiting: [{length, done, failed}]}
+    /** @type {Promise<Client> | null} what it is, or while connecting will be */
+    this.connected = null;
+    /** @type {Lane[]} */
+    this.lanes = [];
     this.turn = 0; // grows when whatever is under way is to stop
+    /** @type {Promise<void>} */
     this.opening = Promise.resolve(); // one setting up after the other: they use the same theaters
     this.wake = () => {}; // ends the rest between two steps
   }
 
-  /** Take one step in every lane, after setting the lanes up if they are not. */
+  /**
+   * Take one step in every lane, after setting the lanes up if they are not.
+   * @param {Wish} wish
+   */
   async step(wish) {
     if (await this.#ready(wish)) await this.#go(1);
   }
 
-  /** Step until every lane is done, or `pause`. */
+  /**
+   * Step until every lane is done, or `pause`.
+   * @param {Wish} wish
+   */
   async run(wish) {
     if (await this.#ready(wish)) await this.#go(Infinity);
   }
@@ -75,11 +108,19 @@ export class Lockstep {
     if (this.phase.value === "idle" || this.phase.value === "done") this.#disconnect();
   }
 
-  /** Look at `step`; at or past the newest it is followed. */
+  /**
+   * Look at `step`; at or past the newest it is followed.
+   * @param {number} step
+   */
   look(step) {
     this.shown.value = step >= this.numSteps.peek() ? null : Math.max(0, step);
   }
 
+  /**
+   * Whether the lanes can take a step of the wish, after setting them up if they are not.
+   * @param {Wish} wish
+   * @returns {Promise<boolean>}
+   */
   async #ready(wish) {
     if (this.phase.value === "ready") return true;
     if (this.phase.value !== "idle") return false;
@@ -89,7 +130,7 @@ export class Lockstep {
       this.problem.value = null;
     });
     const before = this.opening;
-    let opened;
+    let opened = () => {};
     this.opening = new Promise((done) => (opened = done));
     try {
       await before;
@@ -110,20 +151,21 @@ export class Lockstep {
     }
   }
 
+  /** @param {Wish} wish */
   async #setUp({ configs, prompts, sampling }) {
-    await this.#connect();
-    for (const name of this.names) await this.#open(name, configs[name]);
+    const client = await this.#connect();
+    for (const name of this.names) await this.#open(client, name, configs[name]);
     for (const lane of this.lanes) {
-      const answer = await this.client.ask("submit", {
-        theater: lane.theater,
-        prompts: prompts.map((text) => ({ text })),
-        sampling,
-      });
-      await this.#arrival(lane, answer.num_records);
+      const asked = { theater: lane.theater, prompts: prompts.map((text) => ({ text })), sampling };
+      const { num_records } = await client.ask("submit", asked);
+      await this.#arrival(lane, num_records);
     }
   }
 
-  /** One step in each lane, then the next: a step never shares the machine with another lane's. */
+  /**
+   * One step in each lane, then the next: a step never shares the machine with another lane's.
+   * @param {number} count
+   */
   async #go(count) {
     const mine = ++this.turn;
     const logs = this.logs.value;
@@ -135,9 +177,9 @@ export class Lockstep {
         for (const lane of this.lanes) {
           if (over()) return;
           if (!unfinished(lane)) continue;
-          const answer = await this.client.ask("step", { theater: lane.theater, expect: lane.log.length });
+          const { num_records } = await this.#here().ask("step", { theater: lane.theater, expect: lane.log.length });
           if (over()) return;
-          await this.#arrival(lane, answer.num_records);
+          await this.#arrival(lane, num_records);
         }
         if (over()) return;
         this.numSteps.value += 1;
@@ -151,7 +193,11 @@ export class Lockstep {
     }
   }
 
-  /** Nothing for `ms`, unless somebody pauses. */
+  /**
+   * Nothing for `ms`, unless somebody pauses.
+   * @param {number} ms
+   * @returns {Promise<void> | undefined}
+   */
   #rest(ms) {
     if (ms <= 0) return undefined;
     return new Promise((done) => {
@@ -160,22 +206,31 @@ export class Lockstep {
     });
   }
 
-  /** The lane `name` with an empty log: the theater that is there under the new settings, or a new one. */
-  async #open(name, config) {
-    let lane = this.lanes.find((known) => known.name === name);
-    const answer = lane
-      ? await this.client.ask("configure", { theater: lane.theater, config })
-      : await this.client.ask("create", { config, name: `${this.kind}: ${name}`, captures: this.captures });
-    if (!lane) {
-      this.lanes.push((lane = { name, theater: answer.theater, waiting: [] }));
-      // where nobody looks at its tensors, they would only cost time
-      if (!this.captures) await this.client.ask("focus", { theater: lane.theater, layers: [], heads: null });
+  /**
+   * The lane `name` with an empty log: the theater that is there under the new settings, or a new one.
+   * @param {Client} client
+   * @param {string} name
+   * @param {Record<string, unknown>} config
+   * @returns {Promise<Lane>}
+   */
+  async #open(client, name, config) {
+    const known = this.lanes.find((lane) => lane.name === name);
+    if (known) {
+      const { epoch, header } = await client.ask("configure", { theater: known.theater, config });
+      for (const { done } of known.waiting.splice(0)) done(); // for records of a log that is no more
+      return Object.assign(known, { epoch, log: new TraceLog(asBytes(header)) });
     }
-    for (const { done } of lane.waiting.splice(0)) done(); // for records of a log that is no more
-    lane.epoch = answer.epoch;
-    lane.log = new TraceLog(asBytes(answer.header));
+    const about = { config, name: `${this.kind}: ${name}`, captures: this.captures };
+    const { theater, epoch, header } = await client.ask("create", about);
+    /** @type {Lane} */
+    const lane = { name, theater, epoch, log: new TraceLog(asBytes(header)), waiting: [] };
+    this.lanes.push(lane);
+    // where no one looks at its tensors, they would only cost time
+    if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
+    return lane;
   }
 
+  /** @param {import("../core/wire.js").Records} message */
   #receive(message) {
     const lane = this.lanes.find((known) => known.theater === message.theater);
     if (!lane || message.epoch !== lane.epoch) return;
@@ -192,25 +247,39 @@ export class Lockstep {
     for (const { done } of here) done();
   }
 
-  /** Resolves when the lane's log has `length` records. */
+  /**
+   * Resolves when the lane's log has `length` records.
+   * @param {Lane} lane
+   * @param {number} length
+   * @returns {Promise<void> | undefined}
+   */
   #arrival(lane, length) {
     return lane.log.length >= length
       ? undefined
       : new Promise((done, failed) => lane.waiting.push({ length, done, failed }));
   }
 
+  /** @returns {Promise<Client>} */
   #connect() {
     this.connected ??= new Promise((done) => {
-      this.client = new Client({
-        connect: done,
+      const client = new Client({
+        connect: () => done(client),
         disconnect: () => this.#lost(),
         status: () => {},
         reset: () => {},
-        closed: (message) => this.lanes.some((lane) => lane.theater === message.theater) && this.#lost(message.reason),
-        records: (message) => this.#receive(message),
+        closed: (/** @type {import("../core/wire.js").Closed} */ message) =>
+          this.lanes.some((lane) => lane.theater === message.theater) && this.#lost(message.reason),
+        records: (/** @type {import("../core/wire.js").Records} */ message) => this.#receive(message),
       });
+      this.client = client;
     });
     return this.connected;
+  }
+
+  /** The connection that there is. Throws Refusal when it was lost. */
+  #here() {
+    if (!this.client) throw lost();
+    return this.client;
   }
 
   /** The connection or a theater is gone. What was run stays to be looked at; the next begins from the start. */
@@ -219,27 +288,28 @@ export class Lockstep {
     const over = this.phase.value === "idle" || this.phase.value === "done";
     this.turn += 1;
     this.#disconnect();
-    if (!over) this.#fail(new Refusal({ code: "lost", message }));
+    if (!over) this.#fail(lost(message));
   }
 
   #disconnect() {
-    for (const lane of this.lanes)
-      for (const { failed } of lane.waiting) failed(new Refusal({ code: "lost", message: "" }));
+    for (const lane of this.lanes) for (const { failed } of lane.waiting) failed(lost());
     this.lanes = [];
     this.connected = null;
     this.client?.disconnect();
     this.client = null;
   }
 
-  /** Say why, and begin anew the next time. */
+  /**
+   * Say why, and begin anew the next time.
+   * @param {unknown} error
+   * @returns {false}
+   */
   #fail(error) {
     if (!(error instanceof Refusal)) console.error(error);
     this.#disconnect();
     batch(() => {
-      this.problem.value =
-        error instanceof Refusal && error.message
-          ? { message: error.message, ...(error.objection && { objection: error.objection }) }
-          : { lost: true };
+      const { message, objection } = error instanceof Refusal ? error : { message: "", objection: null };
+      this.problem.value = { message, ...(message && objection && { objection }) };
       this.phase.value = "idle";
     });
     return false;

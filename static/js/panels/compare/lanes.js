@@ -3,111 +3,127 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { Fidelity, Swatch } from "../../kit/parts.js";
-import { foldedPairs, lanesOf } from "../../runs/comparison.js";
+import { placeClass } from "../../runs/columns.js";
+import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { grouped, langOf, t } from "../../tell/words.js";
+import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
 import { look } from "./model.js";
+import { walk } from "./walk.js";
 
-const MOST = 128; // places kept in the document behind the first difference
-const BEFORE = 24; // and of what is the same before it
+/**
+ * @typedef {import("./comparison.js").Answer} Answer
+ * @typedef {import("./comparison.js").SequencePair} SequencePair
+ * @typedef {import("./comparison.js").Token} Token
+ * @typedef {import("./comparison.js").Side} Side
+ */
 
+const SPAN = { before: 24, after: 128 }; // places kept in the document: of what is the same, and from where the two go on
+
+/** @param {{now: Answer}} props */
 export function Lanes({ now }) {
-  const { shown, apart, same } = foldedPairs(now);
-  const lanes = (pairs) =>
-    pairs.map(
-      (pair) =>
-        html`<${Pair} key=${`${pair.request_id}/${pair.number}/${pair.member}`} pair=${pair} first=${now.first_token} />`,
-    );
+  const { shown, apart, same } = foldedPairs(now.sequences);
+  const lanes = (/** @type {SequencePair[]} */ pairs) =>
+    pairs.map((pair) => html`<${Pair} key=${keyOf(pair)} pair=${pair} first=${now.first_token} />`);
+  const all = t(shown.length ? "compare.folded" : "compare.folded_all", { n: same.length });
   return html`<section class="compare-lanes" aria-label=${t("compare.tokens")}>
     <h3 class="panel-title">${t("compare.tokens")} <${Fidelity} kind="captured" /></h3>
     ${lanes(shown)}
-    ${apart.length ? html`<${Folded} key="apart" id="compare-apart" text=${t("compare.folded_apart", { n: apart.length })} lanes=${() => lanes(apart)} />` : null}
-    ${same.length ? html`<${Folded} key="same" id="compare-same" text=${t(shown.length ? "compare.folded" : "compare.folded_all", { n: same.length })} lanes=${() => lanes(same)} />` : null}
+    <${Folded} key="apart" id="compare-apart" text=${t("compare.folded_apart", { n: apart.length })} pairs=${apart} lanes=${lanes} />
+    <${Folded} key="same" id="compare-same" text=${all} pairs=${same} lanes=${lanes} />
   </section>`;
 }
 
-/** Lanes behind one line; they are made when it is opened. */
-function Folded({ id, text, lanes }) {
+/**
+ * Which sequence of both runs it is.
+ * @param {{request_id: string, number: number, member: number}} pair
+ */
+export const keyOf = (pair) => `${pair.request_id}/${pair.number}/${pair.member}`;
+
+/**
+ * Lanes behind one line, if there are any; they are made when it is opened.
+ * @param {{id: string, text: string, pairs: SequencePair[], lanes: (pairs: SequencePair[]) => unknown}} props
+ */
+function Folded({ id, text, pairs, lanes }) {
   const [open, setOpen] = useState(false);
-  return html`<details class="compare-folded" id=${id} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+  if (!pairs.length) return null;
+  const toggled = (/** @type {Event & {currentTarget: HTMLDetailsElement}} */ event) =>
+    setOpen(event.currentTarget.open);
+  return html`<details class="compare-folded" id=${id} onToggle=${toggled}>
     <summary>${text}</summary>
-    ${open ? lanes() : null}
+    ${open ? lanes(pairs) : null}
   </details>`;
 }
 
+/** @param {{pair: SequencePair, first: Answer["first_token"]}} props */
 function Pair({ pair, first }) {
-  const lanes = lanesOf(pair);
-  const id = (pair.a ?? pair.b).seq_id;
-  const places = Math.min(MOST, Math.max(lanes.a.length, lanes.b.length));
-  const earliest =
-    first &&
-    pair.difference &&
-    first.request_id === pair.request_id &&
-    first.number === pair.number &&
-    first.member === pair.member;
-  const kept = lanes.same.slice(-BEFORE);
+  const aligned = alignedPair(pair);
+  const { lanes, same, difference } = aligned;
+  const labels = lanes.map(labelsOf);
+  const [from, to] = placesShown(aligned, SPAN);
+  const later = Math.max(...lanes.map((lane) => lane.length)) - to;
+  const earliest = difference && first && keyOf(first) === keyOf(pair) ? " earliest" : "";
+  const member = pair.member ? html`<span> · ${t("compare.member", { n: pair.member + 1 })}</span>` : null;
+  const token = (/** @type {number} */ lane, /** @type {number} */ place, both = false) =>
+    html`<${TokenButton} key=${place} side=${SIDES[lane]} token=${lanes[lane][place]} label=${labels[lane][place]} both=${both} />`;
   return html`<div class="compare-pair" data-request=${pair.request_id} data-equal=${pair.equal_tokens}>
-    <p class="compare-request"><${Swatch} id=${id} /><b>${pair.request_id}</b>${pair.member ? html`<span> · ${t("compare.member", { n: pair.member + 1 })}</span>` : null} <span class="compare-equal num">${verdict(pair)}</span></p>
-    <div class="compare-tokens" role="group" tabindex="0" data-arrows aria-label=${t("compare.lanes_of", { request: pair.request_id })} onKeyDown=${walk}>
+    <p class="compare-request">
+      <${Swatch} id=${(pair.a ?? pair.b)?.seq_id} /><b>${pair.request_id}</b>${member}${" "}
+      <span class="compare-equal num">${verdict(pair)}</span>
+    </p>
+    <div
+      class="runs-columns compare-tokens"
+      role="group"
+      tabindex="0"
+      data-arrows
+      aria-label=${t("compare.lanes_of", { request: pair.request_id })}
+      onKeyDown=${walk}
+    >
       <div class="compare-names" aria-hidden="true"><span class="a">A</span><span class="b">B</span></div>
       ${
-        kept.length
-          ? html`<div class="compare-same" lang=${langOf(kept.map((token) => token.label).join(""))}>
-            ${lanes.same.length > kept.length ? html`<span class="compare-more">${t("compare.earlier", { n: lanes.same.length - kept.length })}</span>` : null}
-            ${kept.map((token) => html`<${Token} key=${token.place} side="a" token=${token} both=${true} />`)}
+        same
+          ? html`<div class="compare-same" lang=${langOf(labels[0].slice(from, same).join(""))}>
+            ${from ? html`<span class="compare-more">${t("compare.earlier", { n: from })}</span>` : null}
+            ${places(from, same).map((place) => token(0, place, true))}
           </div>`
           : null
       }
-      ${Array.from({ length: places }, (_, k) => {
-        const [a, b] = [lanes.a[k], lanes.b[k]];
-        const differs = lanes.differs && a?.token_id !== b?.token_id;
-        const mark =
-          k === 0 && lanes.differs
-            ? earliest
-              ? "compare-place first earliest"
-              : "compare-place first"
-            : "compare-place";
-        return html`<div class=${differs ? `${mark} differs` : mark} key=${k}><${Token} side="a" token=${a} /><${Token} side="b" token=${b} /></div>`;
-      })}
-      ${Math.max(lanes.a.length, lanes.b.length) > places ? html`<span class="compare-more">${t("compare.later", { n: Math.max(lanes.a.length, lanes.b.length) - places })}</span>` : null}
+      ${places(same, to).map(
+        (place) => html`<div class=${`${placeClass(aligned, place)}${place === same ? earliest : ""}`} key=${place}>
+          ${lanes.map((_, lane) => token(lane, place))}
+        </div>`,
+      )}
+      ${later > 0 ? html`<span class="compare-more">${t("compare.later", { n: later })}</span>` : null}
     </div>
   </div>`;
 }
 
-/** A chosen token: a button to the record that chose it. Those of a lane are reached with the arrow keys. */
-function Token({ side, token, both = false }) {
+/** @type {(from: number, to: number) => number[]} */
+const places = (from, to) => Array.from({ length: Math.max(0, to - from) }, (_, k) => from + k);
+
+/**
+ * A chosen token: a button to the record that chose it. Those of a lane are reached with the arrow keys.
+ * @param {{side: Side, token: Token | undefined, label: string, both: boolean}} props
+ */
+function TokenButton({ side, token, label, both }) {
   if (!token) return html`<span class="compare-none" aria-hidden="true">·</span>`;
-  const name = t(both ? "compare.token_both" : "compare.token", {
-    side: side.toUpperCase(),
-    token: token.label,
-    n: grouped(token.record + 1),
-  });
-  return html`<button class=${`compare-token generated${token.chosen ? " chosen" : ""}`} tabindex="-1" data-side=${side} aria-label=${name + (token.chosen ? t("compare.from_outside") : "")} title=${name + (token.chosen ? t("compare.from_outside") : "")} lang=${langOf(token.label)} onClick=${() => look(side, token.record)}>
-    ${token.label}
+  const where = { side: side.toUpperCase(), token: label, n: grouped(token.record + 1) };
+  const name =
+    t(both ? "compare.token_both" : "compare.token", where) + (token.chosen ? t("compare.from_outside") : "");
+  return html`<button
+    class=${`compare-token generated${token.chosen ? " chosen" : ""}`}
+    tabindex="-1"
+    data-side=${side}
+    aria-label=${name}
+    title=${name}
+    lang=${langOf(label)}
+    onClick=${() => look(side, token.record)}
+  >
+    ${label}
   </button>`;
 }
 
-/** Arrow keys go along a lane and between the two; Home and End to its ends. */
-function walk(event) {
-  const box = event.currentTarget;
-  const of = (side) => [...box.querySelectorAll(`button[data-side="${side}"]`)];
-  const at = document.activeElement.closest?.(".compare-token");
-  const side = at?.dataset.side ?? "a";
-  const lane = of(side);
-  const place = lane.indexOf(at);
-  const next = {
-    ArrowRight: () => lane[place + 1],
-    ArrowLeft: () => lane[place - 1],
-    Home: () => lane[0],
-    End: () => lane.at(-1),
-    ArrowDown: () => at?.closest(".compare-place")?.querySelector('button[data-side="b"]'),
-    ArrowUp: () => at?.closest(".compare-place")?.querySelector('button[data-side="a"]'),
-  }[event.key];
-  if (!next) return;
-  event.preventDefault();
-  (next() ?? (place < 0 ? (lane[0] ?? of("b")[0]) : null))?.focus();
-}
-
-function verdict(pair) {
+/** @param {SequencePair} pair */
+export function verdict(pair) {
   if (!pair.a || !pair.b) return t(pair.a ? "compare.only_a" : "compare.only_b");
   if (!pair.same_prompt) return t("compare.other_prompt");
   if (pair.difference) return t("compare.parts", { n: grouped(pair.equal_tokens) });

@@ -3,59 +3,81 @@
 import { kindOf } from "../../core/operation_kinds.js";
 import { html } from "../../kit/html.js";
 import { Fidelity } from "../../kit/parts.js";
-import { contradictions, differingDecisions, lastWrites, sharedDecisions, tookStep } from "../../runs/fault.js";
-import { aboveDiagonal, movedKeys, turnedKey } from "../../runs/fault_arrays.js";
-import { tellEntry } from "../../tell/operations.js";
+import { tookStep } from "../../runs/steps.js";
+import { tokensWord } from "../../runs/words.js";
+import { sequenceName, tellEntry } from "../../tell/operations.js";
 import { t } from "../../tell/words.js";
+import { aboveDiagonal, movedKeys, turnedKey } from "./arrays.js";
+import { differingDecisions, sharedDecisions } from "./decisions.js";
+import { contradictions, lastWrites } from "./evidence.js";
 import { LANES } from "./model.js";
-import { figure, objectedAt, seqName, tokensWord } from "./words.js";
+import { figure, objectedAt } from "./words.js";
 
+/**
+ * @typedef {import("./model.js").Scene} Scene
+ * @typedef {import("./decisions.js").Entry} Entry
+ *
+ * `derived`: the formula by which it was found, where the log does not say it.
+ * @typedef {{lane: "both" | "healthy" | "faulty", kind: string, text: string, fault?: boolean, derived?: string}} Fact
+ */
+
+/** @param {{now: Scene}} props */
 export function Facts({ now }) {
   const facts = factsOf(now);
   return html`<section class="museum-facts">
     <h3 class="panel-title">${t("museum.facts")}</h3>
     <ul id="museum-facts" tabindex="0" aria-label=${t("museum.facts")}>
       ${facts.length ? null : html`<li class="hint">${t("museum.facts.none")}</li>`}
-      ${facts.map(
-        ({
-          lane,
-          kind,
-          text,
-          fault,
-          derived,
-        }) => html`<li class=${fault ? "museum-fact fault" : "museum-fact"} data-fact=${kind} data-lane=${lane}>
-          <span class="museum-fact-lane">${fault ? html`<span aria-hidden="true">⚠\uFE0E </span>` : null}${t(`museum.${lane}`)}</span>
-          <span>${text} <${Fidelity} kind=${derived ? "derived" : "captured"} formula=${derived ?? ""} /></span>
-        </li>`,
-      )}
+      ${facts.map((fact) => html`<${FactLine} ...${fact} />`)}
     </ul>
   </section>`;
 }
 
-/** Facts in the order of importance: [{lane, kind, text, fault, derived: formula or undefined}]. */
-function factsOf({ logs, step, seq }) {
-  const [, faulty] = logs;
-  if (step === 0) return [];
-  const found = [];
-  const books = objectedAt(faulty, step);
-  if (books) found.push({ lane: "faulty", kind: "books", text: t("museum.fact.books", { text: books }), fault: true });
-  for (const one of contradictions(faulty, step))
-    found.push({
-      lane: "faulty",
-      kind: one.kind,
-      text: contradictionWords(one),
-      fault: true,
-      derived: t("museum.notices.log.formula"),
-    });
-  found.push(...arrayFacts(logs, step, seq));
-  found.push(...sharedFacts(logs, step));
-  differingDecisions(logs, step).forEach((entries, i) =>
-    found.push(...entries.map((entry) => decision(LANES[i], entry))),
-  );
-  return [...found, ...writeFacts(logs, step)];
+/** @param {Fact} props */
+function FactLine({ lane, kind, text, fault, derived }) {
+  return html`<li class=${fault ? "museum-fact fault" : "museum-fact"} data-fact=${kind} data-lane=${lane}>
+    <span class="museum-fact-lane">
+      ${fault ? html`<span aria-hidden="true">⚠\uFE0E </span>` : null}${t(`museum.${lane}`)}
+    </span>
+    <span>${text} <${Fidelity} kind=${derived ? "derived" : "captured"} formula=${derived ?? ""} /></span>
+  </li>`;
 }
 
-/** Decisions of both runs that faults hide behind; what came of them may differ, and is then told of each. */
+/**
+ * Facts in the order of importance.
+ * @param {Scene} now
+ * @returns {Fact[]}
+ */
+export function factsOf({ logs, step, seq }) {
+  if (step === 0) return [];
+  const [, faulty] = logs;
+  const books = objectedAt(faulty, step);
+  const formula = t("museum.notices.log.formula");
+  return [
+    ...(books ? [wrong("books", t("museum.fact.books", { text: books }))] : []),
+    ...contradictions(faulty, step).map((one) => wrong(one.kind, contradictionWords(one), formula)),
+    ...(seq === null ? [] : arrayFacts(logs, step, seq)),
+    ...sharedFacts(logs, step),
+    ...differingDecisions(logs, step).flatMap((entries, i) => entries.map((entry) => decision(LANES[i], entry))),
+    ...writeFacts(logs, step),
+  ];
+}
+
+/**
+ * What cannot be right in the faulty run.
+ * @param {string} kind
+ * @param {string} text
+ * @param {string} [derived]
+ * @returns {Fact}
+ */
+const wrong = (kind, text, derived) => ({ lane: "faulty", kind, text, fault: true, derived });
+
+/**
+ * Decisions of both runs that faults hide behind; what came of them may differ, and is then told of each.
+ * @param {Scene["logs"]} logs
+ * @param {number} step
+ * @returns {Fact[]}
+ */
 function sharedFacts(logs, step) {
   return sharedDecisions(logs, step)
     .filter(([{ type }]) => kindOf(type).cause)
@@ -65,73 +87,74 @@ function sharedFacts(logs, step) {
     });
 }
 
+/**
+ * @param {import("./model.js").Lane} lane
+ * @param {Entry} entry
+ * @returns {Fact}
+ */
 const decision = (lane, entry) => ({ lane, kind: entry.type, text: tellEntry(entry) });
 
+/**
+ * @param {Scene["logs"]} logs
+ * @param {number} step
+ * @param {number} seq
+ * @returns {Fact[]}
+ */
 function arrayFacts(logs, step, seq) {
-  if (seq === null) return [];
   const [, faulty] = logs;
   const found = [];
   const above = tookStep(faulty, step) ? aboveDiagonal(faulty, step) : null;
-  if (above)
-    found.push({
-      lane: "faulty",
-      kind: "above",
-      text: t("museum.fact.above", { ...above, weight: figure(above.weight) }),
-      fault: true,
-    });
+  if (above) found.push(wrong("above", t("museum.fact.above", { ...above, weight: figure(above.weight) })));
   const moved = tookStep(faulty, step) ? movedKeys(faulty, step, seq) : null;
   if (moved) {
     const shift = moved.by < 0 ? `j − ${-moved.by}` : `j + ${moved.by}`;
     const values = { ...moved, shift, fits: figure(moved.fits), unmoved: figure(moved.unmoved) };
-    found.push({
-      lane: "faulty",
-      kind: "moved",
-      text: t("museum.fact.moved", values),
-      fault: true,
-      derived: t("museum.fact.moved.formula", { shift }),
-    });
+    found.push(wrong("moved", t("museum.fact.moved", values), t("museum.fact.moved.formula", { shift })));
   }
   const turned = turnedKey(logs, step, seq);
   if (turned) {
-    const values = {
-      name: seqName(seq),
-      position: turned.position,
-      length: figure(turned.length),
-      cosine: figure(turned.cosine),
-    };
-    found.push({
-      lane: "faulty",
-      kind: "turned",
-      text: t("museum.fact.turned", values),
-      fault: true,
-      derived: t("museum.fact.turned.formula"),
-    });
+    const { position, length, cosine } = turned;
+    const values = { name: sequenceName(seq), position, length: figure(length), cosine: figure(cosine) };
+    found.push(wrong("turned", t("museum.fact.turned", values), t("museum.fact.turned.formula")));
   }
   return found;
 }
 
-/** Where the books put the newest K and V: said once where both runs agree. */
+/**
+ * Where the books put the newest K and V: said once where both runs agree.
+ * @param {Scene["logs"]} logs
+ * @param {number} step
+ * @returns {Fact[]}
+ */
 function writeFacts(logs, step) {
   const [healthy, faulty] = logs.map((log) =>
-    lastWrites(log, step).map((write) => t("museum.fact.write", { ...write, name: seqName(write.seq_id) })),
+    lastWrites(log, step).map((write) => t("museum.fact.write", { ...write, name: sequenceName(write.seq_id) })),
   );
   const both = healthy.filter((text) => faulty.includes(text));
-  const said = (lane, texts) =>
-    texts.filter((text) => lane === "both" || !both.includes(text)).map((text) => ({ lane, kind: "write", text }));
+  const said = (/** @type {Fact["lane"]} */ lane, /** @type {string[]} */ texts) =>
+    texts
+      .filter((text) => lane === "both" || !both.includes(text))
+      .map((text) => /** @type {Fact} */ ({ lane, kind: "write", text }));
   return [...said("both", both), ...said("healthy", healthy), ...said("faulty", faulty)];
 }
 
-/** A contradiction of runs/fault.js as a sentence. */
+/**
+ * A contradiction as a sentence.
+ * @param {import("./evidence.js").Contradiction} one
+ */
 export function contradictionWords(one) {
-  if (one.kind === "shared_write")
-    return t("museum.fact.shared_write", { ...one, names: one.seqs.map(seqName).join(t("museum.say.comma")) });
-  if (one.kind === "forgotten")
-    return t("museum.fact.forgotten", { ...one, name: seqName(one.seq_id), lost: one.known - one.computed });
-  return t("museum.fact.foreign", {
-    name: seqName(one.seq_id),
-    n: one.blocks.length,
-    blocks: one.blocks.join(", "),
-    there: tokensWord(one.there),
-    own: tokensWord(one.own),
-  });
+  switch (one.kind) {
+    case "shared_write":
+      return t("museum.fact.shared_write", { ...one, names: one.seqs.map(sequenceName).join(t("museum.say.comma")) });
+    case "forgotten":
+      return t("museum.fact.forgotten", { ...one, name: sequenceName(one.seq_id), lost: one.known - one.computed });
+    case "foreign":
+      return t("museum.fact.foreign", {
+        name: sequenceName(one.seq_id),
+        n: one.blocks.length,
+        blocks: one.blocks.join(", "),
+        there: tokensWord(one.there),
+        own: tokensWord(one.own),
+      });
+  }
 }

@@ -2,23 +2,39 @@
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openScene } from "../../control/actions.js";
-import { firstContradiction, firstTokenDifference, sequencesAt } from "../../runs/fault.js";
-import { firstKeyDifference } from "../../runs/fault_arrays.js";
 import { Lockstep } from "../../runs/lockstep.js";
+import { firstTokenDifference, sequencesAt } from "../../runs/tokens.js";
 import { settings } from "../../state/settings.js";
 import { exhibits } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { firstKeyDifference } from "./arrays.js";
+import { firstContradiction } from "./evidence.js";
 
-/** The two lanes, in this order everywhere. */
+/**
+ * @typedef {import("../../core/wire.js").Exhibit} Exhibit
+ * @typedef {"healthy" | "faulty"} Lane
+ * @typedef {NonNullable<typeof scene.value>} Scene
+ */
+
+/** @type {Lane[]} the two lanes, in this order everywhere */
 export const LANES = ["healthy", "faulty"];
+/** What they are called. */
+export const names = () => LANES.map((name) => t(`museum.${name}`));
 export const lanes = new Lockstep("museum", LANES, { captures: true });
 
 /** The one on show, or null. */
-export const exhibit = computed(() => exhibits.value.find((one) => one.id === settings.exhibit.value) ?? null);
+export const exhibit = computed(() => {
+  const shown = /** @type {Exhibit[]} */ (exhibits.value).find((one) => one.id === settings.exhibit.value);
+  return shown ?? null;
+});
 
 /** The sequence whose arrays are asked for, or null for the one in which the fault shows first. */
-export const chosenSeq = signal(null);
+export const chosenSeq = signal(/** @type {number | null} */ (null));
 
-/** What is looked at: {logs, step, last, seqs, seq, first}, or null before the first run. `first`: who noticed what first, as far as was run. */
+/**
+ * What is looked at: {logs, step, last, seqs, seq, first}, or null before the first run. `first`: who noticed what first, as
+ * far as was run.
+ */
 export const scene = computed(() => {
   const logs = lanes.logs.value;
   if (!logs) return null;
@@ -30,10 +46,9 @@ export const scene = computed(() => {
   };
   const seqs = sequencesAt(logs, step);
   const ids = seqs.map((seq) => seq.seq_id);
-  const told = [chosenSeq.value, first.log?.seq_id, first.keys?.seq_id, first.tokens?.seq_id, ids[0]].find((id) =>
-    ids.includes(id),
-  );
-  return { logs, step, last, seqs, seq: told ?? null, first };
+  const asked = [chosenSeq.value, first.log?.seq_id, first.keys?.seq_id, first.tokens?.seq_id, ids[0]];
+  const seq = asked.find((id) => id !== null && id !== undefined && ids.includes(id)) ?? null;
+  return { logs, step, last, seqs, seq, first };
 });
 
 let onShow = settings.exhibit.peek();
@@ -44,17 +59,28 @@ effect(() => {
   lanes.reset(); // what was run was another exhibit's
 });
 
+/**
+ * @param {Exhibit} shown
+ * @param {Lane} lane
+ */
 const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ? shown.id : null });
 
-/** What both lanes are asked: the same, but for the fault. */
-export function wish() {
-  const { prompts, sampling } = exhibit.value;
-  return { prompts, sampling, configs: Object.fromEntries(LANES.map((lane) => [lane, configOf(exhibit.value, lane)])) };
+/**
+ * What both lanes are asked: the same, but for the fault.
+ * @param {Exhibit} shown
+ * @returns {import("../../runs/lockstep.js").Wish}
+ */
+export function wishOf(shown) {
+  const { prompts, sampling } = shown;
+  return { prompts, sampling, configs: Object.fromEntries(LANES.map((lane) => [lane, configOf(shown, lane)])) };
 }
 
-/** Make the page follow a run as `lane` is, as far as it is looked at. */
-export async function openOnStage(lane) {
-  const shown = exhibit.value;
+/**
+ * Make the page follow a run as `lane` is, as far as it is looked at.
+ * @param {Exhibit} shown
+ * @param {Lane} lane
+ */
+export async function openOnStage(shown, lane) {
   const { prompts, sampling } = shown;
   lanes.pause();
   if (!(await openScene({ prompts, sampling, config: configOf(shown, lane) }, lanes.shownStep.value))) return;

@@ -2,67 +2,106 @@
 
 import { html } from "../../kit/html.js";
 import { Fidelity } from "../../kit/parts.js";
-import { differingDecisions, firstDecisionDifference, objections } from "../../runs/fault.js";
 import { objectionWords } from "../../tell/objections.js";
-import { tellEntry } from "../../tell/operations.js";
+import { sequenceName, tellEntry } from "../../tell/operations.js";
 import { sentences, t } from "../../tell/words.js";
+import { differingDecisions, firstDecisionDifference } from "./decisions.js";
+import { objections } from "./evidence.js";
 import { contradictionWords } from "./facts.js";
-import { LANES, lanes } from "./model.js";
-import { figure, seqName, tokenWord } from "./words.js";
+import { lanes, names } from "./model.js";
+import { figure, tokenWord } from "./words.js";
 
+/** @typedef {import("./model.js").Scene} Scene */
+
+/** @param {{now: Scene}} props */
 export function Notices({ now }) {
-  const { logs, last, first } = now;
-  const objected = objections(logs[1], last)[0];
-  const decided = firstDecisionDifference(logs, last);
-  const { keys, tokens } = first;
   return html`<section class="museum-notices">
     <h3 class="panel-title">${t("museum.notices")}</h3>
-    <dl>
-      <${Notice} name="books" kind="captured" formula=${t("museum.notices.books.kind")} step=${objected?.step} text=${objected ? objectionWords(objected) : t(keys || tokens ? "museum.notices.books.right" : "museum.notices.right")} />
-      <${Notice} name="log" kind="derived" step=${first.log?.step} text=${first.log ? contradictionWords(first.log) : t("museum.notices.right")} />
-      <${Notice} name="decisions" kind="derived" step=${decided?.step} text=${decided ? decisionText(logs, decided.step) : t("museum.notices.same")} />
-      <${Notice}
-        name="keys"
-        kind="derived"
-        step=${keys?.step}
-        text=${keys ? t("museum.notices.keys.differ", { ...keys, name: seqName(keys.seq_id), most: figure(keys.most) }) : t("museum.notices.same")}
-      />
-      <${Notice} name="tokens" kind="derived" step=${tokens?.step} text=${tokens ? tokenText(tokens) : t("museum.notices.same")} />
-    </dl>
+    <dl>${witnesses(now).map((one) => html`<${Notice} key=${one.name} ...${one} />`)}</dl>
   </section>`;
+}
+
+/**
+ * One witness: `step` is when it noticed, undefined while it has not.
+ * @typedef {{name: string, kind: "captured" | "derived", formula?: string, step?: number, text: string}} Witness
+ */
+
+/**
+ * @param {Scene} now
+ * @returns {Witness[]}
+ */
+export function witnesses({ logs, last, first: { log, keys, tokens } }) {
+  const objected = objections(logs[1], last)[0];
+  const decided = firstDecisionDifference(logs, last);
+  const right = t(keys || tokens ? "museum.notices.books.right" : "museum.notices.right");
+  const same = t("museum.notices.same");
+  return [
+    {
+      name: "books",
+      kind: "captured",
+      formula: t("museum.notices.books.kind"),
+      step: objected?.step,
+      text: objected ? objectionWords(objected) : right,
+    },
+    { name: "log", kind: "derived", step: log?.step, text: log ? contradictionWords(log) : t("museum.notices.right") },
+    {
+      name: "decisions",
+      kind: "derived",
+      step: decided?.step,
+      text: decided ? decisionText(logs, decided.step) : same,
+    },
+    {
+      name: "keys",
+      kind: "derived",
+      step: keys?.step,
+      text: keys
+        ? t("museum.notices.keys.differ", { ...keys, name: sequenceName(keys.seq_id), most: figure(keys.most) })
+        : same,
+    },
+    { name: "tokens", kind: "derived", step: tokens?.step, text: tokens ? tokenText(tokens) : same },
+  ];
 }
 
 const TELLING = ["lookup", "copy", "preempt", "admit", "defer"]; // what says most of why the others followed
 
-/** What each lane decided that the other did not, the most telling of it. */
+/**
+ * What each lane decided that the other did not, the most telling of it.
+ * @param {Scene["logs"]} logs
+ * @param {number} step
+ */
 function decisionText(logs, step) {
-  const rank = ({ type }) => (TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length);
+  const rank = (/** @type {import("./decisions.js").Entry} */ { type }) =>
+    TELLING.includes(type) ? TELLING.indexOf(type) : TELLING.length;
   const told = differingDecisions(logs, step).map((entries, i) => {
     const [first] = [...entries].sort((a, b) => rank(a) - rank(b));
-    return first && t("museum.notices.decisions.lane", { lane: t(`museum.${LANES[i]}`), text: tellEntry(first) });
+    return first && t("museum.notices.decisions.lane", { lane: names()[i], text: tellEntry(first) });
   });
   return sentences(told.filter(Boolean));
 }
 
-function tokenText({ seq_id, place, chosen: [healthy, faulty] }) {
-  return t("museum.notices.tokens.differ", {
-    name: seqName(seq_id),
-    place: place + 1,
-    healthy: tokenWord(healthy),
-    faulty: tokenWord(faulty),
-  });
+/** @param {NonNullable<Scene["first"]["tokens"]>} first */
+function tokenText({ seq_id, place, tokens }) {
+  const [healthy, faulty] = tokens.map(tokenWord);
+  return t("museum.notices.tokens.differ", { name: sequenceName(seq_id), place: place + 1, healthy, faulty });
 }
 
-/** One witness: `step` is when it noticed, undefined while it has not. */
-function Notice({ name, kind, formula, step, text }) {
-  const found = step !== undefined;
-  return html`<div class=${found ? "museum-notice found" : "museum-notice"} data-notice=${name} data-found=${step ?? ""}>
-    <dt>${t(`museum.notices.${name}`)} <${Fidelity} kind=${kind} formula=${formula ?? t(`museum.notices.${name}.formula`)} /></dt>
+/** @param {Witness} props */
+function Notice({ name, kind, formula = t(`museum.notices.${name}.formula`), step, text }) {
+  return html`<div
+    class=${step === undefined ? "museum-notice" : "museum-notice found"}
+    data-notice=${name}
+    data-found=${step ?? ""}
+  >
+    <dt>${t(`museum.notices.${name}`)} <${Fidelity} kind=${kind} formula=${formula} /></dt>
     <dd>
       ${
-        found
-          ? html`<button class="museum-go num" aria-label=${t("museum.notices.go", { step })} onClick=${() => lanes.look(step)}><span aria-hidden="true">≠ </span>${t("museum.notices.step", { step })}</button>`
-          : html`<span class="museum-quiet" aria-hidden="true">=</span>`
+        step === undefined
+          ? html`<span class="museum-quiet" aria-hidden="true">=</span>`
+          : html`<button
+            class="runs-go museum-go num"
+            aria-label=${t("museum.notices.go", { step })}
+            onClick=${() => lanes.look(step)}
+          ><span aria-hidden="true">≠ </span>${t("runs.at_step", { step })}</button>`
       }
       <span class="museum-notice-text">${text}</span>
     </dd>

@@ -1,102 +1,109 @@
 // The captured arrays of both runs as pictures: how far the keys are apart, and the attention rows beside each other.
 
-import { labelText, tokenLabels } from "../../core/labels.js";
-import { prepare, usePainter } from "../../kit/canvas.js";
-import { alpha, colours, sequentialAt, themeVersion } from "../../kit/colour.js";
+import { alpha, colours, sequentialAt } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, hideTip, tipAt } from "../../kit/parts.js";
+import { Fidelity } from "../../kit/parts.js";
 import { wastePattern } from "../../kit/texture.js";
-import { recordAt } from "../../runs/fault.js";
-import { attentionRows, keyDifferences, mostTellingHead } from "../../runs/fault_arrays.js";
-import { language } from "../../tell/language.js";
+import { Picture } from "../../runs/picture.js";
+import { recordAt } from "../../runs/steps.js";
+import { labelsOfBytes } from "../../runs/tokens.js";
+import { sequenceName } from "../../tell/operations.js";
 import { probabilityText, t } from "../../tell/words.js";
-import { LANES, lanes } from "./model.js";
-import { figure, seqName } from "./words.js";
+import { attentionRows, keyDifferences, mostTellingHead } from "./arrays.js";
+import { LANES, lanes, names } from "./model.js";
+import { figure } from "./words.js";
+
+/**
+ * @typedef {import("../../runs/picture.js").Size} Size
+ * @typedef {import("../../runs/picture.js").Point} Point
+ * @typedef {import("./model.js").Scene} Scene
+ * @typedef {import("./arrays.js").KeyDifferences} KeyDifferences
+ * @typedef {import("./arrays.js").Row} Row
+ */
 
 const GUTTER = 22; // px left of the layers, for their names
 const AXIS = 16; // px below them, for the tokens
 const LABELLED = 13; // px of a column from which its token is written
 const BENT = 0.5; // small differences stay visible: the shade is the root of the share
 
-export function Arrays({ now }) {
-  if (now.seq === null || now.step === 0) return null;
-  const keys = keyDifferences(now.logs, now.step, now.seq);
-  const telling = mostTellingHead(now.logs, now.step, now.seq);
+/** @param {{now: Scene}} props */
+export function Arrays({ now: { logs, step, seq } }) {
+  if (seq === null || step === 0) return null;
+  const telling = mostTellingHead(logs, step, seq);
+  const rows = (/** @type {number} */ i) => attentionRows(logs[i], step, seq, telling.layer, telling.head);
   return html`<div class="museum-arrays">
-    <${Keys} now=${now} keys=${keys} />
+    <${Keys} name=${sequenceName(seq)} keys=${keyDifferences(logs, step, seq)} labels=${labelsIn(logs[1], step, seq)} />
     <section class="museum-rows">
-      <h3 class="panel-title">${t("museum.rows", telling)} <${Fidelity} kind="captured" />${telling.most ? html` <span class="museum-where hint">${t("museum.rows.where")}</span>` : null}</h3>
+      <h3 class="panel-title">
+        ${t("museum.rows", telling)} <${Fidelity} kind="captured" />
+        ${telling.most ? html` <span class="museum-where hint">${t("museum.rows.where")}</span>` : null}
+      </h3>
       <div class="museum-squares">
-        ${LANES.map((name, i) => html`<${Rows} key=${name} name=${name} rows=${attentionRows(now.logs[i], now.step, now.seq, telling.layer, telling.head)} />`)}
+        ${names().map((name, i) => html`<${Rows} key=${LANES[i]} id=${LANES[i]} name=${name} rows=${rows(i)} />`)}
       </div>
       <p class="hint">${t("museum.rows.axes")}</p>
     </section>
   </div>`;
 }
 
-const repaint = () => [
-  lanes.logs.value,
-  lanes.numSteps.value,
-  lanes.shownStep.value,
-  themeVersion.value,
-  language.value,
-];
-
-function Keys({ now, keys }) {
-  const labels = tokenLabels(wordsOf(now)).map(labelText);
-  const ref = usePainter(repaint, (box, { width, height }) =>
-    paintKeys(box.querySelector("canvas"), width, height, keys, labels),
-  );
+/** @param {{name: string, keys: KeyDifferences, labels: string[]}} props */
+function Keys({ name, keys, labels }) {
   const known = keys.layers.some((values) => values.some((value) => value !== null));
   const told = !known
     ? t("museum.keys.none")
     : keys.worst
       ? t("museum.keys.most", { ...keys.worst, most: figure(keys.most) })
       : t("museum.keys.same");
-  const point = (event) => {
-    const at = cellAt(event, keys);
-    if (!at) return hideTip();
-    const value = keys.layers[at.layer][at.position];
-    tipAt(event.clientX, event.clientY, [
-      t("museum.keys.cell", {
-        ...at,
-        token: labels[at.position] ?? "",
-        value: value === null ? t("museum.keys.unknown") : figure(value),
-      }),
-    ]);
+  const paint = (/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) =>
+    paintKeys(c, size, keys, labels);
+  const tipOf = (/** @type {Point} */ { x, y }, /** @type {Size} */ size) => {
+    const { column, row } = geometry(size, keys);
+    const [layer, position] = [Math.floor(y / row), Math.floor((x - GUTTER) / column)];
+    const value = keys.layers[layer]?.[position];
+    if (value === undefined) return null;
+    const said = value === null ? t("museum.keys.unknown") : figure(value);
+    return t("museum.keys.cell", { layer, position, token: labels[position] ?? "", value: said });
   };
   return html`<section class="museum-keys">
-    <h3 class="panel-title">${t("museum.keys", { name: seqName(now.seq) })} <${Fidelity} kind="derived" formula=${t("museum.keys.formula")} /></h3>
-    <div class="museum-keys-plot" ref=${ref} role="img" aria-label=${told} onPointerMove=${point} onPointerLeave=${hideTip}><canvas aria-hidden="true"></canvas></div>
+    <h3 class="panel-title">
+      ${t("museum.keys", { name })} <${Fidelity} kind="derived" formula=${t("museum.keys.formula")} />
+    </h3>
+    <${Picture} lanes=${lanes} name="museum-keys-plot" label=${told} paint=${paint} tipOf=${tipOf} />
     <p class="hint" id="museum-keys-most">${told}</p>
   </section>`;
 }
 
-/** Bytes of the sequence's tokens in the faulty run, whose keys are in question. */
-function wordsOf({ logs, step, seq }) {
-  const index = recordAt(logs[1], step);
-  return index < 0 ? [] : (logs[1].stateAt(index).sequences.get(seq)?.token_bytes ?? []);
+/**
+ * Labels of the sequence's tokens in a log, after `step` steps.
+ * @param {import("../../core/log.js").TraceLog} log
+ * @param {number} step
+ * @param {number} seq
+ */
+function labelsIn(log, step, seq) {
+  const index = recordAt(log, step);
+  return index < 0 ? [] : labelsOfBytes(log.stateAt(index).sequences.get(seq)?.token_bytes ?? []);
 }
 
-const geometry = (width, height, keys) => ({
-  column: (width - GUTTER) / Math.max(8, keys.layers[0]?.length ?? 0),
-  row: (height - AXIS) / Math.max(1, keys.layers.length),
+/**
+ * Pixels of a cell: a column a position, a row a layer.
+ * @param {Size} size
+ * @param {KeyDifferences} keys
+ */
+const geometry = ({ width, height }, { layers }) => ({
+  column: (width - GUTTER) / Math.max(8, layers[0]?.length ?? 0),
+  row: (height - AXIS) / Math.max(1, layers.length),
 });
 
-function cellAt(event, keys) {
-  const box = event.currentTarget.getBoundingClientRect();
-  const { column, row } = geometry(box.width, box.height, keys);
-  const layer = Math.floor((event.clientY - box.top) / row);
-  const position = Math.floor((event.clientX - box.left - GUTTER) / column);
-  return keys.layers[layer]?.[position] === undefined ? null : { layer, position };
-}
-
-function paintKeys(canvas, width, height, keys, labels) {
-  const c = prepare(canvas, width, height);
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {KeyDifferences} keys
+ * @param {string[]} labels
+ */
+function paintKeys(c, size, keys, labels) {
   const palette = colours();
-  const { column, row } = geometry(width, height, keys);
+  const { column, row } = geometry(size, keys);
   const gap = column > 4 ? 1 : 0;
-  c.font = `11px ${getComputedStyle(canvas).fontFamily}`;
   c.textBaseline = "middle";
   keys.layers.forEach((values, layer) => {
     c.fillStyle = palette["ink-3"];
@@ -114,42 +121,55 @@ function paintKeys(canvas, width, height, keys, labels) {
   c.textAlign = "center";
   c.fillStyle = palette["ink-2"];
   for (let position = 0; position < (keys.layers[0]?.length ?? 0); position++)
-    c.fillText(labels[position] ?? "", GUTTER + (position + 0.5) * column, height - AXIS / 2 + 1, column + 2);
+    c.fillText(labels[position] ?? "", GUTTER + (position + 0.5) * column, size.height - AXIS / 2 + 1, column + 2);
 }
 
-/** The largest weight on a key after its query, over all rows. */
-const largestAbove = (rows) =>
-  rows.reduce(
-    (most, row, query) =>
-      row ? row.weights.reduce((m, weight, i) => (row.keyStart + i > query ? Math.max(m, weight) : m), most) : most,
-    0,
-  );
+/**
+ * The largest weight on a key after its query, over all rows.
+ * @param {(Row | null)[]} rows
+ */
+function largestAbove(rows) {
+  const above = rows.map((row, query) => {
+    const later = row ? row.weights.subarray(Math.max(0, query + 1 - row.keyStart)) : [];
+    return Math.max(0, ...later);
+  });
+  return Math.max(0, ...above);
+}
 
-function Rows({ name, rows }) {
-  const ref = usePainter(repaint, (box, { width, height }) =>
-    paintRows(box.querySelector("canvas"), Math.min(width, height), rows),
-  );
-  const lane = t(`museum.${name}`);
-  const point = (event) => {
-    const box = event.currentTarget.getBoundingClientRect();
-    const cell = Math.min(box.width, box.height) / Math.max(1, rows.length);
-    const [query, key] = [Math.floor((event.clientY - box.top) / cell), Math.floor((event.clientX - box.left) / cell)];
-    const weight = rows[query]?.weights[key - rows[query].keyStart];
-    if (weight === undefined) hideTip();
-    else
-      tipAt(event.clientX, event.clientY, [
-        t("museum.rows.cell", { lane, query, key, weight: probabilityText(weight) }),
-      ]);
+/** @param {{id: string, name: string, rows: (Row | null)[]}} props */
+function Rows({ id, name, rows }) {
+  const above = largestAbove(rows);
+  const paint = (/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ { width, height }) =>
+    paintRows(c, Math.min(width, height), rows);
+  const tipOf = (/** @type {Point} */ { x, y }, /** @type {Size} */ { width, height }) => {
+    const cell = Math.min(width, height) / Math.max(1, rows.length);
+    const [query, key] = [Math.floor(y / cell), Math.floor(x / cell)];
+    const row = rows[query];
+    const weight = row?.weights[key - row.keyStart];
+    if (weight === undefined) return null;
+    return t("museum.rows.cell", { lane: name, query, key, weight: probabilityText(weight) });
   };
-  const label = t("museum.rows.label", { lane, n: rows.filter(Boolean).length, above: figure(largestAbove(rows)) });
+  const label = t("museum.rows.label", { lane: name, n: rows.filter(Boolean).length, above: figure(above) });
   return html`<figure class="museum-square">
-    <div class="museum-square-plot" ref=${ref} role="img" aria-label=${label} data-rows=${name} data-above=${largestAbove(rows)} onPointerMove=${point} onPointerLeave=${hideTip}><canvas aria-hidden="true"></canvas></div>
-    <figcaption>${lane}</figcaption>
+    <${Picture}
+      lanes=${lanes}
+      name="museum-square-plot"
+      label=${label}
+      paint=${paint}
+      tipOf=${tipOf}
+      data-rows=${id}
+      data-above=${above}
+    />
+    <figcaption>${name}</figcaption>
   </figure>`;
 }
 
-function paintRows(canvas, size, rows) {
-  const c = prepare(canvas, size, size);
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {number} size
+ * @param {(Row | null)[]} rows
+ */
+function paintRows(c, size, rows) {
   const palette = colours();
   const cell = size / Math.max(1, rows.length);
   rows.forEach((row, query) => {

@@ -1,36 +1,51 @@
 // The museum in words: what a step did in both runs, and what is wrong with it.
 
-import { labelText, loneLabel } from "../../core/labels.js";
-import { objectionsIn, recordAt, tookStep } from "../../runs/fault.js";
-import { objectionWords, stepFailed } from "../../tell/objections.js";
+import { recordAt, tookStep } from "../../runs/steps.js";
+import { labelOf } from "../../runs/tokens.js";
+import { beforehand, quoted } from "../../runs/words.js";
+import { objectionWords } from "../../tell/objections.js";
+import { sequenceName } from "../../tell/operations.js";
 import { sentences, t } from "../../tell/words.js";
+import { objectionsIn } from "./evidence.js";
 
-export const seqName = (id) => t("sequence.name", { id });
+/**
+ * @typedef {import("../../core/log.js").TraceLog} TraceLog
+ * @typedef {import("../../runs/tokens.js").Token} Token
+ * @typedef {import("./model.js").Scene} Scene
+ */
 
-/** A chosen token in quotation marks, or that there is none. */
-export const tokenWord = (chosen) =>
-  chosen ? t("museum.say.token", { token: labelText(loneLabel(chosen.bytes)) }) : t("museum.say.nothing");
+/**
+ * A chosen token in quotation marks, or that there is none.
+ * @param {Pick<Token, "token_bytes"> | undefined} token
+ */
+export const tokenWord = (token) => (token ? quoted(labelOf(token.token_bytes)) : t("museum.say.nothing"));
 
-/** Tokens (bytes) as one quoted text. */
-export const tokensWord = (tokens) =>
-  t("museum.say.token", { token: tokens.map((bytes) => labelText(loneLabel(bytes))).join("") });
-
-/** A distance or share for a sentence: two or three digits, whatever its size. */
+/**
+ * A distance or share for a sentence: two or three digits, whatever its size.
+ * @param {number} value
+ */
 export const figure = (value) =>
   value === 0 ? "0" : value >= 0.001 ? Number(value.toPrecision(3)).toString() : value.toExponential(0);
 
-/** All that was objected to in the log's `step`-th step, or "". */
+/**
+ * All that was objected to in the log's `step`-th step, or "".
+ * @param {TraceLog} log
+ * @param {number} step
+ */
 export function objectedAt(log, step) {
   if (!tookStep(log, step)) return "";
   return objectionsIn(log.records[recordAt(log, step)]).map(objectionWords).join(t("museum.objection.and"));
 }
 
-/** One sentence or two on the step that is shown. `now`: the scene or null. */
+/**
+ * One sentence or two on the step that is shown.
+ * @param {Scene | null} now
+ * @param {import("../../runs/lockstep.js").Lockstep} lanes
+ */
 export function museumSentence(now, lanes) {
-  const problem = lanes.problem.value;
-  if (problem) return problem.objection ? stepFailed(problem.objection) : (problem.message ?? t("museum.lost"));
-  if (!now) return t(lanes.phase.value === "opening" ? "museum.say.opening" : "museum.say.start");
-  if (now.step === 0) return t("museum.say.ready", { n: lanes.asked.value.prompts.length });
+  const early = beforehand(lanes);
+  if (early !== null || !now) return early ?? "";
+  if (now.step === 0) return t("museum.say.ready", { n: lanes.asked.value?.prompts.length });
   const said = [whatWasChosen(now)];
   const found = objectedAt(now.logs[1], now.step);
   const before = now.step > 1 ? objectedAt(now.logs[1], now.step - 1) : "";
@@ -45,30 +60,19 @@ export function museumSentence(now, lanes) {
   return sentences(said);
 }
 
+/** @param {Scene} now */
 function whatWasChosen({ logs, step, seqs }) {
-  const first = seqs.find((seq) => seq.difference?.step === step);
-  if (first) {
-    const [healthy, faulty] = first.lanes.map((lane) => tokenWord(lane[first.difference.place]));
-    return t("museum.say.first", {
-      step,
-      name: seqName(first.seq_id),
-      place: first.difference.place + 1,
-      healthy,
-      faulty,
-    });
+  for (const { seq_id, difference } of seqs) {
+    if (difference?.step !== step) continue;
+    const [healthy, faulty] = difference.tokens.map(tokenWord);
+    return t("museum.say.first", { step, name: sequenceName(seq_id), place: difference.place + 1, healthy, faulty });
   }
-  const [healthy, faulty] = logs.map((log) =>
-    tookStep(log, step)
-      ? (log.records[recordAt(log, step)].outputs ?? [])
-          .map((o) => t("museum.say.token", { token: labelText(loneLabel(o.token_bytes)) }))
-          .join(t("museum.say.comma"))
-      : "",
-  );
+  const nothing = t("museum.say.nothing");
+  const [healthy, faulty] = logs.map((log) => {
+    const outputs = tookStep(log, step) ? (log.records[recordAt(log, step)].outputs ?? []) : [];
+    return outputs.map(tokenWord).join(t("museum.say.comma"));
+  });
   if (healthy !== faulty)
-    return t("museum.say.differ", {
-      step,
-      healthy: healthy || t("museum.say.nothing"),
-      faulty: faulty || t("museum.say.nothing"),
-    });
+    return t("museum.say.differ", { step, healthy: healthy || nothing, faulty: faulty || nothing });
   return healthy ? t("museum.say.same", { step, tokens: healthy }) : t("museum.say.no_token", { step });
 }

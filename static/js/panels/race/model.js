@@ -2,8 +2,12 @@
 
 import { Lockstep } from "../../runs/lockstep.js";
 import { choicesOf } from "../../state/options.js";
+import { t } from "../../tell/words.js";
 
 /** From none to the one that wastes least. */
 export const STRATEGIES = [...choicesOf("strategy")].reverse();
 
 export const race = new Lockstep("race", STRATEGIES);
+
+/** What the lanes are called, in their order. */
+export const names = () => STRATEGIES.map((name) => t(`race.${name}`));

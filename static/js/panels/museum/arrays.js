@@ -1,50 +1,86 @@
 // What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys, keys that
 // were read from where they do not belong, keys that are only rotated. Pure.
 
-import { originOf, sequenceViewAt } from "../core/sequence_view.js";
-import { firstOf, recordAt } from "./fault.js";
+import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
+import { firstOf, recordAt } from "../../runs/steps.js";
+
+/**
+ * @typedef {import("../../core/log.js").TraceLog} TraceLog
+ * @typedef {{record: number, seq_id: number, position: number}} Source where a key was computed
+ *
+ * A value is max |K − K′| over the KV heads and their dimensions, null where a lane has no captured key there.
+ * @typedef {{
+ *   layers: (number | null)[][],
+ *   most: number,
+ *   worst: {layer: number, position: number} | null,
+ * }} KeyDifferences by layer and position; the largest, and where it is
+ *
+ * @typedef {{keyStart: number, weights: Float32Array}} Row attention weights of one query, from the key `keyStart` on
+ * @typedef {Float32Array} Vector
+ */
 
 const SAME = 0.01; // twins agree to the last bit in equal batches, and to about 0.001 where a batch has other neighbours
 const SEEN = 1e-3; // a weight of which it is worth speaking
 const FITS = 0.01; // captures are float16: weights worked out again are this near
 const APART = 0.05;
 
+/** @type {(a: Vector, b: Vector) => number} */
 const distance = (a, b) => a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i])), 0);
+/** @type {(a: Vector, b: Vector) => number} */
 const dot = (a, b) => a.reduce((sum, value, i) => sum + value * b[i], 0);
+/** @type {(a: Vector) => number} */
 const norm = (a) => Math.sqrt(dot(a, a));
 
-/** One vector ("q", "k" or "v") that a record computed, or null when it is not captured. */
+/**
+ * One vector that a record computed, or null when it is not captured.
+ * @param {TraceLog} log
+ * @param {Source | null} source
+ * @param {number} layer
+ * @param {"q" | "k" | "v"} kind
+ * @param {number} head
+ * @returns {Vector | null}
+ */
 function vectorIn(log, source, layer, kind, head) {
   const arrays = source && log.layer(source.record, layer);
   const packed = arrays ? log.packedIndex(source.record, source.seq_id, source.position) : -1;
   return packed < 0 ? null : arrays[kind].row(packed, head);
 }
 
-/** Where the keys come from that `seqId` has in its log after `step` steps, by position: {record, seq_id, position} or null. */
+/**
+ * Where the keys come from that `seqId` has in its log after `step` steps, by position.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @param {number} seqId
+ * @returns {(Source | null)[]}
+ */
 export function keySources(log, step, seqId) {
   const view = sequenceViewAt(log, recordAt(log, step), seqId, 0, 0);
   return view ? Array.from({ length: view.numFilled }, (_, position) => originOf(view, position)) : [];
 }
 
 /**
- * The keys of `seqId` after `step` steps, lane against lane: {layers: [[largest difference by position], …], most, worst}.
- * A value is max |K − K′| over the KV heads and their dimensions, null where a lane has no captured key there; `worst`:
- * {layer, position} of the largest, null when there is none.
+ * The keys of `seqId` after `step` steps, lane against lane.
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ * @param {number} seqId
+ * @returns {KeyDifferences}
  */
 export function keyDifferences(logs, step, seqId) {
   const sources = logs.map((log) => keySources(log, step, seqId));
   const { num_layers, num_kv_heads } = logs[0].header.model;
+  /** @type {KeyDifferences} */
   const found = { layers: [], most: 0, worst: null };
   for (let layer = 0; layer < num_layers; layer++) {
     const row = [];
     for (let position = 0; position < Math.max(...sources.map((one) => one.length)); position++) {
-      let most = 0;
+      let most = /** @type {number | null} */ (0);
       for (let head = 0; head < num_kv_heads && most !== null; head++) {
         const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, "k", head));
         most = a && b ? Math.max(most, distance(a, b)) : null;
       }
       row.push(most);
-      if (most > found.most && most > SAME) Object.assign(found, { most, worst: { layer, position } });
+      if (most !== null && most > Math.max(SAME, found.most))
+        Object.assign(found, { most, worst: { layer, position } });
     }
     found.layers.push(row);
   }
@@ -58,14 +94,23 @@ export const firstKeyDifference = firstOf((logs, at) => {
   );
   for (const seqId of seqs) {
     for (const [layer, row] of keyDifferences(logs, at, seqId).layers.entries()) {
-      const position = row.findIndex((value) => value > SAME);
-      if (position >= 0) return { step: at, seq_id: seqId, layer, position, most: row[position] };
+      const position = row.findIndex((value) => (value ?? 0) > SAME);
+      if (position >= 0) return { step: at, seq_id: seqId, layer, position, most: row[position] ?? 0 };
     }
   }
   return null;
 });
 
-/** Weights of the query at `position`, computed in `source`'s record, over every key of the row, later ones too: {keyStart, weights}. */
+/**
+ * Weights of the query at `position`, computed in `record`, over every key of the row, later ones too.
+ * @param {TraceLog} log
+ * @param {number} record
+ * @param {number} seqId
+ * @param {number} layer
+ * @param {number} head
+ * @param {number} position
+ * @returns {Row | null}
+ */
 function wholeRow(log, record, seqId, layer, head, position) {
   const rows = log
     .layer(record, layer)
@@ -81,7 +126,14 @@ function wholeRow(log, record, seqId, layer, head, position) {
     : null;
 }
 
-/** The attention rows of `seqId` up to the last that it has computed up to `step`, by query: {keyStart, weights}, null where there is none here. */
+/**
+ * The attention rows of `seqId` up to the last that it has computed up to `step`, by query; null where there is none here.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @param {number} seqId
+ * @param {number} layer
+ * @param {number} head
+ */
 export function attentionRows(log, step, seqId, layer, head) {
   const index = recordAt(log, step);
   const count = index < 0 ? 0 : (log.stateAt(index).sequences.get(seqId)?.token_ids.length ?? 0);
@@ -90,7 +142,12 @@ export function attentionRows(log, step, seqId, layer, head) {
   return rows.slice(0, records.findLastIndex((record) => record >= 0) + 1);
 }
 
-/** The layer and head whose attention rows differ most between the lanes: {layer, head, most, query, key}; most = 0 when none do. */
+/**
+ * The layer and head whose attention rows differ most between the lanes; `most` = 0 when none do.
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ * @param {number} seqId
+ */
 export function mostTellingHead(logs, step, seqId) {
   const { num_layers, num_heads } = logs[0].header.model;
   let found = { layer: 0, head: 0, most: 0, query: 0, key: 0 };
@@ -109,10 +166,15 @@ export function mostTellingHead(logs, step, seqId) {
   return found;
 }
 
-/** The largest weight that a query computed in the log's `step`-th step gives to a later key: {seq_id, layer, head, query, key, weight}, or null. */
+/**
+ * The largest weight that a query computed in the log's `step`-th step gives to a later key, or null.
+ * @param {TraceLog} log
+ * @param {number} step
+ */
 export function aboveDiagonal(log, step) {
   const index = recordAt(log, step);
   const { num_layers, num_heads } = log.header.model;
+  /** @type {{seq_id: number, layer: number, head: number, query: number, key: number, weight: number} | null} */
   let found = null;
   for (const { seq_id, start, token_ids } of log.records[index]?.batch ?? [])
     for (let layer = 0; layer < num_layers; layer++)
@@ -132,6 +194,9 @@ export function aboveDiagonal(log, step) {
  * k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key j, over the keys that both
  * have. {by, layer, head, query, fits, unmoved}: the largest deviation moved and not moved, of the head where not moving is
  * worst; null when moving explains nothing.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @param {number} seqId
  */
 export function movedKeys(log, step, seqId) {
   const index = recordAt(log, step);
@@ -140,6 +205,7 @@ export function movedKeys(log, step, seqId) {
   if (!entry) return null;
   const query = entry.context_len - 1;
   const sources = keySources(log, step, seqId);
+  /** @type {{by: number, layer: number, head: number, query: number, fits: number, unmoved: number} | null} */
   let found = null;
   for (let layer = 0; layer < num_layers; layer++) {
     if (scalings[layer] === undefined || softcaps[layer] || sinks[layer]) continue;
@@ -163,7 +229,12 @@ export function movedKeys(log, step, seqId) {
   return found;
 }
 
-/** The largest |weight − softmax(scores moved by `by`)| over the keys that have such a neighbour, both summing to 1 over those. */
+/**
+ * The largest |weight − softmax(scores moved by `by`)| over the keys that have such a neighbour, both summing to 1 over those.
+ * @param {Vector} weights
+ * @param {number[]} scores
+ * @param {number} by
+ */
 function deviation(weights, scores, by) {
   const keys = scores.map((_, j) => j).filter((j) => scores[j + by] !== undefined && j < weights.length);
   const highest = Math.max(...keys.map((j) => scores[j + by]));
@@ -175,11 +246,15 @@ function deviation(weights, scores, by) {
 /**
  * The first position whose first-layer keys `seqId` computed itself in both lanes, as long head by head, but pointing elsewhere:
  * only another rotation does that. {position, length, cosine} of the KV head that turned furthest; null when there is none.
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ * @param {number} seqId
  */
 export function turnedKey(logs, step, seqId) {
   const sources = logs.map((log) => keySources(log, step, seqId));
   for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++) {
     if (sources.some((one) => one[position]?.seq_id !== seqId || one[position].position !== position)) continue;
+    /** @type {{position: number, length: number, cosine: number} | null} */
     let turned = null;
     for (let head = 0; head < logs[0].header.model.num_kv_heads; head++) {
       const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], 0, "k", head));

@@ -1,19 +1,17 @@
-// One prompt under several strategies, compared: what each step computed and kept, and whether the tokens are the same.
-// Every figure comes from the lanes' logs; a lane is the log of one run of one sequence.
+// One prompt under several strategies: what each step computed and kept. Every figure comes from the lanes' logs; a lane is the
+// log of one run of one sequence. Pure.
 
-import { heldIn } from "../core/groups.js";
-import { stepSeconds } from "../core/metrics.js";
+import { heldIn } from "../../core/groups.js";
+import { stepSeconds } from "../../core/metrics.js";
+import { stepRecords } from "../../runs/steps.js";
+import { align, sequencesAt } from "../../runs/tokens.js";
 
-/** Indices of the records in which the engine took a step, in order. */
-export function stepRecords(log) {
-  const known = steps.get(log) ?? { length: 0, found: [] };
-  for (; known.length < log.length; known.length++)
-    if (log.records[known.length].kind === "step") known.found.push(known.length);
-  steps.set(log, known);
-  return known.found;
-}
-
-const steps = new WeakMap(); // log -> {length: records looked at, found}
+/**
+ * @typedef {import("../../core/log.js").TraceLog} TraceLog
+ * @typedef {import("../../core/trace.js").StepRecord} StepRecord
+ * @typedef {ReturnType<typeof laneAt>} Lane
+ * @typedef {{step: number, lanes: Lane[], tokens: import("../../runs/tokens.js").Aligned, finished: boolean}} Race
+ */
 
 /**
  * A lane after its `step`-th step (0: before the first), or after its last one if it took fewer.
@@ -21,32 +19,26 @@ const steps = new WeakMap(); // log -> {length: records looked at, found}
  * Of the step itself (0 where it took none): `computed` tokens, `flops`, engine `seconds`; and the memory during the forward
  * pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held − used, with
  * the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and the next `computed` are
- * computed. `kept` bytes are still used after it. `total*` sum over the steps so far. `tokenIds`, `tokenBytes`: chosen so far.
+ * computed. `kept` bytes are still used after it. `total*` sum over the steps so far.
+ * @param {TraceLog} log
+ * @param {number} step
  */
 export function laneAt(log, step) {
   const records = stepRecords(log);
   const index = records[Math.min(step, records.length) - 1];
   const lane = {
-    strategy: log.header.engine.strategy,
     step: Math.min(step, records.length),
     finished: step >= records.length && log.length > 0 && log.tail.waiting.length + log.tail.running.length === 0,
     ...totals(log, Math.min(step, records.length)),
     computed: 0,
     flops: 0,
     seconds: 0,
-    slots: null,
+    slots: /** @type {{reserved: number, read: number, computed: number} | null} */ (null),
     held: 0,
     used: 0,
     wasted: 0,
     kept: index === undefined ? 0 : log.records[index].memory.bytes_used,
-    tokenIds: [],
-    tokenBytes: [],
   };
-  for (const at of records.slice(0, step))
-    for (const output of log.records[at].outputs ?? []) {
-      lane.tokenIds.push(output.token_id);
-      lane.tokenBytes.push(output.token_bytes);
-    }
   if (step > records.length || index === undefined) return lane;
   const record = log.records[index];
   const entry = record.batch[0];
@@ -68,6 +60,10 @@ export function laneAt(log, step) {
   return lane;
 }
 
+/**
+ * @param {TraceLog} log
+ * @param {number} count steps
+ */
 function totals(log, count) {
   const sums = { totalComputed: 0, totalFlops: 0, totalSeconds: 0 };
   for (const index of stepRecords(log).slice(0, count)) {
@@ -79,35 +75,36 @@ function totals(log, count) {
   return sums;
 }
 
+/** @param {StepRecord} record */
 const tokensComputed = (record) => (record.batch ?? []).reduce((sum, entry) => sum + entry.token_ids.length, 0);
 
-/** Tokens computed up to and including each step, from the first. */
+/**
+ * Tokens computed up to and including each step, from the first.
+ * @param {TraceLog} log
+ */
 export function computedSoFar(log) {
   let sum = 0;
   return stepRecords(log).map((index) => (sum += tokensComputed(log.records[index])));
 }
 
 /**
- * Whether lanes chose the same tokens: `{same, difference}`. `same`: how many tokens from the first on are equal in all of
- * them. `difference`: the place of the first that is not, or null; a lane that has finished without a token there differs
- * too, one that has only not come so far does not.
+ * All lanes after `step` steps, with their tokens.
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ * @returns {Race}
  */
-export function compareTokens(lanes) {
-  const longest = Math.max(...lanes.map((lane) => lane.tokenIds.length));
-  for (let i = 0; i < longest; i++) {
-    if (lanes.some((lane) => i >= lane.tokenIds.length && !lane.finished)) return { same: i, difference: null };
-    if (lanes.some((lane) => lane.tokenIds[i] !== lanes[0].tokenIds[i])) return { same: i, difference: i };
-  }
-  return { same: longest, difference: null };
-}
-
-/** All lanes after `step` steps, with the comparison of their tokens. */
 export function raceAt(logs, step) {
   const lanes = logs.map((log) => laneAt(log, step));
-  return { step, lanes, ...compareTokens(lanes), finished: lanes.every((lane) => lane.finished) };
+  const [tokens] = sequencesAt(logs, step);
+  const none = logs.map(() => []);
+  return { step, lanes, tokens: tokens ?? align(none, () => false), finished: lanes.every((lane) => lane.finished) };
 }
 
-/** Tokens that a run will have computed when it chose `count` tokens after a prompt of `prompt`: with and without cache. */
+/**
+ * Tokens that a run will have computed when it chose `count` tokens after a prompt of `prompt`: with and without cache.
+ * @param {number} prompt
+ * @param {number} count
+ */
 export function expectedComputed(prompt, count) {
   return { cached: prompt + count - 1, none: count * prompt + (count * (count - 1)) / 2 };
 }
@@ -117,16 +114,19 @@ export function expectedComputed(prompt, count) {
  * The ratios are those of the sums over `step` steps; `plainStep` and `cachedStep` the medians of the steps after the first,
  * `{tokens, seconds}`; `slowest` the longest of the cached lane's. Medians, because anything else that works on the machine
  * makes single steps long.
+ * @param {TraceLog} plain
+ * @param {TraceLog} cached
+ * @param {number} step
  */
 export function timeAgainstWork(plain, cached, step) {
   const [a, b] = [laneAt(plain, step), laneAt(cached, step)];
-  const decoded = (log) =>
+  const decoded = (/** @type {TraceLog} */ log) =>
     stepRecords(log)
       .slice(1, step)
       .map((index) => log.records[index]);
   const [many, one] = [decoded(plain), decoded(cached)];
   if (many.length < 2 || one.length < 2 || !b.totalFlops || !b.totalSeconds) return null;
-  const middle = (records) => ({
+  const middle = (/** @type {StepRecord[]} */ records) => ({
     tokens: median(records.map(tokensComputed)),
     seconds: median(records.map(stepSeconds)),
   });
@@ -139,6 +139,7 @@ export function timeAgainstWork(plain, cached, step) {
   };
 }
 
+/** @param {number[]} values */
 function median(values) {
   const sorted = [...values].sort((x, y) => x - y);
   const half = sorted.length >> 1;

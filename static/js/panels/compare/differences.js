@@ -1,0 +1,115 @@
+// Where two runs part: the first token and the first operation that are not the same, and what else one must know.
+
+import { html } from "../../kit/html.js";
+import { Fidelity } from "../../kit/parts.js";
+import { quoted } from "../../runs/words.js";
+import { grouped, t } from "../../tell/words.js";
+import { SIDES, wordOf } from "./comparison.js";
+import { look } from "./model.js";
+import { opDifference } from "./words.js";
+
+/**
+ * @typedef {import("./comparison.js").Answer} Answer
+ * @typedef {import("./comparison.js").Side} Side
+ */
+
+/**
+ * Before all lanes: however many these are, it is in sight.
+ * @param {{now: Answer}} props
+ */
+export function FirstToken({ now }) {
+  const first = now.first_token;
+  return html`<div class="compare-token-first">
+    <p class="compare-verdict" id="compare-token">${firstToken(now)} <${Fidelity} kind="captured" /></p>
+    ${
+      first
+        ? html`<p class="compare-ways">
+          ${SIDES.map((side) => html`<${Way} key=${side} side=${side} record=${first[side]?.record} />`)}
+        </p>`
+        : null
+    }
+  </div>`;
+}
+
+/**
+ * The first token that differs, or that none does.
+ * @param {Pick<Answer, "first_token" | "sequences">} comparison
+ */
+export function firstToken({ first_token: first, sequences }) {
+  const equal = sequences.reduce((sum, pair) => sum + pair.equal_tokens, 0);
+  if (!first) return t("compare.no_token", { n: grouped(equal) });
+  const [a, b] = SIDES.map((side) => (first[side] ? quoted(wordOf(first[side])) : t("runs.ended")));
+  return t("compare.first_token", { request: first.request_id, position: first.position, a, b });
+}
+
+/**
+ * The first operation that is not the same, and what else one must know.
+ * @param {{now: Answer}} props
+ */
+export function Differences({ now }) {
+  const op = opDifference(now);
+  return html`<div class="compare-differences">
+    <div>
+      <p class="compare-verdict" id="compare-op">
+        ${op ? op.where : t("compare.no_op")} <${Fidelity} kind="captured" />
+      </p>
+      ${op ? html`<dl class="compare-ops">${SIDES.map((side) => html`<${Operation} now=${now} side=${side} text=${op[side]} />`)}</dl>` : null}
+    </div>
+    <${Notes} now=${now} />
+  </div>`;
+}
+
+/** @param {{now: Answer, side: Side, text: string}} props */
+function Operation({ now: { first_op: first }, side, text }) {
+  const ended = first?.[`kind_${side}`] === null;
+  return html`<dt class=${side}>${side.toUpperCase()}</dt>
+    <dd>${text} <${Way} side=${side} record=${ended ? undefined : first?.record} /></dd>`;
+}
+
+/**
+ * A button to a record of one of the runs.
+ * @param {{side: Side, record: number | undefined}} props
+ */
+function Way({ side, record }) {
+  if (record === undefined) return null;
+  const name = side.toUpperCase();
+  return html`<button
+    class="runs-go compare-way num"
+    data-side=${side}
+    onClick=${() => look(side, record)}
+    title=${t("compare.look", { side: name })}
+  >
+    ${t("compare.record", { side: name, n: grouped(record + 1) })}
+  </button>`;
+}
+
+/** @param {{now: Answer}} props */
+function Notes({ now }) {
+  const lines = notes(now);
+  return lines.length
+    ? html`<ul class="compare-notes" id="compare-notes">${lines.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`
+    : null;
+}
+
+/**
+ * What else one must know: settings that differ, another model or machine, inputs that were left out.
+ * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs">} comparison
+ * @returns {string[]}
+ */
+export function notes({ settings, same_model, same_machine, runs }) {
+  return [
+    ...settings.map(({ name, a, b }) => t("compare.setting", { name, a: settingText(a), b: settingText(b) })),
+    ...(same_model ? [] : [t("compare.other_model")]),
+    ...(same_machine ? [] : [t("compare.other_machine")]),
+    ...runs.flatMap(({ status }) => [
+      ...(status.fork?.left_out ?? []),
+      ...(status.fork && status.error ? [status.error] : []),
+    ]),
+  ];
+}
+
+/** @param {Answer["settings"][number]["a"]} value */
+function settingText(value) {
+  if (typeof value === "boolean") return t(value ? "compare.on" : "compare.off");
+  return value === null ? "–" : String(value);
+}

@@ -1,0 +1,194 @@
+// The fields of each kind of change that a fork can begin with.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { canFork, fork, progress } from "../../control/fork.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/parts.js";
+import { labelOf } from "../../runs/tokens.js";
+import { quoted } from "../../runs/words.js";
+import { LAYOUT, SAMPLING } from "../../state/options.js";
+import { wantedSampling } from "../../state/run_settings.js";
+import { log, record, state, viewIndex } from "../../state/store.js";
+import { sequenceName } from "../../tell/operations.js";
+import { optionLabel, valueText } from "../../tell/options.js";
+import { t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../core/trace.js").StepRecord} StepRecord
+ * @typedef {import("../../state/options.js").OptionRow} Row
+ * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Entered
+ */
+
+/** @param {{change: import("../../control/fork.js").Change | null}} props */
+function Make({ change }) {
+  const off = !change || !canFork.value || Boolean(progress.value);
+  return html`<button class="command primary" id="fork-make" disabled=${off} onClick=${() => change && fork(change)}>
+    <${Icon} name="fork" /><span>${t("fork.make")}</span>
+  </button>`;
+}
+
+/**
+ * @typedef {{
+ *   id: string,
+ *   label: string,
+ *   choices: [key: string | number, text: string][],
+ *   value: string | number | undefined,
+ *   choose: (key: string) => void,
+ * }} PickProps
+ * @param {PickProps} props
+ */
+function Pick({ id, label, choices, value, choose }) {
+  const changed = (/** @type {Entered} */ event) => choose(event.currentTarget.value);
+  return html`<label class="field"><span>${label}</span>
+    <select id=${id} value=${value} onChange=${changed}>
+      ${choices.map(
+        ([key, text]) =>
+          html`<option key=${key} value=${key} selected=${String(key) === String(value)}>${text}</option>`,
+      )}
+    </select></label>`;
+}
+
+/**
+ * @typedef {Record<string, string>} Fields what was entered, by option
+ * @typedef {{row: Row, fields: Fields, before: Record<string, unknown>, set: (fields: Fields) => void}} NumberProps
+ *
+ * A number of the table of options; an empty field is what it was before.
+ * @param {NumberProps} props
+ */
+function NumberOf({ row, fields, before, set }) {
+  const { name, kind, ge, gt, le } = row;
+  const entered = (/** @type {Entered} */ event) => set({ ...fields, [name]: event.currentTarget.value });
+  return html`<label class="field"><span>${optionLabel(name)}</span>
+    <input
+      id=${`fork-${name.replaceAll("_", "-")}`}
+      type="number"
+      value=${fields[name] ?? ""}
+      min=${ge ?? gt}
+      max=${le}
+      step=${kind === "integer" ? 1 : "any"}
+      placeholder=${before[name] ?? "–"}
+      onInput=${entered}
+    /></label>`;
+}
+
+/** Another token in the place of one that this record chose. */
+export function TokenFields() {
+  const now = /** @type {StepRecord | null} */ (record.value);
+  const outputs = now?.outputs ?? [];
+  const [seq, setSeq] = useState(/** @type {number | null} */ (null));
+  const [token, setToken] = useState(/** @type {number | null} */ (null));
+  const output = outputs.find((o) => o.seq_id === seq) ?? outputs[0];
+  if (!now || !output) return html`<p class="hint" id="fork-nothing">${t("fork.nothing.token")}</p>`;
+  const others = output.top.filter((c) => c.token_id !== output.token_id);
+  const taken = others.find((c) => c.token_id === token) ?? others[0];
+  const word = (/** @type {{token_bytes: Uint8Array}} */ c) => quoted(labelOf(c.token_bytes));
+  const change = taken && {
+    kind: "token",
+    seq_id: output.seq_id,
+    token_id: taken.token_id,
+    record: now.index,
+  };
+  return html`<div class="fork-fields">
+    <${Pick}
+      id="fork-seq"
+      label=${t("fork.sequence")}
+      value=${output.seq_id}
+      choose=${(/** @type {string} */ id) => setSeq(Number(id))}
+      choices=${outputs.map((o) => [o.seq_id, `${sequenceName(o.seq_id)}: ${word(o)}`])}
+    />
+    <${Pick}
+      id="fork-instead"
+      label=${t("fork.instead")}
+      value=${taken?.token_id}
+      choose=${(/** @type {string} */ id) => setToken(Number(id))}
+      choices=${others.map((c) => [c.token_id, `${word(c)} (p ${Math.exp(c.logprob).toFixed(3)})`])}
+    />
+    <${Make} change=${change ?? null} />
+  </div>`;
+}
+
+export function RequestFields() {
+  const [text, setText] = useState("");
+  const entered = (/** @type {Entered} */ event) => setText(event.currentTarget.value);
+  return html`<div class="fork-fields">
+    <label class="field wide"><span>${t("fork.prompt")}</span>
+      <input id="fork-prompt" type="text" value=${text} onInput=${entered} /></label>
+    <${Make} change=${text ? { kind: "request", text, sampling: wantedSampling() } : null} />
+  </div>`;
+}
+
+/** Unfinished requests after the record that one looks at, of which one can be chosen; null when there are none. */
+function useRequest() {
+  const [asked, setAsked] = useState(/** @type {string | null} */ (null));
+  const now = state.value;
+  const ids = now ? [...now.running, ...now.waiting].map((id) => now.sequences.get(id)?.request_id ?? "") : [];
+  const there = [...new Set(ids)];
+  const id = asked !== null && there.includes(asked) ? asked : there[0];
+  if (!id) return { id: null, pick: html`<p class="hint" id="fork-nothing">${t("fork.nothing.request")}</p>` };
+  const choices = there.map((name) => [name, name]);
+  const label = t("fork.request");
+  return {
+    id,
+    pick: html`<${Pick} id="fork-request" label=${label} value=${id} choose=${setAsked} choices=${choices} />`,
+  };
+}
+
+export function AbortFields() {
+  const { id, pick } = useRequest();
+  if (id === null) return pick;
+  return html`<div class="fork-fields">${pick} <${Make} change=${{ kind: "abort", request_id: id }} /></div>`;
+}
+
+const CHANGING = SAMPLING.filter((row) => row.may_change && ["integer", "number"].includes(row.kind));
+
+/** Fields left empty stay what they are. */
+export function SamplingFields() {
+  const { id, pick } = useRequest();
+  const [fields, setFields] = useState(/** @type {Fields} */ ({}));
+  if (id === null) return pick;
+  const before = samplingOf(id);
+  const filled = Object.entries(fields).filter(([, value]) => value !== "");
+  const sampling = Object.fromEntries(filled.map(([name, value]) => [name, Number(value)]));
+  return html`<div class="fork-fields">
+    ${pick}
+    ${CHANGING.map((row) => html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${before} set=${setFields} />`)}
+    <${Make} change=${filled.length ? { kind: "sampling", request_id: id, sampling } : null} />
+  </div>`;
+}
+
+/**
+ * What a request samples with at the record that one looks at: as it was submitted, or adjusted since.
+ * @param {string} requestId
+ * @returns {Record<string, unknown>}
+ */
+function samplingOf(requestId) {
+  const records = /** @type {StepRecord[]} */ (log.value?.records ?? []);
+  for (const { ops = [] } of records.slice(0, viewIndex.value + 1).reverse())
+    for (const op of [...ops].reverse())
+      if ((op.type === "submit" || op.type === "adjust") && op.request_id === requestId) return op.sampling ?? {};
+  return {};
+}
+
+/** The options that lay the cache out. */
+export function ConfigFields() {
+  const engine = /** @type {import("../../core/trace.js").Header | undefined} */ (log.value?.header)?.engine ?? {};
+  const [fields, setFields] = useState(/** @type {Fields} */ ({}));
+  const wantedOf = (/** @type {Row} */ { name, kind }) =>
+    kind === "integer" ? Number(fields[name] || engine[name]) : (fields[name] ?? engine[name]);
+  const wanted = Object.fromEntries(LAYOUT.map((row) => [row.name, wantedOf(row)]));
+  const config = Object.fromEntries(Object.entries(wanted).filter(([name, value]) => value !== engine[name]));
+  const pick = (/** @type {Row} */ { name, choices }) => html`<${Pick}
+    key=${name}
+    id=${`fork-${name}`}
+    label=${optionLabel(name)}
+    value=${wanted[name]}
+    choose=${(/** @type {string} */ value) => setFields({ ...fields, [name]: value })}
+    choices=${(choices ?? []).map((choice) => [choice, valueText(name, choice)])}
+  />`;
+  const number = (/** @type {Row} */ row) =>
+    html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${engine} set=${setFields} />`;
+  return html`<div class="fork-fields">
+    ${LAYOUT.map((row) => (row.kind === "choice" ? pick(row) : number(row)))}
+    <${Make} change=${Object.keys(config).length ? { kind: "config", config } : null} />
+  </div>`;
+}

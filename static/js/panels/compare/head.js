@@ -1,0 +1,111 @@
+// Which two runs are compared, and what can be done with both.
+
+import { batch } from "../../../vendor/signals/signals.js";
+import { canFork, formOpen } from "../../control/fork.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/parts.js";
+import { settings } from "../../state/settings.js";
+import { busy } from "../../state/store.js";
+import { valueText } from "../../tell/options.js";
+import { grouped, inLanguage, t } from "../../tell/words.js";
+import { canContinue, chosen, continueBoth, runs } from "./model.js";
+
+/**
+ * @typedef {import("./model.js").Run} Run
+ * @typedef {import("./comparison.js").Side} Side
+ */
+
+const ALL = 10_000; // steps: more than any run here has left
+
+export function Head() {
+  const swapping = t("compare.swap");
+  const open = formOpen.value;
+  return html`<div class="compare-head">
+    <${Pick} side="a" /> <${Pick} side="b" />
+    <button
+      class="tool small"
+      id="compare-swap"
+      disabled=${!chosen.value.b}
+      aria-label=${swapping}
+      title=${swapping}
+      onClick=${swap}
+    >⇄</button>
+    ${canContinue.value ? [html`<${Continue} name="step" count=${1} />`, html`<${Continue} name="finish" count=${ALL} />`] : null}
+    <button
+      class="command"
+      id="compare-fork"
+      aria-expanded=${open}
+      disabled=${!canFork.value}
+      title=${t("fork.hint")}
+      onClick=${() => (formOpen.value = !open)}
+    >
+      <${Icon} name="fork" /><span>${t("fork.open")}</span>
+    </button>
+  </div>`;
+}
+
+/**
+ * Both runs go on.
+ * @param {{name: "step" | "finish", count: number}} props `count`: steps
+ */
+function Continue({ name, count }) {
+  const text = t(`compare.${name}_both`);
+  return html`<button
+    class="command"
+    id=${`compare-${name}`}
+    disabled=${busy.value}
+    title=${text}
+    onClick=${() => continueBoth(count)}
+  ><${Icon} name=${name} /><span>${text}</span></button>`;
+}
+
+function swap() {
+  const { a, b } = chosen.peek();
+  batch(() => ((settings.run_a.value = b), (settings.run_b.value = a)));
+}
+
+/** @param {{side: Side}} props */
+function Pick({ side }) {
+  const id = chosen.value[side];
+  const known = runs.value.some((run) => run.id === id);
+  const choose = (/** @type {Event & {currentTarget: HTMLSelectElement}} */ event) => {
+    const { a } = chosen.peek();
+    if (side === "b" && !settings.run_a.peek()) settings.run_a.value = a;
+    settings[`run_${side}`].value = event.currentTarget.value || null;
+  };
+  const name = side.toUpperCase();
+  return html`<label class=${`compare-pick ${side}`}>
+    <span class="compare-side">${name}</span>
+    <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${t("compare.pick", { side: name })} onChange=${choose}>
+      ${side === "b" ? html`<option value="" selected=${!id}>${t("compare.choose")}</option>` : null}
+      ${id && !known ? html`<option value=${id} selected=${true}>${id}</option>` : null}
+      <${Choices} kind="theater" id=${id} /><${Choices} kind="recording" id=${id} />
+    </select>
+  </label>`;
+}
+
+/**
+ * The runs of one kind that can be chosen, if there are any.
+ * @param {{kind: Run["kind"], id: string | null}} props `id`: of the chosen one
+ */
+function Choices({ kind, id }) {
+  const there = runs.value.filter((run) => run.kind === kind);
+  if (!there.length) return null;
+  return html`<optgroup label=${t(`compare.kind.${kind}`)}>
+    ${there.map((run) => html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${runName(run)}</option>`)}
+  </optgroup>`;
+}
+
+/**
+ * What a run is called: its own name, or what it was made with; the one on stage says so.
+ * @param {Run} run
+ */
+function runName(run) {
+  const { strategy, block_size: size, num_blocks: blocks } = run.config;
+  const made = run.fork
+    ? t("compare.fork_of", { at: run.fork.at })
+    : t("compare.run", { strategy: valueText("strategy", strategy), size, blocks });
+  const what = (run.title ? inLanguage(run.title) : run.name) || made;
+  const here = run.id === settings.theater.value ? t("compare.here") : "";
+  return t("compare.option", { what, here, n: grouped(run.records) });
+}

@@ -1,0 +1,187 @@
+// What the log of one run says by itself that cannot be right: objections of guards and checks, and contradictions. Pure.
+
+import { slotOf } from "../../core/metrics.js";
+import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
+
+/**
+ * @typedef {import("../../core/log.js").TraceLog} TraceLog
+ * @typedef {import("../../core/trace.js").StepRecord} StepRecord
+ * @typedef {import("../../core/trace.js").Objection} Objection
+ *
+ * Several sequences wrote one slot.
+ * @typedef {{kind: "shared_write", seqs: number[], block: number, offset: number}} SharedWrite
+ * A sequence read blocks that others wrote with the tokens `there` (bytes) where it has `own`.
+ * @typedef {{kind: "foreign", seq_id: number, blocks: number[], there: Uint8Array[], own: Uint8Array[]}} Foreign
+ * A sequence was computed as if it had fewer tokens than the log gave it.
+ * @typedef {{kind: "forgotten", seq_id: number, known: number, computed: number}} Forgotten
+ * @typedef {SharedWrite | Foreign | Forgotten} Contradiction
+ */
+
+/**
+ * What guards and checks wrote into a record. Older logs have sentences alone.
+ * @param {Partial<StepRecord>} record
+ * @returns {Objection[]}
+ */
+export function objectionsIn({ integrity = "" }) {
+  if (typeof integrity !== "string") return integrity;
+  return integrity
+    .split("; ")
+    .filter(Boolean)
+    .map((text) => ({ rule: "", text }));
+}
+
+/**
+ * The same of the log as far as its `step`-th step, each with its `step`, a sentence once.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @returns {(Objection & {step: number})[]}
+ */
+export function objections(log, step) {
+  const found = new Map();
+  for (const index of stepRecords(log).slice(0, step))
+    for (const one of objectionsIn(log.records[index]))
+      if (!found.has(one.text)) found.set(one.text, { step: log.records[index].step, ...one });
+  return [...found.values()];
+}
+
+/**
+ * Slots that a log says were written in its `step`-th step, one for each sequence's last token in each block group.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @returns {{seq_id: number, position: number, block: number, offset: number}[]}
+ */
+export function lastWrites(log, step) {
+  if (!tookStep(log, step)) return [];
+  const size = log.header.engine.block_size;
+  return log.writesIn(recordAt(log, step)).flatMap(({ seq_id, start, num_tokens, block_tables }) => {
+    const position = start + num_tokens - 1;
+    return block_tables.flatMap((table) => {
+      const slot = slotOf(table, size, position);
+      return slot ? [{ seq_id, position, block: slot.block, offset: slot.offset }] : [];
+    });
+  });
+}
+
+/**
+ * What the log's `step`-th step says that cannot be right, whatever engine wrote it.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @returns {Contradiction[]}
+ */
+export function contradictions(log, step) {
+  if (!tookStep(log, step)) return [];
+  const index = recordAt(log, step);
+  return [...sharedWrites(log, index), ...foreignBlocks(log, index), ...forgottenTokens(log, index)];
+}
+
+/** The first thing that cannot be right in the second log, up to `step`: a contradiction with its step and a sequence, or null. */
+export const firstContradiction = firstOf(([, log], step) => {
+  const [first] = contradictions(log, step);
+  return first ? { ...first, seq_id: first.kind === "shared_write" ? first.seqs[0] : first.seq_id, step } : null;
+});
+
+/**
+ * @param {TraceLog} log
+ * @param {number} index
+ * @returns {SharedWrite[]}
+ */
+function sharedWrites(log, index) {
+  const size = log.header.engine.block_size;
+  /** @type {Map<number, Set<number>>} slot -> sequences */
+  const writers = new Map();
+  for (const { seq_id, start, num_tokens, block_tables } of log.writesIn(index))
+    for (const table of block_tables)
+      for (let position = start; position < start + num_tokens; position++) {
+        const slot = slotOf(table, size, position)?.slot;
+        if (slot !== undefined) writers.set(slot, (writers.get(slot) ?? new Set()).add(seq_id));
+      }
+  const shared = [...writers].filter(([, seqs]) => seqs.size > 1);
+  return shared.map(([slot, seqs]) => ({
+    kind: "shared_write",
+    seqs: [...seqs],
+    block: Math.floor(slot / size),
+    offset: slot % size,
+  }));
+}
+
+/**
+ * @param {TraceLog} log
+ * @param {number} index
+ * @returns {Foreign[]}
+ */
+function foreignBlocks(log, index) {
+  const state = log.stateAt(index);
+  const size = log.header.engine.block_size;
+  /** @type {Foreign[]} */
+  const found = [];
+  for (const { seq_id, start } of log.records[index].batch ?? [])
+    for (const table of log.tablesAtCompute(index, seq_id) ?? []) {
+      const own = state.sequences.get(seq_id);
+      const read = Array.from({ length: start }, (_, position) => {
+        const slot = slotOf(table, size, position);
+        const origin = slot && log.slotOrigin(slot.slot, index);
+        return { position, block: slot?.block, origin, token: origin && computedToken(log, origin) };
+      });
+      const wrong = new Set(
+        // blocks that others wrote, with other tokens among theirs
+        read
+          .filter(
+            ({ position, origin, token }) => origin && origin.seq_id !== seq_id && token !== own.token_ids[position],
+          )
+          .map(({ block }) => block),
+      );
+      if (!wrong.size) continue;
+      const there = [...wrong].flatMap((block) => read.filter((one) => one.block === block));
+      const bytes = bytesById(state);
+      found.push({
+        kind: "foreign",
+        seq_id,
+        blocks: [...wrong],
+        there: there.map(({ token }) => bytes.get(token)),
+        own: there.map(({ position }) => own.token_bytes[position]),
+      });
+    }
+  return found;
+}
+
+/**
+ * The token that a slot's writer had there.
+ * @param {TraceLog} log
+ * @param {{record: number, seq_id: number, position: number}} origin
+ * @returns {number}
+ */
+function computedToken(log, { record, seq_id, position }) {
+  const entry = log.records[record].batch.find((e) => e.seq_id === seq_id);
+  return entry.token_ids[position - entry.start];
+}
+
+/**
+ * Bytes of every token that some sequence of the run has, by id.
+ * @param {ReturnType<TraceLog["stateAt"]>} state
+ * @returns {Map<number, Uint8Array>}
+ */
+function bytesById(state) {
+  const known = new Map();
+  for (const { token_ids, token_bytes } of state.sequences.values())
+    token_ids.forEach((id, i) => known.set(id, token_bytes[i]));
+  return known;
+}
+
+/**
+ * @param {TraceLog} log
+ * @param {number} index
+ * @returns {Forgotten[]}
+ */
+function forgottenTokens(log, index) {
+  if (index < 1) return [];
+  const before = log.stateAt(index - 1);
+  return (log.records[index].batch ?? [])
+    .filter((entry) => entry.samples)
+    .map((entry) => ({
+      kind: "forgotten",
+      seq_id: entry.seq_id,
+      known: before.sequences.get(entry.seq_id)?.token_ids.length ?? 0,
+      computed: entry.context_len,
+    }))
+    .filter(({ known, computed }) => computed < known);
+}

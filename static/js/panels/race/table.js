@@ -1,0 +1,121 @@
+// The three lanes in numbers, each above its slots.
+
+import { html } from "../../kit/html.js";
+import { Fidelity, tips } from "../../kit/parts.js";
+import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
+import { names, STRATEGIES } from "./model.js";
+import { LaneStrip, Legend } from "./strip.js";
+
+/**
+ * @typedef {import("../../core/log.js").TraceLog} TraceLog
+ * @typedef {import("./figures.js").Lane} Lane
+ * @typedef {"computed" | "totalComputed" | "held" | "used" | "wasted" | "flops" | "totalFlops" | "seconds" | "totalSeconds"} Key
+ * @typedef {{key: Key, column: string, text: (value: number) => string, fidelity?: "captured" | "derived", exact?: boolean}} Column
+ */
+
+/** @type {[group: string, columns: Column[]][]} `exact`: pointed at, it says its bytes */
+const GROUPS = [
+  [
+    "tokens",
+    [
+      { key: "computed", column: "step", text: grouped, fidelity: "captured" },
+      { key: "totalComputed", column: "total", text: grouped, fidelity: "derived" },
+    ],
+  ],
+  [
+    "memory",
+    [
+      { key: "held", column: "held", text: bytesText, exact: true },
+      { key: "used", column: "used", text: bytesText, exact: true },
+      { key: "wasted", column: "wasted", text: bytesText, exact: true },
+    ],
+  ],
+  [
+    "flops",
+    [
+      { key: "flops", column: "step", text: operationsText },
+      { key: "totalFlops", column: "total", text: operationsText },
+    ],
+  ],
+  [
+    "time",
+    [
+      { key: "seconds", column: "step", text: secondsText },
+      { key: "totalSeconds", column: "total", text: secondsText },
+    ],
+  ],
+];
+const COLUMNS = GROUPS.flatMap(([group, columns]) => columns.map((column) => ({ ...column, group })));
+
+/** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
+export function Lanes({ logs, now }) {
+  const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
+  const title = (/** @type {string} */ key) => t(`race.column.${key}`);
+  return html`<table class="race-lanes num">
+    <thead>
+      <tr>
+        <td class="race-legend" rowspan="2"><${Legend} /></td>
+        ${GROUPS.map(([group, { length }]) => {
+          const formula = group === "tokens" ? null : t(`race.formula.${group}`, { bytes }); // its columns have their own
+          return html`<th colspan=${length} scope="colgroup">
+            ${title(group)}${formula ? html` <${Fidelity} kind="derived" formula=${formula} />` : null}
+          </th>`;
+        })}
+      </tr>
+      <tr>
+        ${COLUMNS.map(
+          ({ column, fidelity }) => html`<th scope="col">
+            ${title(column)}${fidelity ? html` <${Fidelity} kind=${fidelity} formula=${t("race.formula.tokens")} />` : null}
+          </th>`,
+        )}
+      </tr>
+    </thead>
+    ${names().map(
+      (name, i) =>
+        html`<${LaneRows} key=${STRATEGIES[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
+    )}
+  </table>`;
+}
+
+/** @param {{name: string, index: number, lane: Lane | null, logs: TraceLog[] | null}} props */
+function LaneRows({ name, index, lane, logs }) {
+  return html`<tbody class="race-lane" data-strategy-lane=${STRATEGIES[index]} data-finished=${Boolean(lane?.finished)}>
+    <tr>
+      <th scope="row">${name}</th>
+      ${COLUMNS.map(({ key, group, column, text, exact }) => {
+        const title = t(`race.column.${column}`);
+        const label = exact ? title : `${t(`race.column.${group}`)} · ${title}`; // where there is no head of columns
+        const about = exact && lane ? { tabindex: 0, ...tips(() => exactly(name, lane, key)) } : {};
+        return html`<td data-figure=${key} data-label=${label} ...${about}>${lane ? text(lane[key]) : "–"}</td>`;
+      })}
+    </tr>
+    <tr>
+      <td class="race-strip-cell" colspan="10"><${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} /></td>
+    </tr>
+  </tbody>`;
+}
+
+/**
+ * @param {string} name
+ * @param {Lane} lane
+ * @param {Key} key
+ */
+const exactly = (name, lane, key) => [
+  t("memory.exact", { n: grouped(lane[key]) }),
+  t("race.kept", { name, bytes: bytesText(lane.kept) }),
+];
+
+/**
+ * Operations with a decimal prefix: 11.4 M.
+ * @param {number} count
+ */
+export function operationsText(count) {
+  const units = ["", "K", "M", "G", "T", "P"];
+  let unit = 0;
+  let value = count;
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit += 1;
+  }
+  return `${Number(value.toPrecision(3))}${unit ? `\u2009${units[unit]}` : ""}`;
+}

@@ -1,0 +1,66 @@
+// The tokens of several runs of one sequence, place under place, with a mark where they are not the same.
+
+import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { html } from "../kit/html.js";
+import { t } from "../tell/words.js";
+import { differsAt, labelsOf, placesShown } from "./tokens.js";
+
+/**
+ * @typedef {import("./tokens.js").Token} Token
+ * @typedef {import("./tokens.js").Aligned} Aligned
+ */
+
+const SPAN = { before: 160, after: 160 }; // places kept in the document; the first difference is named in words wherever it is
+
+/**
+ * A column for each place, in a box that scrolls: to the first difference, or else to the newest.
+ * @param {{aligned: Aligned, label: string, newest?: number}} props `newest`: the step whose tokens are outlined
+ */
+export function TokenColumns({ aligned, label, newest = -1 }) {
+  const { lanes, difference } = aligned;
+  const ref = useRef(/** @type {HTMLElement | null} */ (null));
+  const count = Math.max(0, ...lanes.map((lane) => lane.length));
+  useEffect(() => {
+    const box = ref.current;
+    const mark = /** @type {HTMLElement | null | undefined} */ (box?.querySelector(".first"));
+    if (box) box.scrollLeft = mark ? Math.max(0, mark.offsetLeft - box.clientWidth / 2) : box.scrollWidth;
+  }, [count, difference?.place]);
+  const labels = lanes.map(labelsOf);
+  const [from, to] = placesShown(aligned, SPAN);
+  return html`<div class="runs-columns" ref=${ref} tabindex="0" data-arrows role="group" aria-label=${label}>
+    ${Array.from({ length: to - from }, (_, k) => {
+      const place = from + k;
+      const tokens = lanes.map((lane) => lane[place]);
+      const first = difference?.place === place;
+      const mark = differsAt(aligned, place) ? "≠" : tokens.every(Boolean) ? "=" : "\u00a0";
+      return html`<span class=${placeClass(aligned, place)} key=${place}>
+        ${tokens.map((token, i) => html`<span class=${tokenClass(token, newest)}>${labels[i][place] || "\u00a0"}</span>`)}
+        <span class="runs-mark">${mark}</span>
+        ${first ? html`<span class="runs-mark-step num">${t("runs.at_step", { step: difference.step })}</span>` : null}
+      </span>`;
+    })}
+  </div>`;
+}
+
+/**
+ * @param {Token | undefined} token
+ * @param {number} newest
+ */
+const tokenClass = (token, newest) => (token?.step === newest ? "generated newest" : "generated");
+
+/**
+ * How a place is marked: where the lanes are not the same, and first so.
+ * @param {Aligned} aligned
+ * @param {number} place
+ */
+export function placeClass(aligned, place) {
+  const first = aligned.difference?.place === place ? " first" : "";
+  return `runs-place${differsAt(aligned, place) ? " differs" : ""}${first}`;
+}
+
+/**
+ * The runs' names, beside the columns.
+ * @param {{names: string[]}} props
+ */
+export const LaneNames = ({ names }) =>
+  html`<div class="runs-names" aria-hidden="true">${names.map((name) => html`<span>${name}</span>`)}</div>`;

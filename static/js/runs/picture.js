@@ -1,0 +1,66 @@
+// A canvas of lanes: painted again when they take a step, when another step is looked at, and in another theme or language.
+
+import { prepare, usePainter } from "../kit/canvas.js";
+import { themeVersion } from "../kit/colour.js";
+import { html } from "../kit/html.js";
+import { hideTip, tipAt } from "../kit/parts.js";
+import { language } from "../tell/language.js";
+
+/**
+ * @typedef {{width: number, height: number}} Size in CSS pixels
+ * @typedef {{x: number, y: number}} Point in the picture
+ */
+
+/**
+ * `tipOf(point, size)`: what the tooltip says there, or null; `choose(point, size)`: it was pressed there.
+ * @param {{
+ *   lanes: import("./lockstep.js").Lockstep,
+ *   name: string,
+ *   label: string,
+ *   paint: (context: CanvasRenderingContext2D, size: Size) => void,
+ *   tipOf?: (point: Point, size: Size) => string | null,
+ *   choose?: (point: Point, size: Size) => void,
+ *   [attribute: `data-${string}`]: string | number,
+ * }} props
+ */
+export function Picture({ lanes, name, label, paint, tipOf, choose, ...data }) {
+  const ref = usePainter(
+    () => [lanes.logs.value, lanes.numSteps.value, lanes.shownStep.value, themeVersion.value, language.value],
+    (/** @type {HTMLElement} */ box, /** @type {Size} */ { width, height }) => {
+      const canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
+      const context = prepare(canvas, width, height);
+      context.font = `11px ${getComputedStyle(canvas).fontFamily}`;
+      paint(context, { width, height });
+    },
+  );
+  const point = (/** @type {Pointed} */ event) => {
+    const text = tipOf?.(...placeOf(event));
+    if (text) tipAt(event.clientX, event.clientY, [text]);
+    else hideTip();
+  };
+  return html`<div
+    class=${`runs-picture ${name}`}
+    ref=${ref}
+    role="img"
+    aria-label=${label}
+    onPointerMove=${tipOf && point}
+    onPointerLeave=${tipOf && hideTip}
+    onClick=${choose && ((/** @type {Pointed} */ event) => choose(...placeOf(event)))}
+    ...${data}
+  ><canvas aria-hidden="true"></canvas></div>`;
+}
+
+/** @typedef {MouseEvent & {currentTarget: HTMLElement}} Pointed */
+
+/**
+ * Where in the picture an event was, and how large it is.
+ * @param {Pointed} event
+ * @returns {[Point, Size]}
+ */
+function placeOf(event) {
+  const box = event.currentTarget.getBoundingClientRect();
+  return [
+    { x: event.clientX - box.left, y: event.clientY - box.top },
+    { width: box.width, height: box.height },
+  ];
+}

@@ -1,0 +1,33 @@
+// A panel of several runs takes the room that lanes need while it is open.
+
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { html } from "../kit/html.js";
+import { settings } from "../state/settings.js";
+
+/**
+ * The panel is large while `wanted`, and afterwards as it was before.
+ * @param {boolean} wanted
+ */
+export function useRoom(wanted) {
+  useEffect(() => {
+    if (!wanted) return undefined;
+    const before = settings.detail_large.peek();
+    settings.detail_large.value = true;
+    return () => (settings.detail_large.value = before);
+  }, [wanted]);
+}
+
+/**
+ * While a panel of lanes is open it takes the room; the lanes are left with it.
+ * @param {import("./lockstep.js").Lockstep} lanes
+ */
+export function useLanes(lanes) {
+  useRoom(true);
+  useEffect(() => () => lanes.leave(), []);
+}
+
+/**
+ * Why there are no runs to be seen here.
+ * @param {{of: string, text: string}} props `of`: the panel
+ */
+export const Nothing = ({ of, text }) => html`<p class="hint" id=${`${of}-nothing`}>${text}</p>`;

@@ -1,0 +1,148 @@
+// The tokens of one sequence in several runs, place beside place: what all of them chose, and the first that differs. Pure.
+
+import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
+import { recordAt, stepRecords } from "./steps.js";
+
+/**
+ * @typedef {import("../core/log.js").TraceLog} TraceLog
+ *
+ * A token that a run chose, and where. `chosen`: settled from outside, where the sampler took another.
+ * @typedef {{token_id: number, token_bytes: Uint8Array, record: number, step: number, chosen?: boolean}} Token
+ *
+ * The first place at which the runs' tokens are not the same, the step by which all had theirs, and the tokens there; a run
+ * without one has ended before.
+ * @typedef {{place: number, step: number, tokens: (Token | undefined)[]}} Difference
+ *
+ * `same`: how many tokens from the first on are equal in all lanes.
+ * @typedef {{lanes: Token[][], same: number, difference: Difference | null}} Aligned
+ */
+
+/**
+ * Lanes of one sequence beside each other. `ended(i)`: whether lane i gets no more tokens. A lane that ended before a place
+ * where others have a token differs there; one that has only not come so far does not.
+ * @param {Token[][]} lanes
+ * @param {(lane: number) => boolean} ended
+ * @returns {Aligned}
+ */
+export function align(lanes, ended) {
+  const count = Math.max(0, ...lanes.map((lane) => lane.length));
+  for (let place = 0; place < count; place++) {
+    if (isSame(lanes, place)) continue;
+    if (lanes.some((lane, i) => place >= lane.length && !ended(i))) return { lanes, same: place, difference: null };
+    return { lanes, same: place, difference: differenceAt(lanes, place) };
+  }
+  return { lanes, same: count, difference: null };
+}
+
+/**
+ * @param {Token[][]} lanes
+ * @param {number} place
+ * @returns {Difference}
+ */
+export function differenceAt(lanes, place) {
+  const tokens = lanes.map((lane) => lane.at(place));
+  return { place, step: Math.max(0, ...tokens.map((token) => token?.step ?? 0)), tokens };
+}
+
+/**
+ * @param {Token[][]} lanes
+ * @param {number} place
+ */
+const isSame = (lanes, place) => lanes.every((lane) => lane[place]?.token_id === lanes[0][place]?.token_id);
+
+/**
+ * Whether the lanes are apart at `place`: at the first difference, or behind it and not the same.
+ * @param {Aligned} aligned
+ * @param {number} place
+ */
+export const differsAt = ({ lanes, difference }, place) =>
+  difference !== null && place >= difference.place && !isSame(lanes, place);
+
+/**
+ * The places that are kept in the document, around the first difference or else where the lanes go on: [from, to).
+ * @param {Aligned} aligned
+ * @param {{before: number, after: number}} most
+ * @returns {[number, number]}
+ */
+export function placesShown({ lanes, same }, { before, after }) {
+  const count = Math.max(0, ...lanes.map((lane) => lane.length));
+  return [Math.max(0, same - before), Math.min(count, same + after)];
+}
+
+/**
+ * What the log's sequences have chosen up to its `step`-th step, in the order of submission.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @returns {Map<number, Token[]>} by seq_id
+ */
+export function chosenBy(log, step) {
+  const found = new Map();
+  const records = stepRecords(log);
+  const next = step < records.length ? records[step] : log.length; // what came in before the next step belongs to this one
+  for (let index = 0; index < next; index++) {
+    const { ops = [], outputs = [], step: at } = log.records[index];
+    for (const op of ops)
+      if (op.type === "submit" || op.type === "fork") found.set(op.seq_id, found.get(op.seq_id) ?? []);
+    for (const { seq_id, token_id, token_bytes } of outputs)
+      found.get(seq_id).push({ token_id, token_bytes, record: index, step: at });
+  }
+  return found;
+}
+
+/**
+ * The sequences of the logs after `step` steps, each beside itself.
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ * @returns {(Aligned & {seq_id: number})[]}
+ */
+export function sequencesAt(logs, step) {
+  const chosen = logs.map((log) => chosenBy(log, step));
+  return [...new Set(chosen.flatMap((lane) => [...lane.keys()]))].map((seq_id) => {
+    const lanes = chosen.map((lane) => lane.get(seq_id) ?? []);
+    return { seq_id, ...align(lanes, (i) => finishedBy(logs[i], step, seq_id)) };
+  });
+}
+
+/**
+ * Whether nothing is left to compute for a sequence after the log's `step`-th step.
+ * @param {TraceLog} log
+ * @param {number} step
+ * @param {number} seqId
+ */
+function finishedBy(log, step, seqId) {
+  const index = recordAt(log, step);
+  return index >= 0 && log.stateAt(index).sequences.get(seqId)?.status === "finished";
+}
+
+/**
+ * The first difference of any sequence's tokens up to `step`, by the step in which it came, or null.
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ * @returns {(Difference & {seq_id: number}) | null}
+ */
+export function firstTokenDifference(logs, step) {
+  const found = sequencesAt(logs, step).flatMap(({ seq_id, difference }) =>
+    difference ? [{ seq_id, ...difference }] : [],
+  );
+  return found.sort((a, b) => a.step - b.step)[0] ?? null;
+}
+
+/**
+ * What to call tokens that follow each other; a fragment of a character says so.
+ * @param {Uint8Array[]} bytes
+ * @returns {string[]}
+ */
+export const labelsOfBytes = (bytes) => tokenLabels(bytes).map(labelText);
+
+/**
+ * What to call the tokens of a lane.
+ * @param {Token[]} tokens
+ */
+export const labelsOf = (tokens) => labelsOfBytes(tokens.map((token) => token.token_bytes));
+
+/**
+ * What to call a token by itself.
+ * @param {Uint8Array} bytes
+ * @returns {string}
+ */
+export const labelOf = (bytes) => labelText(loneLabel(bytes));
