@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.driving import POEM, SHOWN, prefill, shows, step, wait_until
+from tests.browser.dropping import drop_recording
+from tests.browser.recording import recorded
 from tests.browser.settling import comes_to, still, theater_of
 
 OpenPage = Callable[..., Page]
@@ -248,3 +253,19 @@ def test_the_panel_uses_the_room_it_has(open_page: OpenPage, width: int, height:
     )
     edge = page.evaluate("document.querySelector('.attention').getBoundingClientRect().right")
     assert edge <= width and right <= edge + 1, "nothing is cut at the right"
+
+
+def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
+    open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for one that is shorter than the number of the row that was told of."""
+    monkeypatch.setattr("engine.engine.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
+    page = open_page("/?detail=attention")
+    for next_one, num_prompt_tokens in (("healthy", 12), ("short", 2)):
+        drop_recording(page, recorded(tmp_path / f"before-{next_one}.kvtrace", 12, "missing_causal_mask"))
+        expect(page.locator(".not-causal")).to_be_visible()
+        drop_recording(page, recorded(tmp_path / f"{next_one}.kvtrace", num_prompt_tokens, None))
+        expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
+        expect(page.locator(".matrix .panel-canvas")).to_have_attribute(
+            "aria-label", re.compile(f"{num_prompt_tokens} rows")
+        )

@@ -57,97 +57,68 @@ def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> Non
     # record 1 chose the token at position 16, so record 4 chose that at 19
     assert (first["position"], first["a"]["record"], first["b"]["record"]) == (19, 4, 5)
     assert text_of(first["b"]) == taken[1]
-    expect(page.locator("#compare-token")).to_contain_text(
-        f"First token that differs: request-0, position 19: A “{text_of(first['a'])}”, B “{taken[1]}”."
-    )
+    verdict = f"request-0, position 19: A “{text_of(first['a'])}”, B “{taken[1]}”."
+    expect(page.locator("#compare-token")).to_contain_text(verdict)
     expect(page.locator("#compare-op")).to_contain_text("First operation that differs: record 5, operation 1.")
-    expect(page.locator(".compare-ops")).to_contain_text(
-        f"From outside: the token of seq 0 at position 19 will be “{taken[1]}”"
-    )
-    pair = page.locator('.compare-pair[data-request="request-0"]')
-    expect(pair).to_have_attribute("data-equal", "3")
-    assert [t.strip() for t in pair.locator(".compare-same .compare-token").all_inner_texts()] == [
-        text_of(t) for t in found["sequences"][0]["a"]["tokens"][:3]
-    ]
-    expect(pair.locator(".compare-place.first.earliest")).to_have_count(1)
+    expect(page.locator(".runs-place.first.earliest")).to_have_count(1)
     # the run on stage is still the first one, as far as it was
     assert in_address(page)["theater"] == in_address(page)["run_a"]
     expect(page.locator("html")).to_have_attribute("data-num-records", "5")
 
-
-def test_both_go_on_side_by_side_and_the_stage_shows_either(open_page: OpenPage) -> None:
-    page = open_page("/?max_tokens=12&ignore_eos=1")
-    perform(page, 3)
-    take_the_second(page)
     page.click("#compare-step")
-    expect(page.locator(".compare-place")).to_have_count(2, timeout=20_000)
+    expect(page.locator(".runs-place")).to_have_count(2, timeout=20_000)
     page.click("#compare-finish")
     expect(page.locator("#compare-finish")).to_have_count(0, timeout=30_000)  # nothing is left to compute
-    expect(page.locator(".compare-place")).to_have_count(12 - 3)
+    expect(page.locator(".runs-place")).to_have_count(12 - 3)
     found = compared(page)
     tokens = found["sequences"][0]["b"]["tokens"]
-    assert len(tokens) == 12
-    lane = page.locator('.compare-place .compare-token[data-side="b"]')
+    lane = page.locator('.runs-place .compare-token[data-side="b"]')
     assert [t.strip() for t in lane.all_inner_texts()] == [text_of(t) for t in tokens[3:]]
-    assert "chosen" in (lane.first.get_attribute("class") or "")
     # a token of the other run: the stage follows that run, at the record that chose it
     lane.nth(2).click()
     expect(page.locator("html")).to_have_attribute("data-num-records", str(found["runs"][1]["num_records"]))
     expect(page.locator("html")).to_have_attribute("data-view-index", str(tokens[5]["record"]))
     now = in_address(page)
     assert now["theater"] == now["run_b"] != now["run_a"]
-    expect(page.locator("#compare-a option:checked")).not_to_contain_text("on stage")
     expect(page.locator("#compare-b option:checked")).to_contain_text("on stage")
     # there the choice is a record of its own, and the step after it says who chose
     page.locator('.compare-way[data-side="b"]').last.click()
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
     expect(page.locator("#sentence")).to_contain_text("From outside: the token of seq 0 at position 19 will be")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("#sentence")).to_contain_text("It was settled from outside: the sampler took")
-    # and back to the first
-    page.locator('.compare-way[data-side="a"]').first.click()
-    expect(page.locator("html")).to_have_attribute("data-view-index", "4")
+    page.locator('.compare-way[data-side="a"]').first.click()  # and back to the first
     expect(page.locator("#compare-a option:checked")).to_contain_text("on stage")
 
-
-def test_the_figures_are_the_servers(open_page: OpenPage) -> None:
-    """12 tokens after a prompt of 16: 27 slots in blocks of 4 are 7 blocks, and in blocks of 8 they are 4."""
-    page = open_page("/?max_tokens=12&ignore_eos=1&detail=compare")
-    perform(page, 11)
-    expect(page.locator("#compare-empty")).to_contain_text("Choose a second run")
-    page.click("#btn-fork")
-    page.click("#fork-config")
-    expect(page.locator("#fork-make")).to_be_disabled()
-    page.fill("#fork-block-size", "8")
-    expect(page.locator("#fork-note")).to_contain_text("the same inputs at the same steps")
-    page.click("#fork-make")
-    expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
-    expect(page.locator("#compare-notes")).to_contain_text("block_size: A 4, B 8")
-    expect(page.locator("#compare-token")).to_contain_text("No token differs: 12 chosen in both.")
-
-    def row(name: str) -> list[str]:
-        return [t.replace("\u2009", " ") for t in page.locator(f'[data-figure="{name}"] td').all_inner_texts()]
-
-    assert row("blocks_peak") == ["7", "4", "−3"]
-    found = compared(page)
-    per_block = found["a"]["totals"]["bytes_peak"] // 7
-    assert found["b"]["totals"]["bytes_peak"] == 4 * 2 * per_block
-    assert row("computed_tokens") == ["27", "27", "="]
-    assert row("output_tokens") == ["12", "12", "="]
-    cells = page.locator('#compare-requests tbody tr [data-figure="blocks"]').all_inner_texts()
-    assert cells == ["7", "4"]
-    allocated = found["a"]["totals"]["operations"]["allocate"], found["b"]["totals"]["operations"]["allocate"]
-    assert allocated == (7, 4)
-    expect(page.locator(".compare-operations")).to_contain_text("allocate 7 / 4")
+    second = open_page("/" + address(page))  # a link shows the same two, and any two can be chosen
+    expect(second.locator("#compare-token")).to_contain_text(verdict, timeout=20_000)
+    second.click("#compare-swap")
+    expect(second.locator("#compare-token")).not_to_contain_text(verdict, timeout=20_000)
+    assert in_address(second)["run_a"] == now["run_b"] and in_address(second)["run_b"] == now["run_a"]
+    second.select_option("#compare-b", now["run_b"])  # a run and itself
+    expect(second.locator("#compare-token")).to_contain_text("No token differs", timeout=20_000)
+    expect(second.locator("#compare-op")).to_contain_text("No operation differs")
 
 
 def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
+    """12 tokens after a prompt of 16: 27 slots in blocks of 4 are 7 blocks, and in blocks of 8 they are 4."""
     page = open_page("/?max_tokens=12&ignore_eos=1")
-    perform(page, 4)
-    page.click("#btn-back")
+    perform(page, 11)
+    page.click("#btn-fork")
+    page.click("#fork-config")
+    expect(page.locator("#fork-make")).to_be_disabled()
+    page.fill("#fork-num-blocks", "2")
+    page.click("#fork-make")
+    expect(page.locator("#fork-problem")).to_contain_text("max_model_len 8", timeout=20_000)  # and the form stays
+    page.fill("#fork-num-blocks", "")
+    page.fill("#fork-block-size", "8")
+    page.click("#fork-make")
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
+    expect(page.locator("#compare-notes")).to_contain_text("block_size: A 4, B 8")
+    assert page.locator('[data-figure="blocks_peak"] td').all_inner_texts() == ["7", "4", "−3"]
+    assert page.locator('#compare-requests tbody tr [data-figure="blocks"]').all_inner_texts() == ["7", "4"]
+    for _ in range(8):
+        page.click("#btn-back")
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
     page.click("#btn-fork")
-    expect(page.locator("#fork-form")).to_be_visible()
     page.click("#fork-abort")
     expect(page.locator("#fork-note")).to_contain_text("The first 5 records are made again and checked")
     for kind, op in (
@@ -172,55 +143,8 @@ def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
         expect(page.locator("#compare-op")).to_contain_text(f"record {5 if kind == 'token' else 6},")
 
 
-def test_a_refusal_is_told_and_the_form_stays(open_page: OpenPage) -> None:
-    page = open_page("/?max_tokens=12&ignore_eos=1")
-    perform(page, 1)
-    page.click("#btn-fork")
-    page.click("#fork-config")
-    page.fill("#fork-num-blocks", "2")
-    page.click("#fork-make")
-    expect(page.locator("#fork-problem")).to_contain_text("max_model_len 8", timeout=20_000)
-    expect(page.locator("#fork-form")).to_be_visible()
-    assert "run_b" not in in_address(page)
-
-
-def test_a_link_shows_the_same_two_runs_and_any_two_can_be_chosen(open_page: OpenPage) -> None:
-    page = open_page("/?max_tokens=8&ignore_eos=1")
-    perform(page, 2)
-    take_the_second(page)
-    verdict = page.locator("#compare-token").inner_text()
-    link = "/" + address(page)
-    second = open_page(link)
-    expect(second.locator("#compare-token")).to_have_text(verdict, timeout=20_000)
-    before = in_address(second)
-    second.click("#compare-swap")
-    expect(second.locator("#compare-token")).not_to_have_text(verdict, timeout=20_000)
-    assert in_address(second)["run_a"] == before["run_b"] and in_address(second)["run_b"] == before["run_a"]
-    second.select_option("#compare-b", before["run_b"])  # a run and itself
-    expect(second.locator("#compare-token")).to_contain_text("No token differs", timeout=20_000)
-    expect(second.locator("#compare-op")).to_contain_text("No operation differs")
-
-
-def test_tokens_are_reached_with_the_arrow_keys(open_page: OpenPage) -> None:
-    page = open_page("/?max_tokens=8&ignore_eos=1")
-    perform(page, 2)
-    take_the_second(page)
-    page.focus(".compare-tokens")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("End")
-    place = page.evaluate(
-        "document.activeElement.dataset.side + document.activeElement.closest('.compare-place').className"
-    )
-    assert place.startswith("acompare-place first")
-    page.keyboard.press("ArrowDown")
-    assert page.evaluate("document.activeElement.dataset.side") == "b"
-    page.keyboard.press("Enter")
-    expect(page.locator("html")).to_have_attribute("data-view-index", "4")
-    assert in_address(page)["theater"] == in_address(page)["run_b"]
-
-
 def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) -> None:
-    """Whoever presses something that goes away goes on at what came of it."""
+    """The focus goes on at what came of a press, and through the tokens of both lanes."""
     page = open_page("/?max_tokens=8&ignore_eos=1", width=1280, height=800)
     perform(page, 2)
     focused = "document.activeElement.id || document.activeElement.className"
@@ -238,6 +162,16 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     )
     assert len(rows) == 6 and max(rows) - min(rows) < 10, rows  # one line of tools
 
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    side = "document.activeElement.dataset.side"
+    assert page.evaluate(f"{side} + document.activeElement.closest('.runs-place').className").startswith("aruns-place")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(side) == "b"
+    page.keyboard.press("Enter")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "4")
+    assert in_address(page)["theater"] == in_address(page)["run_b"]
+
 
 def test_of_many_sequences_those_that_part_are_seen_and_the_rest_is_one_line(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=6&ignore_eos=1&n=6&temperature=1.2&seed=3", width=390, height=844)
@@ -249,7 +183,7 @@ def test_of_many_sequences_those_that_part_are_seen_and_the_rest_is_one_line(ope
     page.click("#fork-make")
     expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
     page.click("#compare-step")
-    expect(page.locator(".compare-place")).to_have_count(1, timeout=20_000)
+    expect(page.locator(".runs-place")).to_have_count(1, timeout=20_000)
     expect(page.locator(".compare-pair")).to_have_count(1)
     expect(page.locator("#compare-same summary")).to_have_text("5 more sequences with the same tokens in both")
     verdict, lanes = page.locator("#compare-token").bounding_box(), page.locator(".compare-pair").bounding_box()

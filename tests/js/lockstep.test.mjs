@@ -35,7 +35,7 @@ class Server {
 
   #socket() {
     this.sockets += 1;
-    const handlers = {};
+    const handlers = (this.handlers = {}); // of the latest connection
     const socket = {
       on: (event, handler) => (handlers[event] = handler),
       disconnect: () => (handlers.gone = true),
@@ -167,6 +167,63 @@ test("a refusal is a sentence, and the next try begins from the start", async ()
     [lanes.phase.value, lanes.problem.value, lanes.numSteps.value, server.sockets],
     ["ready", null, 1, 2],
   );
+});
+
+test("after a reset the same theaters run another wish", async () => {
+  const server = new Server();
+  const lanes = make();
+  lanes.speed.value = 0;
+  await lanes.run(wish(1));
+  lanes.reset();
+  assert.deepEqual([lanes.logs.value, lanes.numSteps.value, lanes.phase.value], [null, 0, "idle"]);
+  await lanes.run(wish(7));
+  assert.deepEqual([seeds(lanes), lanes.numSteps.value, server.theaters.size], [[7, 8], OUTPUTS, 2]);
+});
+
+test("a lost connection ends the run: what was run stays, and the next begins on another", async () => {
+  const server = new Server();
+  const lanes = make();
+  await lanes.step(wish(1));
+  server.handlers.disconnect("transport close");
+  assert.deepEqual([lanes.phase.value, lanes.problem.value], ["idle", { message: "" }]);
+  assert.deepEqual([lanes.logs.value.length, lanes.numSteps.value], [2, 1]);
+  await lanes.step(wish(1));
+  assert.deepEqual([lanes.phase.value, lanes.problem.value, server.sockets], ["ready", null, 2]);
+});
+
+test("a theater closed in the middle of a step is told once, with its reason, and nothing waits", async () => {
+  const server = new Server();
+  const lanes = make();
+  await lanes.step(wish(1));
+  const stepping = lanes.step(wish(1));
+  await soon();
+  server.handlers.closed({ theater: "t0", reason: "no step for an hour" });
+  await stepping;
+  assert.deepEqual([lanes.phase.value, lanes.problem.value], ["idle", { message: "no step for an hour" }]);
+});
+
+test("a theater that the server closed ends the run with its reason", async () => {
+  const server = new Server();
+  const lanes = make();
+  await lanes.step(wish(1));
+  server.handlers.closed({ theater: "t9", reason: "another's" });
+  assert.equal(lanes.phase.value, "ready");
+  server.handlers.closed({ theater: "t1", reason: "no step for an hour" });
+  assert.deepEqual([lanes.phase.value, lanes.problem.value], ["idle", { message: "no step for an hour" }]);
+});
+
+test("several sets of lanes run at once, each on theaters of its own", async () => {
+  const server = new Server();
+  const [one, other] = [make(), make()];
+  await Promise.all([one.step(wish(1)), other.step(wish(5))]);
+  assert.deepEqual(
+    [seeds(one), seeds(other)],
+    [
+      [1, 2],
+      [5, 6],
+    ],
+  );
+  assert.deepEqual([server.theaters.size, server.sockets], [4, 2]);
 });
 
 test("looking back holds the step; at the newest it is followed", async () => {

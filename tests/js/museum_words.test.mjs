@@ -8,6 +8,7 @@ import { lanes, scene, wishOf } from "../../static/js/panels/museum/model.js";
 import { witnesses } from "../../static/js/panels/museum/notices.js";
 import { museumSentence } from "../../static/js/panels/museum/words.js";
 import { stepRecords } from "../../static/js/runs/steps.js";
+import { settings } from "../../static/js/state/settings.js";
 import { EXHIBITS, read, twins } from "./museum_traces.mjs";
 import { speak } from "./words.mjs";
 
@@ -124,6 +125,13 @@ test("both lanes are asked the same, but for the fault", () => {
   assert.deepEqual(prompts, ["月"]);
   assert.deepEqual(configs.healthy, { ...config, fault: null });
   assert.deepEqual(configs.faulty, { ...config, fault: "slot_off_by_one" });
+});
+
+test("another exhibit forgets what was run of the one before", () => {
+  at(twins("slot_off_by_one"), 1);
+  settings.exhibit.value = "missing_causal_mask";
+  assert.deepEqual([lanes.logs.value, scene.value], [null, null]);
+  assert.match(museumSentence(null, lanes), /^Run, or take a step: two fresh engines/);
 });
 
 test("Chinese has a text for all of it", () => {

@@ -168,13 +168,13 @@ export class Lockstep {
    */
   async #go(count) {
     const mine = ++this.turn;
-    const logs = this.logs.value;
-    const over = () => this.logs.value !== logs; // reset meanwhile
+    const [logs, lanes] = [this.logs.value, this.lanes];
+    const over = () => this.logs.value !== logs || this.lanes !== lanes; // reset or lost meanwhile: it is told already
     this.phase.value = "running";
     try {
       for (let taken = 0; taken < count && mine === this.turn; taken++) {
         const began = performance.now();
-        for (const lane of this.lanes) {
+        for (const lane of lanes) {
           if (over()) return;
           if (!unfinished(lane)) continue;
           const { num_records } = await this.#here().ask("step", { theater: lane.theater, expect: lane.log.length });
@@ -183,7 +183,7 @@ export class Lockstep {
         }
         if (over()) return;
         this.numSteps.value += 1;
-        if (!this.lanes.some(unfinished)) return void (this.phase.value = "done");
+        if (!lanes.some(unfinished)) return void (this.phase.value = "done");
         if (taken + 1 < count && this.speed.value)
           await this.#rest(1000 / this.speed.value - (performance.now() - began));
       }
