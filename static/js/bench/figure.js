@@ -1,4 +1,5 @@
-// A record's curves as a Plotly figure: lines over a numeric axis, groups of bars over a categorical one. y begins at 0.
+// A record's curves as a Plotly figure: lines over a numeric axis, groups of bars over a categorical one. y begins at
+// 0.
 
 import { colours } from "../kit/colour.js";
 import { axis, baseLayout } from "../kit/plotly.js";
@@ -6,7 +7,10 @@ import { inLanguage, t } from "../tell/words.js";
 import { axisPoints, curves, isCategorical } from "./record.js";
 import { atText, measureOf, unitText } from "./words.js";
 
-/** How variants are told apart, by their place in the scenario: a colour of the palette's sequences, and without colour. */
+/**
+ * How variants are told apart, by their place in the scenario: a colour of the palette's sequences, and without
+ * colour.
+ */
 export const STYLES = [
   { colour: 5, dash: "solid", symbol: "circle", pattern: "" },
   { colour: 4, dash: "dash", symbol: "square", pattern: "/" },

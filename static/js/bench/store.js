@@ -4,7 +4,10 @@ import { batch, computed, effect, signal } from "../../vendor/signals/signals.js
 import { link } from "./link.js";
 import { parseRecord } from "./record.js";
 
-/** What the server lists: {scenarios, records, can_run, keeps_records}; null until it is here, "failed" when it did not answer. */
+/**
+ * What the server lists: {scenarios, records, can_run, keeps_records}; null until it is here, "failed" when it did
+ * not answer.
+ */
 export const index = signal(null);
 
 /** Records by id: the record, or the reason why it could not be read as {failed}. */
@@ -69,7 +72,10 @@ export function choose(scenario, id, wanted) {
   link.records.value = chosen.length ? chosen.sort((a, b) => order.indexOf(a) - order.indexOf(b)) : ["none"];
 }
 
-/** The records shown of a scenario, in order: [{id, entry or null, name or null, record}]; those not here yet are left out. */
+/**
+ * The records shown of a scenario, in order: [{id, entry or null, name or null, record}]; those not here yet are left
+ * out.
+ */
 export function shownOf(scenario) {
   const entries = new Map(recordsOf(scenario).map((entry) => [entry.id, entry]));
   const own = chosenOf(scenario).map((id) => ({
@@ -134,13 +140,19 @@ export function goTo(scenario) {
 /** Metrics whose figure is itself a step of the run. */
 const STEPS = new Set(["refused_at_step"]);
 
-/** The step that a point's figure of `metric` names; null when it is no step, and the trace is opened at its first decode step. */
+/**
+ * The step that a point's figure of `metric` names; null when it is no step, and the trace is opened at its first
+ * decode step.
+ */
 export function stepOf(point, metric) {
   const figure = STEPS.has(metric) ? point.figures[metric]?.median : null;
   return Number.isInteger(figure) ? figure : null;
 }
 
-/** Where the stage opens the trace of a point, at the step that its figure of `metric` is about; null when none is on this server. */
+/**
+ * Where the stage opens the trace of a point, at the step that its figure of `metric` is about; null when none is on
+ * this server.
+ */
 export function traceAddress(entry, point, metric = null) {
   if (!entry || !point.trace || !entry.traces.includes(point.trace)) return null;
   const step = stepOf(point, metric);

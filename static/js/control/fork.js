@@ -27,8 +27,8 @@ export const formOpen = signal(false);
 export const kind = signal(/** @type {Kind} */ ("token"));
 
 /**
- * Where the keyboard is to go on as soon as that is there: "form" when it was opened from elsewhere, "futures" when a fork was
- * made; null.
+ * Where the keyboard is to go on as soon as that is there: "form" when it was opened from elsewhere, "futures" when a
+ * fork was made; null.
  */
 export const goOnAt = signal(/** @type {"form" | "futures" | null} */ (null));
 

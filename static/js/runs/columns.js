@@ -10,7 +10,9 @@ import { differsAt, labelsOf, placesShown } from "./tokens.js";
  * @typedef {import("./tokens.js").Aligned} Aligned
  */
 
-const SPAN = { before: 160, after: 160 }; // places kept in the document; the first difference is named in words wherever it is
+/** Places kept in the document; the first difference is named in words wherever it is. */
+const SPAN = { before: 160, after: 160 };
+const NOTHING = "\u00a0"; // of the height of a line
 
 /**
  * A column for each place, in a box that scrolls: to the first difference, or else to the newest.
@@ -32,9 +34,11 @@ export function TokenColumns({ aligned, label, newest = -1 }) {
       const place = from + k;
       const tokens = lanes.map((lane) => lane[place]);
       const first = difference?.place === place;
-      const mark = differsAt(aligned, place) ? "≠" : tokens.every(Boolean) ? "=" : "\u00a0";
+      const mark = differsAt(aligned, place) ? "≠" : tokens.every(Boolean) ? "=" : NOTHING;
       return html`<span class=${placeClass(aligned, place)} key=${place}>
-        ${tokens.map((token, i) => html`<span class=${tokenClass(token, newest)}>${labels[i][place] || "\u00a0"}</span>`)}
+        ${tokens.map((token, i) => {
+          return html`<span class=${tokenClass(token, newest)}>${labels[i][place] || NOTHING}</span>`;
+        })}
         <span class="runs-mark">${mark}</span>
         ${first ? html`<span class="runs-mark-step num">${t("runs.at_step", { step: difference.step })}</span>` : null}
       </span>`;

@@ -28,6 +28,7 @@ export function LockstepControls({ lanes, wish }) {
   const chooseSpeed = (event) => (lanes.speed.value = Number(event.currentTarget.value));
   /** @param {Event & {currentTarget: HTMLInputElement}} event */
   const look = (event) => lanes.look(event.currentTarget.valueAsNumber);
+  const at = { i: lanes.shownStep.value, n: lanes.numSteps.value };
   const start = (/** @type {"run" | "step"} */ action) => () => {
     lanes.shown.value = null;
     lanes[action](wish());
@@ -82,15 +83,15 @@ export function LockstepControls({ lanes, wish }) {
       id=${`${name}-look`}
       type="range"
       min="0"
-      max=${Math.max(1, lanes.numSteps.value)}
-      value=${lanes.shownStep.value}
-      disabled=${lanes.numSteps.value === 0}
+      max=${Math.max(1, at.n)}
+      value=${at.i}
+      disabled=${at.n === 0}
       aria-label=${t("runs.look")}
       data-arrows
       onInput=${look}
     />
     <span class="runs-position num" id=${`${name}-position`}>
-      ${lanes.numSteps.value ? t("runs.position", { i: lanes.shownStep.value, n: lanes.numSteps.value }) : t("runs.before")}
+      ${at.n ? t("runs.position", at) : t("runs.before")}
     </span>
   </div>`;
 }

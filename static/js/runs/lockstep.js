@@ -1,5 +1,5 @@
-// Several runs in lockstep: one theater for each lane, on a connection of their own, stepped together. The page's own run is
-// left alone.
+// Several runs in lockstep: one theater for each lane, on a connection of their own, stepped together. The page's own
+// run is left alone.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { asBytes } from "../core/codec.js";
@@ -7,8 +7,9 @@ import { TraceLog } from "../core/log.js";
 import { Client, Refusal } from "../net/client.js";
 
 /**
- * `configs`: lane -> EngineConfig fields.
- * @typedef {{configs: Record<string, Record<string, unknown>>, prompts: string[], sampling: Record<string, unknown>}} Wish
+ * `configs`: by lane.
+ * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
+ * @typedef {{configs: Record<string, Fields>, prompts: string[], sampling: Fields}} Wish
  * @typedef {"idle" | "opening" | "ready" | "running" | "done"} Phase
  *
  * Why lanes could not go on: what the server said, or "" when the connection or a theater is lost.
@@ -30,8 +31,8 @@ const unfinished = (lane) => lane.log.tail.waiting.length + lane.log.tail.runnin
 const lost = (message = "") => new Refusal({ code: "lost", message });
 
 /**
- * Lanes by name, each with a configuration of its own; what they are asked is the same. A lane's theater is kept for the next
- * wish, so the configs of a wish name every field in which wishes differ.
+ * Lanes by name, each with a configuration of its own; what they are asked is the same. A lane's theater is kept for
+ * the next wish, so the configs of a wish name every field in which wishes differ.
  */
 export class Lockstep {
   /**

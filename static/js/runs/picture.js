@@ -1,4 +1,5 @@
-// A canvas of lanes: painted again when they take a step, when another step is looked at, and in another theme or language.
+// A canvas of lanes: painted again when they take a step, when another step is looked at, and in another theme or
+// language.
 
 import { prepare, usePainter } from "../kit/canvas.js";
 import { themeVersion } from "../kit/colour.js";

@@ -1,9 +1,12 @@
-// The steps of several runs beside each other. A step is counted in each log by itself; the `step`-th of one stands beside the
-// `step`-th of the other. A run that took fewer stays at its last.
+// The steps of several runs beside each other. A step is counted in each log by itself; the `step`-th of one stands
+// beside the `step`-th of the other. A run that took fewer stays at its last.
 
 /** @typedef {import("../core/log.js").TraceLog} TraceLog */
 
-/** @type {WeakMap<TraceLog, {length: number, found: number[]}>} log -> how many of its records were looked at, what was found */
+/**
+ * How many records of a log were looked at, and what was found.
+ * @type {WeakMap<TraceLog, {length: number, found: number[]}>}
+ */
 const known = new WeakMap();
 
 /**
@@ -37,8 +40,8 @@ export function recordAt(log, step) {
 export const tookStep = (log, step) => step >= 1 && step <= stepRecords(log).length;
 
 /**
- * A search for the first step at which `find(logs, step)` finds something, which remembers how far it has looked while the
- * logs grow. The search: (logs, step) -> what was found up to `step`, or null.
+ * A search for the first step at which `find(logs, step)` finds something, which remembers how far it has looked
+ * while the logs grow. The search: (logs, step) -> what was found up to `step`, or null.
  * @template {{step: number}} Found
  * @param {(logs: TraceLog[], step: number) => Found | null} find
  * @returns {(logs: TraceLog[], step: number) => Found | null}

@@ -1,4 +1,5 @@
-// The tokens of one sequence in several runs, place beside place: what all of them chose, and the first that differs. Pure.
+// The tokens of one sequence in several runs, place beside place: what all of them chose, and the first that differs.
+// Pure.
 
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { recordAt, stepRecords } from "./steps.js";
@@ -9,8 +10,8 @@ import { recordAt, stepRecords } from "./steps.js";
  * A token that a run chose, and where. `chosen`: settled from outside, where the sampler took another.
  * @typedef {{token_id: number, token_bytes: Uint8Array, record: number, step: number, chosen?: boolean}} Token
  *
- * The first place at which the runs' tokens are not the same, the step by which all had theirs, and the tokens there; a run
- * without one has ended before.
+ * The first place at which the runs' tokens are not the same, the step by which all had theirs, and the tokens there;
+ * a run without one has ended before.
  * @typedef {{place: number, step: number, tokens: (Token | undefined)[]}} Difference
  *
  * `same`: how many tokens from the first on are equal in all lanes.
@@ -18,8 +19,8 @@ import { recordAt, stepRecords } from "./steps.js";
  */
 
 /**
- * Lanes of one sequence beside each other. `ended(i)`: whether lane i gets no more tokens. A lane that ended before a place
- * where others have a token differs there; one that has only not come so far does not.
+ * Lanes of one sequence beside each other. `ended(i)`: whether lane i gets no more tokens. A lane that ended before a
+ * place where others have a token differs there; one that has only not come so far does not.
  * @param {Token[][]} lanes
  * @param {(lane: number) => boolean} ended
  * @returns {Aligned}
@@ -78,7 +79,7 @@ export function placesShown({ lanes, same }, { before, after }) {
 export function chosenBy(log, step) {
   const found = new Map();
   const records = stepRecords(log);
-  const next = step < records.length ? records[step] : log.length; // what came in before the next step belongs to this one
+  const next = step < records.length ? records[step] : log.length; // what comes in between belongs to this step
   for (let index = 0; index < next; index++) {
     const { ops = [], outputs = [], step: at } = log.records[index];
     for (const op of ops)

@@ -46,7 +46,8 @@ export function verdict(names, aligned) {
 }
 
 /**
- * What is to be said of lanes before anything of their logs: why they could not go on, or that there are none yet; or null.
+ * What is to be said of lanes before anything of their logs: why they could not go on, or that there are none yet; or
+ * null.
  * @param {Lockstep} lanes
  * @returns {string | null}
  */

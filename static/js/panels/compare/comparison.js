@@ -1,5 +1,5 @@
-// A comparison of two runs as the server made it (/api/compare), prepared for the page: the tokens of each pair of sequences
-// beside each other, rows of figures, lines over steps. Pure.
+// A comparison of two runs as the server made it (/api/compare), prepared for the page: the tokens of each pair of
+// sequences beside each other, rows of figures, lines over steps. Pure.
 
 import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
 
@@ -53,8 +53,8 @@ const FEW = 4; // sequences whose lanes are all looked at
 const MOST = 8; // lanes in sight of those that are not the same
 
 /**
- * Of more than a few sequences, those that chose the same in both runs to their ends are folded, and of the others those after
- * the first ones.
+ * Of more than a few sequences, those that chose the same in both runs to their ends are folded, and of the others
+ * those after the first ones.
  * @param {SequencePair[]} sequences
  */
 export function foldedPairs(sequences) {
@@ -85,7 +85,11 @@ export function chosenToken({ sequences }, side, op, record) {
 
 /** @typedef {"count" | "bytes" | "flops" | "seconds"} Kind of value */
 
-/** @type {[group: string, rows: [name: Exclude<keyof Answer["a"]["totals"], "operations">, kind: Kind][]][]} of a whole run */
+/**
+ * Figures of a whole run, in groups.
+ * @typedef {Exclude<keyof Answer["a"]["totals"], "operations">} Figure
+ * @type {[group: string, rows: [name: Figure, kind: Kind][]][]}
+ */
 export const FIGURES = [
   [
     "memory",
@@ -139,8 +143,8 @@ export function operationsThatDiffer({ a, b }) {
 }
 
 /**
- * Two series of `of(point)` over steps as lines in a box of 1 by 1: each a list of [x, y], y from the bottom; a step holds its
- * value until the next. `steps`: of the longer run; `most`: the largest value.
+ * Two series of `of(point)` over steps as lines in a box of 1 by 1: each a list of [x, y], y from the bottom; a step
+ * holds its value until the next. `steps`: of the longer run; `most`: the largest value.
  * @param {Pick<Answer, Side>} comparison
  * @param {(point: SeriesPoint) => number} of
  */

@@ -48,12 +48,14 @@ export function firstToken({ first_token: first, sequences }) {
  */
 export function Differences({ now }) {
   const op = opDifference(now);
+  const operation = (/** @type {Side} */ side) =>
+    html`<${Operation} key=${side} now=${now} side=${side} text=${op?.[side]} />`;
   return html`<div class="compare-differences">
     <div>
       <p class="compare-verdict" id="compare-op">
         ${op ? op.where : t("compare.no_op")} <${Fidelity} kind="captured" />
       </p>
-      ${op ? html`<dl class="compare-ops">${SIDES.map((side) => html`<${Operation} now=${now} side=${side} text=${op[side]} />`)}</dl>` : null}
+      ${op ? html`<dl class="compare-ops">${SIDES.map(operation)}</dl>` : null}
     </div>
     <${Notes} now=${now} />
   </div>`;

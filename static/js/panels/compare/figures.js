@@ -25,8 +25,14 @@ export function Tables({ now }) {
 }
 
 /**
- * @typedef {{key: string, of: (figures: SequenceFigures) => number | null, text: (value: number) => string, clock?: boolean}} Column
- * @type {Column[]} `clock`: read from a clock, so that it differs without meaning anything
+ * `clock`: read from a clock, so that it differs without meaning anything.
+ * @typedef {{
+ *   key: string,
+ *   of: (figures: SequenceFigures) => number | null,
+ *   text: (value: number) => string,
+ *   clock?: boolean,
+ * }} Column
+ * @type {Column[]}
  */
 const COLUMNS = [
   { key: "tokens", of: (s) => s.tokens.length, text: grouped },
@@ -79,8 +85,8 @@ function RequestRow({ pair, side }) {
     ${COLUMNS.map(({ key, of, text, clock }) => {
       const [a, b] = [pair.a && of(pair.a), pair.b && of(pair.b)];
       const mine = side === "a" ? a : b;
-      const differs = !clock && pair.a && pair.b && a !== b;
-      return html`<td key=${key} data-figure=${key} class=${differs ? "differs" : ""}>${mine === null ? "–" : text(mine)}</td>`;
+      const kind = !clock && pair.a && pair.b && a !== b ? "differs" : "";
+      return html`<td key=${key} data-figure=${key} class=${kind}>${mine === null ? "–" : text(mine)}</td>`;
     })}
   </tr>`;
 }
@@ -107,7 +113,10 @@ function Totals({ now }) {
     </thead>
     ${FIGURES.map(
       ([group, rows]) => html`<tbody key=${group}>
-        ${rows.map(([name, kind]) => html`<${Row} key=${name} name=${name} kind=${kind} a=${now.a.totals[name]} b=${now.b.totals[name]} />`)}
+        ${rows.map(([name, kind]) => {
+          const [a, b] = [now.a.totals[name], now.b.totals[name]];
+          return html`<${Row} key=${name} name=${name} kind=${kind} a=${a} b=${b} />`;
+        })}
       </tbody>`,
     )}
     ${
@@ -171,7 +180,8 @@ function Chart({ now, name, of, text }) {
       <path class="a" d=${path(a)} /><path class="b" d=${path(b)} />
     </svg>
     <p class="compare-scale num">
-      <span>${t("compare.chart.most", { most: text(most) })}</span><span>${t("compare.chart.steps", { n: grouped(steps) })}</span>
+      <span>${t("compare.chart.most", { most: text(most) })}</span>
+      <span>${t("compare.chart.steps", { n: grouped(steps) })}</span>
     </p>
   </figure>`;
 }

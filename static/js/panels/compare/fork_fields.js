@@ -151,7 +151,9 @@ export function SamplingFields() {
   const sampling = Object.fromEntries(filled.map(([name, value]) => [name, Number(value)]));
   return html`<div class="fork-fields">
     ${pick}
-    ${CHANGING.map((row) => html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${before} set=${setFields} />`)}
+    ${CHANGING.map(
+      (row) => html`<${NumberOf} key=${row.name} row=${row} fields=${fields} before=${before} set=${setFields} />`,
+    )}
     <${Make} change=${filled.length ? { kind: "sampling", request_id: id, sampling } : null} />
   </div>`;
 }

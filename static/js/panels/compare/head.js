@@ -30,7 +30,7 @@ export function Head() {
       title=${swapping}
       onClick=${swap}
     >⇄</button>
-    ${canContinue.value ? [html`<${Continue} name="step" count=${1} />`, html`<${Continue} name="finish" count=${ALL} />`] : null}
+    ${canContinue.value ? html`<${Continue} name="step" count=${1} /><${Continue} name="finish" count=${ALL} />` : null}
     <button
       class="command"
       id="compare-fork"
@@ -74,9 +74,10 @@ function Pick({ side }) {
     settings[`run_${side}`].value = event.currentTarget.value || null;
   };
   const name = side.toUpperCase();
+  const label = t("compare.pick", { side: name });
   return html`<label class=${`compare-pick ${side}`}>
     <span class="compare-side">${name}</span>
-    <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${t("compare.pick", { side: name })} onChange=${choose}>
+    <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${label} onChange=${choose}>
       ${side === "b" ? html`<option value="" selected=${!id}>${t("compare.choose")}</option>` : null}
       ${id && !known ? html`<option value=${id} selected=${true}>${id}</option>` : null}
       <${Choices} kind="theater" id=${id} /><${Choices} kind="recording" id=${id} />
@@ -92,7 +93,9 @@ function Choices({ kind, id }) {
   const there = runs.value.filter((run) => run.kind === kind);
   if (!there.length) return null;
   return html`<optgroup label=${t(`compare.kind.${kind}`)}>
-    ${there.map((run) => html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${runName(run)}</option>`)}
+    ${there.map(
+      (run) => html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${runName(run)}</option>`,
+    )}
   </optgroup>`;
 }
 

@@ -17,18 +17,20 @@ import { walk } from "./walk.js";
  * @typedef {import("./comparison.js").Side} Side
  */
 
-const SPAN = { before: 24, after: 128 }; // places kept in the document: of what is the same, and from where the two go on
+/** Places kept in the document: of what is the same, and from where the two go on. */
+const SPAN = { before: 24, after: 128 };
 
 /** @param {{now: Answer}} props */
 export function Lanes({ now }) {
   const { shown, apart, same } = foldedPairs(now.sequences);
   const lanes = (/** @type {SequencePair[]} */ pairs) =>
     pairs.map((pair) => html`<${Pair} key=${keyOf(pair)} pair=${pair} first=${now.first_token} />`);
+  const more = t("compare.folded_apart", { n: apart.length });
   const all = t(shown.length ? "compare.folded" : "compare.folded_all", { n: same.length });
   return html`<section class="compare-lanes" aria-label=${t("compare.tokens")}>
     <h3 class="panel-title">${t("compare.tokens")} <${Fidelity} kind="captured" /></h3>
     ${lanes(shown)}
-    <${Folded} key="apart" id="compare-apart" text=${t("compare.folded_apart", { n: apart.length })} pairs=${apart} lanes=${lanes} />
+    <${Folded} key="apart" id="compare-apart" text=${more} pairs=${apart} lanes=${lanes} />
     <${Folded} key="same" id="compare-same" text=${all} pairs=${same} lanes=${lanes} />
   </section>`;
 }
@@ -63,8 +65,10 @@ function Pair({ pair, first }) {
   const later = Math.max(...lanes.map((lane) => lane.length)) - to;
   const earliest = difference && first && keyOf(first) === keyOf(pair) ? " earliest" : "";
   const member = pair.member ? html`<span> · ${t("compare.member", { n: pair.member + 1 })}</span>` : null;
-  const token = (/** @type {number} */ lane, /** @type {number} */ place, both = false) =>
-    html`<${TokenButton} key=${place} side=${SIDES[lane]} token=${lanes[lane][place]} label=${labels[lane][place]} both=${both} />`;
+  const token = (/** @type {number} */ lane, /** @type {number} */ place, both = false) => {
+    const [chosen, label] = [lanes[lane][place], labels[lane][place]];
+    return html`<${TokenButton} key=${place} side=${SIDES[lane]} token=${chosen} label=${label} both=${both} />`;
+  };
   return html`<div class="compare-pair" data-request=${pair.request_id} data-equal=${pair.equal_tokens}>
     <p class="compare-request">
       <${Swatch} id=${(pair.a ?? pair.b)?.seq_id} /><b>${pair.request_id}</b>${member}${" "}

@@ -1,4 +1,5 @@
-// Two runs side by side: a run and its fork, or any two of this server. What is the same, where they part, what it cost.
+// Two runs side by side: a run and its fork, or any two of this server. What is the same, where they part, what it
+// cost.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt } from "../../control/fork.js";

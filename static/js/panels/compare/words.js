@@ -34,7 +34,8 @@ const fieldText = (value) =>
         : value;
 
 /**
- * What two operations have that the other has not, where words do not tell them apart: ["verdict miss, …", "verdict hit, …"].
+ * What two operations have that the other has not, where words do not tell them apart: ["verdict miss, …", "verdict
+ * hit, …"].
  * @param {Op} one
  * @param {Op} other
  */

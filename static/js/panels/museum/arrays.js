@@ -1,5 +1,5 @@
-// What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys, keys that
-// were read from where they do not belong, keys that are only rotated. Pure.
+// What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys,
+// keys that were read from where they do not belong, keys that are only rotated. Pure.
 
 import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
@@ -19,7 +19,7 @@ import { firstOf, recordAt } from "../../runs/steps.js";
  * @typedef {Float32Array} Vector
  */
 
-const SAME = 0.01; // twins agree to the last bit in equal batches, and to about 0.001 where a batch has other neighbours
+const SAME = 0.01; // twins agree to the last bit in equal batches, to about 0.001 where a batch has other neighbours
 const SEEN = 1e-3; // a weight of which it is worth speaking
 const FITS = 0.01; // captures are float16: weights worked out again are this near
 const APART = 0.05;
@@ -87,7 +87,10 @@ export function keyDifferences(logs, step, seqId) {
   return found;
 }
 
-/** The first place where keys differ up to `step`: {step, seq_id, layer, position, most}, the lowest layer of that step; or null. */
+/**
+ * The first place where keys differ up to `step`: {step, seq_id, layer, position, most}, the lowest layer of that
+ * step; or null.
+ */
 export const firstKeyDifference = firstOf((logs, at) => {
   const seqs = new Set(
     logs.flatMap((log) => log.records[recordAt(log, at)]?.batch?.map((entry) => entry.seq_id) ?? []),
@@ -127,7 +130,8 @@ function wholeRow(log, record, seqId, layer, head, position) {
 }
 
 /**
- * The attention rows of `seqId` up to the last that it has computed up to `step`, by query; null where there is none here.
+ * The attention rows of `seqId` up to the last that it has computed up to `step`, by query; null where there is none
+ * here.
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -190,10 +194,10 @@ export function aboveDiagonal(log, step) {
 }
 
 /**
- * Whether the weights that the newest query of `seqId` got belong to keys one position away. Worked out from the captured q and
- * k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key j, over the keys that both
- * have. {by, layer, head, query, fits, unmoved}: the largest deviation moved and not moved, of the head where not moving is
- * worst; null when moving explains nothing.
+ * Whether the weights that the newest query of `seqId` got belong to keys one position away. Worked out from the
+ * captured q and k of the log's `step`-th step: softmax(q · K[j + by] · scaling) against the captured weight of key
+ * j, over the keys that both have. {by, layer, head, query, fits, unmoved}: the largest deviation moved and not
+ * moved, of the head where not moving is worst; null when moving explains nothing.
  * @param {TraceLog} log
  * @param {number} step
  * @param {number} seqId
@@ -230,7 +234,8 @@ export function movedKeys(log, step, seqId) {
 }
 
 /**
- * The largest |weight − softmax(scores moved by `by`)| over the keys that have such a neighbour, both summing to 1 over those.
+ * The largest |weight − softmax(scores moved by `by`)| over the keys that have such a neighbour, both summing to 1
+ * over those.
  * @param {Vector} weights
  * @param {number[]} scores
  * @param {number} by
@@ -244,8 +249,9 @@ function deviation(weights, scores, by) {
 }
 
 /**
- * The first position whose first-layer keys `seqId` computed itself in both lanes, as long head by head, but pointing elsewhere:
- * only another rotation does that. {position, length, cosine} of the KV head that turned furthest; null when there is none.
+ * The first position whose first-layer keys `seqId` computed itself in both lanes, as long head by head, but pointing
+ * elsewhere: only another rotation does that. {position, length, cosine} of the KV head that turned furthest; null
+ * when there is none.
  * @param {TraceLog[]} logs
  * @param {number} step
  * @param {number} seqId

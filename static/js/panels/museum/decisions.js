@@ -10,8 +10,8 @@ import { firstOf, recordAt, tookStep } from "../../runs/steps.js";
  */
 
 /**
- * What each log decided in its `step`-th step that the other did not: [of the first, of the second]. Both empty when they
- * agree.
+ * What each log decided in its `step`-th step that the other did not: [of the first, of the second]. Both empty when
+ * they agree.
  * @param {TraceLog[]} logs
  * @param {number} step
  * @returns {Entry[][]}

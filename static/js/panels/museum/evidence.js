@@ -1,4 +1,5 @@
-// What the log of one run says by itself that cannot be right: objections of guards and checks, and contradictions. Pure.
+// What the log of one run says by itself that cannot be right: objections of guards and checks, and contradictions.
+// Pure.
 
 import { slotOf } from "../../core/metrics.js";
 import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
@@ -74,7 +75,10 @@ export function contradictions(log, step) {
   return [...sharedWrites(log, index), ...foreignBlocks(log, index), ...forgottenTokens(log, index)];
 }
 
-/** The first thing that cannot be right in the second log, up to `step`: a contradiction with its step and a sequence, or null. */
+/**
+ * The first thing that cannot be right in the second log, up to `step`: a contradiction with its step and a sequence,
+ * or null.
+ */
 export const firstContradiction = firstOf(([, log], step) => {
   const [first] = contradictions(log, step);
   return first ? { ...first, seq_id: first.kind === "shared_write" ? first.seqs[0] : first.seq_id, step } : null;

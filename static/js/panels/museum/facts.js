@@ -1,4 +1,5 @@
-// What the two logs say at the step shown that tells the cause: the check of the books, slots, lookups, preemptions, rows, keys.
+// What the two logs say at the step shown that tells the cause: the check of the books, slots, lookups, preemptions,
+// rows, keys.
 
 import { kindOf } from "../../core/operation_kinds.js";
 import { html } from "../../kit/html.js";

@@ -1,4 +1,5 @@
-// The fault museum: which exhibit is on show, what its two lanes are asked and how far they are apart, and its run on the stage.
+// The fault museum: which exhibit is on show, what its two lanes are asked and how far they are apart, and its run on
+// the stage.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openScene } from "../../control/actions.js";
@@ -32,8 +33,8 @@ export const exhibit = computed(() => {
 export const chosenSeq = signal(/** @type {number | null} */ (null));
 
 /**
- * What is looked at: {logs, step, last, seqs, seq, first}, or null before the first run. `first`: who noticed what first, as
- * far as was run.
+ * What is looked at: {logs, step, last, seqs, seq, first}, or null before the first run. `first`: who noticed what
+ * first, as far as was run.
  */
 export const scene = computed(() => {
   const logs = lanes.logs.value;

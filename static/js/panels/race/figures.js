@@ -1,5 +1,5 @@
-// One prompt under several strategies: what each step computed and kept. Every figure comes from the lanes' logs; a lane is the
-// log of one run of one sequence. Pure.
+// One prompt under several strategies: what each step computed and kept. Every figure comes from the lanes' logs; a
+// lane is the log of one run of one sequence. Pure.
 
 import { heldIn } from "../../core/groups.js";
 import { stepSeconds } from "../../core/metrics.js";
@@ -16,10 +16,10 @@ import { align, sequencesAt } from "../../runs/tokens.js";
 /**
  * A lane after its `step`-th step (0: before the first), or after its last one if it took fewer.
  *
- * Of the step itself (0 where it took none): `computed` tokens, `flops`, engine `seconds`; and the memory during the forward
- * pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held − used, with
- * the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and the next `computed` are
- * computed. `kept` bytes are still used after it. `total*` sum over the steps so far.
+ * Of the step itself (0 where it took none): `computed` tokens, `flops`, engine `seconds`; and the memory during the
+ * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
+ * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
+ * the next `computed` are computed. `kept` bytes are still used after it. `total*` sum over the steps so far.
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -110,10 +110,10 @@ export function expectedComputed(prompt, count) {
 }
 
 /**
- * Why time differs less than work, in this run's numbers; null before two steps that decode. `plain` and `cached` are logs.
- * The ratios are those of the sums over `step` steps; `plainStep` and `cachedStep` the medians of the steps after the first,
- * `{tokens, seconds}`; `slowest` the longest of the cached lane's. Medians, because anything else that works on the machine
- * makes single steps long.
+ * Why time differs less than work, in this run's numbers; null before two steps that decode. `plain` and `cached` are
+ * logs. The ratios are those of the sums over `step` steps; `plainStep` and `cachedStep` the medians of the steps
+ * after the first, `{tokens, seconds}`; `slowest` the longest of the cached lane's. Medians, because anything else
+ * that works on the machine makes single steps long.
  * @param {TraceLog} plain
  * @param {TraceLog} cached
  * @param {number} step

@@ -18,10 +18,11 @@ const NONE = align(
 export function Proof({ now }) {
   const prompt = race.asked.value?.prompts[0] ?? racePrompt();
   const aligned = now?.tokens ?? NONE;
+  const after = t("race.prompt", { text: prompt });
   return html`<section class="race-proof">
     <h3 class="panel-title">
       <span>${t("race.proof")}</span> <${Fidelity} kind="captured" />
-      <span class="race-prompt prompt" title=${prompt} lang=${langOf(prompt)}>${t("race.prompt", { text: prompt })}</span>
+      <span class="race-prompt prompt" title=${prompt} lang=${langOf(prompt)}>${after}</span>
       <span class=${aligned.difference ? "race-verdict differs" : "race-verdict"} id="race-verdict">
         ${verdict(names(), aligned)}
       </span>

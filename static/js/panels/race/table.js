@@ -9,11 +9,20 @@ import { LaneStrip, Legend } from "./strip.js";
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {import("./figures.js").Lane} Lane
- * @typedef {"computed" | "totalComputed" | "held" | "used" | "wasted" | "flops" | "totalFlops" | "seconds" | "totalSeconds"} Key
- * @typedef {{key: Key, column: string, text: (value: number) => string, fidelity?: "captured" | "derived", exact?: boolean}} Column
+ * @typedef {"computed" | "held" | "used" | "wasted" | "flops" | "seconds"} StepKey
+ * @typedef {StepKey | "totalComputed" | "totalFlops" | "totalSeconds"} Key
+ *
+ * `exact`: pointed at, it says its bytes.
+ * @typedef {{
+ *   key: Key,
+ *   column: string,
+ *   text: (value: number) => string,
+ *   fidelity?: "captured" | "derived",
+ *   exact?: boolean,
+ * }} Column
  */
 
-/** @type {[group: string, columns: Column[]][]} `exact`: pointed at, it says its bytes */
+/** @type {[group: string, columns: Column[]][]} */
 const GROUPS = [
   [
     "tokens",
@@ -56,17 +65,15 @@ export function Lanes({ logs, now }) {
       <tr>
         <td class="race-legend" rowspan="2"><${Legend} /></td>
         ${GROUPS.map(([group, { length }]) => {
-          const formula = group === "tokens" ? null : t(`race.formula.${group}`, { bytes }); // its columns have their own
-          return html`<th colspan=${length} scope="colgroup">
-            ${title(group)}${formula ? html` <${Fidelity} kind="derived" formula=${formula} />` : null}
-          </th>`;
+          const kind = group === "tokens" ? undefined : "derived"; // the columns of tokens have their own
+          const formula = t(`race.formula.${group}`, { bytes });
+          return html`<th colspan=${length} scope="colgroup">${title(group)}${mark(kind, formula)}</th>`;
         })}
       </tr>
       <tr>
         ${COLUMNS.map(
-          ({ column, fidelity }) => html`<th scope="col">
-            ${title(column)}${fidelity ? html` <${Fidelity} kind=${fidelity} formula=${t("race.formula.tokens")} />` : null}
-          </th>`,
+          ({ column, fidelity }) =>
+            html`<th scope="col">${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
         )}
       </tr>
     </thead>
@@ -76,6 +83,13 @@ export function Lanes({ logs, now }) {
     )}
   </table>`;
 }
+
+/**
+ * How a column's figures came to be known, if it says so.
+ * @param {"captured" | "derived" | undefined} kind
+ * @param {string} formula
+ */
+const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} formula=${formula} />`] : null);
 
 /** @param {{name: string, index: number, lane: Lane | null, logs: TraceLog[] | null}} props */
 function LaneRows({ name, index, lane, logs }) {
@@ -90,7 +104,9 @@ function LaneRows({ name, index, lane, logs }) {
       })}
     </tr>
     <tr>
-      <td class="race-strip-cell" colspan="10"><${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} /></td>
+      <td class="race-strip-cell" colspan="10">
+        <${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} />
+      </td>
     </tr>
   </tbody>`;
 }
