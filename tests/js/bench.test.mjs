@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { wrapped } from "../../static/js/bench/figure.js";
 import { barText } from "../../static/js/bench/findings.js";
 import { link, TABLE } from "../../static/js/bench/link.js";
+import { NotARecord, parseRecord } from "../../static/js/bench/parse.js";
 import {
   axisPoints,
   baselinesOf,
@@ -12,8 +13,6 @@ import {
   failures,
   highest,
   isCategorical,
-  NotARecord,
-  parseRecord,
 } from "../../static/js/bench/record.js";
 import { estimateText, measureOf, numberText, quantityText } from "../../static/js/bench/words.js";
 import "./words.mjs";
@@ -106,7 +105,8 @@ test("the CSV has every figure once for each baseline, quoted where it must be a
   const lines = csvOf([{ id: "a", record }]).split("\r\n");
   assert.equal(
     lines[0],
-    "record,created,scenario,axis,at,variant,metric,unit,median,low,high,samples,ratio_to,ratio,ratio_low,ratio_high,tokens_identical,failed",
+    "record,created,scenario,axis,at,variant,metric,unit,median,low,high,samples," +
+      "ratio_to,ratio,ratio_low,ratio_high,tokens_identical,failed",
   );
   const head = `a,${record.environment.created},guard,pool_slots,256`;
   assert.deepEqual(lines.slice(1), [

@@ -42,7 +42,7 @@ test("one slot too far: the books agree, the weights are those of the key before
   const { seq_id, place, step } = firstTokenDifference(logs, 2);
   assert.deepEqual([seq_id, place, step], [0, 0, 1]);
   assert.deepEqual(evidence.lastWrites(logs[1], 2), evidence.lastWrites(logs[0], 2));
-  assert.deepEqual(evidence.lastWrites(logs[1], 2), [{ seq_id: 0, position: 16, block: 4, offset: 0 }]); // 16 tokens fill 4 blocks of 4
+  assert.deepEqual(evidence.lastWrites(logs[1], 2), [{ seq_id: 0, position: 16, block: 4, offset: 0 }]); // 16 fill 4 blocks
   const moved = arrays.movedKeys(logs[1], 2, 0);
   assert.equal(moved.by, -1);
   assert.ok(moved.fits < 1e-3 && moved.unmoved > 0.5, JSON.stringify(moved));
@@ -56,7 +56,8 @@ test("no copy: one slot, two writers, and who wrote first reads the other's word
   const logs = twins("no_copy_at_shared_write");
   const [first] = evidence.objections(logs[1], END);
   assert.deepEqual([first.step, first.rule, first.block_id], [2, "shared_write", 4]);
-  assert.deepEqual(evidence.contradictions(logs[1], 2), [{ kind: "shared_write", seqs: [0, 1], block: 4, offset: 2 }]); // position 18 of 18 + 1
+  // position 18 of 18 + 1
+  assert.deepEqual(evidence.contradictions(logs[1], 2), [{ kind: "shared_write", seqs: [0, 1], block: 4, offset: 2 }]);
   assert.deepEqual(decisions.firstDecisionDifference(logs, END), { step: 2 });
   const [healthy, faulty] = decisions.differingDecisions(logs, 2);
   assert.deepEqual(
@@ -66,7 +67,7 @@ test("no copy: one slot, two writers, and who wrote first reads the other's word
   assert.deepEqual(faulty, []);
   const [foreign] = evidence.contradictions(logs[1], 4);
   assert.deepEqual([foreign.kind, foreign.seq_id, foreign.blocks], ["foreign", 0, [4]]);
-  assert.equal(words(foreign.own).slice(0, 3), words(foreign.there).slice(0, 3)); // the prompt's tail and the first output are the same
+  assert.equal(words(foreign.own).slice(0, 3), words(foreign.there).slice(0, 3)); // the prompt's tail and one output
   assert.notEqual(words(foreign.own), words(foreign.there));
   assert.equal(firstTokenDifference(logs, 3), null); // not yet there
   assert.equal(firstTokenDifference(logs, 4).step, 4);

@@ -20,7 +20,7 @@ export function App() {
       <main id="bench-main" tabindex="-1">
         <p class="bench-lead">${t("bench.lead")}</p>
         <${DropLine} />
-        ${index.value === null ? html`<p class="hint">${t("bench.loading")}</p>` : index.value === "failed" ? html`<p class="bench-problem" role="alert">${t("bench.failed")}</p>` : link.scenario.value ? html`<${Report} key=${link.scenario.value} scenario=${link.scenario.value} />` : html`<${Overview} />`}
+        <${Content} />
       </main>
     </div>
     <${Notice} />
@@ -28,39 +28,76 @@ export function App() {
     <${Tooltip} />`;
 }
 
+/** What there is to read. */
+function Content() {
+  const scenario = link.scenario.value;
+  if (index.value === null) return html`<p class="hint">${t("bench.loading")}</p>`;
+  if (index.value === "failed") return html`<p class="bench-problem" role="alert">${t("bench.failed")}</p>`;
+  return scenario ? html`<${Report} key=${scenario} scenario=${scenario} />` : html`<${Overview} />`;
+}
+
 function Header() {
+  const sharing = t("bench.share");
   return html`<header class="header">
-    <h1 class="wordmark"><a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a> <span class="bench-name">${t("bench.title")}</span></h1>
+    <h1 class="wordmark">
+      <a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a>${" "}
+      <span class="bench-name">${t("bench.title")}</span>
+    </h1>
     <div class="header-tools">
       <a class="tool" id="bench-to-stage" href="/">${t("bench.to_stage")}</a>
       <${LanguageSwitch} />
       <${ThemeButton} />
-      <button class="tool" id="btn-share" onClick=${share} aria-label=${t("bench.share")} title=${t("bench.share")}><${Icon} name="share" /></button>
+      <button class="tool" id="btn-share" onClick=${share} aria-label=${sharing} title=${sharing}>
+        <${Icon} name="share" />
+      </button>
     </div>
   </header>`;
 }
 
 function ThemeButton() {
   const order = ["auto", "light", "dark"];
-  const now = settings.theme.value;
+  const now = String(settings.theme.value);
   const text = t("header.theme", { theme: t(`header.theme.${now}`) });
   const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
-  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme" /></button>`;
+  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}>
+    <${Icon} name="theme" />
+  </button>`;
 }
 
 function DropLine() {
-  const chosen = (event) => {
-    const { files } = event.currentTarget;
-    take([...files]);
+  const chosen = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) => {
+    take([...(event.currentTarget.files ?? [])]);
     event.currentTarget.value = "";
   };
-  return html`<p class="bench-drop hint">${t("bench.drop")} <label class="link">${t("bench.drop.choose")}<input type="file" id="bench-file" accept=".json,application/json" multiple class="visually-hidden" onChange=${chosen} /></label></p>`;
+  return html`<p class="bench-drop hint">
+    ${t("bench.drop")}${" "}
+    <label class="link">
+      ${t("bench.drop.choose")}
+      <input
+        type="file"
+        id="bench-file"
+        accept=".json,application/json"
+        multiple
+        class="visually-hidden"
+        onChange=${chosen}
+      />
+    </label>
+  </p>`;
 }
 
 function Notice() {
   const now = notice.value;
   return html`<div class="toasts" role=${now?.error ? "alert" : "status"} aria-live="polite">
-    ${now ? html`<div class=${`toast ${now.error ? "error" : "quiet"}`}><span>${now.text}</span><button class="tool small" onClick=${() => (notice.value = null)} aria-label=${t("help.close")}><${Icon} name="close" /></button></div>` : null}
+    ${
+      now
+        ? html`<div class=${`toast ${now.error ? "error" : "quiet"}`}>
+          <span>${now.text}</span>
+          <button class="tool small" onClick=${() => (notice.value = null)} aria-label=${t("help.close")}>
+            <${Icon} name="close" />
+          </button>
+        </div>`
+        : null
+    }
   </div>`;
 }
 

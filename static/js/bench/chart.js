@@ -7,8 +7,9 @@ import { hideTip, tipAt } from "../kit/parts.js";
 import { CONFIG, loadPlotly } from "../kit/plotly.js";
 import { language } from "../tell/language.js";
 import { inLanguage, t } from "../tell/words.js";
-import { figure, picture, styleOf, variantTitle } from "./figure.js";
-import { axisPoints, curves, isCategorical, pointAt } from "./record.js";
+import { figure, picture, styleOf } from "./figure.js";
+import { DASHES, HATCHES, SHAPES } from "./marks.js";
+import { axisPoints, curves, isCategorical, pointAt, variantTitle } from "./record.js";
 import { stepOf, traceAddress } from "./store.js";
 import { atText, estimateText, measureOf, numberText, quantityText } from "./words.js";
 
@@ -16,43 +17,62 @@ const HEIGHT = 320;
 const SHEET = 640; // px of a sheet's width: A4 between its margins
 const PICTURE = { width: 1200, height: 720 };
 
-/** `shown`: {id, entry, record}; `where`: the lines that a saved picture carries. */
+/**
+ * @typedef {import("./record.js").BenchRecord} BenchRecord
+ * @typedef {import("./store.js").Shown} Shown
+ *
+ * What is drawn, and how wide.
+ * @typedef {import("./figure.js").Curves & {shown: Shown, width: number}} Drawn
+ *
+ * The element that Plotly, which has no types here, draws in: it has its data then, and `on` for its events.
+ * @typedef {HTMLElement & {data?: unknown, on: (event: string, told: (event: Pointed) => void) => void}} Plot
+ * @typedef {{event: MouseEvent, points: {customdata: [variant: string, at: string | number]}[]}} Pointed
+ * @typedef {{
+ *   react: (element: HTMLElement, data: unknown, layout: unknown, config: unknown) => void,
+ *   purge: (element: HTMLElement) => void,
+ *   downloadImage: (figure: unknown, options: unknown) => Promise<string>,
+ * }} Plotly
+ */
+
+/**
+ * `where`: the lines that a saved picture carries.
+ * @param {{shown: Shown, metric: string, against?: string | null, most: number, where: string[]}} props
+ */
 export function Chart({ shown, metric, against = null, most, where }) {
   const { record } = shown;
-  const box = useRef(null);
-  const plot = useRef(null);
-  const [plotly, setPlotly] = useState(null);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const plot = useRef(/** @type {Plot | null} */ (null));
+  const [plotly, setPlotly] = useState(/** @type {{loaded: Plotly} | "failed" | null} */ (null));
   const [width, setWidth] = useState(0);
   const now = { shown, record, metric, against, most, width };
   const latest = useRef(now);
   latest.current = now;
+  const loaded = plotly !== null && plotly !== "failed" ? plotly.loaded : null;
   useEffect(() => {
+    const [element, drawn] = [box.current, plot.current];
+    if (!element || !drawn) return undefined;
     loadPlotly().then(
-      (loaded) => setPlotly(() => ({ loaded })),
+      (/** @type {Plotly} */ come) => setPlotly({ loaded: come }),
       () => setPlotly("failed"),
     );
     const sizes = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
-    sizes.observe(box.current);
-    const element = plot.current;
+    sizes.observe(element);
     return () => {
       sizes.disconnect();
       hideTip();
-      if (element.data) globalThis.Plotly.purge(element);
+      if (drawn.data) loadPlotly().then((/** @type {Plotly} */ come) => come.purge(drawn));
     };
   }, []);
   const empty = !curves(record, metric, against).length;
   const onPaper = useRef(false);
   const draw = () => {
-    const { data, layout } = figure({
-      ...latest.current,
-      width: onPaper.current ? SHEET : latest.current.width,
-      height: HEIGHT,
-    });
-    plotly.loaded.react(plot.current, data, layout, CONFIG);
+    const wide = onPaper.current ? SHEET : latest.current.width;
+    const { data, layout } = figure({ ...latest.current, width: wide, height: HEIGHT });
+    if (loaded && plot.current) loaded.react(plot.current, data, layout, CONFIG);
   };
   useEffect(() => {
-    if (!plotly?.loaded || empty) return undefined;
-    const prints = ({ type }) => {
+    if (!loaded || empty) return undefined;
+    const prints = (/** @type {Event} */ { type }) => {
       onPaper.current = type === "beforeprint";
       draw(); // at once: what is drawn later is not on paper
     };
@@ -60,7 +80,7 @@ export function Chart({ shown, metric, against = null, most, where }) {
     return () => ["beforeprint", "afterprint"].forEach((type) => removeEventListener(type, prints));
   }, [plotly, empty]);
   useEffect(() => {
-    if (!plotly?.loaded || !width || empty) return;
+    if (!loaded || !width || empty || !plot.current || !box.current) return;
     const fresh = !plot.current.data;
     draw();
     if (fresh) listen(plot.current, latest);
@@ -74,12 +94,13 @@ export function Chart({ shown, metric, against = null, most, where }) {
         ? null
         : "bench.chart.loading";
   const title = inLanguage(record.metrics[metric]?.title ?? { en: metric, zh: metric });
+  const ratio = against === null ? null : t("bench.ratio", { baseline: variantTitle(record, against) });
   const save = async () => {
-    const loaded = await loadPlotly();
-    const subtitle =
-      against === null ? title : `${title}: ${t("bench.ratio", { baseline: variantTitle(record, against) })}`;
+    /** @type {Plotly} */
+    const come = await loadPlotly();
+    const subtitle = ratio === null ? title : `${title}: ${ratio}`;
     const { data, layout } = picture({ ...now, ...PICTURE }, inLanguage(record.scenario.title), subtitle, where);
-    await loaded.downloadImage(
+    await come.downloadImage(
       { data, layout },
       {
         format: "png",
@@ -89,37 +110,55 @@ export function Chart({ shown, metric, against = null, most, where }) {
       },
     );
   };
+  const saving = t("bench.save.png");
   return html`<figure class="bench-figure">
     <figcaption>
-      <span>${against === null ? t("bench.absolute") : t("bench.ratio", { baseline: variantTitle(record, against) })}</span>
-      <button class="link" disabled=${empty} aria-label=${t("bench.save.png")} title=${t("bench.save.png")} onClick=${save}>PNG</button>
+      <span>${ratio ?? t("bench.absolute")}</span>
+      <button class="link" disabled=${empty} aria-label=${saving} title=${saving} onClick=${save}>PNG</button>
     </figcaption>
-    <div class="bench-chart chart" ref=${box} role="img" aria-label=${inWords(now, title)} aria-busy=${!plotly && !empty}>
+    <div
+      class="bench-chart chart"
+      ref=${box}
+      role="img"
+      aria-label=${inWords(now, title)}
+      aria-busy=${!plotly && !empty}
+    >
       <div class="chart-plot" ref=${plot} hidden=${empty}></div>
       ${hint ? html`<p class="hint">${t(hint)}</p>` : null}
     </div>
   </figure>`;
 }
 
+/**
+ * @param {Plot} element
+ * @param {{current: Drawn}} latest
+ */
 function listen(element, latest) {
-  element.on("plotly_hover", ({ event, points }) =>
-    tipAt(event.clientX, event.clientY, tipLines(latest.current, points[0])),
+  element.on("plotly_hover", ({ event, points: [{ customdata }] }) =>
+    tipAt(event.clientX, event.clientY, tipLines(latest.current, ...customdata)),
   );
   element.on("plotly_unhover", hideTip);
   element.on("plotly_click", ({ points: [{ customdata }] }) => {
     const { shown, record, metric } = latest.current;
-    const address = traceAddress(shown.entry, pointAt(record, customdata[1], customdata[0]), metric);
+    const point = pointAt(record, customdata[1], customdata[0]);
+    const address = point && traceAddress(shown.entry, point, metric);
     if (address) location.assign(address);
   });
 }
 
-/** What a point says when it is pointed at. */
-function tipLines({ shown, record, metric, most }, { customdata: [variant, at] }) {
+/**
+ * What a point says when it is pointed at.
+ * @param {Drawn} drawn
+ * @param {string} variant
+ * @param {string | number} at
+ */
+function tipLines({ shown, record, metric, most }, variant, at) {
   const point = pointAt(record, at, variant);
+  const where = axisPoints(record).find((one) => one.at === at);
+  if (!point || !where) return []; // another record is shown meanwhile
   const figureOf = point.figures[metric];
   const info = record.metrics[metric];
   const measure = measureOf(info.unit, most > 0 ? figureOf.median : 0);
-  const where = axisPoints(record).find((one) => one.at === at);
   return [
     html`<b>${variantTitle(record, variant)}</b>`,
     `${inLanguage(record.scenario.axis.title)}: ${atText(where)}`,
@@ -149,7 +188,11 @@ function tipLines({ shown, record, metric, most }, { customdata: [variant, at] }
   ];
 }
 
-/** The chart for who does not see it. The table says the same and more. */
+/**
+ * The chart for a reader who does not see it. The table says the same and more.
+ * @param {Drawn} drawn
+ * @param {string} title of the metric
+ */
 function inWords({ record, metric, against, most }, title) {
   const unit = against === null ? (record.metrics[metric]?.unit ?? "") : "×";
   const measure = measureOf(unit, most);
@@ -157,57 +200,33 @@ function inWords({ record, metric, against, most }, title) {
   const lines = curves(record, metric, against).map(({ variant, points }) =>
     t("bench.chart.line", {
       variant: inLanguage(variant.title),
-      values: points.map((p) => `${titles.get(p.at)}: ${estimateText(p, unit, measure)}`).join(", "),
+      values: points.map((p) => `${titles.get(p.at) ?? p.at}: ${estimateText(p, unit, measure)}`).join(", "),
     }),
   );
   return t("bench.chart.of", { metric: title, scenario: inLanguage(record.scenario.title), lines: lines.join("; ") });
 }
 
-const DASHES = {
-  solid: "",
-  dash: "5 3",
-  dot: "1.5 3",
-  dashdot: "5 3 1.5 3",
-  longdash: "8 3",
-  longdashdot: "8 3 1.5 3",
-};
-const SHAPES = {
-  circle: "M18 7a4 4 0 1 1-8 0a4 4 0 1 1 8 0z",
-  square: "M10.5 3.5h7v7h-7z",
-  diamond: "M14 2l5 5l-5 5l-5-5z",
-  "triangle-up": "M14 2l5 9h-10z",
-  cross: "M12.5 2.5h3v3h3v3h-3v3h-3v-3h-3v-3h3z",
-  x: "M10 4.5l1.5-1.5l2.5 2.5l2.5-2.5l1.5 1.5l-2.5 2.5l2.5 2.5l-1.5 1.5l-2.5-2.5l-2.5 2.5l-1.5-1.5l2.5-2.5z",
-  star: "M14 1.5l1.6 3.6l3.9.4l-2.9 2.6l.9 3.9l-3.5-2l-3.5 2l.9-3.9l-2.9-2.6l3.9-.4z",
-  pentagon: "M14 2.5l4.5 3.3l-1.7 5.2h-5.6l-1.7-5.2z",
-};
-const HATCHES = {
-  "": "",
-  "/": "M6 12L16 2M12 12L22 2",
-  x: "M6 12L16 2M12 12L22 2M6 2L16 12M12 2L22 12",
-  "-": "M6 5h16M6 9h16",
-  "|": "M10 2v10M14 2v10M18 2v10",
-  ".": "M10 5h1M15 5h1M10 9h1M15 9h1",
-  "+": "M10 2v10M18 2v10M6 7h16",
-  "\\": "M6 2L16 12M12 2L22 12",
-};
-
-/** Which curve is which: colour, and without colour marker and dash, or the bars' hatching. */
+/**
+ * Which curve is which: colour, and without colour marker and dash, or the bars' hatching.
+ * @param {{record: BenchRecord, metric: string}} props
+ */
 export function Legend({ record, metric }) {
   const bars = isCategorical(record);
-  const found = curves(record, metric);
   return html`<ul class="bench-legend">
-    ${found.map(({ variant, index }) => {
-      const style = styleOf(index);
-      return html`<li key=${variant.id} class=${`bench-style-${style.colour}`}>
+    ${curves(record, metric).map(({ variant, index }) => {
+      const { colour, dash, symbol, pattern } = styleOf(index);
+      const peer = record.peers[variant.id];
+      return html`<li key=${variant.id} class=${`bench-style-${colour}`}>
         <svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">
           ${
             bars
-              ? html`<rect x="6" y="2" width="16" height="10" class="bench-key-fill" /><path d=${HATCHES[style.pattern]} class="bench-key-hatch" />`
-              : html`<path d="M0 7h28" stroke-dasharray=${DASHES[style.dash]} class="bench-key-line" /><path d=${SHAPES[style.symbol]} class="bench-key-fill" />`
+              ? html`<rect x="6" y="2" width="16" height="10" class="bench-key-fill" />
+                <path d=${HATCHES[pattern]} class="bench-key-hatch" />`
+              : html`<path d="M0 7h28" stroke-dasharray=${DASHES[dash]} class="bench-key-line" />
+                <path d=${SHAPES[symbol]} class="bench-key-fill" />`
           }
         </svg>
-        ${inLanguage(variant.title)}${record.peers[variant.id] ? html` <span class="hint">${record.peers[variant.id]}</span>` : null}
+        ${inLanguage(variant.title)}${peer ? html` <span class="hint">${peer}</span>` : null}
       </li>`;
     })}
   </ul>`;

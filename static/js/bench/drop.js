@@ -2,7 +2,7 @@
 
 import { signal } from "../../vendor/signals/signals.js";
 import { inLanguage, t } from "../tell/words.js";
-import { NotARecord, parseRecord } from "./record.js";
+import { NotARecord, parseRecord } from "./parse.js";
 import { keep, tell } from "./store.js";
 import { machineText } from "./where.js";
 
@@ -11,7 +11,10 @@ const MOST_BYTES = 64 << 20; // as the program's own reader
 /** Whether files are being held over the page. */
 export const hovering = signal(false);
 
-/** Take files; each that is a record is shown, each that is not says why. */
+/**
+ * Take files; each that is a record is shown, each that is not says why.
+ * @param {File[]} files
+ */
 export async function take(files) {
   for (const file of files) {
     try {
@@ -27,11 +30,13 @@ export async function take(files) {
   }
 }
 
+/** @param {DragEvent} event */
 const hasFiles = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
 
 /** Take what is dropped anywhere. */
 export function acceptDrops() {
-  let leaving = null;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let leaving;
   document.addEventListener("dragover", (event) => {
     if (!hasFiles(event)) return;
     event.preventDefault();
@@ -43,6 +48,6 @@ export function acceptDrops() {
     if (!hasFiles(event)) return;
     event.preventDefault();
     hovering.value = false;
-    take([...event.dataTransfer.files]);
+    take([...(event.dataTransfer?.files ?? [])]);
   });
 }

@@ -4,8 +4,19 @@
 import { colours } from "../kit/colour.js";
 import { axis, baseLayout } from "../kit/plotly.js";
 import { inLanguage, t } from "../tell/words.js";
-import { axisPoints, curves, isCategorical } from "./record.js";
+import { axisPoints, curves, isCategorical, variantTitle } from "./record.js";
 import { atText, measureOf, unitText } from "./words.js";
+
+/**
+ * @typedef {import("./record.js").BenchRecord} BenchRecord
+ * @typedef {import("./words.js").Measure} Measure
+ *
+ * Which curves: `against` a baseline, or null; `most`: the highest value that the y axis must hold, the same for charts
+ * that are compared.
+ * @typedef {{record: BenchRecord, metric: string, against: string | null, most: number}} Curves
+ *
+ * @typedef {{width: number, height: number}} Size in CSS pixels
+ */
 
 /**
  * How variants are told apart, by their place in the scenario: a colour of the palette's sequences, and without
@@ -22,12 +33,19 @@ export const STYLES = [
   { colour: 6, dash: "dash", symbol: "pentagon", pattern: "\\" },
 ];
 
-/** A text that Plotly takes for what it is: it would read tags in it, and write style attributes for them. */
+/**
+ * A text that Plotly takes for what it is: it would read tags in it, and write style attributes for them.
+ * @param {string} text
+ */
 const literal = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
+/** @param {number} index of the variant */
 export const styleOf = (index) => STYLES[index % STYLES.length];
 
-/** `{data, layout}`. `most`: the highest value that the y axis must hold, the same for charts that are compared. */
+/**
+ * What Plotly draws.
+ * @param {Curves & Size} options
+ */
 export function figure({ record, metric, against, most, width, height }) {
   const palette = colours();
   const info = record.metrics[metric];
@@ -115,15 +133,21 @@ export function figure({ record, metric, against, most, width, height }) {
   return { data, layout };
 }
 
+/**
+ * @param {BenchRecord} record
+ * @param {string} metric
+ * @param {string | null} against
+ * @param {Measure} measure
+ */
 function yTitle(record, metric, against, measure) {
   if (against !== null) return t("bench.ratio.axis", { baseline: variantTitle(record, against) });
   return measure.unit || inLanguage(record.metrics[metric].title);
 }
 
-export const variantTitle = (record, id) =>
-  inLanguage(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
-
-/** The axis' title with its unit, and that it is logarithmic. */
+/**
+ * The axis' title with its unit, and that it is logarithmic.
+ * @param {BenchRecord} record
+ */
 export function axisTitle(record) {
   const { title, unit, scale } = record.scenario.axis;
   const more = [
@@ -133,9 +157,12 @@ export function axisTitle(record) {
   return more.length ? `${inLanguage(title)} (${more.join(", ")})` : inLanguage(title);
 }
 
-/** A tick at each value of the record: nothing was measured in between. */
+/**
+ * A tick at each value of the record: nothing was measured in between.
+ * @param {BenchRecord} record
+ */
 function numbers(record) {
-  const values = record.axis_values;
+  const values = record.axis_values.map(Number);
   const log = record.scenario.axis.scale === "log" && values.every((value) => value > 0);
   const scaled = log ? values.map(Math.log10) : values;
   const [first, last] = [Math.min(...scaled), Math.max(...scaled)];
@@ -153,6 +180,10 @@ function numbers(record) {
   });
 }
 
+/**
+ * @param {BenchRecord} record
+ * @param {number} width
+ */
 function names(record, width) {
   const points = axisPoints(record);
   const perName = Math.max(8, Math.floor((width - 70) / points.length / 7));
@@ -170,23 +201,37 @@ function names(record, width) {
   });
 }
 
-/** A text in lines of about so many letters; a Chinese one counts double. */
+/**
+ * A text in lines of about so many letters; a Chinese one counts double.
+ * @param {string} text
+ * @param {number} width
+ */
 export function wrapped(text, width) {
   const lines = [""];
-  const size = (part) => [...part].reduce((sum, letter) => sum + (letter.codePointAt(0) > 0x2e7f ? 2 : 1), 0);
+  const size = (/** @type {string} */ part) => [...part].reduce((sum, letter) => sum + (letter > "\u2e7f" ? 2 : 1), 0);
   for (const part of text.match(/[\u2e80-\uffff]|[^\s\u2e80-\uffff]+|\s+/g) ?? []) {
-    if (size(lines.at(-1) + part) > width && lines.at(-1).trim() && part.trim()) lines.push("");
+    const last = lines[lines.length - 1];
+    if (size(last + part) > width && last.trim() && part.trim()) lines.push("");
     lines[lines.length - 1] += part;
   }
   return lines.map((line) => literal(line.trim())).join("<br>");
 }
 
-/** The same for a picture that stands alone: with title, legend, and the lines that say where it was measured. */
+/**
+ * The same for a picture that stands alone: with title, legend, and the lines that say where it was measured.
+ * @param {Curves & Size} options
+ * @param {string} title
+ * @param {string} subtitle
+ * @param {string[]} where
+ */
 export function picture(options, title, subtitle, where) {
   const palette = colours();
   const { data, layout } = figure(options);
+  const font = { size: 15, color: palette["ink-2"] };
   const look = {
     ...layout,
+    xaxis: { ...layout.xaxis, title: { ...layout.xaxis.title, font } },
+    yaxis: { ...layout.yaxis, title: { ...layout.yaxis.title, font } },
     margin: { l: 84, r: 28, t: 108, b: 110 },
     paper_bgcolor: palette.paper,
     plot_bgcolor: palette.paper,
@@ -205,7 +250,7 @@ export function picture(options, title, subtitle, where) {
         yshift: 50,
         xanchor: "left",
         yanchor: "bottom",
-        font: { size: 15, color: palette["ink-2"] },
+        font,
       },
       {
         text: where.map(literal).join("<br>"),
@@ -222,7 +267,5 @@ export function picture(options, title, subtitle, where) {
       },
     ],
   };
-  for (const name of ["xaxis", "yaxis"])
-    look[name] = { ...look[name], title: { ...look[name].title, font: { size: 15, color: palette["ink-2"] } } };
   return { data, layout: look };
 }

@@ -7,6 +7,7 @@ import { inLanguage, t } from "../tell/words.js";
 import { link } from "./link.js";
 import { dropped, goTo, recordsOf, scenarios } from "./store.js";
 
+/** @type {Record<string, string[]>} */
 const GROUPS = {
   against: ["against-no-cache", "against-transformers"],
   cache: ["cache-over-length", "prefix-sharing", "parallel-sampling", "beam-search"],
@@ -16,16 +17,20 @@ const GROUPS = {
   method: ["runner-noise", "observation", "guard"],
 };
 
-/** A link that looks at a scenario; null: at the headlines of all. Opened elsewhere, it is an address as any. */
+/**
+ * A link that looks at a scenario; null: at the headlines of all. Opened elsewhere, it is an address as any.
+ * @param {{id: string | null, children: unknown, "aria-current"?: "page" | null}} props
+ */
 export function ScenarioLink({ id, children, ...rest }) {
-  const open = (event) => {
+  const open = (/** @type {MouseEvent} */ event) => {
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
     event.preventDefault();
     markPlace();
     goTo(id);
     globalThis.scrollTo(0, 0);
   };
-  return html`<a href=${id ? `/bench?scenario=${encodeURIComponent(id)}` : "/bench"} onClick=${open} ...${rest}>${children}</a>`;
+  const address = id ? `/bench?scenario=${encodeURIComponent(id)}` : "/bench";
+  return html`<a href=${address} onClick=${open} ...${rest}>${children}</a>`;
 }
 
 export function List() {
@@ -33,20 +38,23 @@ export function List() {
   const grouped = new Set(Object.values(GROUPS).flat());
   const groups = { ...GROUPS, other: [...known.keys()].filter((id) => !grouped.has(id)) };
   const here = link.scenario.value;
-  const box = useRef(null);
+  const ref = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => {
-    const current = box.current.querySelector("[aria-current]"); // in sight where the list is a small one
-    if (current)
-      box.current.scrollTop +=
-        current.getBoundingClientRect().top - box.current.getBoundingClientRect().top - box.current.clientHeight / 3;
+    const box = ref.current;
+    const current = box?.querySelector("[aria-current]"); // in sight where the list is a small one
+    if (box && current)
+      box.scrollTop += current.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight / 3;
   }, [here]);
-  const item = (id) => {
+  const item = (/** @type {string} */ id) => {
     const empty = !recordsOf(id).length && !dropped.value.some(({ record }) => record.scenario.id === id);
+    const title = inLanguage(known.get(id)?.title ?? { en: id, zh: id });
     return html`<li key=${id}>
-      <${ScenarioLink} id=${id} aria-current=${here === id ? "page" : null}>${inLanguage(known.get(id).title)}${empty ? html` <span class="hint">${t("bench.no_record")}</span>` : null}<//>
+      <${ScenarioLink} id=${id} aria-current=${here === id ? "page" : null}>
+        ${title}${empty ? html` <span class="hint">${t("bench.no_record")}</span>` : null}
+      <//>
     </li>`;
   };
-  return html`<nav class="bench-list" ref=${box} aria-label=${t("bench.list")}>
+  return html`<nav class="bench-list" ref=${ref} aria-label=${t("bench.list")}>
     <p><${ScenarioLink} id=${null} aria-current=${here === null ? "page" : null}>${t("bench.overview")}<//></p>
     ${Object.entries(groups).map(([name, ids]) => {
       const present = ids.filter((id) => known.has(id));

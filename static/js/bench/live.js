@@ -6,9 +6,12 @@ import { t } from "../tell/words.js";
 import { link } from "./link.js";
 import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
 
-/** The status of the latest run, as the server says it; null until it does. */
-export const run = signal(null);
+/** @typedef {import("../core/bench.js").RunStatus} RunStatus */
 
+/** The status of the latest run, as the server says it; null until it does. */
+export const run = signal(/** @type {RunStatus | null} */ (null));
+
+/** @type {Client | null} */
 let client = null;
 let heard = 0; // words about the run that came by themselves
 
@@ -26,6 +29,7 @@ export function followRuns() {
   client.socket.on("bench_progress", hear);
 }
 
+/** @param {RunStatus} status */
 async function hear(status) {
   heard += 1;
   const before = run.value;
@@ -35,7 +39,10 @@ async function hear(status) {
   if (before && before.state !== "done" && link.scenario.value === status.scenario) show(status);
 }
 
-/** Show the record of a run that is done, beside what is shown of the scenario. */
+/**
+ * Show the record of a run that is done, beside what is shown of the scenario.
+ * @param {RunStatus} status
+ */
 export function show(status) {
   goTo(status.scenario);
   const shown = chosenOf(status.scenario);
@@ -44,15 +51,20 @@ export function show(status) {
   tell(t("bench.run.done"));
 }
 
-/** Ask; whether the server did it. A refusal is told. */
+/**
+ * Ask; whether the server did it. A refusal is told.
+ * @param {"bench_follow" | "bench_run" | "bench_stop"} event
+ * @param {{scenario?: string, rounds?: number}} body
+ */
 export async function ask(event, body = {}) {
   const before = heard;
   try {
+    if (!client) return false;
     const { status } = await client.ask(event, body);
-    if (heard === before) run.value = status; // what came meanwhile is newer than the answer, or will be followed by what is
+    if (heard === before) run.value = status; // else what came meanwhile is newer, or what is newer will follow
     return true;
   } catch (error) {
-    if (!(error instanceof NoAnswer)) tell(error.message, true);
+    if (error instanceof Error && !(error instanceof NoAnswer)) tell(error.message, true);
     return false;
   }
 }

@@ -25,12 +25,14 @@ effect(() => {
   document.title = t("bench.page_title");
 });
 
-render(html`<${App} />`, document.getElementById("app"));
+const app = document.getElementById("app");
+if (app) render(html`<${App} />`, app);
 acceptDrops();
 followChosen();
 followRuns();
 await fetchIndex();
 
+/** @param {string} theme */
 function paint(theme) {
   root.dataset.theme = theme;
   themeChanged();

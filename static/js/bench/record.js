@@ -1,117 +1,58 @@
 // A benchmark record as the charts, the table and the downloads read it (engine/bench/RECORDS.md). No DOM here.
 
 import { csvText } from "../core/csv.js";
+import { inLanguage } from "../tell/words.js";
 
-const FORMAT = "kvtheater-bench";
-const VERSION = 1;
+/**
+ * @typedef {import("../core/bench.js").BenchRecord} BenchRecord
+ * @typedef {BenchRecord["points"][number]} Point
+ * @typedef {Point["figures"][string]} Figure
+ * @typedef {BenchRecord["metrics"][string]} MetricInfo
+ * @typedef {BenchRecord["scenario"]["variants"][number]} Variant
+ * @typedef {{at: Point["at"], title: {en: string, zh: string} | null}} AxisPoint
+ * @typedef {{at: Point["at"], median: number, low: number, high: number, figure: Figure, point: Point}} CurvePoint
+ * @typedef {{variant: Variant, index: number, points: CurvePoint[]}} Curve `index`: the variant's place in the scenario
+ */
 
-/** What was given is not a record; `message` is the key of a text, `values` go into it. */
-export class NotARecord extends Error {
-  constructor(message, values = {}) {
-    super(message);
-    this.values = values;
-  }
-}
-
-/** The record in `text`, checked as far as the page relies on it. Throws NotARecord. */
-export function parseRecord(text) {
-  let found;
-  try {
-    found = JSON.parse(text);
-  } catch {
-    throw new NotARecord("bench.drop.not_json");
-  }
-  if (found?.format !== FORMAT) throw new NotARecord("bench.drop.not_a_record");
-  if (found.version !== VERSION) throw new NotARecord("bench.drop.version", { version: String(found.version) });
-  const wrong = fault(found);
-  if (wrong) throw new NotARecord("bench.drop.damaged", { field: wrong });
-  return found;
-}
-
-const isText = (value) => typeof value === "string";
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-const isMap = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-const isBoth = (value) => isMap(value) && isText(value.en) && isText(value.zh);
-const isValue = (value) => isText(value) || isNumber(value);
-const isEstimate = (value) => isMap(value) && ["median", "low", "high"].every((name) => isNumber(value[name]));
-const isFigure = (value) =>
-  isEstimate(value) &&
-  Array.isArray(value.samples) &&
-  value.samples.every(isNumber) &&
-  isMap(value.ratios) &&
-  Object.values(value.ratios).every(isEstimate);
-const isAll = (list, check) => Array.isArray(list) && list.every(check);
-
-/** The first field that is not as it must be; null when all are. */
-function fault(record) {
-  const { scenario, environment } = record;
-  const ids = isAll(scenario?.variants, (v) => isText(v?.id) && isBoth(v.title))
-    ? new Set(scenario.variants.map((v) => v.id))
-    : null;
-  const checks = [
-    ["scenario", isMap(scenario) && isText(scenario.id) && isBoth(scenario.title) && isBoth(scenario.text)],
-    ["scenario.variants", ids !== null && ids.size > 0],
-    [
-      "scenario.axis",
-      isMap(scenario?.axis) &&
-        isBoth(scenario.axis.title) &&
-        isText(scenario.axis.unit) &&
-        ["linear", "log", "category"].includes(scenario.axis.scale) &&
-        isAll(scenario.axis.cases, (c) => isValue(c?.value)),
-    ],
-    ["scenario.baselines", isAll(scenario?.baselines, isText)],
-    [
-      "environment",
-      isMap(environment) &&
-        isMap(environment.machine) &&
-        isMap(environment.machine.versions) &&
-        isText(environment.created) &&
-        isText(environment.command),
-    ],
-    ["rounds", isNumber(record.rounds)],
-    ["peers", isMap(record.peers)],
-    ["axis_values", isAll(record.axis_values, isValue)],
-    [
-      "metrics",
-      isMap(record.metrics) && Object.values(record.metrics).every((m) => isText(m?.unit) && isBoth(m.title)),
-    ],
-    [
-      "points",
-      isAll(
-        record.points,
-        (p) =>
-          isMap(p) &&
-          isValue(p.at) &&
-          ids?.has(p.variant) &&
-          isText(p.failed) &&
-          isMap(p.figures) &&
-          Object.values(p.figures).every(isFigure),
-      ),
-    ],
-    [
-      "findings",
-      isAll(record.findings, (f) => isBoth(f?.title) && isNumber(f.value) && isText(f.unit) && isText(f.bar)),
-    ],
-  ];
-  return checks.find(([, holds]) => !holds)?.[0] ?? null;
-}
-
-/** Whether the axis is one of names; a scale of numbers whose values are names is one too. */
+/**
+ * Whether the axis is one of names; a scale of numbers whose values are names is one too.
+ * @param {BenchRecord} record
+ */
 export const isCategorical = (record) =>
-  record.scenario.axis.scale === "category" || !record.axis_values.every(isNumber);
+  record.scenario.axis.scale === "category" || !record.axis_values.every(Number.isFinite);
 
-/** The points of the axis in order: [{at, title: {en, zh} or null}]. */
+/**
+ * What a variant is called; one that the scenario does not have, by its id.
+ * @param {BenchRecord} record
+ * @param {string} id
+ */
+export const variantTitle = (record, id) =>
+  inLanguage(record.scenario.variants.find((variant) => variant.id === id)?.title ?? { en: id, zh: id });
+
+/**
+ * The points of the axis in order.
+ * @param {BenchRecord} record
+ * @returns {AxisPoint[]}
+ */
 export function axisPoints(record) {
   const titles = new Map(record.scenario.axis.cases.map((found) => [found.value, found.title ?? null]));
   return record.axis_values.map((at) => ({ at, title: titles.get(at) ?? null }));
 }
 
+/**
+ * @param {BenchRecord} record
+ * @param {Point["at"]} at
+ * @param {string} variant
+ */
 export const pointAt = (record, at, variant) =>
   record.points.find((point) => point.at === at && point.variant === variant);
 
 /**
- * One curve for each variant that has the metric: [{variant, index, points: [{at, median, low, high, figure, point}]}].
- * `against`: a baseline, then the values are ratios to it.
+ * One curve for each variant that has the metric. `against`: a baseline, then the values are ratios to it.
+ * @param {BenchRecord} record
+ * @param {string} metric
+ * @param {string | null} against
+ * @returns {Curve[]}
  */
 export function curves(record, metric, against = null) {
   return record.scenario.variants
@@ -122,20 +63,31 @@ export function curves(record, metric, against = null) {
         const point = pointAt(record, at, variant.id);
         const figure = point?.figures[metric];
         const values = against === null ? figure : figure?.ratios[against];
-        return values ? [{ at, median: values.median, low: values.low, high: values.high, figure, point }] : [];
+        return point && figure && values
+          ? [{ at, median: values.median, low: values.low, high: values.high, figure, point }]
+          : [];
       }),
     }))
     .filter(({ points }) => points.length > 0);
 }
 
-/** The baselines to which another variant's figures of the metric have a ratio. */
+/**
+ * The baselines to which another variant's figures of the metric have a ratio.
+ * @param {BenchRecord} record
+ * @param {string} metric
+ */
 export function baselinesOf(record, metric) {
-  const compared = (baseline) =>
+  const compared = (/** @type {string} */ baseline) =>
     record.points.some((point) => point.variant !== baseline && point.figures[metric]?.ratios[baseline]);
   return record.scenario.baselines.filter(compared);
 }
 
-/** The largest upper end of all curves of the records: what one y axis for all of them must hold. */
+/**
+ * The largest upper end of all curves of the records: what one y axis for all of them must hold.
+ * @param {BenchRecord[]} records
+ * @param {string} metric
+ * @param {string | null} against
+ */
 export function highest(records, metric, against = null) {
   return Math.max(
     0,
@@ -145,10 +97,18 @@ export function highest(records, metric, against = null) {
   );
 }
 
-/** Metrics of any of the records: name -> what the first record that has it says of it. */
+/**
+ * Metrics of any of the records: name -> what the first record that has it says of it.
+ * @param {BenchRecord[]} records
+ * @returns {Record<string, MetricInfo>}
+ */
 export const metricsOf = (records) => Object.assign({}, ...records.toReversed().map((record) => record.metrics));
 
-/** Points that have no figures, and why: [{point, variants}] with one entry for each reason. */
+/**
+ * Points that have no figures, and why: one entry for each variant and reason.
+ * @param {BenchRecord} record
+ * @returns {{variant: string, why: string, at: Point["at"][]}[]}
+ */
 export function failures(record) {
   const found = new Map();
   for (const point of record.points.filter((p) => p.failed)) {
@@ -184,8 +144,12 @@ const COLUMNS = [
   "failed",
 ];
 
-/** Every figure of the records, a line each (and one more for each further baseline). `named`: [{id, record}]. */
+/**
+ * Every figure of the records, a line each (and one more for each further baseline).
+ * @param {{id: string, record: BenchRecord}[]} named
+ */
 export function csvOf(named) {
+  /** @type {unknown[][]} */
   const lines = [COLUMNS];
   for (const { id, record } of named) {
     for (const point of record.points) {

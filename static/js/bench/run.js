@@ -6,16 +6,22 @@ import { Typed } from "../kit/typed.js";
 import { inLanguage, t } from "../tell/words.js";
 import { ScenarioLink } from "./list.js";
 import { ask, run, show } from "./live.js";
-import { index, scenarios } from "./store.js";
+import { listed, scenarios } from "./store.js";
 import { durationText, numberText } from "./words.js";
 
+/** @typedef {import("./live.js").RunStatus} RunStatus */
+
+const MOST_ROUNDS = 1000;
+
+/** @param {RunStatus | null} status */
 const active = (status) => status?.state === "running" || status?.state === "stopping";
 
+/** @param {{scenario: string}} props */
 export function RunBox({ scenario }) {
-  const card = index.value.scenarios.find((found) => found.id === scenario);
-  const [rounds, setRounds] = useState(null);
+  const { scenarios: cards, can_run: canRun, keeps_records: keeps } = listed();
+  const card = cards.find((found) => found.id === scenario);
+  const [rounds, setRounds] = useState(/** @type {number | null} */ (null));
   if (!card) return null; // only a record knows it
-  const { can_run: canRun, keeps_records: keeps } = index.value;
   const status = run.value;
   if (card.refused)
     return html`<p class="bench-run hint">${t("bench.run.refused", { why: inLanguage(card.refused) })}</p>`;
@@ -23,38 +29,76 @@ export function RunBox({ scenario }) {
   if (active(status)) return html`<${Progress} status=${status} scenario=${scenario} />`;
   const wanted = rounds ?? card.rounds;
   const start = () => ask("bench_run", { scenario, rounds: wanted });
+  const choose = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) =>
+    setRounds(Math.max(1, Math.min(MOST_ROUNDS, Math.round(Number(event.currentTarget.value)) || 1)));
+  const size = { points: card.num_points, variants: card.num_variants, rounds: wanted };
   return html`<section class="bench-run" aria-label=${t("bench.run")}>
     <div class="bench-run-row">
       <button class="command" id="bench-run" disabled=${status === null} onClick=${start}>${t("bench.run")}</button>
-      <label>${t("bench.run.rounds")} <${Typed} id="bench-rounds" type="number" min="1" max="1000" value=${wanted} onChange=${(event) => setRounds(Math.max(1, Math.min(1000, Math.round(Number(event.currentTarget.value)) || 1)))} /></label>
-      <span class="hint num">${t("bench.run.size", { points: card.num_points, variants: card.num_variants, rounds: wanted })}</span>
+      <label>
+        ${t("bench.run.rounds")}${" "}
+        <${Typed} id="bench-rounds" type="number" min="1" max=${MOST_ROUNDS} value=${wanted} onChange=${choose} />
+      </label>
+      <span class="hint num">${t("bench.run.size", size)}</span>
     </div>
-    ${status?.state === "failed" && status.scenario === scenario ? html`<p class="bench-problem" role="alert">${t("bench.run.failed", { error: status.error })}</p>` : null}
-    ${status?.state === "done" && status.scenario === scenario ? html`<p class="hint"><button class="link" onClick=${() => show(status)}>${t("bench.run.show")}</button></p>` : null}
+    ${status?.scenario === scenario ? html`<${Ended} status=${status} />` : null}
     <p class="hint">${t("bench.run.warning")}${keeps ? "" : ` ${t("bench.run.temporary")}`}</p>
   </section>`;
 }
 
+/**
+ * How the last run of the scenario ended.
+ * @param {{status: RunStatus}} props
+ */
+function Ended({ status }) {
+  if (status.state === "failed")
+    return html`<p class="bench-problem" role="alert">${t("bench.run.failed", { error: status.error })}</p>`;
+  if (status.state !== "done") return null;
+  return html`<p class="hint"><button class="link" onClick=${() => show(status)}>${t("bench.run.show")}</button></p>`;
+}
+
+/** @param {{status: RunStatus, scenario: string}} props `scenario`: the one that is looked at */
 function Progress({ status, scenario }) {
-  const own = status.scenario === scenario;
+  const { state, done, total, seconds_left: left } = status;
   const card = scenarios.value.find((found) => found.id === status.scenario);
   const title = card ? inLanguage(card.title) : status.scenario;
+  const stopping = state === "stopping";
+  const other = html`<p>
+    <${ScenarioLink} id=${status.scenario}>${t("bench.run.other", { scenario: title })}<//>
+  </p>`;
   return html`<section class="bench-run running" aria-label=${t("bench.run")}>
-    ${own ? null : html`<p><${ScenarioLink} id=${status.scenario}>${t("bench.run.other", { scenario: title })}<//></p>`}
+    ${status.scenario === scenario ? null : other}
     <div class="bench-run-row">
-      <button class="command" id="bench-stop" disabled=${status.state === "stopping"} onClick=${() => ask("bench_stop")}>${t("bench.run.stop")}</button>
-      <progress max=${status.total || 1} value=${status.total ? status.done : null} aria-label=${title}></progress>
-      <span class="num" id="bench-progress" role="status">${status.state === "stopping" ? t("bench.run.stopping") : phaseText(status)}</span>
+      <button class="command" id="bench-stop" disabled=${stopping} onClick=${() => ask("bench_stop")}>
+        ${t("bench.run.stop")}
+      </button>
+      <progress max=${total || 1} value=${total ? done : null} aria-label=${title}></progress>
+      <span class="num" id="bench-progress" role="status">
+        ${stopping ? t("bench.run.stopping") : phaseText(status)}
+      </span>
     </div>
     <p class="hint num">
-      ${status.total ? t("bench.run.done_of", { done: status.done, total: status.total }) : ""}
-      ${status.seconds_left === null ? "" : ` · ${t("bench.run.left", { time: durationText(status.seconds_left) })}`}
+      ${total ? t("bench.run.done_of", { done, total }) : ""}
+      ${left === null ? "" : ` · ${t("bench.run.left", { time: durationText(left) })}`}
     </p>
     <p class="hint">${t("bench.run.warning")}</p>
-    ${status.theater ? html`<p class="hint"><a id="bench-watch" href=${`/?${new URLSearchParams({ theater: status.theater })}`} target="_blank" rel="noopener">${t("bench.run.watch")}</a>. ${t("bench.run.watch_note")}</p>` : null}
+    ${status.theater ? html`<${Watch} theater=${status.theater} />` : null}
   </section>`;
 }
 
+/**
+ * The way to the stage on which the run is shown.
+ * @param {{theater: string}} props
+ */
+function Watch({ theater }) {
+  const address = `/?${new URLSearchParams({ theater })}`;
+  return html`<p class="hint">
+    <a id="bench-watch" href=${address} target="_blank" rel="noopener">${t("bench.run.watch")}</a>.${" "}
+    ${t("bench.run.watch_note")}
+  </p>`;
+}
+
+/** @param {RunStatus} status */
 function phaseText({ phase, round, rounds, variant, at }) {
   const text = t(`bench.run.${phase}`, { round, rounds });
   if (at === null) return text;

@@ -2,23 +2,38 @@
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { link } from "./link.js";
-import { parseRecord } from "./record.js";
+import { parseRecord } from "./parse.js";
 
 /**
- * What the server lists: {scenarios, records, can_run, keeps_records}; null until it is here, "failed" when it did
- * not answer.
+ * @typedef {import("../core/bench.js").BenchAnswer} BenchAnswer
+ * @typedef {BenchAnswer["records"][number]} Listed a record of the server, as it lists it
+ * @typedef {import("./record.js").BenchRecord} BenchRecord
+ * @typedef {import("./record.js").Point} Point
+ * @typedef {{en: string, zh: string}} Text
+ *
+ * A scenario, as far as it is known here.
+ * @typedef {{id: string, title: Text, text?: Text, refused?: Text | null}} Card
+ *
+ * A record that is shown: the server's, with its entry, or a dropped one, with the name of its file.
+ * @typedef {{id: string, entry: Listed | null, name: string | null, record: BenchRecord}} Shown
  */
-export const index = signal(null);
 
-/** Records by id: the record, or the reason why it could not be read as {failed}. */
-export const loaded = signal(new Map());
+/** What the server lists; null until it is here, "failed" when it did not answer. */
+export const index = signal(/** @type {BenchAnswer | "failed" | null} */ (null));
 
-/** Records that were dropped on this page: [{id, name, record}]. They stay here. */
-export const dropped = signal([]);
+/** The server's records that are here, or why they could not be read, by id. */
+export const loaded = signal(/** @type {Map<string, {record: BenchRecord} | {failed: string}>} */ (new Map()));
 
-/** One sentence that is shown for a while: {text, error} or null. */
-export const notice = signal(null);
+/** Records that were dropped on this page. They stay here. */
+export const dropped = signal(/** @type {{id: string, name: string, record: BenchRecord}[]} */ ([]));
 
+/** One sentence that is shown for a while, or null. */
+export const notice = signal(/** @type {{text: string, error: boolean} | null} */ (null));
+
+/**
+ * @param {string} text
+ * @param {boolean} error
+ */
 export const tell = (text, error = false) => (notice.value = { text, error });
 
 /** Read the list again. */
@@ -32,13 +47,15 @@ export async function fetchIndex() {
   }
 }
 
-const listed = () =>
-  index.value && index.value !== "failed"
-    ? index.value
-    : { scenarios: [], records: [], can_run: false, keeps_records: true };
+/** @type {BenchAnswer} */
+const NOTHING = { scenarios: [], records: [], can_run: false, keeps_records: true };
+
+/** What the server lists; nothing while it has not answered. */
+export const listed = () => (index.value && index.value !== "failed" ? index.value : NOTHING);
 
 /** Every scenario of which there is something: those of the server, then those that only a record names. */
 export const scenarios = computed(() => {
+  /** @type {Map<string, Card>} */
   const cards = new Map(listed().scenarios.map((card) => [card.id, card]));
   for (const { scenario, title } of listed().records)
     if (!cards.has(scenario)) cards.set(scenario, { id: scenario, title });
@@ -47,16 +64,26 @@ export const scenarios = computed(() => {
   return [...cards.values()];
 });
 
-/** The records of a scenario that can be chosen: the server's, as it lists them. */
+/**
+ * The records of a scenario that can be chosen: the server's, as it lists them.
+ * @param {string} scenario
+ */
 export const recordsOf = (scenario) => listed().records.filter((entry) => entry.scenario === scenario);
 
-/** Whether the server that shows this page can run a scenario: it has a model, and what the scenario needs. */
+/**
+ * Whether the server that shows this page can run a scenario: it has a model, and what the scenario needs.
+ * @param {string} scenario
+ */
 export function runsHere(scenario) {
   const card = scenarios.value.find((found) => found.id === scenario);
-  return Boolean(index.value?.can_run && card && !card.refused);
+  return Boolean(listed().can_run && card && !card.refused);
 }
 
-/** Ids of the server's records that are shown of a scenario: those of the link, else the shipped one or the latest. */
+/**
+ * Ids of the server's records that are shown of a scenario: those of the link, else the shipped one or the latest.
+ * @param {string} scenario
+ * @returns {string[]}
+ */
 export function chosenOf(scenario) {
   const ids = recordsOf(scenario).map((entry) => entry.id);
   const named = link.records.value?.filter((id) => ids.includes(id)) ?? [];
@@ -64,7 +91,12 @@ export function chosenOf(scenario) {
   return dropped.value.some(({ record }) => record.scenario.id === scenario) && !ids.length ? [] : ids.slice(0, 1);
 }
 
-/** Show a record of the server, or do not. */
+/**
+ * Show a record of the server, or do not.
+ * @param {string} scenario
+ * @param {string} id
+ * @param {boolean} wanted
+ */
 export function choose(scenario, id, wanted) {
   const chosen = chosenOf(scenario).filter((other) => other !== id);
   if (wanted) chosen.push(id);
@@ -73,22 +105,29 @@ export function choose(scenario, id, wanted) {
 }
 
 /**
- * The records shown of a scenario, in order: [{id, entry or null, name or null, record}]; those not here yet are left
- * out.
+ * The records shown of a scenario, in order; those not here yet are left out.
+ * @param {string} scenario
+ * @returns {Shown[]}
  */
 export function shownOf(scenario) {
   const entries = new Map(recordsOf(scenario).map((entry) => [entry.id, entry]));
-  const own = chosenOf(scenario).map((id) => ({
-    id,
-    entry: entries.get(id),
-    name: null,
-    record: loaded.value.get(id),
-  }));
-  const others = dropped.value
-    .filter(({ record }) => record.scenario.id === scenario)
-    .map((one) => ({ ...one, entry: null }));
-  return [...own.filter(({ record }) => record && !record.failed), ...others];
+  const own = chosenOf(scenario).flatMap((id) => {
+    const found = loaded.value.get(id);
+    return found && "record" in found ? [{ id, entry: entries.get(id) ?? null, name: null, record: found.record }] : [];
+  });
+  const others = dropped.value.filter(({ record }) => record.scenario.id === scenario);
+  return [...own, ...others.map((one) => ({ ...one, entry: null }))];
 }
+
+/**
+ * Why records that are to be shown of a scenario could not be read.
+ * @param {string} scenario
+ */
+export const failedOf = (scenario) =>
+  chosenOf(scenario).flatMap((id) => {
+    const found = loaded.value.get(id);
+    return found && "failed" in found ? [found.failed] : [];
+  });
 
 /** Fetch the records that are shown and not here. */
 export function followChosen() {
@@ -103,21 +142,26 @@ export function followChosen() {
   });
 }
 
+/** @param {string} id */
 async function fetchRecord(id) {
   let found;
   try {
     const answer = await fetch(`/api/bench/records/${encodeURIComponent(id)}`);
     if (!answer.ok) throw new Error(String(answer.status));
-    found = parseRecord(await answer.text());
+    found = { record: parseRecord(await answer.text()) };
   } catch (error) {
-    found = { failed: error.message };
+    found = { failed: error instanceof Error ? error.message : String(error) };
   }
   loaded.value = new Map(loaded.value).set(id, found);
 }
 
 let numDropped = 0;
 
-/** Keep a dropped record and show it. */
+/**
+ * Keep a dropped record and show it.
+ * @param {string} name of its file
+ * @param {BenchRecord} record
+ */
 export function keep(name, record) {
   numDropped += 1;
   batch(() => {
@@ -126,9 +170,13 @@ export function keep(name, record) {
   });
 }
 
+/** @param {string} id of a dropped record */
 export const forget = (id) => (dropped.value = dropped.value.filter((one) => one.id !== id));
 
-/** Look at a scenario; null: at the headlines of all. */
+/**
+ * Look at a scenario; null: at the headlines of all.
+ * @param {string | null} scenario
+ */
 export function goTo(scenario) {
   if (link.scenario.value === scenario) return;
   batch(() => {
@@ -143,15 +191,21 @@ const STEPS = new Set(["refused_at_step"]);
 /**
  * The step that a point's figure of `metric` names; null when it is no step, and the trace is opened at its first
  * decode step.
+ * @param {Point} point
+ * @param {string | null} metric
+ * @returns {number | null}
  */
 export function stepOf(point, metric) {
-  const figure = STEPS.has(metric) ? point.figures[metric]?.median : null;
-  return Number.isInteger(figure) ? figure : null;
+  const figure = metric !== null && STEPS.has(metric) ? point.figures[metric]?.median : undefined;
+  return figure !== undefined && Number.isInteger(figure) ? figure : null;
 }
 
 /**
  * Where the stage opens the trace of a point, at the step that its figure of `metric` is about; null when none is on
  * this server.
+ * @param {Listed | null} entry
+ * @param {Point} point
+ * @param {string | null} metric
  */
 export function traceAddress(entry, point, metric = null) {
   if (!entry || !point.trace || !entry.traces.includes(point.trace)) return null;

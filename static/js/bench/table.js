@@ -2,15 +2,24 @@
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
-import { variantTitle } from "./figure.js";
-import { axisPoints, pointAt } from "./record.js";
+import { axisPoints, pointAt, variantTitle } from "./record.js";
 import { traceAddress } from "./store.js";
 import { atText, estimateText, highestOf, measureOf } from "./words.js";
 
+/**
+ * @typedef {import("./store.js").Shown} Shown
+ * @typedef {import("./record.js").Point} Point
+ * @typedef {import("./record.js").MetricInfo} MetricInfo
+ * @typedef {import("./words.js").Measure} Measure
+ * @typedef {{name: string, info: MetricInfo, measure: Measure}} Column a metric, and how its values are written
+ */
+
+/** @param {{shown: Shown, label: string}} props `label`: whose record it is */
 export function Figures({ shown, label }) {
   const { record, entry } = shown;
-  const metrics = Object.entries(record.metrics);
-  const measures = new Map(metrics.map(([name, info]) => [name, measureOf(info.unit, highestOf(record, name))]));
+  const columns = Object.entries(record.metrics).map(([name, info]) => {
+    return { name, info, measure: measureOf(info.unit, highestOf(record, name)) };
+  });
   const anyTrace = record.points.some((point) => traceAddress(entry, point));
   const caption = `${label}. ${t("bench.table.caption")}`;
   return html`<div class="bench-scroll" tabindex="0" role="region" aria-label=${caption}>
@@ -20,46 +29,71 @@ export function Figures({ shown, label }) {
         <tr>
           <th scope="col">${inLanguage(record.scenario.axis.title)}</th>
           <th scope="col">${t("bench.table.variant")}</th>
-          ${metrics.map(([name, info]) => html`<th scope="col" key=${name}>${inLanguage(info.title)}${measures.get(name).unit ? html`<br /><span class="unit">${measures.get(name).unit}</span>` : null}</th>`)}
+          ${columns.map(({ name, info, measure: { unit } }) => {
+            const below = unit ? html`<br /><span class="unit">${unit}</span>` : null;
+            return html`<th scope="col" key=${name}>${inLanguage(info.title)}${below}</th>`;
+          })}
           <th scope="col">${t("bench.table.tokens")}</th>
           ${anyTrace ? html`<th scope="col">${t("bench.table.trace")}</th>` : null}
         </tr>
       </thead>
       ${axisPoints(record).map((where) => {
-        const points = record.scenario.variants.map((variant) => pointAt(record, where.at, variant.id)).filter(Boolean);
-        const at = atText(where);
+        const points = record.scenario.variants.flatMap((variant) => pointAt(record, where.at, variant.id) ?? []);
+        const shared = { record, entry, columns, anyTrace, at: atText(where) };
         return html`<tbody key=${where.at}>
-          ${points.map((point, i) => html`<${Row} key=${point.variant} record=${record} entry=${entry} point=${point} at=${at} rows=${i ? 0 : points.length} measures=${measures} anyTrace=${anyTrace} />`)}
+          ${points.map(
+            (point, i) =>
+              html`<${Row} key=${point.variant} ...${shared} point=${point} rows=${i ? 0 : points.length} />`,
+          )}
         </tbody>`;
       })}
     </table>
   </div>`;
 }
 
-/** `rows`: of how many lines this is the first, which names the place on the axis for all of them; else 0. */
-function Row({ record, entry, point, at, rows, measures, anyTrace }) {
-  const metrics = Object.entries(record.metrics);
+/**
+ * `rows`: of how many lines this is the first, which names the place on the axis for all of them; else 0.
+ * @typedef {Pick<Shown, "record" | "entry"> & {columns: Column[], anyTrace: boolean, at: string}} Shared
+ * @param {Shared & {point: Point, rows: number}} props
+ */
+function Row({ record, entry, point, at, rows, columns, anyTrace }) {
   const variant = variantTitle(record, point.variant);
-  const address = traceAddress(entry, point);
   return html`<tr class=${rows ? "first" : ""}>
     ${rows ? html`<th scope="rowgroup" rowspan=${rows}>${at}</th>` : null}
     <th scope="row" class="variant">${variant}</th>
     ${
       point.failed
-        ? html`<td class="failed" colspan=${metrics.length}>${t("bench.table.failed", { why: point.failed })}</td>`
-        : metrics.map(([name, info]) => {
-            const figure = point.figures[name];
-            const measure = measures.get(name);
-            return html`<td key=${name}>${figure ? html`<${Value} figure=${figure} unit=${info.unit} measure=${measure} />` : "–"}</td>`;
-          })
+        ? html`<td class="failed" colspan=${columns.length}>${t("bench.table.failed", { why: point.failed })}</td>`
+        : columns.map((column) => html`<${Value} key=${column.name} point=${point} column=${column} />`)
     }
-    <td class=${point.tokens_identical === false ? "differ" : ""}>${point.failed ? "–" : t(point.tokens_identical === null ? "bench.table.not_asked" : point.tokens_identical ? "bench.table.identical" : "bench.table.differ")}</td>
-    ${anyTrace ? html`<td>${address ? html`<a href=${address} aria-label=${t("bench.table.open_label", { variant, at })}>${t("bench.table.open")}</a>` : "–"}</td>` : null}
+    <td class=${point.tokens_identical === false ? "differ" : ""}>${tokensText(point)}</td>
+    ${anyTrace ? html`<${Trace} address=${traceAddress(entry, point)} variant=${variant} at=${at} />` : null}
   </tr>`;
 }
 
-/** The unit stands in the head of the column. */
-function Value({ figure, unit, measure }) {
-  const [median, interval] = estimateText(figure, unit, { ...measure, unit: "" }).split(" [");
-  return html`${median}${interval ? html` <span class="interval">[${interval}</span>` : null}`;
+/**
+ * Whether the tokens were those of the reference.
+ * @param {Point} point
+ */
+function tokensText({ failed, tokens_identical: identical }) {
+  if (failed) return "–";
+  return t(`bench.table.${identical === null ? "not_asked" : identical ? "identical" : "differ"}`);
+}
+
+/** @param {{address: string | null, variant: string, at: string}} props */
+function Trace({ address, variant, at }) {
+  if (!address) return html`<td>–</td>`;
+  const label = t("bench.table.open_label", { variant, at });
+  return html`<td><a href=${address} aria-label=${label}>${t("bench.table.open")}</a></td>`;
+}
+
+/**
+ * The unit stands in the head of the column.
+ * @param {{point: Point, column: Column}} props
+ */
+function Value({ point, column: { name, info, measure } }) {
+  const figure = point.figures[name];
+  if (!figure) return html`<td>–</td>`;
+  const [median, interval] = estimateText(figure, info.unit, { ...measure, unit: "" }).split(" [");
+  return html`<td>${median}${interval ? html` <span class="interval">[${interval}</span>` : null}</td>`;
 }

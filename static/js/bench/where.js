@@ -1,19 +1,31 @@
 // Where and how a record was made, in words.
 
-import { bytesText, inLanguage, t } from "../tell/words.js";
+import { bytesText, t } from "../tell/words.js";
+import { variantTitle } from "./record.js";
 import { momentText } from "./words.js";
 
-/** The machine in a few words, for headings. */
+/**
+ * @typedef {import("../core/bench.js").BenchRecord} BenchRecord
+ * @typedef {BenchRecord["environment"]} Environment
+ */
+
+/**
+ * The machine in a few words, for headings.
+ * @param {{environment: Environment}} of a record or its entry in the list
+ */
 export const machineText = ({ environment: { machine, system } }) =>
   machine.device === "cpu" ? machine.processor || system : machine.device;
 
-/** Everything that a reader needs to judge the figures, as short parts. */
+/**
+ * Everything that a reader needs to judge the figures, as short parts.
+ * @param {BenchRecord} record
+ * @returns {string[]}
+ */
 export function whereParts(record) {
   const { environment: e, scenario } = record;
   const { machine } = e;
   const others = Object.entries(record.peers).map(
-    ([variant, version]) =>
-      `${inLanguage(scenario.variants.find((v) => v.id === variant)?.title ?? { en: variant, zh: variant })}: ${version}`,
+    ([variant, version]) => `${variantTitle(record, variant)}: ${version}`,
   );
   return [
     machineText(record),
@@ -34,10 +46,13 @@ export function whereParts(record) {
     t("bench.where.seed", { seed: e.seed }),
     t(record.complete === false ? "bench.where.stopped" : "bench.where.rounds", { n: record.rounds }),
     quietText(e),
-  ].filter(Boolean);
+  ].filter((part) => typeof part === "string" && part !== "");
 }
 
-/** Whether others used the machine meanwhile. */
+/**
+ * Whether others used the machine meanwhile.
+ * @param {Environment} environment
+ */
 function quietText({ quiet, busy_cpus: busy }) {
   if (busy === null || busy === undefined) return t("bench.where.unknown");
   if (busy > 0.1) return t("bench.where.busy", { busy });
@@ -46,5 +61,8 @@ function quietText({ quiet, busy_cpus: busy }) {
     : `${t("bench.where.busy_before")}; ${t("bench.where.quiet", { busy })}`;
 }
 
-/** Whether a reader should be careful with the timings. */
+/**
+ * Whether a reader should be careful with the timings.
+ * @param {{environment: Environment}} record
+ */
 export const wasBusy = ({ environment: { quiet, busy_cpus: busy } }) => !quiet || (busy ?? 0) > 0.1;

@@ -2,12 +2,20 @@
 
 import { inLanguage, t } from "../tell/words.js";
 
+/**
+ * @typedef {import("../core/bench.js").BenchRecord} BenchRecord
+ * @typedef {{factor: number, unit: string}} Measure value · factor is in `unit`, a text of the page, "" without one
+ * @typedef {{median: number, low: number | null, high: number | null}} Estimate without an interval: null
+ */
+
 const PREFIXES = ["", "k", "M", "G", "T", "P"];
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /**
- * How values of a unit are written when the largest is `most`: {factor, unit}; value · factor is in `unit`, which is a
- * text of the page, or "" without one.
+ * How values of a unit are written when the largest is `most`.
+ * @param {string} unit
+ * @param {number} most
+ * @returns {Measure}
  */
 export function measureOf(unit, most) {
   if (unit === "s")
@@ -29,14 +37,20 @@ export function measureOf(unit, most) {
   return { factor: 1, unit: unit && unitText(unit) };
 }
 
-/** A unit's name; one that this page does not know stays as the record has it. */
+/**
+ * A unit's name; one that this page does not know stays as the record has it.
+ * @param {string} unit
+ */
 export function unitText(unit) {
   const key = `bench.unit.${unit}`;
   const text = t(key);
   return text === key ? unit : text;
 }
 
-/** Three significant digits; whole numbers below a million whole, in groups. */
+/**
+ * Three significant digits; whole numbers below a million whole, in groups.
+ * @param {number} value
+ */
 export function numberText(value) {
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return groupedDigits(String(value));
   if (Math.abs(value) >= 1e6) return Number(value.toPrecision(3)).toExponential().replace("e+", "e");
@@ -44,9 +58,15 @@ export function numberText(value) {
   return String(Number(value.toPrecision(3)));
 }
 
+/** @param {string} digits */
 const groupedDigits = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, "\u2009");
 
-/** A value with its unit, in the measure that fits it or the one given. */
+/**
+ * A value with its unit, in the measure that fits it or the one given.
+ * @param {number} value
+ * @param {string} unit
+ * @param {Measure} measure
+ */
 export function quantityText(value, unit, measure = measureOf(unit, Math.abs(value))) {
   const number = numberText(Number((value * measure.factor).toPrecision(6)));
   if (!measure.unit) return number;
@@ -55,27 +75,45 @@ export function quantityText(value, unit, measure = measureOf(unit, Math.abs(val
     : `${number}\u2009${measure.unit}`;
 }
 
-/** `median [low, high] unit`; without the interval where rounds did not differ. */
+/**
+ * `median [low, high] unit`; without the interval where rounds did not differ.
+ * @param {Estimate} estimate
+ * @param {string} unit
+ * @param {Measure} measure
+ */
 export function estimateText({ median, low, high }, unit, measure = measureOf(unit, Math.abs(median))) {
-  const number = (value) => numberText(Number((value * measure.factor).toPrecision(6)));
+  const number = (/** @type {number} */ value) => numberText(Number((value * measure.factor).toPrecision(6)));
   const interval = low === null || high === null || low === high ? "" : ` [${number(low)}, ${number(high)}]`;
   if (measure.unit === "×") return `${number(median)}×${interval}`;
   return `${number(median)}${interval}${measure.unit ? `\u2009${measure.unit}` : ""}`;
 }
 
-/** A value of the axis: its title where it has one, else the number. */
+/**
+ * A value of the axis: its title where it has one, else the number.
+ * @param {import("./record.js").AxisPoint} point
+ */
 export const atText = ({ at, title }) =>
   title ? inLanguage(title) : typeof at === "number" ? numberText(at) : String(at);
 
-/** How long something takes, roughly. */
+/**
+ * How long something takes, roughly.
+ * @param {number} seconds
+ */
 export const durationText = (seconds) =>
   seconds < 90
     ? t("bench.seconds", { n: Math.max(1, Math.round(seconds)) })
     : t("bench.minutes", { n: Math.round(seconds / 60) });
 
-/** A moment of ISO 8601 as date and time, UTC. */
+/**
+ * A moment of ISO 8601 as date and time, UTC.
+ * @param {string} iso
+ */
 export const momentText = (iso) => iso.slice(0, 16).replace("T", " ");
 
-/** The largest median that a record has of a metric. */
+/**
+ * The largest median that a record has of a metric.
+ * @param {BenchRecord} record
+ * @param {string} metric
+ */
 export const highestOf = (record, metric) =>
   Math.max(0, ...record.points.map((point) => point.figures[metric]?.median ?? 0));

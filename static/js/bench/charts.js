@@ -1,0 +1,125 @@
+// The charts of the records shown: one metric, absolute and against a baseline, all on one scale.
+
+import { html } from "../kit/html.js";
+import { inLanguage, t } from "../tell/words.js";
+import { Chart, Legend } from "./chart.js";
+import { link } from "./link.js";
+import { baselinesOf, highest, isCategorical, metricsOf, variantTitle } from "./record.js";
+import { machineText, whereParts } from "./where.js";
+
+/**
+ * @typedef {import("./store.js").Shown} Shown
+ * @typedef {import("./record.js").BenchRecord} BenchRecord
+ * @typedef {import("./record.js").MetricInfo} MetricInfo
+ */
+
+const LETTERS = 150; // of a line of a picture
+
+/** @param {{all: Shown[], labels: Map<string, string>}} props */
+export function Charts({ all, labels }) {
+  const records = all.map(({ record }) => record);
+  const metrics = metricsOf(records);
+  const names = Object.keys(metrics);
+  const metric = names.find((name) => name === link.metric.value) ?? names[0];
+  if (!metric) return html`<p class="hint">${t("bench.chart.empty")}</p>`;
+  const baselines = [...new Set(records.flatMap((record) => baselinesOf(record, metric)))];
+  const against = baselines.find((id) => id === link.against.value) ?? baselines[0] ?? null;
+  const most = highest(records, metric);
+  const mostRatio = against === null ? 0 : Math.max(1, highest(records, metric, against));
+  const rows = against === null ? [null] : [null, against];
+  const columns = all.length > 1 ? all.length : rows.length;
+  const chart = (/** @type {Shown} */ one, /** @type {string | null} */ baseline) => {
+    const key = `${one.id} ${metric} ${baseline}`;
+    const highestThere = baseline === null ? most : mostRatio;
+    const where = wrapLine(whereParts(one.record).join(" · "), LETTERS);
+    return html`<div class="bench-cell" key=${`${one.id} ${baseline}`}>
+      ${
+        all.length > 1
+          ? html`<p class="bench-cell-name">
+            ${labels.get(one.id)} <span class="hint">${machineText(one.record)}</span>
+          </p>`
+          : null
+      }
+      <${Chart} key=${key} shown=${one} metric=${metric} against=${baseline} most=${highestThere} where=${where} />
+    </div>`;
+  };
+  return html`<section class="bench-graphs">
+    <${Controls} records=${records} metrics=${metrics} metric=${metric} baselines=${baselines} against=${against} />
+    <${Legend} record=${records.find((record) => record.metrics[metric]) ?? records[0]} metric=${metric} />
+    <div class=${`bench-charts columns-${Math.min(columns, 3)}`}>
+      ${rows.map((baseline) => all.map((one) => chart(one, baseline)))}
+    </div>
+    <p class="hint bench-note">${notes(all, against).join(" ")}</p>
+  </section>`;
+}
+
+/**
+ * Which metric, and against which baseline.
+ * @typedef {{
+ *   records: BenchRecord[],
+ *   metrics: Record<string, MetricInfo>,
+ *   metric: string,
+ *   baselines: string[],
+ *   against: string | null,
+ * }} ControlsProps
+ * @param {ControlsProps} props
+ */
+function Controls({ records, metrics, metric, baselines, against }) {
+  const { source, better } = metrics[metric];
+  const kind = [t(`bench.metric.${source}`), better && t(`bench.better.${better}`)].filter(Boolean).join("; ");
+  const named = records.find(({ scenario }) => scenario.variants.some(({ id }) => id === against)) ?? records[0];
+  /** @typedef {Event & {currentTarget: HTMLSelectElement}} Chosen */
+  const chooseMetric = (/** @type {Chosen} */ event) => (link.metric.value = event.currentTarget.value);
+  const chooseBaseline = (/** @type {Chosen} */ event) => (link.against.value = event.currentTarget.value);
+  return html`<div class="bench-controls">
+    <label>${t("bench.metric")}
+      <select id="bench-metric" value=${metric} onChange=${chooseMetric}>
+        ${Object.entries(metrics).map(
+          ([name, { title }]) => html`<option key=${name} value=${name}>${inLanguage(title)}</option>`,
+        )}
+      </select>
+    </label>
+    ${
+      baselines.length > 1
+        ? html`<label>${t("bench.against")}
+          <select id="bench-against" value=${against} onChange=${chooseBaseline}>
+            ${baselines.map((id) => html`<option key=${id} value=${id}>${variantTitle(named, id)}</option>`)}
+          </select>
+        </label>`
+        : null
+    }
+    <p class="hint">${kind}</p>
+  </div>`;
+}
+
+/**
+ * How the charts are to be read.
+ * @param {Shown[]} all
+ * @param {string | null} against
+ * @returns {string[]}
+ */
+function notes(all, against) {
+  const logarithmic = all.some(({ record }) => !isCategorical(record) && record.scenario.axis.scale === "log");
+  const keys = [
+    "bench.chart.note",
+    all.length > 1 ? "bench.chart.note.same" : null,
+    logarithmic ? "bench.chart.note.log" : null,
+    all.some(({ entry }) => entry?.traces.length) ? "bench.chart.note.click" : null,
+    against === null ? "bench.ratio.none" : null,
+  ];
+  return keys.flatMap((key) => (key === null ? [] : [t(key)]));
+}
+
+/**
+ * A long line in lines of so many letters, for a picture.
+ * @param {string} text
+ * @param {number} width
+ */
+function wrapLine(text, width) {
+  const lines = [""];
+  for (const part of text.split(" ")) {
+    if (`${lines.at(-1)} ${part}`.length > width) lines.push("");
+    lines[lines.length - 1] = `${lines.at(-1)} ${part}`.trim();
+  }
+  return lines;
+}
