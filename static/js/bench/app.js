@@ -55,8 +55,9 @@ function Header() {
 }
 
 function ThemeButton() {
+  /** @type {("auto" | "light" | "dark")[]} */
   const order = ["auto", "light", "dark"];
-  const now = String(settings.theme.value);
+  const now = settings.theme.value;
   const text = t("header.theme", { theme: t(`header.theme.${now}`) });
   const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
   return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}>

@@ -24,14 +24,10 @@ const PICTURE = { width: 1200, height: 720 };
  * What is drawn, and how wide.
  * @typedef {import("./figure.js").Curves & {shown: Shown, width: number}} Drawn
  *
- * The element that Plotly, which has no types here, draws in: it has its data then, and `on` for its events.
+ * The element that Plotly draws in: it has its data then, and `on` for its events.
  * @typedef {HTMLElement & {data?: unknown, on: (event: string, told: (event: Pointed) => void) => void}} Plot
  * @typedef {{event: MouseEvent, points: {customdata: [variant: string, at: string | number]}[]}} Pointed
- * @typedef {{
- *   react: (element: HTMLElement, data: unknown, layout: unknown, config: unknown) => void,
- *   purge: (element: HTMLElement) => void,
- *   downloadImage: (figure: unknown, options: unknown) => Promise<string>,
- * }} Plotly
+ * @typedef {import("../kit/plotly.js").Plotly} Plotly
  */
 
 /**
@@ -52,7 +48,7 @@ export function Chart({ shown, metric, against = null, most, where }) {
     const [element, drawn] = [box.current, plot.current];
     if (!element || !drawn) return undefined;
     loadPlotly().then(
-      (/** @type {Plotly} */ come) => setPlotly({ loaded: come }),
+      (come) => setPlotly({ loaded: come }),
       () => setPlotly("failed"),
     );
     const sizes = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
@@ -60,7 +56,7 @@ export function Chart({ shown, metric, against = null, most, where }) {
     return () => {
       sizes.disconnect();
       hideTip();
-      if (drawn.data) loadPlotly().then((/** @type {Plotly} */ come) => come.purge(drawn));
+      if (drawn.data) loadPlotly().then((come) => come.purge(drawn));
     };
   }, []);
   const empty = !curves(record, metric, against).length;
@@ -96,7 +92,6 @@ export function Chart({ shown, metric, against = null, most, where }) {
   const title = inLanguage(record.metrics[metric]?.title ?? { en: metric, zh: metric });
   const ratio = against === null ? null : t("bench.ratio", { baseline: variantTitle(record, against) });
   const save = async () => {
-    /** @type {Plotly} */
     const come = await loadPlotly();
     const subtitle = ratio === null ? title : `${title}: ${ratio}`;
     const { data, layout } = picture({ ...now, ...PICTURE }, inLanguage(record.scenario.title), subtitle, where);

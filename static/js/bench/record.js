@@ -149,7 +149,7 @@ const COLUMNS = [
  * @param {{id: string, record: BenchRecord}[]} named
  */
 export function csvOf(named) {
-  /** @type {unknown[][]} */
+  /** @type {import("../core/csv.js").Cell[][]} */
   const lines = [COLUMNS];
   for (const { id, record } of named) {
     for (const point of record.points) {

@@ -32,7 +32,7 @@ export function whereParts(record) {
     machine.device === "cpu" ? null : machine.processor,
     e.system,
     t("bench.where.threads", { cpus: e.num_cpus, threads: machine.num_threads }),
-    e.memory_bytes && t("bench.where.memory", { memory: bytesText(e.memory_bytes) }),
+    e.memory_bytes === null ? null : t("bench.where.memory", { memory: bytesText(e.memory_bytes) }),
     t("bench.where.dtype", { model: scenario.model, dtype: scenario.dtype }),
     Object.entries(machine.versions)
       .map(([name, version]) => `${name} ${version}`)
@@ -46,7 +46,7 @@ export function whereParts(record) {
     t("bench.where.seed", { seed: e.seed }),
     t(record.complete === false ? "bench.where.stopped" : "bench.where.rounds", { n: record.rounds }),
     quietText(e),
-  ].filter((part) => typeof part === "string" && part !== "");
+  ].flatMap((part) => part || []);
 }
 
 /**

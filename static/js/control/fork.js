@@ -76,7 +76,7 @@ export async function fork(asked) {
   const { record: _, ...change } = { record: 0, ...asked };
   progress.value = { done: 0, of: at };
   problem.value = null;
-  const refused = (/** @type {Error} */ error) => (problem.value = error.message);
+  const refused = (/** @type {unknown} */ error) => (problem.value = error instanceof Error ? error.message : null);
   const stop = forking.subscribe((/** @type {{num_records: number} | null} */ told) => {
     if (told) progress.value = { done: Math.min(told.num_records, at), of: at };
   });

@@ -41,9 +41,9 @@ export function tIn(code, key, values = {}) {
 
 /**
  * The text in the page's language out of one that the server words itself; English where it has none.
- * @param {Record<string, string>} text by language
+ * @param {Record<string, string> | {en: string, zh: string}} text by language
  */
-export const inLanguage = (text) => text[language.value] ?? text.en;
+export const inLanguage = (text) => /** @type {Record<string, string>} */ (text)[language.value] ?? text.en;
 
 /** Whole sentences, one after the other: English puts a space between them. @param {string[]} list */
 export const sentences = (list) => list.join(t("join.sentences"));

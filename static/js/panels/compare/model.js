@@ -107,7 +107,8 @@ export async function look(side, index) {
   const id = side === "a" ? a : b;
   if (id === settings.theater.peek()) return goTo(index);
   // the first is named, so that it stays the first when another run is on stage
-  if (await session.watch(id, index)) batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
+  if (id !== null && (await session.watch(id, index)))
+    batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
 }
 
 /**

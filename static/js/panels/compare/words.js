@@ -18,7 +18,9 @@ import { chosenToken } from "./comparison.js";
  */
 export function opWords(op, kind, token = null) {
   if (!op) return t(kind === null ? "compare.op.end" : "compare.op.none");
-  const parts = inRegister(partsOf([op]), "short");
+  // its bytes are text here; only the token that it chose has words with them, and that is given
+  const said = /** @type {import("../../core/trace.js").Op} */ (/** @type {unknown} */ (op));
+  const parts = inRegister(partsOf([said]), "short");
   if (!parts.length) return op.type; // a later program may know more operations
   return sentences(parts.map(([key, values]) => inWords([key, token === null ? values : { ...values, token }])));
 }

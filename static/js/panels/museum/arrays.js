@@ -42,7 +42,8 @@ const norm = (a) => Math.sqrt(dot(a, a));
  */
 function vectorIn(log, source, layer, kind, head) {
   const arrays = source && log.layer(source.record, layer);
-  const packed = arrays ? log.packedIndex(source.record, source.seq_id, source.position) : -1;
+  if (!arrays) return null;
+  const packed = log.packedIndex(source.record, source.seq_id, source.position);
   return packed < 0 ? null : arrays[kind].row(packed, head);
 }
 
@@ -217,10 +218,9 @@ export function movedKeys(log, step, seqId) {
       const row = wholeRow(log, index, seqId, layer, head, query);
       const q = vectorIn(log, { record: index, seq_id: seqId, position: query }, layer, "q", head);
       if (!row || row.keyStart !== 0 || !q) continue;
-      const keys = sources.map((source) =>
-        vectorIn(log, source, layer, "k", Math.floor((head * num_kv_heads) / num_heads)),
-      );
-      if (keys.length < 3 || keys.some((k) => !k)) continue;
+      const kvHead = Math.floor((head * num_kv_heads) / num_heads);
+      const keys = sources.flatMap((source) => vectorIn(log, source, layer, "k", kvHead) ?? []);
+      if (keys.length < 3 || keys.length < sources.length) continue;
       const scores = keys.map((k) => dot(q, k) * scalings[layer]);
       const unmoved = deviation(row.weights, scores, 0);
       if (unmoved < Math.max(APART, found?.unmoved ?? 0)) continue;
@@ -259,7 +259,7 @@ function deviation(weights, scores, by) {
 export function turnedKey(logs, step, seqId) {
   const sources = logs.map((log) => keySources(log, step, seqId));
   for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++) {
-    if (sources.some((one) => one[position]?.seq_id !== seqId || one[position].position !== position)) continue;
+    if (sources.some((one) => one[position]?.seq_id !== seqId || one[position]?.position !== position)) continue;
     /** @type {{position: number, length: number, cosine: number} | null} */
     let turned = null;
     for (let head = 0; head < logs[0].header.model.num_kv_heads; head++) {

@@ -18,6 +18,8 @@ import { firstOf, recordAt, stepRecords, tookStep } from "../../runs/steps.js";
  * @typedef {SharedWrite | Foreign | Forgotten} Contradiction
  */
 
+const EMPTY = new Uint8Array();
+
 /**
  * What guards and checks wrote into a record. Older logs have sentences alone.
  * @param {Partial<StepRecord>} record
@@ -53,7 +55,7 @@ export function objections(log, step) {
  */
 export function lastWrites(log, step) {
   if (!tookStep(log, step)) return [];
-  const size = log.header.engine.block_size;
+  const { block_size: size } = log.tail;
   return log.writesIn(recordAt(log, step)).flatMap(({ seq_id, start, num_tokens, block_tables }) => {
     const position = start + num_tokens - 1;
     return block_tables.flatMap((table) => {
@@ -90,7 +92,7 @@ export const firstContradiction = firstOf(([, log], step) => {
  * @returns {SharedWrite[]}
  */
 function sharedWrites(log, index) {
-  const size = log.header.engine.block_size;
+  const { block_size: size } = log.tail;
   /** @type {Map<number, Set<number>>} slot -> sequences */
   const writers = new Map();
   for (const { seq_id, start, num_tokens, block_tables } of log.writesIn(index))
@@ -115,34 +117,31 @@ function sharedWrites(log, index) {
  */
 function foreignBlocks(log, index) {
   const state = log.stateAt(index);
-  const size = log.header.engine.block_size;
+  const { block_size: size } = log.tail;
+  const bytes = bytesById(state);
   /** @type {Foreign[]} */
   const found = [];
   for (const { seq_id, start } of log.records[index].batch ?? [])
     for (const table of log.tablesAtCompute(index, seq_id) ?? []) {
       const own = state.sequences.get(seq_id);
-      const read = Array.from({ length: start }, (_, position) => {
+      if (!own) continue;
+      const read = Array.from({ length: start }, (_, position) => position).flatMap((position) => {
         const slot = slotOf(table, size, position);
         const origin = slot && log.slotOrigin(slot.slot, index);
-        return { position, block: slot?.block, origin, token: origin && computedToken(log, origin) };
+        if (!origin) return [];
+        const token = computedToken(log, origin);
+        const wrong = origin.seq_id !== seq_id && token !== own.token_ids[position];
+        return [{ block: slot.block, wrong, there: bytes.get(token), own: own.token_bytes[position] }];
       });
-      const wrong = new Set(
-        // blocks that others wrote, with other tokens among theirs
-        read
-          .filter(
-            ({ position, origin, token }) => origin && origin.seq_id !== seq_id && token !== own.token_ids[position],
-          )
-          .map(({ block }) => block),
-      );
-      if (!wrong.size) continue;
-      const there = [...wrong].flatMap((block) => read.filter((one) => one.block === block));
-      const bytes = bytesById(state);
+      const blocks = [...new Set(read.filter(({ wrong }) => wrong).map(({ block }) => block))];
+      if (!blocks.length) continue;
+      const told = blocks.flatMap((id) => read.filter(({ block }) => block === id));
       found.push({
         kind: "foreign",
         seq_id,
-        blocks: [...wrong],
-        there: there.map(({ token }) => bytes.get(token)),
-        own: there.map(({ position }) => own.token_bytes[position]),
+        blocks,
+        there: told.map(({ there }) => there ?? EMPTY),
+        own: told.map((one) => one.own),
       });
     }
   return found;
@@ -152,11 +151,10 @@ function foreignBlocks(log, index) {
  * The token that a slot's writer had there.
  * @param {TraceLog} log
  * @param {{record: number, seq_id: number, position: number}} origin
- * @returns {number}
  */
 function computedToken(log, { record, seq_id, position }) {
-  const entry = log.records[record].batch.find((e) => e.seq_id === seq_id);
-  return entry.token_ids[position - entry.start];
+  const entry = log.records[record].batch?.find((e) => e.seq_id === seq_id);
+  return entry ? entry.token_ids[position - entry.start] : -1;
 }
 
 /**
@@ -179,13 +177,8 @@ function bytesById(state) {
 function forgottenTokens(log, index) {
   if (index < 1) return [];
   const before = log.stateAt(index - 1);
-  return (log.records[index].batch ?? [])
-    .filter((entry) => entry.samples)
-    .map((entry) => ({
-      kind: "forgotten",
-      seq_id: entry.seq_id,
-      known: before.sequences.get(entry.seq_id)?.token_ids.length ?? 0,
-      computed: entry.context_len,
-    }))
-    .filter(({ known, computed }) => computed < known);
+  return (log.records[index].batch ?? []).flatMap(({ seq_id, samples, context_len: computed }) => {
+    const known = before.sequences.get(seq_id)?.token_ids.length ?? 0;
+    return samples && computed < known ? [{ kind: /** @type {const} */ ("forgotten"), seq_id, known, computed }] : [];
+  });
 }

@@ -12,7 +12,7 @@ import { firstKeyDifference } from "./arrays.js";
 import { firstContradiction } from "./evidence.js";
 
 /**
- * @typedef {import("../../core/wire.js").Exhibit} Exhibit
+ * @typedef {import("../../core/wire.js").ModelAnswer["museum"][number]} Exhibit
  * @typedef {"healthy" | "faulty"} Lane
  * @typedef {NonNullable<typeof scene.value>} Scene
  */

@@ -41,10 +41,10 @@ export function laneAt(log, step) {
   };
   if (step > records.length || index === undefined) return lane;
   const record = log.records[index];
-  const entry = record.batch[0];
+  const entry = record.batch?.[0];
   lane.seconds = stepSeconds(record);
   if (!entry) return lane;
-  const size = log.header.engine.block_size;
+  const { block_size: size } = log.tail;
   const tables = log.tablesAtCompute(index, entry.seq_id) ?? [];
   const reserved = (tables[0]?.length ?? 0) * size;
   lane.computed = entry.token_ids.length;

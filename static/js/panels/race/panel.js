@@ -37,7 +37,7 @@ export function Panel() {
 function wish() {
   const { block_size, num_blocks, kv_cache_dtype } = wantedConfig();
   const { n, ...sampling } = wantedSampling();
-  const config = { block_size, num_blocks, ...(kv_cache_dtype && { kv_cache_dtype }) };
+  const config = { block_size, num_blocks, ...(kv_cache_dtype ? { kv_cache_dtype } : {}) };
   const configs = Object.fromEntries(STRATEGIES.map((strategy) => [strategy, { ...config, strategy }]));
   return { prompts: [racePrompt()], sampling, configs };
 }

@@ -45,7 +45,7 @@ export function LaneStrip({ name, index, lane, logs }) {
 function paintSlots(c, { width, height }, slots, logs, index) {
   const palette = colours();
   // every lane on one scale: as many slots as the longest reservation can have
-  const capacity = Math.max(...logs.map((log) => log.header.engine.max_model_len ?? 0), slots.reserved);
+  const capacity = Math.max(...logs.map((log) => Number(log.header.engine.max_model_len ?? 0)), slots.reserved);
   const size = width / capacity;
   const gap = size >= ROOM_FOR_GAPS ? 1 : 0;
   const filled = slots.read + slots.computed;
@@ -61,7 +61,7 @@ function paintSlots(c, { width, height }, slots, logs, index) {
   c.fillRect(filled * size, 0, (slots.reserved - filled) * size, height - 2);
   c.strokeStyle = palette["ink-3"];
   c.lineWidth = 1;
-  const blockSize = logs[index].header.engine.block_size;
+  const { block_size: blockSize } = logs[index].tail;
   const block = blockSize * size; // px
   for (let slot = 0; block >= ROOM_FOR_BLOCKS && slot < slots.reserved; slot += blockSize)
     c.strokeRect(Math.round(slot * size) + 0.5, 0.5, Math.max(1, Math.round(block) - 2), height - 3);
