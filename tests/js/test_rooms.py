@@ -71,7 +71,7 @@ def test_no_module_imports_upwards_or_sideways() -> None:
     ("importer", "imported", "why"),
     [
         ("core/log.js", "state/store.js", "state is not below core"),
-        ("kit/parts.js", "net/client.js", "net is not below kit"),
+        ("kit/icon.js", "net/client.js", "net is not below kit"),
         ("panels/time/panel.js", "panels/race/panel.js", "a panel does not know other panels"),
         ("panels/time/panel.js", "core/not_there.js", "there is no such file"),
         ("panels/time/panel.js", "panels/time/charts.js", None),

@@ -1,8 +1,9 @@
 // The benchmark page: a line at the top, the scenarios at the left, a report to read.
 
 import { html } from "../kit/html.js";
+import { Icon } from "../kit/icon.js";
 import { LanguageSwitch } from "../kit/language_switch.js";
-import { Icon, Tooltip } from "../kit/parts.js";
+import { Tooltip } from "../kit/tooltip.js";
 import { settings } from "../state/settings.js";
 import { t } from "../tell/words.js";
 import { hovering, take } from "./drop.js";

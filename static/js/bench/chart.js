@@ -3,8 +3,8 @@
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
-import { hideTip, tipAt } from "../kit/parts.js";
 import { CONFIG, loadPlotly } from "../kit/plotly.js";
+import { hideTip, tipAt } from "../kit/tooltip.js";
 import { language } from "../tell/language.js";
 import { inLanguage, t } from "../tell/words.js";
 import { figure, picture, styleOf } from "./figure.js";

@@ -3,7 +3,7 @@
 import { SPEEDS } from "../control/actions.js";
 import { useHeldFocus } from "../kit/held_focus.js";
 import { html } from "../kit/html.js";
-import { Icon } from "../kit/parts.js";
+import { Icon } from "../kit/icon.js";
 import { connection } from "../state/store.js";
 import { t } from "../tell/words.js";
 

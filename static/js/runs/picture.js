@@ -4,7 +4,7 @@
 import { prepare, usePainter } from "../kit/canvas.js";
 import { themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
-import { hideTip, tipAt } from "../kit/parts.js";
+import { hideTip, tipAt } from "../kit/tooltip.js";
 import { language } from "../tell/language.js";
 
 /**

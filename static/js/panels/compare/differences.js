@@ -1,7 +1,7 @@
 // Where two runs part: the first token and the first operation that are not the same, and what else one must know.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { quoted } from "../../runs/words.js";
 import { grouped, t } from "../../tell/words.js";
 import { SIDES, wordOf } from "./comparison.js";

@@ -1,7 +1,8 @@
 // Both runs in numbers: each request, then the whole run in blocks, decisions, work and time.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, tips } from "../../kit/parts.js";
+import { tips } from "../../kit/tooltip.js";
 import { bytesText, countText, grouped, secondsText, t } from "../../tell/words.js";
 import { FIGURES, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
 import { keyOf } from "./lanes.js";

@@ -3,7 +3,7 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { canFork, fork, progress } from "../../control/fork.js";
 import { html } from "../../kit/html.js";
-import { Icon } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
 import { labelOf } from "../../runs/tokens.js";
 import { quoted } from "../../runs/words.js";
 import { LAYOUT, SAMPLING } from "../../state/options.js";

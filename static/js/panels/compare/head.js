@@ -3,7 +3,7 @@
 import { batch } from "../../../vendor/signals/signals.js";
 import { canFork, formOpen } from "../../control/fork.js";
 import { html } from "../../kit/html.js";
-import { Icon } from "../../kit/parts.js";
+import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { busy } from "../../state/store.js";
 import { valueText } from "../../tell/options.js";

@@ -2,8 +2,8 @@
 // rows, keys.
 
 import { kindOf } from "../../core/operation_kinds.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { tookStep } from "../../runs/steps.js";
 import { tokensWord } from "../../runs/words.js";
 import { sequenceName, tellEntry } from "../../tell/operations.js";

@@ -1,7 +1,7 @@
 // Who notices the fault, and in which step: the check of the books, the log by itself, decisions, keys, tokens.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { objectionWords } from "../../tell/objections.js";
 import { sequenceName, tellEntry } from "../../tell/operations.js";
 import { sentences, t } from "../../tell/words.js";

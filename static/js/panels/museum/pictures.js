@@ -1,8 +1,8 @@
 // The captured arrays of both runs as pictures: how far the keys are apart, and the attention rows beside each other.
 
 import { alpha, colours, sequentialAt } from "../../kit/colour.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { wastePattern } from "../../kit/texture.js";
 import { Picture } from "../../runs/picture.js";
 import { recordAt } from "../../runs/steps.js";

@@ -1,7 +1,8 @@
 // What both runs chose, sequence by sequence, token under token; the first that differs is marked with its step.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, Swatch } from "../../kit/parts.js";
+import { Swatch } from "../../kit/swatch.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { verdict } from "../../runs/words.js";
 import { sequenceName } from "../../tell/operations.js";

@@ -2,8 +2,8 @@
 
 import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { Picture } from "../../runs/picture.js";
 import { grouped, t } from "../../tell/words.js";
 import { computedSoFar, expectedComputed } from "./figures.js";

@@ -1,8 +1,8 @@
 // The proof that a cache changes no token: what each lane chose, place by place.
 
 import { racePrompt } from "../../control/actions.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { align } from "../../runs/tokens.js";
 import { verdict } from "../../runs/words.js";

@@ -1,7 +1,8 @@
 // The three lanes in numbers, each above its slots.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity, tips } from "../../kit/parts.js";
+import { tips } from "../../kit/tooltip.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 import { names, STRATEGIES } from "./model.js";
 import { LaneStrip, Legend } from "./strip.js";

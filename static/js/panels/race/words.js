@@ -1,7 +1,7 @@
 // The race in words: what a step did, and why time differs less than work.
 
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Fidelity } from "../../kit/parts.js";
 import { labelsOf } from "../../runs/tokens.js";
 import { beforehand, choices } from "../../runs/words.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
