@@ -4,15 +4,31 @@ import { policyOf } from "./groups.js";
 import { slotOf } from "./metrics.js";
 import { attentionRow } from "./sequence_view.js";
 
+/**
+ * @typedef {import("./log.js").TraceLog} Log
+ * @typedef {import("./log.js").Origin} Source where a row was computed
+ * @typedef {import("./sequence_view.js").Row} Row
+ * @typedef {{scaling: number, softcap: number | null, sink: number | null}} Terms
+ * @typedef {{count: number, max: number, worst: (Record<string, unknown> & {kept: number, again: number}) | null}} Compared how many
+ *   numbers were compared, the largest difference, and where it lies
+ */
+
 // ── Rows: every one belongs to the record that computed it ────────────────────────────────────────────────────────────
 
-const computed = new WeakMap(); // log -> Map of seq_id -> {index, next, records}: kept because most looks go one record on
+/**
+ * @type {WeakMap<Log, Map<number, {index: number, next: number, records: number[]}>>} by sequence: kept because most looks go one
+ * record on
+ */
+const computed = new WeakMap();
 
-/** For each position of `seqId`, the last record up to `index` in which it was computed; undefined where it was not. */
+/**
+ * For each position of `seqId`, the last record up to `index` in which it was computed; undefined where it was not.
+ * @param {Log} log @param {number} seqId @param {number} index
+ */
 function recordsOf(log, seqId, index) {
   const spans = log.computed.get(seqId) ?? [];
-  if (!computed.has(log)) computed.set(log, new Map());
-  const known = computed.get(log);
+  let known = computed.get(log);
+  if (!known) computed.set(log, (known = new Map()));
   let kept = known.get(seqId);
   if (!kept || kept.index > index) known.set(seqId, (kept = { index: -1, next: 0, records: [] }));
   for (; kept.next < spans.length && spans[kept.next].record <= index; kept.next++) {
@@ -27,12 +43,15 @@ function recordsOf(log, seqId, index) {
  * For each of the view's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the log
  * does not know. A position that came from the prefix cache or from a fork was computed by another sequence: its slot says
  * by which, in the block group of the layer or, where that let it go, in another.
+ * @param {import("./sequence_view.js").SequenceView} view @returns {(Source | null)[]}
  */
 export function rowSources(view) {
   const { log, index, numFilled } = view;
   const seqId = view.seq.seq_id;
   const records = recordsOf(log, seqId, index);
+  /** @type {(Source | null)[]} */
   const sources = new Array(numFilled).fill(null);
+  /** @type {number | null} */
   let later = null; // the record that computed the nearest position after this one: its table held this one's block
   for (let position = numFilled - 1; position >= 0; position--) {
     const record = records[position];
@@ -50,12 +69,18 @@ export function rowSources(view) {
   return sources;
 }
 
-/** The row of a source in `layer` and query head `head`: {keyStart, weights, max}, or null when it is not here. */
+/**
+ * The row of a source in `layer` and query head `head`: {keyStart, weights, max}, or null when it is not here.
+ * @param {Log} log @param {Source | null} source @param {number} layer @param {number} head
+ */
 export function rowOf(log, source, layer, head) {
   return source && attentionRow(log, source.record, source.seq_id, layer, head, source.position);
 }
 
-/** One vector of a source: kind "q" (by query head), "k" or "v" (by KV head). Null when it is not here. */
+/**
+ * One vector of a source: kind "q" (by query head), "k" or "v" (by KV head). Null when it is not here.
+ * @param {Log} log @param {Source | null} source @param {number} layer @param {"q" | "k" | "v"} kind @param {number} head
+ */
 export function vectorAt(log, source, layer, kind, head) {
   const arrays = source && log.layer(source.record, layer);
   if (!arrays) return null;
@@ -63,12 +88,18 @@ export function vectorAt(log, source, layer, kind, head) {
   return packed < 0 ? null : arrays[kind].row(packed, head);
 }
 
-/** Whether a row could still be fetched: its record has arrays that have not arrived. */
+/**
+ * Whether a row could still be fetched: its record has arrays that have not arrived.
+ * @param {Log} log @param {Source | null} source @param {number} layer
+ */
 export function canFetch(log, source, layer) {
   return source !== null && log.captureMissing(source.record, layer);
 }
 
-/** Where the largest weight of a row lies: {position, weight}. */
+/**
+ * Where the largest weight of a row lies: {position, weight}.
+ * @param {Row} row
+ */
 export function strongest(row) {
   let best = 0;
   for (let i = 1; i < row.weights.length; i++) if (row.weights[i] > row.weights[best]) best = i;
@@ -78,6 +109,7 @@ export function strongest(row) {
 /**
  * What a row gives to keys after its query at `query`, which causal attention never does: {sum, position, weight} with the
  * largest such weight and its key; null when it gives them nothing.
+ * @param {Row} row @param {number} query
  */
 export function laterWeights(row, query) {
   const found = { sum: 0, position: -1, weight: 0 };
@@ -88,7 +120,10 @@ export function laterWeights(row, query) {
   return found.weight > 0 ? found : null;
 }
 
-/** The largest weights of `bins` neighbouring stretches of `width` keys each: what is left of a row in a small picture. */
+/**
+ * The largest weights of `bins` neighbouring stretches of `width` keys each: what is left of a row in a small picture.
+ * @param {Row} row @param {number} width @param {number} bins
+ */
 export function pooled(row, width, bins) {
   const found = new Float32Array(bins);
   for (let i = 0; i < row.weights.length; i++) {
@@ -103,9 +138,10 @@ export function pooled(row, width, bins) {
 /**
  * The positions that the query at `query` sees in `layer`, ascending: all up to itself, the layer's own window, or what the run's
  * policy keeps (the last `attention_window` and the first `attention_sinks`), unless the own window is no wider.
+ * @param {Pick<import("./trace.js").Header, "model" | "engine">} header @param {number} layer @param {number} query
  */
 export function visibleKeys({ model, engine }, layer, query) {
-  const own = model.sliding_windows?.[layer] ?? Infinity;
+  const own = model.sliding_windows[layer] ?? Infinity;
   const policy = policyOf(engine, layer);
   const [window, sinks] = own <= policy.window ? [own, 0] : [policy.window, policy.sinks];
   const first = Math.max(0, query - window + 1);
@@ -115,7 +151,10 @@ export function visibleKeys({ model, engine }, layer, query) {
   return seen;
 }
 
-/** What the model's attention computes with in this layer and head; null when the header does not say. */
+/**
+ * What the model's attention computes with in this layer and head; null when the header does not say.
+ * @param {import("./trace.js").ModelFacts} model @param {number} layer @param {number} head @returns {Terms | null}
+ */
 export function attentionTerms(model, layer, head) {
   const scaling = model.scalings?.[layer];
   if (scaling === undefined) return null;
@@ -126,6 +165,7 @@ export function attentionTerms(model, layer, head) {
  * The softmax of `query` over `keys` under `terms`: score = q · k · scaling, with a softcap c then c · tanh(score / c);
  * `exps` = exp(score − max), `weights` = exp / sum. A sink takes part in max and sum and has no key: `sink` is its
  * {score, exp, weight}, else null.
+ * @param {ArrayLike<number>} query @param {ArrayLike<number>[]} keys @param {Terms} terms
  */
 export function softmaxOf(query, keys, { scaling, softcap, sink }) {
   const scores = keys.map((key) => {
@@ -151,10 +191,17 @@ export function softmaxOf(query, keys, { scaling, softcap, sink }) {
 
 // ── Two runs compared, number by number ───────────────────────────────────────────────────────────────────────────────
 
-/** The largest difference so far: how many numbers were compared, and where it lies. */
+/**
+ * The largest difference so far: how many numbers were compared, and where it lies.
+ * @returns {Compared}
+ */
 export const nothingCompared = () => ({ count: 0, max: 0, worst: null });
 
-/** Go on comparing: `put(a, b, where)` for every pair of numbers. `where` is called for the worst one only. */
+/**
+ * Go on comparing: `put(a, b, where)` for every pair of numbers. `where` is called for the worst one only.
+ * @param {Compared} found @param {ArrayLike<number>} kept @param {ArrayLike<number>} again
+ * @param {(i: number) => Record<string, unknown>} where
+ */
 export function compareInto(found, kept, again, where) {
   for (let i = 0; i < kept.length; i++) {
     const difference = Math.abs(kept[i] - again[i]);
@@ -171,6 +218,8 @@ export function compareInto(found, kept, again, where) {
 /**
  * Compare what the log holds of one position with `whole`, the same layer computed all at once (arrays of a LayerCapture):
  * the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, each as `nothingCompared` makes them. Whether the row was here.
+ * @param {{weights: Compared, k: Compared, v: Compared}} found @param {Log} log @param {Source} source @param {number} position
+ * @param {import("./trace.js").LayerCapture} whole @param {number[]} heads
  */
 export function comparePosition(found, log, source, position, whole, heads) {
   const layer = whole.layer;
@@ -185,7 +234,7 @@ export function comparePosition(found, log, source, position, whole, heads) {
       .subarray(row.keyStart, row.keyStart + row.weights.length);
     compareInto(found.weights, row.weights, again, (i) => ({ head, query: position, key: row.keyStart + i }));
   }
-  for (const kind of ["k", "v"]) {
+  for (const kind of /** @type {const} */ (["k", "v"])) {
     for (let head = 0; head < whole[kind].shape[1]; head++) {
       const vector = vectorAt(log, source, layer, kind, head);
       if (vector) compareInto(found[kind], vector, whole[kind].row(position, head), (i) => ({ head, position, i }));

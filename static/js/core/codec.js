@@ -14,6 +14,10 @@ export class TraceFormatError extends Error {}
 
 const HALF_TO_FLOAT = halfTable();
 
+/**
+ * @type {Record<number, {name: string, bytes: number, view: (buffer: ArrayBuffer) => import("./ndarray.js").Raw,
+ * value: (raw: number) => number}>}
+ */
 const DTYPES = {
   1: { name: "f16", bytes: 2, view: (b) => new Uint16Array(b), value: (raw) => HALF_TO_FLOAT[raw] },
   2: { name: "f32", bytes: 4, view: (b) => new Float32Array(b), value: (raw) => raw },
@@ -30,12 +34,22 @@ extensions.register({
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
+/**
+ * @typedef {{Header: import("./trace.js").Header, StepRecord: import("./trace.js").StepRecord,
+ *   Capture: import("./trace.js").Capture, LayerCapture: import("./trace.js").LayerCapture}} Kinds
+ */
+
+/** @type {new (options: object) => any} what it overrides and reads is private by the vendored types */
+const Base = Decoder;
+
 /** Refuses what Python's reader refuses: text that is no UTF-8, keys that are no text. */
-class StrictDecoder extends Decoder {
+class StrictDecoder extends Base {
+  /** @param {number} byteLength @param {number} headerOffset @returns {string} */
   decodeUtf8String(byteLength, headerOffset) {
     const start = this.pos + headerOffset;
     const isKey = this.stateIsMapKey();
     const text = super.decodeUtf8String(byteLength, headerOffset);
+    /** @type {Uint8Array} */
     const bytes = this.bytes.subarray(start, start + byteLength);
     if (bytes.every((byte) => byte < 128)) return text;
     try {
@@ -49,35 +63,48 @@ class StrictDecoder extends Decoder {
 
 const decoder = new StrictDecoder({
   extensionCodec: extensions,
-  mapKeyConverter(key) {
+  mapKeyConverter(/** @type {unknown} */ key) {
     if (typeof key === "string") return key;
     throw new TraceFormatError("a key that is no text");
   },
 });
 
-/** What is in `bytes`. Throws TraceFormatError when it is not msgpack. */
+/**
+ * What is in `bytes`. Throws TraceFormatError when it is not msgpack.
+ * @param {unknown} bytes @returns {unknown}
+ */
 export function decode(bytes) {
   try {
     return decoder.decode(asBytes(bytes));
   } catch (error) {
-    throw error instanceof TraceFormatError ? error : new TraceFormatError(`not valid msgpack: ${error.message}`);
+    throw error instanceof TraceFormatError ? error : new TraceFormatError(`not valid msgpack: ${messageOf(error)}`);
   }
 }
 
-/** The `kind` of engine/trace/records.py in `bytes`: Header, StepRecord, Capture or LayerCapture. Throws TraceFormatError on anything else. */
+/**
+ * The `kind` of engine/trace/records.py in `bytes`. Throws TraceFormatError on anything else.
+ * @template {keyof Kinds} K
+ * @param {unknown} bytes @param {K} kind @returns {Kinds[K]}
+ */
 export function decodeAs(bytes, kind) {
   let value;
   try {
     value = decode(bytes);
   } catch (error) {
-    throw new TraceFormatError(`not a valid ${kind}: ${error.message}`);
+    throw new TraceFormatError(`not a valid ${kind}: ${messageOf(error)}`);
   }
   const wrong = wrongIn(value, kind);
   if (wrong !== null) throw new TraceFormatError(`not a valid ${wrong}`);
-  return value;
+  return /** @type {any} what has been checked just now */ (value);
 }
 
-/** A Uint8Array over whatever binary type a transport delivers. */
+/** @param {unknown} error */
+const messageOf = (error) => (error instanceof Error ? error.message : String(error));
+
+/**
+ * A Uint8Array over whatever binary type a transport delivers.
+ * @param {unknown} binary
+ */
 export function asBytes(binary) {
   if (binary instanceof Uint8Array) return binary;
   if (binary instanceof ArrayBuffer) return new Uint8Array(binary);
@@ -85,6 +112,7 @@ export function asBytes(binary) {
   throw new TraceFormatError("text where bytes belong");
 }
 
+/** @param {Uint8Array} data */
 function decodeArray(data) {
   const dtype = DTYPES[data[0]];
   const ndim = data[1];
@@ -98,7 +126,8 @@ function decodeArray(data) {
     throw new TraceFormatError(`an array of shape ${shape}`);
   if (data.length - start !== count * dtype.bytes)
     throw new TraceFormatError(`an array of shape ${shape} with ${data.length - start} bytes`);
-  const body = Uint8Array.prototype.slice.call(data, start); // its own buffer, aligned for the typed view, whatever `data` is a view of
+  // its own buffer, aligned for the typed view, whatever `data` is a view of
+  const body = Uint8Array.prototype.slice.call(data, start);
   return new NdArray(dtype.name, shape, dtype.view(body.buffer), dtype.value);
 }
 

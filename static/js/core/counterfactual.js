@@ -3,6 +3,8 @@
 import { capacityBytes, heldIn } from "./groups.js";
 import { memoryFigures } from "./state.js";
 
+/** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
+
 /** Blocks of this size stand for paging where the run itself did not page (vLLM's default). */
 export const USUAL_BLOCK = 16;
 
@@ -20,20 +22,24 @@ export const USUAL_BLOCK = 16;
  * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit at all; `unfit`: how many of the running ones would not
  *
  * Null where the header does not say max_model_len.
+ * @param {import("./trace.js").Header} header @param {import("./state.js").State} state
  */
 export function counterfactual(header, state) {
-  const { max_model_len: each, block_size, strategy } = header.engine;
+  const { strategy } = header.engine;
+  const each = Number(header.engine.max_model_len ?? 0);
   if (!each) return null;
+  const { block_size } = state;
   const pages = strategy === "paged";
   const size = pages ? block_size : USUAL_BLOCK;
   const perToken = header.kv_bytes_per_token;
+  /** @param {import("./state.js").Sequence} seq */
   const inTables = (seq) =>
     seq.block_tables.reduce(
       (sum, table, group) => sum + heldIn(table).length * block_size * state.block_groups[group].kv_bytes_per_token,
       0,
     ) / perToken;
-  const requests = state.running.map((id) => {
-    const seq = state.sequences.get(id);
+  const requests = running(state).map((seq) => {
+    const id = seq.seq_id;
     const computed = seq.num_computed_tokens;
     const limit = Math.min(seq.num_prompt_tokens + seq.max_tokens, each);
     return {
@@ -44,6 +50,7 @@ export function counterfactual(header, state) {
       paged: pages ? inTables(seq) : Math.ceil(computed / size) * size,
     };
   });
+  /** @param {keyof typeof requests[0]} name */
   const sum = (name) => requests.reduce((total, request) => total + request[name], 0);
   const poolSlots = capacityBytes(state.block_groups, block_size) / perToken;
   const fit = Math.floor(poolSlots / each);
@@ -60,3 +67,6 @@ export function counterfactual(header, state) {
     unfit: Math.max(0, requests.length - fit),
   };
 }
+
+/** @param {import("./state.js").State} state */
+const running = (state) => state.running.flatMap((id) => state.sequences.get(id) ?? []);

@@ -3,10 +3,16 @@
 
 import { kindOf } from "./operation_kinds.js";
 
+/** @typedef {import("./trace.js").StepRecord} StepRecord */
+/** @typedef {{length: number, records: StepRecord[]}} Log */
+
 /** Kinds of events, in the order in which they are offered. `token` of a sequence is asked for by `tokensOf`. */
 export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "evict", "finish"];
 
-/** The kinds of events in one record, as a set. */
+/**
+ * The kinds of events in one record, as a set.
+ * @param {StepRecord} record @returns {Set<string>}
+ */
 export function marksOf(record) {
   const marks = new Set();
   for (const op of record.ops ?? []) {
@@ -17,19 +23,29 @@ export function marksOf(record) {
   return marks;
 }
 
-const indexes = new WeakMap(); // log -> {length, kinds, tokens}
+/** @type {WeakMap<Log, {length: number, kinds: Map<string, number[]>, tokens: Map<number, number[]>}>} */
+const indexes = new WeakMap();
 
-/** Records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as frozen. */
+/**
+ * Records of each kind, ascending: a Map of kind -> [record index, …]. Grows with the log; treat it as frozen.
+ * @param {Log} log
+ */
 export function marksIn(log) {
   return indexOf(log).kinds;
 }
 
-/** Records in which a token of sequence `seqId` was chosen, ascending. */
+/**
+ * Records in which a token of sequence `seqId` was chosen, ascending.
+ * @param {Log} log @param {number | null} seqId
+ */
 export function tokensOf(log, seqId) {
-  return indexOf(log).tokens.get(seqId) ?? [];
+  return seqId === null ? [] : (indexOf(log).tokens.get(seqId) ?? []);
 }
 
-/** The record of engine step `step` (the first with that many passes done), or null when the log does not reach it. */
+/**
+ * The record of engine step `step` (the first with that many passes done), or null when the log does not reach it.
+ * @param {Log} log @param {number} step
+ */
 export function recordOfStep(log, step) {
   const at = lowest(log.length, (i) => log.records[i].step >= step);
   return at < log.length && log.records[at].step === step ? at : null;
@@ -37,15 +53,19 @@ export function recordOfStep(log, step) {
 
 /**
  * The nearest record after (`direction` +1) or before (−1) `index` in ascending `records`, or null.
+ * @param {number[]} records @param {number} index @param {number} direction @returns {number | null}
  */
 export function nearest(records, index, direction) {
   if (direction > 0) return records[lowest(records.length, (i) => records[i] > index)] ?? null;
   return records[lowest(records.length, (i) => records[i] >= index) - 1] ?? null;
 }
 
-/** The nearest record with an event of any kind. */
+/**
+ * The nearest record with an event of any kind.
+ * @param {Log} log @param {number} index @param {number} direction
+ */
 export function nearestOfAny(log, index, direction) {
-  const found = KINDS.map((kind) => nearest(marksIn(log).get(kind), index, direction)).filter((i) => i !== null);
+  const found = KINDS.flatMap((kind) => nearest(marksIn(log).get(kind) ?? [], index, direction) ?? []);
   if (!found.length) return null;
   return direction > 0 ? Math.min(...found) : Math.max(...found);
 }
@@ -53,9 +73,13 @@ export function nearestOfAny(log, index, direction) {
 /**
  * `records` as they fall on a line: runs of places less than `gap` apart become one, `[first, last]` each. `place(i)` is
  * where record i lies; it must not fall.
+ * @param {number[]} records @param {(record: number) => number} place @param {number} gap
+ * @returns {[first: number, last: number][]}
  */
 export function clusters(records, place, gap) {
+  /** @type {[number, number][]} */
   const found = [];
+  /** @type {[number, number] | null} */
   let last = null;
   for (const record of records) {
     const at = place(record);
@@ -65,7 +89,10 @@ export function clusters(records, place, gap) {
   return found;
 }
 
-/** The lowest i in [0, count) for which `holds`, which holds from some i on; `count` when it never does. */
+/**
+ * The lowest i in [0, count) for which `holds`, which holds from some i on; `count` when it never does.
+ * @param {number} count @param {(i: number) => boolean} holds
+ */
 function lowest(count, holds) {
   let [low, high] = [0, count];
   while (low < high) {
@@ -76,6 +103,7 @@ function lowest(count, holds) {
   return low;
 }
 
+/** @param {Log} log */
 function indexOf(log) {
   let found = indexes.get(log);
   if (!found) {
@@ -84,10 +112,11 @@ function indexOf(log) {
   }
   for (; found.length < log.length; found.length++) {
     const record = log.records[found.length];
-    for (const kind of marksOf(record)) found.kinds.get(kind).push(found.length);
+    for (const kind of marksOf(record)) found.kinds.get(kind)?.push(found.length);
     for (const seqId of new Set((record.outputs ?? []).map((output) => output.seq_id))) {
-      if (!found.tokens.has(seqId)) found.tokens.set(seqId, []);
-      found.tokens.get(seqId).push(found.length);
+      const tokens = found.tokens.get(seqId);
+      if (tokens) tokens.push(found.length);
+      else found.tokens.set(seqId, [found.length]);
     }
   }
   return found;

@@ -4,13 +4,22 @@ import { asBytes, TraceFormatError } from "./codec.js";
 
 const MAGIC = [0x4b, 0x56, 0x54, 0x52, 0x41, 0x43, 0x45, 0x01]; // KVTRACE, version 1
 const FRAME_HEAD = 9; // kind u8, length u32, CRC-32 u32, little endian
+/** @type {Record<number, string>} */
 const KINDS = { 1: "header", 2: "record", 3: "capture", 4: "keyframe" };
 const MAX_PAYLOAD = 256 * 1024 * 1024;
 
 /**
- * The frames of a trace: `{header, records, captures, damage}`, payloads as Uint8Array views, `captures` parallel to
- * `records` (null where a record has none). A damaged tail is left out and `damage` says where it starts.
+ * @typedef {object} Trace frames of a file, as views of its bytes
+ * @property {Uint8Array} header
+ * @property {Uint8Array[]} records
+ * @property {(Uint8Array | null)[]} captures parallel to `records`
+ * @property {string | null} damage where a tail that is left out starts, and why
+ */
+
+/**
+ * The frames of a trace. A damaged tail is left out.
  * Throws TraceFormatError when the beginning is no trace.
+ * @param {unknown} buffer @returns {Trace}
  */
 export function parseTrace(buffer) {
   const bytes = asBytes(buffer);
@@ -18,6 +27,7 @@ export function parseTrace(buffer) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const first = readFrame(bytes, view, MAGIC.length);
   if (first.kind !== "header") throw new TraceFormatError(`a ${first.kind} where the header belongs`);
+  /** @type {Trace} */
   const trace = { header: first.payload, records: [], captures: [], damage: null };
   let offset = first.end;
   while (offset < bytes.length) {
@@ -41,6 +51,7 @@ export function parseTrace(buffer) {
   return trace;
 }
 
+/** @param {Uint8Array} bytes @param {DataView} view @param {number} offset */
 function readFrame(bytes, view, offset) {
   if (offset + FRAME_HEAD > bytes.length)
     throw new TraceFormatError(`the file ends inside a frame head at byte ${offset}`);
@@ -61,7 +72,10 @@ const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, n) => {
   return c;
 });
 
-/** CRC-32 as zlib computes it. */
+/**
+ * CRC-32 as zlib computes it.
+ * @param {Uint8Array} bytes
+ */
 export function crc32(bytes) {
   let crc = 0xffffffff;
   for (let i = 0; i < bytes.length; i++) crc = CRC_TABLE[(crc ^ bytes[i]) & 255] ^ (crc >>> 8);

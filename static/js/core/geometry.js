@@ -6,7 +6,12 @@ import { MAX_BLOCK_SIZE, MAX_BLOCKS, MAX_DIMENSIONS, MAX_GROUPS, MAX_HEADS, MAX_
 /** A record does not follow from the state before it, or a header describes nothing that can be. */
 export class TraceStateError extends Error {}
 
-/** The pools that the header describes: {block_size, groups, swap_space}. Throws TraceStateError when no reader takes them. */
+/** @typedef {import("./trace.js").Header} Header */
+
+/**
+ * The pools that the header describes. Throws TraceStateError when no reader takes them.
+ * @param {Header} header @returns {{block_size: number, groups: import("./groups.js").Group[], swap_space: number}}
+ */
 export function geometry(header) {
   checkModel(header);
   const block_size = setting(header, "block_size", 1, MAX_BLOCK_SIZE);
@@ -18,18 +23,23 @@ export function geometry(header) {
   return { block_size, groups, swap_space };
 }
 
+/** @type {Set<unknown>} */
 const NONE = new Set([undefined, null, 0, false, ""]);
 
+/** @param {Header} header @param {string} name @param {number} least @param {number} most @returns {number} */
 function setting(header, name, least, most) {
   const value = header.engine[name];
-  if (!Number.isInteger(value) || value < least || value > most)
+  if (typeof value !== "number" || !Number.isInteger(value) || value < least || value > most)
     refuse(
       `the header's engine.${name} must be a whole number from ${least} to ${most}, not ${String(value).slice(0, 80)}`,
     );
   return value;
 }
 
-/** Each number over its limit, each list that has not an entry for each layer or head. */
+/**
+ * Each number over its limit, each list that has not an entry for each layer or head.
+ * @param {Header} header
+ */
 function checkModel({ model, kv_bytes_per_token: bytesEach }) {
   const limits = {
     num_layers: MAX_LAYERS,
@@ -38,14 +48,14 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
     head_dim: MAX_DIMENSIONS,
     v_head_dim: MAX_DIMENSIONS,
   };
-  for (const [name, most] of Object.entries(limits))
-    if (model[name] < 1 || model[name] > most)
-      refuse(`the header's model.${name} must be from 1 to ${most}, not ${model[name]}`);
+  for (const name of /** @type {(keyof typeof limits)[]} */ (Object.keys(limits)))
+    if (model[name] < 1 || model[name] > limits[name])
+      refuse(`the header's model.${name} must be from 1 to ${limits[name]}, not ${model[name]}`);
   if (model.num_heads % model.num_kv_heads)
     refuse(
       `the header's model.num_heads ${model.num_heads} is no multiple of model.num_kv_heads ${model.num_kv_heads}`,
     );
-  for (const name of ["sliding_windows", "scalings", "softcaps", "sinks"]) {
+  for (const name of /** @type {const} */ (["sliding_windows", "scalings", "softcaps", "sinks"])) {
     const count = model[name]?.length ?? 0;
     if (count !== model.num_layers && (count > 0 || name === "sliding_windows"))
       refuse(`the header's model.${name} has ${count} entries for ${model.num_layers} layers`);
@@ -62,7 +72,10 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
   if (bytesEach < 1) refuse(`the header's kv_bytes_per_token is ${bytesEach}`);
 }
 
-/** Blocks that follow each other from 0, and each layer once. */
+/**
+ * Blocks that follow each other from 0, and each layer once.
+ * @param {import("./trace.js").BlockGroup[]} groups @param {number} numLayers
+ */
 function checkGroups(groups, numLayers) {
   if (groups.length > MAX_GROUPS) refuse(`the header has ${groups.length} block groups; ${MAX_GROUPS} is the most`);
   let next = 0;
@@ -76,6 +89,7 @@ function checkGroups(groups, numLayers) {
     refuse(`the header's block_groups have not each of the model's ${numLayers} layers once`);
 }
 
+/** @param {string} message @returns {never} */
 function refuse(message) {
   throw new TraceStateError(message);
 }

@@ -1,27 +1,51 @@
 // Block groups: each kind of layer (full attention, a sliding window) has its own pool of blocks, and each sequence a block
 // table in each. Block ids are unique over all groups, so a block says its group. Pure; also reads what a layer's queries see.
 
+/**
+ * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?: {num_layers: number}}} Header
+ * @typedef {Required<import("./trace.js").BlockGroup>} Group its layers, its blocks [first_block, first_block + num_blocks), what its
+ *   queries see
+ * @typedef {object} GroupFigures
+ * @property {number} blocks_held
+ * @property {number} blocks_cached
+ * @property {number} tokens_held
+ * @property {number} bytes_held
+ * @property {number} bytes_used
+ * @property {number} bytes_cached
+ */
+
 /** In a block table: the block that stood here was let go while the sequence runs (`release`). */
 export const RELEASED = -1;
 
-/** The blocks that a table still has. */
+/**
+ * The blocks that a table still has.
+ * @param {number[]} table
+ */
 export const heldIn = (table) => table.filter((id) => id !== RELEASED);
 
-/** The blocks that a sequence still has, in all its tables. */
+/**
+ * The blocks that a sequence still has, in all its tables.
+ * @param {{block_tables: number[][]}} sequence
+ */
 export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
 
 /**
- * The block groups of a run, the one that sees most first: [{layers, first_block, num_blocks, window, sinks, kv_bytes_per_token}].
- * A log that names none has one, of all layers.
+ * The block groups of a run, the one that sees most first. A log that names none has one, of all layers.
+ * @param {Header} header @returns {Group[]}
  */
 export function blockGroups(header) {
-  if (!known.has(header))
-    known.set(header, header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)]);
-  return known.get(header);
+  let found = known.get(header);
+  if (!found) {
+    found = header.block_groups?.length ? header.block_groups.map(group) : [oneGroup(header)];
+    known.set(header, found);
+  }
+  return found;
 }
 
-const known = new WeakMap(); // header -> its groups
+/** @type {WeakMap<object, Group[]>} header -> its groups */
+const known = new WeakMap();
 
+/** @param {import("./trace.js").BlockGroup} group @returns {Group} */
 const group = ({ layers, first_block, num_blocks, window = null, sinks = 0, kv_bytes_per_token }) => ({
   layers,
   first_block,
@@ -31,27 +55,40 @@ const group = ({ layers, first_block, num_blocks, window = null, sinks = 0, kv_b
   kv_bytes_per_token,
 });
 
+/** @param {Header} header @returns {Group} */
 function oneGroup({ model, engine, kv_bytes_per_token }) {
   const layers = Array.from({ length: model?.num_layers ?? 0 }, (_, layer) => layer);
-  return { layers, first_block: 0, num_blocks: engine.num_blocks, window: null, sinks: 0, kv_bytes_per_token };
+  return { layers, first_block: 0, num_blocks: Number(engine.num_blocks), window: null, sinks: 0, kv_bytes_per_token };
 }
 
-/** The group (its place in `groups`) that block `id` belongs to; -1 = none. */
+/**
+ * The group (its place in `groups`) that block `id` belongs to; -1 = none.
+ * @param {Group[]} groups @param {number} id
+ */
 export const groupOf = (groups, id) =>
   groups.findIndex(({ first_block: first, num_blocks: count }) => id >= first && id < first + count);
 
-/** The group in which `layer` keeps its keys and values. */
+/**
+ * The group in which `layer` keeps its keys and values.
+ * @param {Group[]} groups @param {number} layer
+ */
 export const groupOfLayer = (groups, layer) =>
   Math.max(
     0,
     groups.findIndex((group) => group.layers.includes(layer)),
   );
 
-/** Bytes that all pools together have room for. */
+/**
+ * Bytes that all pools together have room for.
+ * @param {Group[]} groups @param {number} blockSize
+ */
 export const capacityBytes = (groups, blockSize) =>
   groups.reduce((sum, group) => sum + group.num_blocks * blockSize * group.kv_bytes_per_token, 0);
 
-/** What each group holds after a record: [{blocks_held, blocks_cached, tokens_held, bytes_held, bytes_used, bytes_cached}]. */
+/**
+ * What each group holds after a record.
+ * @param {Pick<import("./state.js").State, "block_groups" | "block_size" | "blocks">} state @returns {GroupFigures[]}
+ */
 export function figuresByGroup({ block_groups: groups, block_size: size, blocks }) {
   return groups.map(({ first_block: first, num_blocks: count, kv_bytes_per_token: perToken }) => {
     const found = { blocks_held: 0, blocks_cached: 0, tokens_held: 0 };
@@ -74,6 +111,7 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
 /**
  * Bytes that would be held if no layer let a block go: every layer as many blocks as the group with full attention, which
  * keeps them all. Null where there is no other group, or none with full attention.
+ * @param {Pick<import("./state.js").State, "block_groups" | "block_size">} state @param {GroupFigures[]} figures
  */
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
   if (groups.length < 2 || groups[0].window !== null) return null;
@@ -83,9 +121,10 @@ export function bytesIfAllKept({ block_groups: groups, block_size: size }, figur
 /**
  * What a run's policy leaves layer `layer` to see: {window, sinks}, the last `window` keys and the first `sinks`. With a
  * `sliding_window_pattern` of n every n-th layer keeps all.
+ * @param {Header["engine"]} engine @param {number} layer @returns {{window: number, sinks: number}}
  */
 export function policyOf(engine, layer) {
-  const pattern = engine.sliding_window_pattern;
+  const pattern = Number(engine.sliding_window_pattern ?? 0);
   if (!engine.attention_window || (pattern && (layer + 1) % pattern === 0)) return { window: Infinity, sinks: 0 };
-  return { window: engine.attention_window, sinks: engine.attention_sinks ?? 0 };
+  return { window: Number(engine.attention_window), sinks: Number(engine.attention_sinks ?? 0) };
 }

@@ -1,23 +1,48 @@
 // What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
 
 import { groupOf, heldIn, RELEASED } from "./groups.js";
+import { blockSize } from "./header.js";
+import { givesBack, sequenceOf } from "./operation_kinds.js";
 
-const indexes = new WeakMap(); // log -> {length, blocks, sequences, tables}; tables: those of the log's end, by sequence and group
+/**
+ * @typedef {import("./trace.js").Op} Op
+ * @typedef {import("./log.js").TraceLog} Log
+ * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: the operation's place in its record
+ * @typedef {Map<number, number[][]>} Tables by sequence and block group
+ * @typedef {{length: number, blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index `tables`: those of
+ *   the log's end
+ */
+
+/** @type {WeakMap<Log, Index>} */
+const indexes = new WeakMap();
 
 /**
  * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its record.
  * A write stands here for each block that it filled, with `from` and `to` (slots of the block, `to` exclusive); a fork for
  * each block of the parent.
+ * @param {Log} log @param {number} block @param {number} index
  */
 export function blockHistory(log, block, index) {
   return upTo(indexOf(log).blocks.get(block), index);
 }
 
-/** The operations on sequence `seqId` up to record `index`, oldest first: [{record, at, op}]. */
+/**
+ * The operations on sequence `seqId` up to record `index`, oldest first: [{record, at, op}].
+ * @param {Log} log @param {number} seqId @param {number} index
+ */
 export function sequenceHistory(log, seqId, index) {
   return upTo(indexOf(log).sequences.get(seqId), index);
 }
 
+/**
+ * The last of `events` that is an operation of `type`.
+ * @template {Op["type"]} T
+ * @param {Event[]} events @param {T} type @returns {(Event & {op: Extract<Op, {type: T}>}) | undefined}
+ */
+export const lastOf = (events, type) =>
+  /** @type {any} the type has been looked at */ (events.findLast((event) => event.op.type === type));
+
+/** @param {Event[] | undefined} events @param {number} index */
 function upTo(events = [], index) {
   let low = 0;
   let high = events.length;
@@ -29,6 +54,7 @@ function upTo(events = [], index) {
   return events.slice(0, low);
 }
 
+/** @param {Log} log */
 function indexOf(log) {
   let found = indexes.get(log);
   if (!found) {
@@ -39,21 +65,24 @@ function indexOf(log) {
   return found;
 }
 
+/** @param {Index} index @param {Log} log @param {number} record */
 function add(index, log, record) {
   (log.records[record].ops ?? []).forEach((op, at) => {
+    /** @type {Event} */
     const event = { record, at, op };
-    if (op.seq_id !== undefined) push(index.sequences, op.seq_id, event);
+    const seq = sequenceOf(op);
+    if (seq !== null) push(index.sequences, seq, event);
     if (op.type === "fork") push(index.sequences, op.parent_seq_id, event);
-    if (op.type === "write") return addWrite(index, log, event);
+    if (op.type === "write") return addWrite(index, log, event, op);
     if (op.type === "lookup") return;
     for (const block of blocksOf(op, index.tables)) push(index.blocks, block, event);
     follow(index.tables, op, log.groups);
   });
 }
 
-function addWrite(index, log, event) {
-  const { seq_id: seq, start, num_tokens: count } = event.op;
-  const size = log.header.engine.block_size;
+/** @param {Index} index @param {Log} log @param {Event} event @param {import("./trace.js").Write} op */
+function addWrite(index, log, event, { seq_id: seq, start, num_tokens: count }) {
+  const size = blockSize(log.header);
   for (const table of index.tables.get(seq) ?? [])
     for (let logical = Math.floor(start / size); logical * size < start + count; logical++) {
       const from = Math.max(start - logical * size, 0);
@@ -62,45 +91,55 @@ function addWrite(index, log, event) {
     }
 }
 
-/** The blocks that an operation is about; those of a fork are its parent's, by the tables before it. */
+/**
+ * The blocks that an operation is about; those of a fork are its parent's, by the tables before it.
+ * @param {Op} op @param {Tables} [tables] @returns {number[]}
+ */
 export function blocksOf(op, tables = new Map()) {
   if (op.type === "copy") return [op.src, op.dst];
   if (op.type === "fork") return (tables.get(op.parent_seq_id) ?? []).flatMap(heldIn);
   if (op.type === "lookup") return op.block_ids;
-  return op.block_id === undefined ? [] : [op.block_id];
+  return "block_id" in op ? [op.block_id] : [];
 }
 
+/** @param {Tables} tables @param {Op} op @param {import("./groups.js").Group[]} groups */
 function follow(tables, op, groups) {
   if (op.type === "fork")
     return tables.set(
       op.seq_id,
       (tables.get(op.parent_seq_id) ?? []).map((table) => table.slice()),
     );
-  if (op.block_id === undefined || op.seq_id === undefined) return tables;
-  if (!tables.has(op.seq_id))
-    tables.set(
-      op.seq_id,
-      groups.map(() => []),
-    );
-  followTable(tables.get(op.seq_id)[groupOf(groups, op.block_id)], op);
+  if (!("block_id" in op) || !("seq_id" in op) || op.type === "evict") return tables;
+  let own = tables.get(op.seq_id);
+  if (!own) tables.set(op.seq_id, (own = groups.map(() => [])));
+  followTable(own[groupOf(groups, op.block_id)], op);
   return tables;
 }
 
-/** What an operation on a block does to the table (of the block's group) that it stands in. */
+/**
+ * What an operation on a block does to the table (of the block's group) that it stands in, by its fields: what names a place in
+ * the table puts the block there, or lets it go where it says whereto; what names none takes the last one away.
+ * @param {number[]} table @param {Op} op
+ */
 export function followTable(table, op) {
-  if (op.type === "allocate" || op.type === "share") {
+  if (!("block_id" in op)) return;
+  if (givesBack(op) && !("logical" in op)) cutTail(table);
+  else if ("logical" in op) {
     while (table.length < op.logical) table.push(RELEASED); // hits of a windowed group begin at the window
-    table[op.logical] = op.block_id;
-  } else if (op.type === "release") table[op.logical] = RELEASED;
-  else if (op.type === "free") cutTail(table);
+    table[op.logical] = givesBack(op) ? RELEASED : op.block_id;
+  }
 }
 
-/** What the last `free` leaves: released entries go with the block behind them. */
+/**
+ * What the last `free` leaves: released entries go with the block behind them.
+ * @param {number[]} table
+ */
 function cutTail(table) {
   table.pop();
   while (table.at(-1) === RELEASED) table.pop();
 }
 
+/** @param {Map<number, Event[]>} map @param {number} key @param {Event} event */
 function push(map, key, event) {
   const events = map.get(key);
   if (events) events.push(event);

@@ -1,14 +1,22 @@
 // What to call a token: byte-aware, so that a fragment of a character says so and whitespace can be seen.
 
+/**
+ * What to call a token. For whole characters `text` is what to show and `of` is 0; for a fragment `char` is the character that it
+ * belongs to (null while its other bytes have not come), `part` of `of` tokens, and `hex` its bytes.
+ * @typedef {{text: string, char: string | null, part: number, of: number, hex: string}} Label
+ */
+
 const strict = new TextDecoder("utf-8", { fatal: true });
+/** @type {Record<string, string>} */
 const VISIBLE = { " ": "␣", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□" };
-const cache = new WeakMap(); // token_bytes array -> {length, labels}
-const whole = new WeakMap(); // bytes of a token -> its label, or null
+/** @type {WeakMap<Uint8Array[], {length: number, labels: Label[]}>} */
+const cache = new WeakMap();
+/** @type {WeakMap<Uint8Array, Label | null>} */
+const whole = new WeakMap();
 
 /**
- * Labels of a sequence's tokens. Each is `{text, char, part, of, hex}`: for whole characters `text` is what to show and
- * `of` is 0; for a fragment `char` is the character it belongs to (null while its other bytes have not come), `part`
- * of `of` tokens, and `hex` its bytes.
+ * Labels of a sequence's tokens.
+ * @param {Uint8Array[]} tokenBytes @returns {Label[]}
  */
 export function tokenLabels(tokenBytes) {
   const known = cache.get(tokenBytes);
@@ -17,22 +25,32 @@ export function tokenLabels(tokenBytes) {
   labels.forEach((label, i) => {
     if (label === null) labelFragments(tokenBytes, labels, i);
   });
-  cache.set(tokenBytes, { length: tokenBytes.length, labels });
-  return labels;
+  const all = /** @type {Label[]} none is missing now */ (labels);
+  cache.set(tokenBytes, { length: tokenBytes.length, labels: all });
+  return all;
 }
 
-/** The label of a token by itself, as in a list of candidates. */
+/**
+ * The label of a token by itself, as in a list of candidates.
+ * @param {Uint8Array} bytes
+ */
 export function loneLabel(bytes) {
   return wholeLabel(bytes) ?? fragment(bytes, null, 0, 1);
 }
 
-/** A label as one short string: `月`, `␣the`, `月 1/3`, `E6 9C`. */
+/**
+ * A label as one short string: `月`, `␣the`, `月 1/3`, `E6 9C`.
+ * @param {Label} label
+ */
 export function labelText(label) {
   if (!label.of) return label.text;
   return label.char ? `${label.char} ${label.part}/${label.of}` : label.hex;
 }
 
-/** Text of a run of tokens; bytes of unfinished characters at its end are left out. */
+/**
+ * Text of a run of tokens; bytes of unfinished characters at its end are left out.
+ * @param {Uint8Array[]} tokenBytes
+ */
 export function joinText(tokenBytes) {
   const total = tokenBytes.reduce((sum, bytes) => sum + bytes.length, 0);
   const all = new Uint8Array(total);
@@ -52,15 +70,21 @@ export function joinText(tokenBytes) {
   return new TextDecoder().decode(all).replaceAll("\ufffd", "·");
 }
 
-/** `text` with its whitespace and control characters made visible. */
+/**
+ * `text` with its whitespace and control characters made visible.
+ * @param {string} text
+ */
 export function visible(text) {
   return text.replace(
     /[\s\p{Cc}]/gu,
-    (c) => VISIBLE[c] ?? (c < " " ? String.fromCodePoint(0x2400 + c.codePointAt(0)) : c),
+    (c) => VISIBLE[c] ?? (c < " " ? String.fromCharCode(0x2400 + c.charCodeAt(0)) : c),
   );
 }
 
-/** The label of bytes that are text by themselves, else null. Tokens stay the same objects from state to state. */
+/**
+ * The label of bytes that are text by themselves, else null. Tokens stay the same objects from state to state.
+ * @param {Uint8Array} bytes @returns {Label | null}
+ */
 function wholeLabel(bytes) {
   const known = whole.get(bytes);
   if (known !== undefined) return known;
@@ -72,7 +96,10 @@ function wholeLabel(bytes) {
   return label;
 }
 
-/** The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks whole. */
+/**
+ * The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks whole.
+ * @param {Uint8Array} bytes
+ */
 function textOf(bytes) {
   if (bytesMissing(bytes) !== 0) return null;
   try {
@@ -82,7 +109,10 @@ function textOf(bytes) {
   }
 }
 
-/** How many bytes the last character of UTF-8 `bytes` still needs; -1 when no bytes after them can make a text of them. */
+/**
+ * How many bytes the last character of UTF-8 `bytes` still needs; -1 when no bytes after them can make a text of them.
+ * @param {Uint8Array} bytes
+ */
 function bytesMissing(bytes) {
   let at = 0;
   while (at < bytes.length) {
@@ -104,7 +134,10 @@ function bytesMissing(bytes) {
   return at - bytes.length;
 }
 
-/** Token `i` is no whole text: join it with the tokens after it until they make one, and label them together. */
+/**
+ * Token `i` is no whole text: join it with the tokens after it until they make one, and label them together.
+ * @param {Uint8Array[]} tokenBytes @param {(Label | null)[]} labels @param {number} i
+ */
 function labelFragments(tokenBytes, labels, i) {
   for (let end = i + 1; end <= Math.min(i + 8, tokenBytes.length); end++) {
     const run = tokenBytes.slice(i, end);
@@ -120,10 +153,12 @@ function labelFragments(tokenBytes, labels, i) {
   labels[i] = fragment(tokenBytes[i], null, 0, 1);
 }
 
+/** @param {Uint8Array} bytes @param {string | null} char @param {number} part @param {number} of @returns {Label} */
 function fragment(bytes, char, part, of) {
   return { text: char ?? hexOf(bytes), char, part, of, hex: hexOf(bytes) };
 }
 
+/** @param {Uint8Array} bytes */
 function hexOf(bytes) {
   return Array.from(bytes, (byte) => byte.toString(16).toUpperCase().padStart(2, "0")).join(" ");
 }

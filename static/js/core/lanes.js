@@ -8,12 +8,48 @@
 
 import { kindOf } from "./operation_kinds.js";
 
+/**
+ * @typedef {import("./trace.js").Op} Op
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./trace.js").BatchEntry} BatchEntry
+ * @typedef {"waiting" | "prefill" | "preempted" | "decode" | "swapped" | "idle"} RunKind
+ * @typedef {{kind: RunKind, from: number, to: number, tokens?: number, again?: number}} Run
+ * @typedef {{record: number, at: number, mark: string}} Mark `at`: the place of its operation in `ops`
+ * @typedef {object} Preemption
+ * @property {number} record
+ * @property {number} at
+ * @property {number} step
+ * @property {number} lost
+ * @property {number | null} resumed record in which it came back
+ * @property {number | null} resumed_step
+ * @property {number} cached
+ * @property {number} again tokens computed a second time
+ * @typedef {"waiting" | "running" | "preempted" | "swapped" | "finished"} Status
+ * @typedef {object} Lane
+ * @property {number} seq_id
+ * @property {string} request_id
+ * @property {number | null} parent
+ * @property {number} from
+ * @property {number | null} to record in which it finished
+ * @property {Status} status
+ * @property {Status} before the status that it finished in
+ * @property {Run[]} runs
+ * @property {Mark[]} marks ascending
+ * @property {Preemption[]} preemptions
+ * @typedef {{step: number, kind: StepRecord["kind"], prefill: number, decode: number, scheduled: number, running: number,
+ *   waiting: number}} Column
+ */
+
 export class Lanes {
   constructor() {
+    /** @type {Lane[]} */
     this.lanes = [];
+    /** @type {Map<number, Lane>} */
     this.byId = new Map();
+    /** @type {Lane[]} */
     this.alive = [];
-    this.columns = []; // per record: {step, kind, prefill, decode, scheduled, running, waiting}
+    /** @type {Column[]} one a record */
+    this.columns = [];
     this.most = { tokens: 0, scheduled: 0 };
   }
 
@@ -21,11 +57,15 @@ export class Lanes {
     return this.columns.length;
   }
 
-  /** Fold the next record in. */
+  /**
+   * Fold the next record in.
+   * @param {StepRecord} record
+   */
   append(record) {
     const index = this.columns.length;
     const entries = new Map((record.batch ?? []).map((entry) => [entry.seq_id, entry]));
     (record.ops ?? []).forEach((op, at) => this.#operation(op, at, index, record.step));
+    /** @type {Column} */
     const column = {
       step: record.step,
       kind: record.kind,
@@ -48,15 +88,16 @@ export class Lanes {
     this.most.scheduled = Math.max(this.most.scheduled, column.scheduled);
   }
 
+  /** @param {Op} op @param {number} at @param {number} index @param {number} step */
   #operation(op, at, index, step) {
     if (op.type === "submit" || op.type === "fork") this.#open(op, index);
-    const lane = this.byId.get(op.seq_id);
+    const lane = "seq_id" in op ? this.byId.get(Number(op.seq_id)) : undefined;
     if (!lane) return;
     const mark = kindOf(op.type).mark?.(op);
     if (mark) lane.marks.push({ record: index, at, mark });
     if (op.type === "admit") {
       lane.status = "running";
-      const open = lane.preemptions.at(-1);
+      const open = lane.preemptions[lane.preemptions.length - 1];
       if (op.resumed && open && open.resumed === null)
         Object.assign(open, { resumed: index, resumed_step: step, cached: op.num_cached_tokens });
     } else if (op.type === "preempt") {
@@ -70,23 +111,27 @@ export class Lanes {
     }
   }
 
+  /** @param {import("./trace.js").Submit & {type: "submit"} | import("./trace.js").Fork & {type: "fork"}} op @param {number} index */
   #open(op, index) {
+    /** @type {Lane} */
     const lane = {
       seq_id: op.seq_id,
       request_id: op.request_id,
-      parent: op.parent_seq_id ?? null,
+      parent: op.type === "fork" ? op.parent_seq_id : null,
       from: index,
-      to: null, // record in which it finished
+      to: null,
       status: op.type === "fork" ? "running" : "waiting",
+      before: "waiting",
       runs: [],
-      marks: [], // {record, at (its place in ops), mark}, ascending
-      preemptions: [], // {record, at, step, lost, resumed, resumed_step, cached, again: tokens computed a second time}
+      marks: [],
+      preemptions: [],
     };
     this.lanes.push(lane);
     this.byId.set(op.seq_id, lane);
     this.alive.push(lane);
   }
 
+  /** @param {Lane} lane @param {BatchEntry | undefined} entry @param {number} index */
   #cell(lane, entry, index) {
     if (entry?.phase === "prefill") {
       const again = this.#again(lane, entry);
@@ -94,15 +139,18 @@ export class Lanes {
       return;
     }
     const status = lane.status === "finished" ? lane.before : lane.status;
-    const kind = entry ? "decode" : status === "running" ? "idle" : status;
-    const last = lane.runs.at(-1);
-    if (last?.kind === kind && kind !== "prefill") last.to = index;
+    const kind = entry ? "decode" : status === "running" || status === "finished" ? "idle" : status;
+    const last = lane.runs[lane.runs.length - 1];
+    if (last?.kind === kind) last.to = index;
     else lane.runs.push({ kind, from: index, to: index });
   }
 
-  /** How many tokens of `entry` had been computed before the last preemption. */
+  /**
+   * How many tokens of `entry` had been computed before the last preemption.
+   * @param {Lane} lane @param {BatchEntry} entry
+   */
   #again(lane, entry) {
-    const back = lane.preemptions.at(-1);
+    const back = lane.preemptions[lane.preemptions.length - 1];
     if (!back || entry.start >= back.lost) return 0;
     const again = Math.min(entry.start + entry.token_ids.length, back.lost) - entry.start;
     back.again += again;
@@ -110,9 +158,13 @@ export class Lanes {
   }
 }
 
+/** @type {WeakMap<object, Lanes>} */
 const folded = new WeakMap();
 
-/** The lanes of a log as far as it is here. */
+/**
+ * The lanes of a log as far as it is here.
+ * @param {{records: StepRecord[]}} log
+ */
 export function lanesOf(log) {
   let lanes = folded.get(log);
   if (!lanes) folded.set(log, (lanes = new Lanes()));
@@ -120,7 +172,10 @@ export function lanesOf(log) {
   return lanes;
 }
 
-/** Place in `lane.runs` of the run that covers record `index`, or that of the next one after it. */
+/**
+ * Place in `lane.runs` of the run that covers record `index`, or that of the next one after it.
+ * @param {Lane} lane @param {number} index
+ */
 export function runFrom(lane, index) {
   let low = 0;
   let high = lane.runs.length;
@@ -132,13 +187,19 @@ export function runFrom(lane, index) {
   return low;
 }
 
-/** What the sequence did in record `index`: its run, or null before it came and after it finished. */
+/**
+ * What the sequence did in record `index`: its run, or null before it came and after it finished.
+ * @param {Lane} lane @param {number} index
+ */
 export function cellAt(lane, index) {
   const run = lane.runs[runFrom(lane, index)];
   return run && run.from <= index ? run : null;
 }
 
-/** Marks of the lane in records [from, to]. */
+/**
+ * Marks of the lane in records [from, to].
+ * @param {Lane} lane @param {number} from @param {number} to
+ */
 export function marksIn(lane, from, to) {
   let low = 0;
   let high = lane.marks.length;

@@ -20,17 +20,24 @@ export class Budget {
     this.#left = bounded ? FREE_UNITS : Infinity;
   }
 
-  /** A record of so many bytes comes next. */
+  /**
+   * A record of so many bytes comes next.
+   * @param {number} numBytes
+   */
   read(numBytes) {
     this.#left += numBytes * UNITS_PER_BYTE;
   }
 
-  /** Throws when the records so far do not pay for it. */
+  /**
+   * Throws when the records so far do not pay for it.
+   * @param {number} units
+   */
   spend(units) {
     this.#left -= units;
     if (this.#left < 0)
       throw new Error(
-        `the log would copy ${-this.#left} more than ${FREE_UNITS} tokens and table entries and ${UNITS_PER_BYTE} for each byte of its records`,
+        `the log would copy ${-this.#left} more than ${FREE_UNITS} tokens and table entries and ` +
+          `${UNITS_PER_BYTE} for each byte of its records`,
       );
   }
 }

@@ -6,8 +6,8 @@ import { Budget } from "./limits.js";
 import { ByteLru } from "./lru.js";
 import { apply, copyState, initialState } from "./state.js";
 
-const KEYFRAME_INTERVAL = 64; // records between kept states, at least: those of a large pool are kept where the records are long enough
-const BLOCKS_PER_BYTE = 4;
+const KEYFRAME_INTERVAL = 64; // records between kept states, at least
+const BLOCKS_PER_BYTE = 4; // of a large pool they are kept where the records are long enough
 const STRIDE = 4; // records between the states kept on the way to one, at least
 const RECENT_STATES = 96; // at most, and fewer of a large pool
 const KEPT_BLOCKS = 1 << 23;
@@ -20,34 +20,57 @@ export const LIVE_CAPTURES = 96 * MIB;
 
 let nextId = 0;
 
+/**
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./trace.js").Capture} Capture
+ * @typedef {import("./trace.js").LayerCapture} LayerCapture
+ * @typedef {import("./state_parts.js").State} State
+ * @typedef {{record: number, seq_id: number, position: number}} Origin who computed what a slot holds
+ * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a block group, as the
+ *   write found them
+ */
+
 export class TraceLog {
-  /** `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again. */
+  /**
+   * `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again.
+   * @param {Uint8Array} headerBytes @param {number} [captureLimit]
+   */
   constructor(headerBytes, captureLimit = Infinity) {
-    this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second, and a run be shown twice
-    this.header = /** @type {import("./trace.js").Header} */ (decodeAs(headerBytes, "Header"));
+    this.id = nextId++; // what is drawn from a log is kept under this: two runs can begin in one second
+    this.header = decodeAs(headerBytes, "Header");
     const { format = FORMAT, version = VERSION } = this.header;
     if (format !== FORMAT || version !== VERSION)
       throw new TraceFormatError(`format ${format} ${version}; this program reads ${FORMAT} ${VERSION}`);
-    /** @type {import("./trace.js").StepRecord[]} */
+    /** @type {StepRecord[]} */
     this.records = [];
     this.budget = new Budget();
-    this.writes = new Map(); // record index -> [{seq_id, start, num_tokens, block_tables}], of the records that were asked for
-    this.captureBytes = new ByteLru(captureLimit); // record index -> bytes
+    /** @type {Map<number, Written[]>} by record, of those that were asked for */
+    this.writes = new Map();
+    /** @type {ByteLru<number, Uint8Array>} by record */
+    this.captureBytes = new ByteLru(captureLimit);
     this.fetchable = false; // whether somebody fetches what is missing here
-    this.captureGone = new Set(); // `${index}/${layer}` that the server does not have
-    this.layerCaptures = new ByteLru(captureLimit); // `${index}/${layer}` -> LayerCapture, fetched one layer at a time
+    /** @type {Set<string>} `${index}/${layer}` that the server does not have */
+    this.captureGone = new Set();
+    /** @type {ByteLru<string, LayerCapture>} by `${index}/${layer}`, fetched one layer at a time */
+    this.layerCaptures = new ByteLru(captureLimit);
     this.tail = initialState(this.header);
     this.groups = blockGroups(this.header);
+    /** @type {Map<number, State>} */
     this.keyframes = new Map([[-1, copyState(this.tail)]]);
     this.unkept = 0; // bytes of the records since the last keyframe
+    /** @type {Map<number, State>} */
     this.recent = new Map();
     this.stateSize = this.tail.blocks.length + this.tail.cpu_blocks.length;
     this.stride = Math.max(STRIDE, this.stateSize >> 12);
     this.recentStates = Math.min(RECENT_STATES, Math.max(STRIDE, Math.floor(KEPT_BLOCKS / this.stateSize)));
-    this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES)); // record index -> Capture
-    this.slotHistory = new Map(); // slot -> [{at, record, seq_id, position}], ascending in `at`
-    this.swapped = new Map(); // CPU block -> origins of its slots
-    this.computed = new Map(); // seq_id -> [{record, start, end}], ascending in record
+    /** @type {ByteLru<number, Capture>} by record */
+    this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES));
+    /** @type {Map<number, (Origin & {at: number})[]>} by slot, ascending in `at` */
+    this.slotHistory = new Map();
+    /** @type {Map<number, ((Origin & {at: number}) | undefined)[]>} by CPU block: origins of its slots */
+    this.swapped = new Map();
+    /** @type {Map<number, {record: number, start: number, end: number}[]>} by sequence, ascending in record */
+    this.computed = new Map();
   }
 
   get length() {
@@ -56,9 +79,7 @@ export class TraceLog {
 
   /**
    * Append the record in `bytes`, with its capture's bytes or null. Throws when it does not follow from the log.
-   *
-   * @param {Uint8Array} bytes
-   * @param {Uint8Array | null} [captureBytes]
+   * @param {Uint8Array} bytes @param {Uint8Array | null} [captureBytes] @returns {StepRecord}
    */
   append(bytes, captureBytes = null) {
     const record = decodeAs(bytes, "StepRecord");
@@ -85,7 +106,10 @@ export class TraceLog {
     return record;
   }
 
-  /** The state after record `index` (-1: before the first). Shared: treat it as frozen. */
+  /**
+   * The state after record `index` (-1: before the first). Shared: treat it as frozen.
+   * @param {number} index @returns {State}
+   */
   stateAt(index) {
     if (!(index >= -1 && index < this.length)) throw new RangeError(`state ${index} of ${this.length} records`);
     const kept = this.recent.get(index) ?? this.keyframes.get(index);
@@ -93,7 +117,7 @@ export class TraceLog {
     if (index === this.tail.index) return this.#remember(this.recent, index, copyState(this.tail), this.recentStates);
     let from = index - 1;
     while (!this.recent.has(from) && !this.keyframes.has(from)) from--;
-    let state = this.recent.get(from) ?? this.keyframes.get(from);
+    let state = /** @type {State} */ (this.recent.get(from) ?? this.keyframes.get(from));
     while (state.index < index) {
       state = copyState(state);
       const stop = Math.min(index, state.index + this.stride); // the states on the way are the next ones asked for
@@ -103,7 +127,10 @@ export class TraceLog {
     return state;
   }
 
-  /** The capture of record `index`, or null when it is not here. */
+  /**
+   * The capture of record `index`, or null when it is not here.
+   * @param {number} index @returns {Capture | null}
+   */
   capture(index) {
     const known = this.decoded.get(index);
     if (known) return known;
@@ -114,19 +141,28 @@ export class TraceLog {
     return capture;
   }
 
-  /** Keep one layer's arrays of record `index`, as they travelled. */
+  /**
+   * Keep one layer's arrays of record `index`, as they travelled.
+   * @param {number} index @param {number} layer @param {Uint8Array} bytes
+   */
   addLayer(index, layer, bytes) {
     this.layerCaptures.set(`${index}/${layer}`, decodeAs(bytes, "LayerCapture"), bytes.byteLength);
   }
 
-  /** One layer's arrays of record `index`, or null when they are not here. */
+  /**
+   * One layer's arrays of record `index`, or null when they are not here.
+   * @param {number} index @param {number} layer @returns {LayerCapture | null}
+   */
   layer(index, layer) {
     const alone = this.layerCaptures.get(`${index}/${layer}`);
     if (alone) return alone;
     return this.capture(index)?.layers.find((l) => l.layer === layer) ?? null;
   }
 
-  /** Whether record `index` has arrays of `layer`, as far as is known, that are not here and could come. */
+  /**
+   * Whether record `index` has arrays of `layer`, as far as is known, that are not here and could come.
+   * @param {number} index @param {number} layer
+   */
   captureMissing(index, layer) {
     const key = `${index}/${layer}`;
     const here =
@@ -137,7 +173,10 @@ export class TraceLog {
     return this.fetchable && Boolean(this.records[index]?.has_capture) && !here;
   }
 
-  /** Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null. */
+  /**
+   * Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null.
+   * @param {number} slot @param {number} index @returns {(Origin & {at: number}) | null}
+   */
   slotOrigin(slot, index) {
     const history = this.slotHistory.get(slot);
     if (!history) return null;
@@ -145,29 +184,35 @@ export class TraceLog {
     return null;
   }
 
-  /** The block tables, one a block group, under which `seqId` was computed in record `index`, or null when it was not. */
+  /**
+   * The block tables, one a block group, under which `seqId` was computed in record `index`, or null when it was not.
+   * @param {number} index @param {number} seqId
+   */
   tablesAtCompute(index, seqId) {
     return this.writesIn(index).find((w) => w.seq_id === seqId)?.block_tables ?? null;
   }
 
-  /** What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them. */
+  /**
+   * What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them.
+   * @param {number} index @returns {Written[]}
+   */
   writesIn(index) {
     const known = this.writes.get(index);
     if (known || !this.records[index]) return known ?? [];
+    /** @type {Written[]} */
     const writes = [];
-    apply(copyState(this.stateAt(index - 1)), this.records[index], ({ type, seq_id, start, num_tokens }, state) => {
-      if (type === "write")
-        writes.push({
-          seq_id,
-          start,
-          num_tokens,
-          block_tables: state.sequences.get(seq_id).block_tables.map((table) => table.slice()),
-        });
+    apply(copyState(this.stateAt(index - 1)), this.records[index], (op, state) => {
+      if (op.type !== "write") return;
+      const { seq_id, start, num_tokens } = op;
+      writes.push({ seq_id, start, num_tokens, block_tables: tablesOf(state, seq_id).map((table) => table.slice()) });
     });
     return this.#remember(this.writes, index, writes, RECENT_STATES);
   }
 
-  /** The last record up to `index` in which position `position` of `seqId` was computed, or -1. */
+  /**
+   * The last record up to `index` in which position `position` of `seqId` was computed, or -1.
+   * @param {number} seqId @param {number} position @param {number} index
+   */
   computedIn(seqId, position, index) {
     const spans = this.computed.get(seqId) ?? [];
     for (let i = spans.length - 1; i >= 0; i--) {
@@ -177,7 +222,10 @@ export class TraceLog {
     return -1;
   }
 
-  /** Index of a token among the packed tokens of its step: the first axis of q, k and v. -1 when it is not there. */
+  /**
+   * Index of a token among the packed tokens of its step: the first axis of q, k and v. -1 when it is not there.
+   * @param {number} record @param {number} seqId @param {number} position
+   */
   packedIndex(record, seqId, position) {
     let offset = 0;
     for (const entry of this.records[record]?.batch ?? []) {
@@ -190,12 +238,13 @@ export class TraceLog {
     return -1;
   }
 
+  /** @param {import("./trace.js").Op} op @param {State} state @param {number} index */
   #observe(op, state, index) {
     const size = state.block_size;
-    const lastOrigins = (block) =>
+    const lastOrigins = (/** @type {number} */ block) =>
       state.blocks[block].token_ids.map((_, slot) => this.slotHistory.get(block * size + slot)?.at(-1));
     if (op.type === "write") {
-      for (const table of state.sequences.get(op.seq_id).block_tables)
+      for (const table of tablesOf(state, op.seq_id))
         for (let position = op.start; position < op.start + op.num_tokens; position++) {
           const slot = table[Math.floor(position / size)] * size + (position % size);
           this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
@@ -213,15 +262,24 @@ export class TraceLog {
     }
   }
 
+  /** @param {number} slot @param {Origin & {at: number}} origin */
   #addOrigin(slot, origin) {
     const history = this.slotHistory.get(slot);
     if (history) history.push(origin);
     else this.slotHistory.set(slot, [origin]);
   }
 
+  /**
+   * @template V
+   * @param {Map<number, V>} map @param {number} key @param {V} value @param {number} limit
+   */
   #remember(map, key, value, limit) {
     map.set(key, value);
-    if (map.size > limit) map.delete(map.keys().next().value);
+    const oldest = map.keys().next();
+    if (map.size > limit && !oldest.done) map.delete(oldest.value);
     return value;
   }
 }
+
+/** The tables of a sequence, one a block group. @param {State} state @param {number} seqId */
+const tablesOf = (state, seqId) => state.sequences.get(seqId)?.block_tables ?? [];

@@ -1,7 +1,12 @@
 // A map that forgets: what was looked at longest ago goes when the values together weigh more than a limit.
 
+/**
+ * @template K
+ * @template V
+ */
 export class ByteLru {
-  #entries = new Map(); // key -> {value, bytes}, the least recently used first
+  /** @type {Map<K, {value: V, bytes: number}>} the least recently used first */
+  #entries = new Map();
   #total = 0;
 
   /** `limit` in bytes; the newest value stays whatever it weighs. */
@@ -14,11 +19,15 @@ export class ByteLru {
     return this.#total;
   }
 
+  /** @param {K} key */
   has(key) {
     return this.#entries.has(key);
   }
 
-  /** The value of `key`, which counts as used now; undefined when there is none. */
+  /**
+   * The value of `key`, which counts as used now; undefined when there is none.
+   * @param {K} key
+   */
   get(key) {
     const entry = this.#entries.get(key);
     if (!entry) return undefined;
@@ -27,6 +36,7 @@ export class ByteLru {
     return entry.value;
   }
 
+  /** @param {K} key @param {V} value @param {number} bytes */
   set(key, value, bytes) {
     this.#drop(key);
     this.#entries.set(key, { value, bytes });
@@ -37,6 +47,7 @@ export class ByteLru {
     }
   }
 
+  /** @param {K} key */
   #drop(key) {
     const entry = this.#entries.get(key);
     if (!entry) return;

@@ -164,6 +164,8 @@ export function kvTerms(header, group = null) {
   };
 }
 
+/** @typedef {ReturnType<typeof kvTerms>} KvTerms */
+
 /** @typedef {{block: number, logical: number, offset: number, slot: number}} Slot */
 
 /**

@@ -1,7 +1,13 @@
 // Dense arrays, as captures have them.
 
+/** @typedef {Uint16Array | Float32Array | Int32Array | Uint8Array} Raw */
+
 /** A dense array in C order. `row(i, j, …)` reads along the last axis without copying the rest. */
 export class NdArray {
+  /**
+   * @param {string} dtype @param {number[]} shape @param {Raw} raw
+   * @param {(raw: number) => number} value what a raw element stands for
+   */
   constructor(dtype, shape, raw, value) {
     this.dtype = dtype;
     this.shape = shape;
@@ -9,12 +15,18 @@ export class NdArray {
     this.value = value;
   }
 
-  /** The element at the given indices, as a number. */
+  /**
+   * The element at the given indices, as a number.
+   * @param {...number} indices
+   */
   at(...indices) {
     return this.value(this.raw[this.#offset(indices)]);
   }
 
-  /** The last axis at the given leading indices, as a Float32Array. */
+  /**
+   * The last axis at the given leading indices, as a Float32Array.
+   * @param {...number} indices
+   */
   row(...indices) {
     const width = this.shape[this.shape.length - 1];
     const start = this.#offset([...indices, 0]);
@@ -23,6 +35,7 @@ export class NdArray {
     return out;
   }
 
+  /** @param {number[]} indices */
   #offset(indices) {
     let offset = 0;
     for (let axis = 0; axis < this.shape.length; axis++) {

@@ -42,5 +42,11 @@ export const OPERATION_KINDS = {
 /** What is known of a type of operation. @param {string} type @returns {Kind} */
 export const kindOf = (type) => OPERATION_KINDS[type] ?? {};
 
-/** Whether an operation lets a block go: it says where the block goes `to`, null where others hold it. @param {Op} op */
+/**
+ * Whether an operation lets a block go: it says where the block goes `to`, null where others hold it.
+ * @param {Op} op @returns {op is Extract<Op, {to: "front" | "back" | null}>}
+ */
 export const givesBack = (op) => "to" in op;
+
+/** The sequence that an operation is about; null: none. @param {Op} op */
+export const sequenceOf = (op) => ("seq_id" in op ? (op.seq_id ?? null) : null);

@@ -4,7 +4,7 @@
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf } from "./groups.js";
 import { lanesOf } from "./lanes.js";
-import { kindOf } from "./operation_kinds.js";
+import { kindOf, sequenceOf } from "./operation_kinds.js";
 import { partsOf } from "./telling.js";
 
 /**
@@ -61,20 +61,17 @@ function entryOf(log, record, ops, places, groups) {
   const [at] = places;
   const op = ops[at];
   const group = groupOfOp(groups, op);
-  const seqs = new Set(places.map((place) => seqOf(ops[place])));
+  const seqs = new Set(places.map((place) => sequenceOf(ops[place])));
   return {
     at,
     type: op.type,
-    seq: seqs.size === 1 ? seqOf(op) : null,
+    seq: seqs.size === 1 ? sequenceOf(op) : null,
     group,
     layers: group >= 0 && groups.length > 1 ? groups[group].layers : null,
     parts: partsAt(log, record, ops, places),
     later: op.type === "preempt" ? costOf(log, record, op, at) : [],
   };
 }
-
-/** @param {Op} op */
-const seqOf = (op) => ("seq_id" in op ? (op.seq_id ?? null) : null);
 
 /** @param {ReturnType<typeof blockGroups>} groups @param {Op} op */
 const groupOfOp = (groups, op) => groupOf(groups, "block_id" in op ? op.block_id : "src" in op ? op.src : -1);
@@ -91,7 +88,7 @@ function toldTogether(ops, groups) {
   const open = new Map();
   ops.forEach((op, at) => {
     const { told } = kindOf(op.type);
-    const alike = `${op.type}/${seqOf(op) ?? ""}/`;
+    const alike = `${op.type}/${sequenceOf(op) ?? ""}/`;
     const key = told === "step" ? op.type : `${alike}${groupOfOp(groups, op)}`;
     if (!told) for (const other of open.keys()) if (!other.startsWith(alike) && other.includes("/")) open.delete(other);
     const list = open.get(key);

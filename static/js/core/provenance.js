@@ -16,34 +16,42 @@ import { ofFigure } from "./provenance/figure.js";
 import { ofPosition } from "./provenance/position.js";
 import { ofSequence } from "./provenance/sequence.js";
 
+/** @typedef {import("./provenance/types.js").Selection} Selection */
+
 /**
  * `{kind, links}` of `selection` after record `index`; null when it names nothing there. `view`: {seq, layer, head}, what the
  * stage shows: the sequence that a position belongs to, and where a weight is read.
+ * @param {import("./log.js").TraceLog} log @param {number} index @param {Selection | null} selection
+ * @param {import("./provenance/types.js").View} [view] @returns {import("./provenance/types.js").Chain | null}
  */
 export function provenanceOf(log, index, selection, view = {}) {
   if (!selection || index < 0 || index >= log.length) return null;
   const at = { log, index, state: log.stateAt(index), layer: view.layer ?? 0, head: view.head ?? 0 };
-  const seqId = selection.seq ?? view.seq;
+  const seqId = selection.seq ?? view.seq ?? -1;
   if (selection.position !== undefined) return ofPosition(at, seqId, selection.position, selection.query);
   if (selection.block !== undefined) return ofBlock(at, selection.block, selection.offset ?? null);
   if (selection.figure !== undefined) return ofFigure(at, selection.figure);
-  if (selection.record !== undefined) return ofDecision(log, selection.record, selection.op);
+  if (selection.record !== undefined) return ofDecision(log, selection.record, selection.op ?? 0);
   return selection.seq === undefined ? null : ofSequence(at, selection.seq);
 }
 
 /**
  * What a selection touches, to light it up everywhere: `{blocks, slots, seqs, position, query}`; `blocks` and `seqs` are sets,
  * `slots` a set of slot numbers.
+ * @param {import("./log.js").TraceLog} log @param {number} index @param {Selection | null} selection
+ * @param {import("./provenance/types.js").View} [view]
  */
 export function connectedTo(log, index, selection, view = {}) {
+  /** @type {Record<"blocks" | "slots" | "seqs", Set<number>>} */
   const found = { blocks: new Set(), slots: new Set(), seqs: new Set() };
   const chain = provenanceOf(log, index, selection, view);
   for (const link of chain?.links ?? []) {
-    if (link.block !== undefined && LIGHTS.has(link.kind)) found.blocks.add(link.block);
-    for (const block of link.blocks ?? []) found.blocks.add(block);
-    if (link.slot !== undefined) found.slots.add(link.slot);
-    if (link.seq !== undefined && LIGHTS.has(link.kind)) found.seqs.add(link.seq);
-    for (const owner of link.owners ?? []) found.seqs.add(owner.seq);
+    const lights = LIGHTS.has(link.kind);
+    if ("block" in link && lights) found.blocks.add(link.block);
+    if ("blocks" in link) for (const block of link.blocks) found.blocks.add(block);
+    if ("slot" in link) found.slots.add(link.slot);
+    if ("seq" in link && link.seq !== undefined && lights) found.seqs.add(link.seq);
+    if ("owners" in link) for (const owner of link.owners) found.seqs.add(owner.seq);
   }
   return found;
 }

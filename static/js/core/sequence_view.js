@@ -5,11 +5,18 @@ import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
 
 /**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {NonNullable<ReturnType<typeof sequenceViewAt>>} SequenceView
+ * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row attention weights from the key at `keyStart` on
+ */
+
+/**
  * The view of sequence `seqId` after record `index`, for `layer` and query head `head`; null when there is no such sequence.
  *
  * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
  * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record. `tables`: its
  * block tables, `table` that of the layer's block `group`.
+ * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
  */
 export function sequenceViewAt(log, index, seqId, layer, head) {
   if (index < 0) return null;
@@ -22,7 +29,8 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
   const group = groupOfLayer(log.groups, layer);
   const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
-  const view = {
+  const query = entry ? entry.context_len - 1 : null;
+  return {
     log,
     index,
     record,
@@ -38,18 +46,19 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
     labels: tokenLabels(seq.token_bytes),
     numFilled,
     released: !entry && seq.status === "finished",
-    query: entry ? entry.context_len - 1 : null,
+    query,
     output: record.outputs?.find((o) => o.seq_id === seqId) ?? null,
     blockSize: state.block_size,
+    attention: query === null ? null : attentionRow(log, index, seqId, layer, head, query),
   };
-  view.attention = entry ? attentionRow(log, index, seqId, layer, head, view.query) : null;
-  return view;
 }
 
 /**
  * Weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the keys it saw, or
  * null when they were not captured or have not arrived. Captures are rectangles: the row ends at the query's own key, or
  * at the last later key to which the capture gives any weight. Causal attention gives none; the row says what was recorded.
+ * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
+ * @param {number} position @returns {Row | null}
  */
 export function attentionRow(log, index, seqId, layer, head, position) {
   const rows = rowsWith(log.layer(index, layer), seqId, head, position);
@@ -63,6 +72,7 @@ export function attentionRow(log, index, seqId, layer, head, position) {
   return { keyStart: rows.key_start, weights, max };
 }
 
+/** @param {import("./trace.js").LayerCapture | null} layer @param {number} seqId @param {number} head @param {number} position */
 function rowsWith(layer, seqId, head, position) {
   return layer?.rows.find(
     (r) =>
@@ -73,10 +83,16 @@ function rowsWith(layer, seqId, head, position) {
   );
 }
 
-/** Whether the block of `position` was let go, in the shown layer's block group, while the sequence runs. */
+/**
+ * Whether the block of `position` was let go, in the shown layer's block group, while the sequence runs.
+ * @param {SequenceView} view @param {number} position
+ */
 export const isReleased = (view, position) => view.table[Math.floor(position / view.blockSize)] === RELEASED;
 
-/** Where the K and V of `position` were computed: {record, seq_id, position} or null when no block holds them. */
+/**
+ * Where the K and V of `position` were computed: {record, seq_id, position} or null when no block holds them.
+ * @param {SequenceView} view @param {number} position @returns {import("./log.js").Origin | null}
+ */
 export function originOf(view, position) {
   if (position >= view.numFilled) return null;
   if (view.entry && position >= view.entry.start) return { record: view.index, seq_id: view.seq.seq_id, position };
@@ -87,6 +103,7 @@ export function originOf(view, position) {
 /**
  * One vector of `position`: kind "k" or "v" from the cache, "q" only for tokens computed in this record. Float32Array,
  * or null when it does not exist, or `undefined` when its capture is not here.
+ * @param {SequenceView} view @param {"q" | "k" | "v"} kind @param {number} position
  */
 export function vectorOf(view, kind, position) {
   let origin = originOf(view, position);

@@ -4,7 +4,12 @@ import { csvText } from "./csv.js";
 import { blockGroups, capacityBytes } from "./groups.js";
 import { latencies, phaseOf, rooflinePoint, stepSeconds } from "./metrics.js";
 
-/** Seconds of every step by what they went to: {record, step, phase, schedule, prepare, forward, sample, total}. */
+/** @typedef {{records: import("./trace.js").StepRecord[]}} Log */
+
+/**
+ * Seconds of every step by what they went to: {record, step, phase, schedule, prepare, forward, sample, total}.
+ * @param {Log} log
+ */
 export function stepRows(log) {
   const found = [];
   for (const record of log.records) {
@@ -25,7 +30,10 @@ export function stepRows(log) {
   return found;
 }
 
-/** Bytes of the pools after every record: {record, step, used, wasted, held, cached, pool}; used + wasted = held. */
+/**
+ * Bytes of the pools after every record: {record, step, used, wasted, held, cached, pool}; used + wasted = held.
+ * @param {Log & {header: import("./groups.js").Header}} log
+ */
 export function memoryRows(log) {
   const groups = blockGroups(log.header);
   return log.records.map(({ index, step, memory: m }) => ({
@@ -39,7 +47,10 @@ export function memoryRows(log) {
   }));
 }
 
-/** Steps on the roofline: {record, step, phase, flops, bytes, intensity, achieved}; steps without work are left out. */
+/**
+ * Steps on the roofline: {record, step, phase, flops, bytes, intensity, achieved}; steps without work are left out.
+ * @param {Log} log
+ */
 export function rooflineRows(log) {
   const found = [];
   for (const record of log.records) {
@@ -49,7 +60,10 @@ export function rooflineRows(log) {
   return found;
 }
 
-/** Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl}. */
+/**
+ * Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl}.
+ * @param {import("./log.js").TraceLog} log @param {number} index
+ */
 export function sequenceRows(log, index) {
   if (index < 0) return [];
   return [...log.stateAt(index).sequences.keys()].map((seq) => {
@@ -58,7 +72,10 @@ export function sequenceRows(log, index) {
   });
 }
 
-/** Rows as CSV under the names of their fields. */
+/**
+ * Rows as CSV under the names of their fields.
+ * @param {Record<string, import("./csv.js").Cell>[]} rows
+ */
 export function csvOf(rows) {
   if (!rows.length) return "";
   const names = Object.keys(rows[0]);

@@ -1,13 +1,20 @@
 // A block or a slot: who holds it and since when, who wrote it, which decision took it, what became of it. Pure.
 
 import { groupOf } from "../groups.js";
-import { blockHistory } from "../history.js";
+import { blockHistory, lastOf } from "../history.js";
 import { givesBack } from "../operation_kinds.js";
-import { decisionLink, reasonAt } from "./decision.js";
-import { blockLink, bytesLink, goTo, ownersOf, slotLink, tableLink, token } from "./links.js";
+import { decisionLinks, reasonAt } from "./decision.js";
+import { blockLink, bytesLink, cachedLink, goTo, lifeEvent, ownersOf, slotLink, tableLink, token } from "./links.js";
 
+/** @typedef {import("./types.js").At} At */
+/** @typedef {import("./types.js").Link} Link */
+/** @typedef {import("./types.js").Chain} Chain */
+/** @typedef {import("../history.js").Event} Event */
+
+/** @param {At} at @param {number} block @param {number | null} offset @returns {Chain | null} */
 export function ofBlock(at, block, offset) {
   if (!at.state.blocks[block]) return null;
+  /** @type {Link[]} */
   const links = [];
   const whole = offset === null;
   if (!whole) links.push(slotLink(at, block, offset, null));
@@ -20,11 +27,15 @@ export function ofBlock(at, block, offset) {
   return { kind: whole ? "block" : "slot", links };
 }
 
-/** What the log tells of a block: who holds it and since when, who wrote it, which decision took it, what became of it. */
+/**
+ * What the log tells of a block: who holds it and since when, who wrote it, which decision took it, what became of it.
+ * @param {At} at @param {number} block @param {number | null} offset @returns {Link[]}
+ */
 export function blockLinks(at, block, offset) {
   const events = blockHistory(at.log, block, at.index);
   const began = events.findLastIndex((e) => e.op.type === "allocate");
   const life = events.slice(Math.max(began, 0)); // since the last allocation
+  /** @type {Link[]} */
   const links = [];
   const owners = ownersOf(at, block).map((owner) => ({ ...owner, ...joined(life, owner.seq) }));
   if (owners.length)
@@ -33,8 +44,8 @@ export function blockLinks(at, block, offset) {
     offset === null || offset >= at.state.blocks[block].token_ids.length
       ? null
       : at.log.slotOrigin(block * at.state.block_size + offset, at.index);
-  if (origin) {
-    const writer = at.state.sequences.get(origin.seq_id);
+  const writer = origin && at.state.sequences.get(origin.seq_id);
+  if (writer)
     links.push({
       kind: "written",
       fidelity: "captured",
@@ -43,57 +54,43 @@ export function blockLinks(at, block, offset) {
       copied: origin.at !== origin.record,
       ...goTo(origin.record),
     });
-  }
-  if (began >= 0) links.push(decisionLink(at.log, events[began].record, events[began].at));
-  const cached = life.findLast((e) => e.op.type === "cache");
-  if (cached && at.state.blocks[block].block_hash)
-    links.push({
-      kind: "cached",
-      fidelity: "captured",
-      hash: cached.op.block_hash,
-      parent: cached.op.parent_hash,
-      seq: cached.op.seq_id,
-      ...goTo(cached.record),
-    });
+  if (began >= 0) links.push(...decisionLinks(at.log, events[began].record, events[began].at));
+  const cached = lastOf(life, "cache");
+  if (cached && at.state.blocks[block].block_hash) links.push(cachedLink(cached.op, cached.record));
   links.push(...fateLinks(at, block, events, began));
-  links.push({
-    kind: "life",
-    fidelity: "captured",
-    events: events.map(({ record, at: place, op, from, to }) => ({
-      record,
-      at: place,
-      type: op.type,
-      seq: op.seq_id,
-      from,
-      to,
-    })),
-  });
+  links.push({ kind: "life", fidelity: "captured", events: events.map(lifeEvent) });
   return links;
 }
 
-/** How a sequence came to hold the block: {how, go}. */
+/** How a sequence came to hold the block. @param {Event[]} life @param {number} seq */
 function joined(life, seq) {
-  const event = life.findLast((e) => e.op.seq_id === seq && ["allocate", "share", "fork"].includes(e.op.type));
+  const event = life.findLast(
+    ({ op }) => (op.type === "allocate" || op.type === "share" || op.type === "fork") && op.seq_id === seq,
+  );
   return event ? { how: event.op.type, go: event.record, at: event.at } : {};
 }
 
-/** Freed, evicted, or held by others before: what happened around the life that the block has now. */
+/**
+ * Freed, evicted, or held by others before: what happened around the life that the block has now.
+ * @param {At} at @param {number} block @param {Event[]} events @param {number} began @returns {Link[]}
+ */
 function fateLinks(at, block, events, began) {
+  /** @type {Link[]} */
   const links = [];
   const held = at.state.blocks[block].ref_count > 0;
   const freed = events.findLast((e) => givesBack(e.op));
-  if (!held && freed)
+  if (!held && freed && givesBack(freed.op))
     links.push({
       kind: "freed",
       fidelity: "captured",
       seq: freed.op.seq_id,
-      to: freed.op.to ?? null,
+      to: freed.op.to,
       type: freed.op.type,
       why: reasonAt(at.log, freed.record, freed.at),
       ...goTo(freed.record),
       select: { record: freed.record, op: freed.at },
     });
-  const evicted = events.findLast((e) => e.op.type === "evict");
+  const evicted = lastOf(events, "evict");
   if (evicted)
     links.push({
       kind: "evicted",
@@ -103,7 +100,7 @@ function fateLinks(at, block, events, began) {
       ...goTo(evicted.record),
       select: { record: evicted.record, op: evicted.at },
     });
-  const before = began > 0 ? events.slice(0, began).findLast((e) => e.op.type === "allocate") : null;
+  const before = began > 0 ? lastOf(events.slice(0, began), "allocate") : undefined;
   if (before)
     links.push({ kind: "earlier", fidelity: "captured", seq: before.op.seq_id, block, ...goTo(before.record) });
   return links;

@@ -3,46 +3,67 @@
 import { evictionBefore, operationsWithReasons } from "../decisions.js";
 import { groupOf } from "../groups.js";
 import { blockHistory, blocksOf } from "../history.js";
-import { givesBack } from "../operation_kinds.js";
+import { givesBack, sequenceOf } from "../operation_kinds.js";
 import { operationsOf, partsWhere } from "../operations.js";
-import { blockLink, bytesLink, goTo, inGroup, requestLink } from "./links.js";
+import { blockLink, bytesLink, cachedLink, inGroup, requestLink } from "./links.js";
 
-/** The allocation that gave a block to its sequence: who asked, for which request, and why. */
-export function decisionLink(log, record, at) {
+/** @typedef {import("./types.js").At} At */
+/** @typedef {import("./types.js").Link} Link */
+/** @typedef {import("./types.js").Chain} Chain */
+/** @typedef {import("../trace.js").Op} Op */
+
+/**
+ * The allocation that gave a block to its sequence: who asked, for which request, and why.
+ * @param {At["log"]} log @param {number} record @param {number} at @returns {Link[]}
+ */
+export function decisionLinks(log, record, at) {
   const ops = operationsWithReasons(log.header, log.records[record]);
   const op = ops[at];
-  const seq = log.stateAt(record).sequences.get(op.seq_id);
-  return {
-    kind: "decision",
-    fidelity: "captured",
-    ...inGroup({ log }, groupOf(log.groups, op.block_id)),
-    seq: op.seq_id,
-    request_id: seq.request_id,
-    logical: op.logical,
-    block: op.block_id,
-    why: op.reason ?? "none",
-    parts: partsWhere(log, record, (_, place) => place === at),
-    evicted: evictionBefore(ops, at, op.block_id)?.block_hash ?? null,
-    go: record,
-    select: { record, op: at },
-  };
+  const seq = log.stateAt(record).sequences.get(sequenceOf(op) ?? -1);
+  if (op.type !== "allocate" || !seq) return [];
+  return [
+    {
+      kind: "decision",
+      fidelity: "captured",
+      ...inGroup({ log }, groupOf(log.groups, op.block_id)),
+      seq: op.seq_id,
+      request_id: seq.request_id,
+      logical: op.logical,
+      block: op.block_id,
+      why: op.reason ?? "none",
+      parts: partsWhere(log, record, (_, place) => place === at),
+      evicted: evictionBefore(ops, at, op.block_id)?.block_hash ?? null,
+      go: record,
+      select: { record, op: at },
+    },
+  ];
 }
 
-/** The reason that the operation at `place` of a record says, or that stands beside it in an older log; "none" if neither. */
-export const reasonAt = (log, record, place) =>
-  operationsWithReasons(log.header, log.records[record])[place].reason ?? "none";
+/**
+ * The reason that the operation at `place` of a record says, or that stands beside it in an older log; "none" if neither.
+ * @param {At["log"]} log @param {number} record @param {number} place @returns {string}
+ */
+export function reasonAt(log, record, place) {
+  const op = operationsWithReasons(log.header, log.records[record])[place];
+  return "reason" in op ? (op.reason ?? "none") : "none";
+}
 
+/** @param {At["log"]} log @param {number} record @param {number} place @returns {Chain | null} */
 export function ofDecision(log, record, place) {
-  const op = log.records[record]?.ops?.[place];
+  const ops = log.records[record]?.ops ?? [];
+  const op = ops[place];
   if (!op) return null;
-  const at = { log, index: record, state: log.stateAt(record) };
-  const ops = log.records[record].ops;
-  const group = op.block_id === undefined ? -1 : groupOf(log.groups, op.block_id);
-  const inSame = (other) => group < 0 || groupOf(log.groups, other.block_id) === group;
-  const alike = ops.filter((other) => other.type === op.type && other.seq_id === op.seq_id && inSame(other)); // one decision, block by block
+  const at = { log, index: record, state: log.stateAt(record), layer: 0, head: 0 };
+  const blockGroup = (/** @type {Op} */ one) => ("block_id" in one ? groupOf(log.groups, one.block_id) : -1);
+  const group = blockGroup(op);
+  const alike = ops.filter(
+    // one decision, block by block
+    (other) => other.type === op.type && sequenceOf(other) === sequenceOf(op) && blockGroup(other) === group,
+  );
   const told = operationsOf(log, record).findLast(
     (entry) => entry.type === op.type && entry.at <= place && (group < 0 || entry.group === group),
   );
+  /** @type {Link[]} */
   const links = [
     {
       kind: "operation",
@@ -52,43 +73,36 @@ export function ofDecision(log, record, place) {
       of: ops.length,
       told: told ?? null,
       blocks: alike.flatMap((other) => blocksOf(other)),
-      seq: op.seq_id,
+      seq: sequenceOf(op) ?? undefined,
       go: record,
     },
   ];
-  const seq = at.state.sequences.get(op.seq_id);
-  if (op.type === "allocate") links.push(decisionLink(log, record, place));
-  if (givesBack(op))
-    links.push({
-      kind: "given",
-      fidelity: "captured",
-      seq: op.seq_id,
-      type: op.type,
-      why: reasonAt(log, record, place),
-      go: record,
-    });
-  if (op.type === "evict") {
-    const taken = log.records[record].ops.findIndex(
-      (o, i) => i > place && o.type === "allocate" && o.block_id === op.block_id,
-    );
-    if (taken >= 0) links.push(decisionLink(log, record, taken));
-    const cached = blockHistory(log, op.block_id, record).findLast(
-      (e) => e.op.type === "cache" && same(e.op.block_hash, op.block_hash),
-    );
-    if (cached)
-      links.push({
-        kind: "cached",
-        fidelity: "captured",
-        hash: op.block_hash,
-        parent: cached.op.parent_hash,
-        seq: cached.op.seq_id,
-        ...goTo(cached.record),
-      });
+  const seq = at.state.sequences.get(sequenceOf(op) ?? -1);
+  links.push(...decisionLinks(log, record, place));
+  if (givesBack(op)) {
+    const why = reasonAt(log, record, place);
+    links.push({ kind: "given", fidelity: "captured", seq: op.seq_id, type: op.type, why, go: record });
   }
+  if (op.type === "evict") links.push(...evictionLinks(log, record, place, op));
   if (seq) links.push(requestLink(seq));
   for (const block of [...new Set(blocksOf(op))].slice(0, 8)) links.push(blockLink(at, block));
   links.push(bytesLink(at, at.state.block_size, group));
   return { kind: "decision", links };
 }
 
+/**
+ * The allocation that took an evicted block, and how it had come by its hash.
+ * @param {At["log"]} log @param {number} record @param {number} place @param {import("../trace.js").Evict} evicted
+ * @returns {Link[]}
+ */
+function evictionLinks(log, record, place, { block_id: block, block_hash: hash }) {
+  const ops = log.records[record].ops ?? [];
+  const taken = ops.findIndex((op, i) => i > place && op.type === "allocate" && op.block_id === block);
+  const links = taken >= 0 ? decisionLinks(log, record, taken) : [];
+  for (const { op, record: cachedIn } of blockHistory(log, block, record).reverse())
+    if (op.type === "cache" && same(op.block_hash, hash)) return [...links, cachedLink(op, cachedIn)];
+  return links;
+}
+
+/** @param {Uint8Array} a @param {Uint8Array} b */
 const same = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);

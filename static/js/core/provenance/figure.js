@@ -5,8 +5,15 @@ import { figuresByGroup, heldIn } from "../groups.js";
 import { memoryFigures } from "../state.js";
 import { bytesLink, inGroup } from "./links.js";
 
+/** @typedef {import("./types.js").At} At */
+/** @typedef {import("./types.js").Link} Link */
+/** @typedef {import("./types.js").Chain} Chain */
+
+/** @typedef {Exclude<import("./types.js").FigureName, "contiguous" | "token">} Counted */
+
 const FIGURES = new Set(["used", "held", "waste", "cached", "free", "contiguous", "token"]);
 
+/** @param {At} at @param {import("./types.js").FigureName} name @returns {Chain | null} */
 export function ofFigure(at, name) {
   if (!FIGURES.has(name)) return null;
   const { header } = at.log;
@@ -26,8 +33,9 @@ export function ofFigure(at, name) {
   const m = memoryFigures(at.state);
   const size = m.block_size;
   const terms = slotsByGroup(at, name);
-  const sum = (field) => terms.reduce((total, term) => total + term[field], 0);
+  const sum = (/** @type {"slots" | "bytes"} */ field) => terms.reduce((total, term) => total + term[field], 0);
   const chosen = at.state.blocks.filter((b) => MEMBERS[name](b, size)).map((b) => b.block_id);
+  /** @type {Link[]} */
   const links = [
     {
       kind: "figure",
@@ -46,7 +54,10 @@ export function ofFigure(at, name) {
   return { kind: "figure", links };
 }
 
-/** The slots that a figure counts in each block group: [{slots, per_token, bytes, layers}]. */
+/**
+ * The slots that a figure counts in each block group: [{slots, per_token, bytes, layers}].
+ * @param {At} at @param {Counted} name
+ */
 function slotsByGroup(at, name) {
   const size = at.state.block_size;
   return figuresByGroup(at.state).map(({ blocks_held: held, blocks_cached: cached, tokens_held: tokens }, group) => {
@@ -62,6 +73,7 @@ function slotsByGroup(at, name) {
   });
 }
 
+/** @type {Record<Counted, (b: import("../state.js").Block, size: number) => boolean>} */
 const MEMBERS = {
   used: (b) => b.ref_count > 0,
   held: (b) => b.ref_count > 0,
@@ -70,10 +82,15 @@ const MEMBERS = {
   free: (b) => b.ref_count === 0 && b.block_hash === null,
 };
 
-/** What each sequence contributes in each block group; a shared block is counted with the first sequence that holds it, so that the parts add up. */
+/**
+ * What each sequence contributes in each block group; a shared block is counted with the first sequence that holds it, so that the parts add up.
+ * @param {At} at @param {Counted} name @returns {Link[]}
+ */
 function parts(at, name) {
+  /** @type {Set<number>} */
   const counted = new Set();
   const size = at.state.block_size;
+  /** @type {Link[]} */
   const links = [];
   for (const seq of at.state.sequences.values())
     seq.block_tables.forEach((table, group) => {

@@ -3,11 +3,18 @@
 import { groupOf } from "../groups.js";
 import { tokenLabels } from "../labels.js";
 import { kvTerms } from "../metrics.js";
+import { sequenceOf } from "../operation_kinds.js";
 
-/** What a link says of the group that it is about: its layers, where there is more than one group. */
+/** @typedef {import("./types.js").At} At */
+
+/**
+ * What a link says of the group that it is about: its layers, where there is more than one group.
+ * @param {{log: At["log"]}} at @param {number} group
+ */
 export const inGroup = ({ log }, group) =>
   group >= 0 && log.groups.length > 1 ? { layers: log.groups[group].layers } : {};
 
+/** @param {import("../state.js").Sequence} seq @param {number} position */
 export const token = (seq, position) => ({
   seq: seq.seq_id,
   position,
@@ -15,8 +22,13 @@ export const token = (seq, position) => ({
   generated: position >= seq.num_prompt_tokens,
 });
 
+/** @param {number} record @returns {{go?: number}} */
 export const goTo = (record) => (record >= 0 ? { go: record } : {});
 
+/**
+ * @param {At} at @param {number} block @param {number} offset @param {number | null} position
+ * @returns {import("./types.js").LinkOf<"slot">}
+ */
 export function slotLink(at, block, offset, position) {
   const size = at.state.block_size;
   return {
@@ -31,6 +43,10 @@ export function slotLink(at, block, offset, position) {
   };
 }
 
+/**
+ * @param {At} at @param {number} seq @param {number} logical @param {number} block @param {boolean} held
+ * @returns {import("./types.js").LinkOf<"table">}
+ */
 export function tableLink(at, seq, logical, block, held) {
   const { state } = at;
   const from = logical * state.block_size;
@@ -48,6 +64,7 @@ export function tableLink(at, seq, logical, block, held) {
   };
 }
 
+/** @param {At} at @param {number} id @returns {import("./types.js").LinkOf<"block">} */
 export function blockLink(at, id) {
   const block = at.state.blocks[id];
   const group = groupOf(at.state.block_groups, id);
@@ -67,7 +84,10 @@ export function blockLink(at, id) {
   };
 }
 
-/** Sequences whose table has the block, and where: [{seq, logical}]. */
+/**
+ * Sequences whose table has the block, and where: [{seq, logical}].
+ * @param {{state: At["state"]}} at @param {number} block
+ */
 export function ownersOf({ state }, block) {
   const found = [];
   const group = groupOf(state.block_groups, block);
@@ -78,7 +98,10 @@ export function ownersOf({ state }, block) {
   return found;
 }
 
-/** Bytes of `slots` slots: of a block group, or of all layers. */
+/**
+ * Bytes of `slots` slots: of a block group, or of all layers.
+ * @param {At} at @param {number} slots @param {number} [group] @returns {import("./types.js").LinkOf<"bytes">}
+ */
 export function bytesLink(at, slots, group = -1) {
   const terms = kvTerms(at.log.header, at.log.groups.length > 1 ? at.log.groups[group] : null);
   return {
@@ -92,6 +115,7 @@ export function bytesLink(at, slots, group = -1) {
   };
 }
 
+/** @param {import("../state.js").Sequence} seq @returns {import("./types.js").LinkOf<"request">} */
 export function requestLink(seq) {
   const { seq_id, request_id, num_prompt_tokens, max_tokens, submitted_in } = seq;
   return {
@@ -105,3 +129,23 @@ export function requestLink(seq) {
     go: submitted_in,
   };
 }
+
+/** The hash that a block got in a record. @param {import("../trace.js").Cache} op @param {number} record @returns {import("./types.js").LinkOf<"cached">} */
+export const cachedLink = (op, record) => ({
+  kind: "cached",
+  fidelity: "captured",
+  hash: op.block_hash,
+  parent: op.parent_hash,
+  seq: op.seq_id,
+  ...goTo(record),
+});
+
+/** @param {import("../history.js").Event} event @returns {import("./types.js").LifeEvent} */
+export const lifeEvent = ({ record, at, op, from, to }) => ({
+  record,
+  at,
+  type: op.type,
+  seq: sequenceOf(op),
+  from,
+  to,
+});

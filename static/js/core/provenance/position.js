@@ -7,12 +7,21 @@ import { attentionRow } from "../sequence_view.js";
 import { blockLinks } from "./block.js";
 import { blockLink, bytesLink, goTo, slotLink, tableLink, token } from "./links.js";
 
+/** @typedef {import("./types.js").At} At */
+/** @typedef {import("./types.js").Link} Link */
+/** @typedef {import("./types.js").Chain} Chain */
+
+/**
+ * @param {At} at @param {number} seqId @param {number} position @param {number} [query]
+ * @returns {Chain | null}
+ */
 export function ofPosition(at, seqId, position, query) {
   const seq = at.state.sequences.get(seqId);
   if (!seq || position >= seq.token_ids.length) return null;
   const entry = at.log.records[at.index].batch?.find((e) => e.seq_id === seqId);
   const filled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const asked = query ?? (entry ? entry.context_len - 1 : null);
+  /** @type {Link[]} */
   const links = [];
   if (asked !== null) links.push(...weightLinks(at, seq, asked, position));
   const record = at.log.computedIn(seqId, position, at.index);
@@ -26,12 +35,13 @@ export function ofPosition(at, seqId, position, query) {
   });
   const tables = at.log.tablesAtCompute(at.index, seqId) ?? seq.block_tables;
   const group = groupOfLayer(at.log.groups, at.layer);
-  const placeIn = (table) => (position < filled ? slotOf(table, at.state.block_size, position) : null);
+  const placeIn = (/** @type {number[]} */ table) =>
+    position < filled ? slotOf(table, at.state.block_size, position) : null;
   const place = placeIn(tables[group]);
   if (!place) {
     const kept = tables.findIndex((table) => placeIn(table));
     if (kept >= 0 && tables[group][Math.floor(position / at.state.block_size)] === RELEASED)
-      links.push(releasedLink(at, group, kept, placeIn(tables[kept])));
+      links.push(releasedLink(at, group, kept, tables[kept][Math.floor(position / at.state.block_size)]));
     else {
       const sampled = position >= seq.num_prompt_tokens && position === seq.token_ids.length - 1;
       links.push({
@@ -51,8 +61,11 @@ export function ofPosition(at, seqId, position, query) {
   return { kind: query === undefined ? "key" : "weight", links };
 }
 
-/** The layer's group let the key go, another one keeps it. */
-function releasedLink({ log }, group, kept, { block }) {
+/**
+ * The layer's group let the key go, another one keeps it.
+ * @param {At} at @param {number} group @param {number} kept @param {number} block @returns {import("./types.js").LinkOf<"released">}
+ */
+function releasedLink({ log }, group, kept, block) {
   const { layers, window, sinks } = log.groups[group];
   return {
     kind: "released",
@@ -66,6 +79,10 @@ function releasedLink({ log }, group, kept, { block }) {
   };
 }
 
+/**
+ * @param {At} at @param {import("../state.js").Sequence} seq @param {number} query @param {number} position
+ * @returns {Link[]}
+ */
 function weightLinks(at, seq, query, position) {
   const record = at.log.computedIn(seq.seq_id, query, at.index);
   if (record < 0) return [];
@@ -73,7 +90,10 @@ function weightLinks(at, seq, query, position) {
   const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
   if (query < position && !value) return []; // a later key is no key of this query, unless the capture says that it was read
   const unseen = !value && !visibleKeys(at.log.header, at.layer, query).includes(position);
-  const rank = value === null ? null : 1 + row.weights.reduce((more, weight) => more + (weight > value ? 1 : 0), 0);
+  const rank =
+    value === null || row === null
+      ? null
+      : 1 + row.weights.reduce((more, weight) => more + (weight > value ? 1 : 0), 0);
   return [
     { kind: "query", fidelity: "captured", ...token(seq, query), layer: at.layer, head: at.head, ...goTo(record) },
     {
@@ -92,4 +112,5 @@ function weightLinks(at, seq, query, position) {
   ];
 }
 
+/** @param {At} at */
 const kvHead = ({ log, head }) => Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));

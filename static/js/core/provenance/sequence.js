@@ -1,13 +1,19 @@
 // A sequence: its request, its lookup, its blocks and their bytes, the turns of its life. Pure.
 
 import { heldBy, heldIn } from "../groups.js";
-import { sequenceHistory } from "../history.js";
+import { lastOf, sequenceHistory } from "../history.js";
 import { kindOf } from "../operation_kinds.js";
-import { bytesLink, goTo, inGroup, requestLink } from "./links.js";
+import { bytesLink, goTo, inGroup, lifeEvent, requestLink } from "./links.js";
 
+/** @typedef {import("./types.js").At} At */
+/** @typedef {import("./types.js").Link} Link */
+/** @typedef {import("./types.js").Chain} Chain */
+
+/** @param {At} at @param {number} id @returns {Chain | null} */
 export function ofSequence(at, id) {
   const seq = at.state.sequences.get(id);
   if (!seq) return null;
+  /** @type {Link[]} */
   const links = [
     {
       kind: "sequence",
@@ -20,12 +26,12 @@ export function ofSequence(at, id) {
     requestLink(seq),
   ];
   const events = sequenceHistory(at.log, id, at.index);
-  const lookup = events.findLast((e) => e.op.type === "lookup" && e.op.seq_id === id);
+  const lookup = lastOf(events, "lookup");
   if (lookup)
     links.push({
       kind: "lookup",
       fidelity: "captured",
-      ...lookup.op,
+      ...withoutType(lookup.op),
       ...goTo(lookup.record),
       select: { record: lookup.record, op: lookup.at },
     });
@@ -45,9 +51,10 @@ export function ofSequence(at, id) {
   links.push({
     kind: "life",
     fidelity: "captured",
-    events: events
-      .filter((e) => kindOf(e.op.type).turn)
-      .map(({ record, at: place, op }) => ({ record, at: place, type: op.type, seq: op.seq_id })),
+    events: events.filter((e) => kindOf(e.op.type).turn).map(lifeEvent),
   });
   return { kind: "sequence", links };
 }
+
+/** @param {import("../trace.js").Lookup & {type: "lookup"}} op @returns {import("../trace.js").Lookup} */
+const withoutType = ({ type, ...fields }) => fields;

@@ -1,0 +1,153 @@
+// What a selection is, and the links of its provenance chain.
+
+import type { KvTerms } from "../metrics.js";
+import type { Entry } from "../operations.js";
+import type { TraceLog } from "../log.js";
+import type { Counterfactual } from "../counterfactual.js";
+import type { Label } from "../labels.js";
+import type { State, Status } from "../state_parts.js";
+import type { Part } from "../telling.js";
+import type { Lookup, Op } from "../trace.js";
+
+export type FigureName = "used" | "held" | "waste" | "cached" | "free" | "contiguous" | "token";
+
+/** Exactly the fields of one of: {position, query?, seq?}, {block, offset?}, {seq}, {record, op}, {figure}. */
+export interface Selection {
+  position?: number;
+  query?: number;
+  seq?: number;
+  block?: number;
+  offset?: number | null;
+  record?: number;
+  op?: number;
+  figure?: FigureName;
+}
+
+/** What the stage shows: the sequence that a position belongs to, and where a weight is read. */
+export interface View {
+  seq?: number | null;
+  layer?: number;
+  head?: number;
+}
+
+/** Where a chain is told: a record of a log, and the state after it. */
+export interface At {
+  log: TraceLog;
+  index: number;
+  state: State;
+  layer: number;
+  head: number;
+}
+
+interface Common {
+  fidelity: "captured" | "derived" | "schematic";
+  go?: number; // a record to look at
+  select?: Selection; // another selection
+  layers?: number[]; // those whose block group it is about, where a run has several
+}
+
+interface Token {
+  seq: number;
+  position: number;
+  label: Label;
+  generated: boolean;
+}
+
+export interface Owner {
+  seq: number;
+  logical: number;
+  how?: string; // the operation by which it came to hold the block
+  go?: number;
+  at?: number;
+}
+
+export interface LifeEvent {
+  record: number;
+  at: number;
+  type: Op["type"];
+  seq?: number | null;
+  from?: number; // slots that a write filled, `to` exclusive
+  to?: number;
+}
+
+interface FigureTerm {
+  slots: number;
+  per_token: number;
+  bytes: number;
+  layers: number[];
+}
+
+interface Kinds {
+  query: Token & { layer: number; head: number };
+  weight: {
+    seq: number;
+    query: number;
+    position: number;
+    value: number | null;
+    unseen: boolean;
+    rank: number | null;
+    of: number;
+    layer: number;
+    head: number;
+  };
+  key: Token & { layer: number; kv_head: number };
+  nowhere: { seq: number; waits: boolean; sampled: boolean };
+  released: { layers: number[]; window: number | null; sinks: number; kept: number[]; block: number };
+  slot: { slot: number; block: number; size: number; offset: number; position: number | null };
+  block: {
+    block: number;
+    ref_count: number;
+    hash: Uint8Array | null;
+    filled: number;
+    size: number;
+    place: number | null;
+  };
+  table: { seq: number; logical: number; block: number; held: boolean; from: number; to: number };
+  owners: { owners: Owner[]; ref_count: number; block: number };
+  written: Token & { holds: boolean; copied: boolean };
+  decision: {
+    seq: number;
+    request_id: string;
+    logical: number;
+    block: number;
+    why: string;
+    parts: Part[];
+    evicted: Uint8Array | null;
+    go: number;
+  };
+  cached: { hash: Uint8Array; parent: Uint8Array | null; seq: number };
+  freed: { seq: number; to: "front" | "back" | null; type: Op["type"]; why: string };
+  evicted: { hash: Uint8Array; block: number };
+  earlier: { seq: number; block: number };
+  life: { events: LifeEvent[] };
+  bytes: KvTerms & { slots: number; per_layer: number; bytes: number };
+  operation: { op: Op; at: number; of: number; told: Entry | null; blocks: number[]; seq?: number; go: number };
+  given: { seq: number; type: Op["type"]; why: string };
+  request: { seq: number; request_id: string; num_prompt_tokens: number; max_tokens: number };
+  sequence: { seq: number; status: Status; num_tokens: number; num_computed_tokens: number };
+  lookup: Omit<Lookup, "type">;
+  blocks: { seq: number; blocks: number[]; shared: number[] };
+  figure: {
+    name: Exclude<FigureName, "contiguous" | "token">;
+    slots: number;
+    per_token: number;
+    bytes: number;
+    terms: FigureTerm[];
+    blocks: number[];
+    blocks_held: number;
+    blocks_cached: number;
+    blocks_free: number;
+    block_size: number;
+  };
+  part: { seq: number; slots: number; per_token: number; bytes: number; num_blocks: number };
+  contiguous: Counterfactual & { per_token: number; groups: number };
+}
+
+export type LinkKind = keyof Kinds;
+export type LinkOf<K extends LinkKind> = { kind: K } & Common & Kinds[K];
+export type Link = { [K in LinkKind]: LinkOf<K> }[LinkKind];
+
+export interface Chain {
+  kind: "weight" | "key" | "slot" | "block" | "sequence" | "decision" | "figure";
+  links: Link[];
+}

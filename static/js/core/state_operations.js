@@ -1,0 +1,271 @@
+// What each operation means for a state. Mirrors engine/trace/apply.py: same rules, same errors.
+
+import { heldBy, RELEASED } from "./groups.js";
+import { UNITS_PER_SLOT } from "./limits.js";
+import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
+import {
+  contentAt,
+  copySequence,
+  expectEntry,
+  expectNew,
+  freeCpuBlockOf,
+  letGo,
+  ownTable,
+  queue,
+  queueOf,
+  remove,
+  sameBytes,
+  setTable,
+} from "./state_tables.js";
+
+/** Lookups that the hit rate is taken over. */
+export const RECENT_LOOKUPS = 100;
+
+/**
+ * @typedef {import("./trace.js").Op} Op
+ * @typedef {import("./state_parts.js").State} State
+ * @typedef {Map<string, import("./trace.js").Output>} Outputs by `seq_id,token_id`
+ * @typedef {{[K in Op["type"]]: (state: State, op: Extract<Op, {type: K}>, index: number, outputs: Outputs,
+ *   budget: import("./limits.js").Budget) => void}} Operations
+ */
+
+/** @type {Operations} an operation without an entry is a type error */
+export const OPERATIONS = {
+  defer() {}, // it explains, and changes nothing
+
+  submit(state, op, index) {
+    expectNew(state, op.seq_id);
+    const [numTokens, numTexts] = [op.prompt_token_ids.length, op.prompt_token_bytes.length];
+    expect(numTokens === numTexts, `${numTokens} prompt tokens stand for ${numTexts} texts`);
+    state.sequences.set(op.seq_id, {
+      seq_id: op.seq_id,
+      request_id: op.request_id,
+      status: "waiting",
+      token_ids: Array.from(op.prompt_token_ids),
+      token_bytes: Array.from(op.prompt_token_bytes),
+      num_prompt_tokens: op.prompt_token_ids.length,
+      num_computed_tokens: 0,
+      num_cached_tokens: 0,
+      block_tables: state.block_groups.map(() => []),
+      num_preemptions: 0,
+      max_tokens: op.max_tokens,
+      priority: op.priority ?? 0,
+      finish_reason: null,
+      submitted_in: index,
+      parent_seq_id: null,
+      cumulative_logprob: 0,
+      cpu_block_table: [],
+      rank: null,
+      score: null,
+      chosen: [],
+    });
+    queue(state, op.queue_position, op.seq_id);
+  },
+
+  admit(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    remove(state.waiting, op.seq_id);
+    state.running.push(op.seq_id);
+    sequence.status = "running";
+    const computed = op.num_cached_tokens + (op.num_swapped_tokens ?? 0);
+    for (const count of [op.num_cached_tokens, computed])
+      expect(
+        count >= 0 && count <= sequence.token_ids.length,
+        `${count} of ${sequence.token_ids.length} tokens cannot be computed`,
+      );
+    sequence.num_cached_tokens = op.num_cached_tokens;
+    sequence.num_computed_tokens = computed;
+  },
+
+  lookup(state, op) {
+    const preempted = sequenceOf(state, op.seq_id).status === "preempted";
+    if (!["hit", "miss", "too_short"].includes(op.verdict) || preempted) return;
+    state.recent_lookups.push([op.num_tokens, op.num_hit_tokens]);
+    if (state.recent_lookups.length > RECENT_LOOKUPS) state.recent_lookups.shift();
+  },
+
+  allocate(state, op, index, _outputs, budget) {
+    const block = blockOf(state, op.block_id);
+    const free = queueOf(state, op.block_id);
+    expect(free[0] === op.block_id, `block ${op.block_id} is not the head of its free queue`);
+    free.shift();
+    expect(block.block_hash === null, `block ${op.block_id} was allocated with its hash`);
+    block.ref_count = 1;
+    block.token_ids = [];
+    block.logical = op.logical;
+    block.allocated_by = op.seq_id;
+    block.allocated_in = index;
+    block.num_hits = 0;
+    block.last_hit_in = null;
+    const sequence = sequenceOf(state, op.seq_id);
+    setTable(state, sequence, op.logical, op.block_id, sequence.cpu_block_table.length > 0, budget);
+  },
+
+  evict(state, op) {
+    const block = blockOf(state, op.block_id);
+    expect(sameBytes(block.block_hash, op.block_hash), `block ${op.block_id} does not carry that hash`);
+    block.block_hash = null;
+    block.token_ids = [];
+  },
+
+  share(state, op, index, _outputs, budget) {
+    const block = blockOf(state, op.block_id);
+    expect(op.revived === (block.ref_count === 0), `block ${op.block_id} has ${block.ref_count} owners`);
+    if (op.revived) remove(queueOf(state, op.block_id), op.block_id);
+    block.ref_count += 1;
+    block.num_hits += 1;
+    block.last_hit_in = index;
+    setTable(state, sequenceOf(state, op.seq_id), op.logical, op.block_id, true, budget);
+  },
+
+  fork(state, op, index, _outputs, budget) {
+    const parent = sequenceOf(state, op.parent_seq_id);
+    expectNew(state, op.seq_id);
+    budget.spend(2 * parent.token_ids.length + parent.block_tables.reduce((sum, table) => sum + table.length, 0));
+    const child = copySequence(parent);
+    child.seq_id = op.seq_id;
+    child.request_id = op.request_id;
+    child.submitted_in = index;
+    child.parent_seq_id = op.parent_seq_id;
+    child.chosen = [];
+    state.sequences.set(op.seq_id, child);
+    state.running.push(op.seq_id);
+    for (const id of heldBy(child)) blockOf(state, id).ref_count += 1;
+  },
+
+  copy(state, op, _index, _outputs, budget) {
+    const src = blockOf(state, op.src);
+    expectEntry(state, op.seq_id, op.dst, op.logical);
+    expect(src.ref_count > 1, `block ${op.src} has ${src.ref_count} owners, and a copy is for one of several`);
+    budget.spend(UNITS_PER_SLOT * src.token_ids.length);
+    src.ref_count -= 1;
+    blockOf(state, op.dst).token_ids = src.token_ids.slice();
+  },
+
+  cache(state, op) {
+    blockOf(state, op.block_id).block_hash = op.block_hash;
+  },
+
+  write(state, op, _index, _outputs, budget) {
+    const sequence = sequenceOf(state, op.seq_id);
+    const { start } = op;
+    const end = start + op.num_tokens;
+    expect(sequence.num_computed_tokens === start, `sequence ${op.seq_id} has computed another number of tokens`);
+    expect(
+      end >= start && end <= sequence.token_ids.length,
+      `sequence ${op.seq_id} has ${sequence.token_ids.length} tokens, and none at [${start}, ${end})`,
+    );
+    budget.spend(UNITS_PER_SLOT * op.num_tokens * sequence.block_tables.length);
+    for (const table of sequence.block_tables)
+      for (let position = start; position < end; position++) {
+        const logical = Math.floor(position / state.block_size);
+        expect(table[logical] !== RELEASED, `logical block ${logical} is released`);
+        const filled = own(state, blockOf(state, table[logical]), "token_ids");
+        const slot = position % state.block_size;
+        expect(slot <= filled.length, `slot ${slot} of block ${table[logical]} would leave a hole`);
+        filled[slot] = sequence.token_ids[position];
+      }
+    sequence.num_computed_tokens = end;
+  },
+
+  choose(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    expect(op.position >= sequence.token_ids.length, `position ${op.position} has its token already`);
+    const chosen = own(state, sequence, "chosen");
+    let at = chosen.length; // they come in order, most of the time
+    while (at > 0 && chosen[at - 1][0] >= op.position) at--;
+    chosen.splice(at, chosen[at]?.[0] === op.position ? 1 : 0, [op.position, op.token_id]);
+  },
+
+  adjust(state, op) {
+    for (const id of op.seq_ids) sequenceOf(state, id).max_tokens = op.max_tokens;
+  },
+
+  sample(state, op, _index, outputs) {
+    const sequence = sequenceOf(state, op.seq_id);
+    if (sequence.chosen[0]?.[0] === sequence.token_ids.length) {
+      const [, tokenId] = sequence.chosen[0];
+      own(state, sequence, "chosen").shift();
+      expect(op.token_id === tokenId, `token ${tokenId} was chosen for this position`);
+    }
+    const output = outputs.get(`${op.seq_id},${op.token_id}`);
+    expect(output !== undefined, `no output of sequence ${op.seq_id} holds token ${op.token_id}`);
+    own(state, sequence, "token_ids").push(op.token_id);
+    own(state, sequence, "token_bytes").push(output.token_bytes);
+    sequence.cumulative_logprob += output.logprob;
+  },
+
+  free(state, op) {
+    const table = ownTable(state, op.seq_id, op.block_id);
+    expect(table.at(-1) === op.block_id, `block ${op.block_id} is not the table's last`);
+    table.pop();
+    while (table.at(-1) === RELEASED) table.pop();
+    letGo(state, op.block_id, op.to ?? null);
+  },
+
+  release(state, op) {
+    expectEntry(state, op.seq_id, op.block_id, op.logical);
+    const table = ownTable(state, op.seq_id, op.block_id);
+    expect(op.logical < table.length - 1, `logical block ${op.logical} is not before the table's last`);
+    table[op.logical] = RELEASED;
+    letGo(state, op.block_id, op.to ?? null);
+  },
+
+  preempt(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    remove(state.running, op.seq_id);
+    queue(state, op.queue_position, op.seq_id);
+    sequence.status = "preempted";
+    sequence.num_preemptions += 1;
+    if (op.mode === "recompute") sequence.num_computed_tokens = 0;
+  },
+
+  swap_out(state, op, _index, _outputs, budget) {
+    const sequence = sequenceOf(state, op.seq_id);
+    const cpuBlock = state.cpu_blocks[op.cpu_block_id];
+    expect(cpuBlock !== undefined, `no CPU block ${op.cpu_block_id}`);
+    const content = contentAt(state, op, budget);
+    expect(cpuBlock.seq_id === null, `CPU block ${op.cpu_block_id} is in use`);
+    state.cpu_blocks[op.cpu_block_id] = {
+      cpu_block_id: op.cpu_block_id,
+      seq_id: op.seq_id,
+      logical: op.logical,
+      token_ids: content.slice(),
+    };
+    own(state, sequence, "cpu_block_table").push(op.cpu_block_id);
+  },
+
+  swap_in(state, op, _index, _outputs, budget) {
+    const sequence = sequenceOf(state, op.seq_id);
+    contentAt(state, op, budget);
+    const content = state.cpu_blocks[op.cpu_block_id]?.token_ids;
+    expect(content !== undefined, `no CPU block ${op.cpu_block_id}`);
+    budget.spend(UNITS_PER_SLOT * content.length);
+    freeCpuBlockOf(state, sequence, op.cpu_block_id);
+    blockOf(state, op.block_id).token_ids = content;
+  },
+
+  drop(state, op) {
+    freeCpuBlockOf(state, sequenceOf(state, op.seq_id), op.cpu_block_id);
+  },
+
+  discard(state, op) {
+    sequenceOf(state, op.seq_id).num_computed_tokens = 0;
+  },
+
+  finish(state, op) {
+    const sequence = sequenceOf(state, op.seq_id);
+    remove(state.running.includes(op.seq_id) ? state.running : state.waiting, op.seq_id);
+    state.finished.push(op.seq_id);
+    sequence.status = "finished";
+    sequence.finish_reason = op.reason;
+  },
+
+  rank(state, op) {
+    expect(op.seq_ids.length === op.scores.length, `${op.seq_ids.length} sequences have ${op.scores.length} scores`);
+    op.seq_ids.forEach((id, rank) => {
+      sequenceOf(state, id).rank = rank;
+      sequenceOf(state, id).score = op.scores[rank];
+    });
+  },
+};

@@ -1,0 +1,116 @@
+// What a state consists of, and which of it is its own: states share what they have in common. Pure.
+//
+// A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` hand out one that may be
+// changed, `own` one of its lists. So a copy costs little, however large the pool and however long the sequences.
+
+/**
+ * @typedef {import("./groups.js").Group} Group
+ * @typedef {object} Block
+ * @property {number} block_id
+ * @property {number} ref_count
+ * @property {Uint8Array | null} block_hash
+ * @property {number[]} token_ids
+ * @property {number | null} logical
+ * @property {number | null} allocated_by
+ * @property {number | null} allocated_in
+ * @property {number} num_hits
+ * @property {number | null} last_hit_in
+ * @typedef {object} CpuBlock
+ * @property {number} cpu_block_id
+ * @property {number | null} seq_id
+ * @property {number | null} logical
+ * @property {number[]} token_ids
+ * @typedef {"waiting" | "running" | "preempted" | "finished"} Status
+ * @typedef {object} Sequence
+ * @property {number} seq_id
+ * @property {string} request_id
+ * @property {Status} status
+ * @property {number[]} token_ids
+ * @property {Uint8Array[]} token_bytes
+ * @property {number} num_prompt_tokens
+ * @property {number} num_computed_tokens
+ * @property {number} num_cached_tokens
+ * @property {number[][]} block_tables one a block group
+ * @property {number} num_preemptions
+ * @property {number} max_tokens
+ * @property {number} priority
+ * @property {import("./trace.js").Finish["reason"] | null} finish_reason
+ * @property {number} submitted_in
+ * @property {number | null} parent_seq_id
+ * @property {number} cumulative_logprob
+ * @property {number[]} cpu_block_table
+ * @property {number | null} rank
+ * @property {number | null} score
+ * @property {[position: number, token_id: number][]} chosen
+ * @typedef {object} State
+ * @property {number} index of the last record; -1: none
+ * @property {number} step
+ * @property {number} block_size
+ * @property {Group[]} block_groups
+ * @property {Block[]} blocks
+ * @property {number[][]} free_queues one a block group
+ * @property {number[]} waiting
+ * @property {number[]} running
+ * @property {number[]} finished
+ * @property {Map<number, Sequence>} sequences
+ * @property {CpuBlock[]} cpu_blocks
+ * @property {[num_tokens: number, num_hit_tokens: number][]} recent_lookups
+ */
+
+/** @type {WeakMap<State, Set<unknown>>} */
+const ownedBy = new WeakMap();
+
+/** The blocks, sequences and lists that `state` alone holds. @param {State} state @returns {Set<unknown>} */
+export function owned(state) {
+  let found = ownedBy.get(state);
+  if (!found) ownedBy.set(state, (found = new Set()));
+  return found;
+}
+
+/**
+ * Sequence `id`, to be changed: this state's own. Its lists are not, until `own` makes them so.
+ * @param {State} state @param {number} id @returns {Sequence}
+ */
+export function sequenceOf(state, id) {
+  const sequence = state.sequences.get(id);
+  expect(sequence !== undefined, `no sequence ${id}`);
+  if (owned(state).has(sequence)) return sequence;
+  const changed = { ...sequence };
+  owned(state).add(changed);
+  state.sequences.set(id, changed);
+  return changed;
+}
+
+/**
+ * Block `id`, to be changed: this state's own. Its `token_ids` are not, until `own` makes them so.
+ * @param {State} state @param {number} id @returns {Block}
+ */
+export function blockOf(state, id) {
+  const block = state.blocks[id];
+  expect(block !== undefined, `no block ${id}`);
+  if (owned(state).has(block)) return block;
+  const changed = { ...block };
+  owned(state).add(changed);
+  state.blocks[id] = changed;
+  return changed;
+}
+
+/**
+ * The list `key` of something that is this state's own, to be changed.
+ * @template {object} H
+ * @template {keyof H} K
+ * @param {State} state @param {H} holder @param {K} key @returns {H[K]}
+ */
+export function own(state, holder, key) {
+  const list = /** @type {any} a list, whatever of */ (holder[key]);
+  if (owned(state).has(list)) return list;
+  const changed = list.slice();
+  owned(state).add(changed);
+  holder[key] = changed;
+  return changed;
+}
+
+/** @param {unknown} condition @param {string} otherwise @returns {asserts condition} */
+export function expect(condition, otherwise) {
+  if (!condition) throw new Error(otherwise);
+}

@@ -1,0 +1,120 @@
+// Finding blocks and block tables in a state, and changing them: what operations have in common. Mirrors engine/trace/tables.py.
+
+import { groupOf, RELEASED } from "./groups.js";
+import { UNITS_PER_SLOT } from "./limits.js";
+import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
+
+/**
+ * @typedef {import("./state_parts.js").State} State
+ * @typedef {import("./state_parts.js").Sequence} Sequence
+ * @typedef {import("./limits.js").Budget} Budget
+ */
+
+/**
+ * The free queue of a block's group.
+ * @param {State} state @param {number} id
+ */
+export const queueOf = (state, id) => state.free_queues[groupOf(state.block_groups, id)];
+
+/**
+ * The table of a sequence in the group of a block, to be changed.
+ * @param {State} state @param {number} seqId @param {number} blockId @returns {number[]}
+ */
+export function ownTable(state, seqId, blockId) {
+  const group = groupOf(state.block_groups, blockId);
+  expect(group >= 0, `no block ${blockId}`);
+  return own(state, own(state, sequenceOf(state, seqId), "block_tables"), group);
+}
+
+/** @param {State} state @param {number} seqId @param {number} blockId @param {number} logical */
+export function expectEntry(state, seqId, blockId, logical) {
+  const group = groupOf(state.block_groups, blockId);
+  expect(
+    group >= 0 && sequenceOf(state, seqId).block_tables[group][logical] === blockId,
+    `block ${blockId} is not at ${logical}`,
+  );
+}
+
+/**
+ * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is released: hits
+ * of a windowed group begin at the window, and who comes back from the CPU store gets blocks for what is kept there.
+ * @param {State} state @param {Sequence} sequence @param {number} logical @param {number} blockId @param {boolean} maySkip
+ * @param {Budget} budget
+ */
+export function setTable(state, sequence, logical, blockId, maySkip, budget) {
+  expect(logical >= 0 && logical <= sequence.token_ids.length, `there is no logical block ${logical}`);
+  const table = ownTable(state, sequence.seq_id, blockId);
+  if (maySkip && logical > table.length) {
+    budget.spend(logical - table.length);
+    while (table.length < logical) table.push(RELEASED);
+  }
+  expect(logical <= table.length, `logical block ${logical} would leave a hole in the table`);
+  table[logical] = blockId;
+}
+
+/** @param {State} state @param {number} id @param {"front" | "back" | null} to */
+export function letGo(state, id, to) {
+  const block = blockOf(state, id);
+  block.ref_count -= 1;
+  expect((to === null) === block.ref_count > 0, `block ${id} has ${block.ref_count} owners left`);
+  if (block.block_hash === null && block.ref_count === 0) block.token_ids = [];
+  if (to === "front") queueOf(state, id).unshift(id);
+  else if (to === "back") queueOf(state, id).push(id);
+}
+
+/**
+ * What the block holds that goes to the CPU store, or is overwritten from there.
+ * @param {State} state @param {{seq_id: number, block_id: number, logical: number}} op @param {Budget} budget
+ */
+export function contentAt(state, op, budget) {
+  expectEntry(state, op.seq_id, op.block_id, op.logical);
+  const content = blockOf(state, op.block_id).token_ids;
+  budget.spend(UNITS_PER_SLOT * content.length);
+  return content;
+}
+
+/** @param {number} id @returns {import("./state_parts.js").CpuBlock} */
+export function freeCpuBlock(id) {
+  return { cpu_block_id: id, seq_id: null, logical: null, token_ids: [] };
+}
+
+/** @param {State} state @param {Sequence} sequence @param {number} id */
+export function freeCpuBlockOf(state, sequence, id) {
+  expect(sequence.cpu_block_table[0] === id, `CPU block ${id} is not the sequence's first`);
+  own(state, sequence, "cpu_block_table").shift();
+  state.cpu_blocks[id] = freeCpuBlock(id);
+}
+
+/** @param {State} state @param {number} position @param {number} id */
+export function queue(state, position, id) {
+  expect(position >= 0 && position <= state.waiting.length, `the waiting queue has no position ${position}`);
+  state.waiting.splice(position, 0, id);
+}
+
+/** @param {number[]} list @param {number} id */
+export function remove(list, id) {
+  const at = list.indexOf(id);
+  expect(at >= 0, `${id} is not in the list`);
+  list.splice(at, 1);
+}
+
+/** @param {State} state @param {number} id */
+export const expectNew = (state, id) => expect(!state.sequences.has(id), `sequence ${id} exists already`);
+
+/** @param {Sequence} sequence @returns {Sequence} */
+export function copySequence(sequence) {
+  return {
+    ...sequence,
+    token_ids: sequence.token_ids.slice(),
+    token_bytes: sequence.token_bytes.slice(),
+    block_tables: sequence.block_tables.map((table) => table.slice()),
+    cpu_block_table: sequence.cpu_block_table.slice(),
+    chosen: sequence.chosen.slice(), // the pairs themselves never change
+  };
+}
+
+/** @param {Uint8Array | null} a @param {Uint8Array | null} b */
+export function sameBytes(a, b) {
+  if (a === null || b === null) return a === b;
+  return a.length === b.length && a.every((byte, i) => byte === b[i]);
+}
