@@ -1,4 +1,5 @@
-// Attention worked out from the log: where each row was computed, the softmax of a query, and how two runs compare. Pure.
+// Attention worked out from the log: where each row was computed, the softmax of a query, and how two runs compare.
+// Pure.
 
 import { policyOf } from "./groups.js";
 import { slotOf } from "./metrics.js";
@@ -9,14 +10,16 @@ import { attentionRow } from "./sequence_view.js";
  * @typedef {import("./log.js").Origin} Source where a row was computed
  * @typedef {import("./sequence_view.js").Row} Row
  * @typedef {{scaling: number, softcap: number | null, sink: number | null}} Terms
- * @typedef {{count: number, max: number, worst: (Record<string, unknown> & {kept: number, again: number}) | null}} Compared how many
+ * @typedef {{count: number, max: number, worst: (Record<string, unknown> & {kept: number, again: number}) | null}}
+ *   Compared how many
  *   numbers were compared, the largest difference, and where it lies
  */
 
-// ── Rows: every one belongs to the record that computed it ────────────────────────────────────────────────────────────
+// ── Rows: every one belongs to the record that computed it ─────────────────────────────────────────────────────────
 
 /**
- * @type {WeakMap<Log, Map<number, {index: number, next: number, records: number[]}>>} by sequence: kept because most looks go one
+ * @type {WeakMap<Log, Map<number, {index: number, next: number, records: number[]}>>} by sequence: kept because most
+ *   looks go one
  * record on
  */
 const computed = new WeakMap();
@@ -40,9 +43,9 @@ function recordsOf(log, seqId, index) {
 }
 
 /**
- * For each of the view's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the log
- * does not know. A position that came from the prefix cache or from a fork was computed by another sequence: its slot says
- * by which, in the block group of the layer or, where that let it go, in another.
+ * For each of the view's positions with a key, who computed its row: `{record, seq_id, position}`, or null when the
+ * log does not know. A position that came from the prefix cache or from a fork was computed by another sequence: its
+ * slot says by which, in the block group of the layer or, where that let it go, in another.
  * @param {import("./sequence_view.js").SequenceView} view @returns {(Source | null)[]}
  */
 export function rowSources(view) {
@@ -79,7 +82,8 @@ export function rowOf(log, source, layer, head) {
 
 /**
  * One vector of a source: kind "q" (by query head), "k" or "v" (by KV head). Null when it is not here.
- * @param {Log} log @param {Source | null} source @param {number} layer @param {"q" | "k" | "v"} kind @param {number} head
+ * @param {Log} log @param {Source | null} source @param {number} layer @param {"q" | "k" | "v"} kind
+ * @param {number} head
  */
 export function vectorAt(log, source, layer, kind, head) {
   const arrays = source && log.layer(source.record, layer);
@@ -107,8 +111,8 @@ export function strongest(row) {
 }
 
 /**
- * What a row gives to keys after its query at `query`, which causal attention never does: {sum, position, weight} with the
- * largest such weight and its key; null when it gives them nothing.
+ * What a row gives to keys after its query at `query`, which causal attention never does: {sum, position, weight} with
+ * the largest such weight and its key; null when it gives them nothing.
  * @param {Row} row @param {number} query
  */
 export function laterWeights(row, query) {
@@ -133,11 +137,12 @@ export function pooled(row, width, bins) {
   return found;
 }
 
-// ── Softmax: the numbers behind one row ───────────────────────────────────────────────────────────────────────────────
+// ── Softmax: the numbers behind one row ────────────────────────────────────────────────────────────────────────────
 
 /**
- * The positions that the query at `query` sees in `layer`, ascending: all up to itself, the layer's own window, or what the run's
- * policy keeps (the last `attention_window` and the first `attention_sinks`), unless the own window is no wider.
+ * The positions that the query at `query` sees in `layer`, ascending: all up to itself, the layer's own window, or
+ * what the run's policy keeps (the last `attention_window` and the first `attention_sinks`), unless the own window is
+ * no wider.
  * @param {Pick<import("./trace.js").Header, "model" | "engine">} header @param {number} layer @param {number} query
  */
 export function visibleKeys({ model, engine }, layer, query) {
@@ -189,7 +194,7 @@ export function softmaxOf(query, keys, { scaling, softcap, sink }) {
   };
 }
 
-// ── Two runs compared, number by number ───────────────────────────────────────────────────────────────────────────────
+// ── Two runs compared, number by number ────────────────────────────────────────────────────────────────────────────
 
 /**
  * The largest difference so far: how many numbers were compared, and where it lies.
@@ -216,9 +221,11 @@ export function compareInto(found, kept, again, where) {
 }
 
 /**
- * Compare what the log holds of one position with `whole`, the same layer computed all at once (arrays of a LayerCapture):
- * the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, each as `nothingCompared` makes them. Whether the row was here.
- * @param {{weights: Compared, k: Compared, v: Compared}} found @param {Log} log @param {Source} source @param {number} position
+ * Compare what the log holds of one position with `whole`, the same layer computed all at once (arrays of a
+ * LayerCapture): the rows of `heads`, K and V. `found` has `weights`, `k` and `v`, each as `nothingCompared` makes
+ * them. Whether the row was here.
+ * @param {{weights: Compared, k: Compared, v: Compared}} found @param {Log} log @param {Source} source
+ * @param {number} position
  * @param {import("./trace.js").LayerCapture} whole @param {number[]} heads
  */
 export function comparePosition(found, log, source, position, whole, heads) {

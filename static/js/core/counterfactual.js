@@ -11,14 +11,15 @@ export const USUAL_BLOCK = 16;
 /**
  * The running requests of `state`, had each been given `max_model_len` slots in one piece when it was admitted:
  *
- * A slot is room for one token in all layers; where kinds of layers have pools of their own, their bytes are counted in such slots.
+ * A slot is room for one token in all layers; where kinds of layers have pools of their own, their bytes are counted
+ * in such slots.
  *
  * - `slots_each`: max_model_len; `pool_slots`: num_blocks · block_size of this run's pool
- * - `requests`: for each running sequence `seq_id`, `slots` reserved in all three ways and `computed`, the tokens that fill them:
- *   `contiguous` = max_model_len, `limit` = prompt + max_tokens (what it may at most come to), `paged` = the blocks in its tables,
- *   where this run does not page ⌈computed / B⌉ · B
- * - `contiguous_slots`, `limit_slots`, `paged_slots`: their sums. Paged is what this run holds where it pages (shared blocks
- *   count once), else the sum over blocks of USUAL_BLOCK
+ * - `requests`: for each running sequence `seq_id`, `slots` reserved in all three ways and `computed`, the tokens that
+ *   fill them: `contiguous` = max_model_len, `limit` = prompt + max_tokens (what it may at most come to), `paged` = the
+ *   blocks in its tables, where this run does not page ⌈computed / B⌉ · B
+ * - `contiguous_slots`, `limit_slots`, `paged_slots`: their sums. Paged is what this run holds where it pages (shared
+ *   blocks count once), else the sum over blocks of USUAL_BLOCK
  * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit at all; `unfit`: how many of the running ones would not
  *
  * Null where the header does not say max_model_len.

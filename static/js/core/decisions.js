@@ -1,4 +1,5 @@
-// Why operations are in the log. They say it themselves; older logs leave it to be told from what stands beside them. Pure.
+// Why operations are in the log. They say it themselves; older logs leave it to be told from what stands beside them.
+// Pure.
 
 /**
  * @typedef {import("./trace.js").Op} Op
@@ -12,7 +13,8 @@
 const known = new WeakMap();
 
 /**
- * The operations of `record`, with the reasons that an `allocate` or `free` of a log from before 2026-11-22 does not say.
+ * The operations of `record`, with the reasons that an `allocate` or `free` of a log from before 2026-11-22 does not
+ * say.
  * @param {Header} header @param {StepRecord} record @returns {Op[]}
  */
 export function operationsWithReasons(header, record) {

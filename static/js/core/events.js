@@ -1,5 +1,5 @@
-// Where the events of a run are: for each kind the records that hold one, so that a timeline and a jump cost little however
-// long the log is. Pure.
+// Where the events of a run are: for each kind the records that hold one, so that a timeline and a jump cost little
+// however long the log is. Pure.
 
 import { kindOf } from "./operation_kinds.js";
 
@@ -71,8 +71,8 @@ export function nearestOfAny(log, index, direction) {
 }
 
 /**
- * `records` as they fall on a line: runs of places less than `gap` apart become one, `[first, last]` each. `place(i)` is
- * where record i lies; it must not fall.
+ * `records` as they fall on a line: runs of places less than `gap` apart become one, `[first, last]` each. `place(i)`
+ * is where record i lies; it must not fall.
  * @param {number[]} records @param {(record: number) => number} place @param {number} gap
  * @returns {[first: number, last: number][]}
  */

@@ -1,9 +1,12 @@
-// Block groups: each kind of layer (full attention, a sliding window) has its own pool of blocks, and each sequence a block
-// table in each. Block ids are unique over all groups, so a block says its group. Pure; also reads what a layer's queries see.
+// Block groups: each kind of layer (full attention, a sliding window) has its own pool of blocks, and each sequence a
+// block table in each. Block ids are unique over all groups, so a block says its group. Pure; also reads what a
+// layer's queries see.
 
 /**
- * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?: {num_layers: number}}} Header
- * @typedef {Required<import("./trace.js").BlockGroup>} Group its layers, its blocks [first_block, first_block + num_blocks), what its
+ * @typedef {Pick<import("./trace.js").Header, "engine" | "kv_bytes_per_token" | "block_groups"> & {model?:
+ *   {num_layers: number}}} Header
+ * @typedef {Required<import("./trace.js").BlockGroup>} Group its layers, its blocks [first_block, first_block +
+ *   num_blocks), what its
  *   queries see
  * @typedef {object} GroupFigures
  * @property {number} blocks_held
@@ -109,8 +112,8 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
 }
 
 /**
- * Bytes that would be held if no layer let a block go: every layer as many blocks as the group with full attention, which
- * keeps them all. Null where there is no other group, or none with full attention.
+ * Bytes that would be held if no layer let a block go: every layer as many blocks as the group with full attention,
+ * which keeps them all. Null where there is no other group, or none with full attention.
  * @param {Pick<import("./state.js").State, "block_groups" | "block_size">} state @param {GroupFigures[]} figures
  */
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
@@ -119,8 +122,8 @@ export function bytesIfAllKept({ block_groups: groups, block_size: size }, figur
 }
 
 /**
- * What a run's policy leaves layer `layer` to see: {window, sinks}, the last `window` keys and the first `sinks`. With a
- * `sliding_window_pattern` of n every n-th layer keeps all.
+ * What a run's policy leaves layer `layer` to see: {window, sinks}, the last `window` keys and the first `sinks`. With
+ * a `sliding_window_pattern` of n every n-th layer keeps all.
  * @param {Header["engine"]} engine @param {number} layer @returns {{window: number, sinks: number}}
  */
 export function policyOf(engine, layer) {

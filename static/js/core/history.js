@@ -7,9 +7,11 @@ import { givesBack, sequenceOf } from "./operation_kinds.js";
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./log.js").TraceLog} Log
- * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: the operation's place in its record
+ * @typedef {{record: number, at: number, op: Op, from?: number, to?: number}} Event `at`: the operation's place in its
+ *   record
  * @typedef {Map<number, number[][]>} Tables by sequence and block group
- * @typedef {{length: number, blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index `tables`: those of
+ * @typedef {{length: number, blocks: Map<number, Event[]>, sequences: Map<number, Event[]>, tables: Tables}} Index
+ *   `tables`: those of
  *   the log's end
  */
 
@@ -17,9 +19,9 @@ import { givesBack, sequenceOf } from "./operation_kinds.js";
 const indexes = new WeakMap();
 
 /**
- * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its record.
- * A write stands here for each block that it filled, with `from` and `to` (slots of the block, `to` exclusive); a fork for
- * each block of the parent.
+ * The operations on `block` up to record `index`, oldest first: [{record, at, op}], `at` the operation's place in its
+ * record. A write stands here for each block that it filled, with `from` and `to` (slots of the block, `to`
+ * exclusive); a fork for each block of the parent.
  * @param {Log} log @param {number} block @param {number} index
  */
 export function blockHistory(log, block, index) {
@@ -117,8 +119,9 @@ function follow(tables, op, groups) {
 }
 
 /**
- * What an operation on a block does to the table (of the block's group) that it stands in, by its fields: what names a place in
- * the table puts the block there, or lets it go where it says whereto; what names none takes the last one away.
+ * What an operation on a block does to the table (of the block's group) that it stands in, by its fields: what names a
+ * place in the table puts the block there, or lets it go where it says whereto; what names none takes the last one
+ * away.
  * @param {number[]} table @param {Op} op
  */
 export function followTable(table, op) {

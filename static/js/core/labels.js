@@ -1,8 +1,8 @@
 // What to call a token: byte-aware, so that a fragment of a character says so and whitespace can be seen.
 
 /**
- * What to call a token. For whole characters `text` is what to show and `of` is 0; for a fragment `char` is the character that it
- * belongs to (null while its other bytes have not come), `part` of `of` tokens, and `hex` its bytes.
+ * What to call a token. For whole characters `text` is what to show and `of` is 0; for a fragment `char` is the
+ * character that it belongs to (null while its other bytes have not come), `part` of `of` tokens, and `hex` its bytes.
  * @typedef {{text: string, char: string | null, part: number, of: number, hex: string}} Label
  */
 
@@ -97,7 +97,8 @@ function wholeLabel(bytes) {
 }
 
 /**
- * The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks whole.
+ * The text that `bytes` are, or null. An exception costs far more than counting, so the decoder sees only what looks
+ * whole.
  * @param {Uint8Array} bytes
  */
 function textOf(bytes) {

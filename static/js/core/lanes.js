@@ -1,10 +1,8 @@
-// The scheduler's lanes: what each sequence did in each record, and what each step spent of its budgets. A pure fold over
-// records that goes on where it stopped: appending one costs as many operations as it has, plus one for each unfinished lane.
+// The scheduler's lanes: what each sequence did in each record, and what each step spent of its budgets. A pure fold
+// over records that goes on where it stopped: appending one costs as many operations as it has, plus one for each
+// unfinished lane.
 //
 // A lane is runs of equal cells, `{kind, from, to}` with records inclusive at both ends:
-//   waiting    in the queue                     prefill  `tokens` of it computed (a run of its own; `again` of them a second time)
-//   preempted  back in the queue, nothing kept  decode   one token computed
-//   swapped    back in the queue, kept on CPU   idle     running, but not computed in this record
 
 import { kindOf } from "./operation_kinds.js";
 
@@ -36,7 +34,8 @@ import { kindOf } from "./operation_kinds.js";
  * @property {Run[]} runs
  * @property {Mark[]} marks ascending
  * @property {Preemption[]} preemptions
- * @typedef {{step: number, kind: StepRecord["kind"], prefill: number, decode: number, scheduled: number, running: number,
+ * @typedef {{step: number, kind: StepRecord["kind"], prefill: number, decode: number, scheduled: number, running:
+ *   number,
  *   waiting: number}} Column
  */
 
@@ -111,7 +110,10 @@ export class Lanes {
     }
   }
 
-  /** @param {import("./trace.js").Submit & {type: "submit"} | import("./trace.js").Fork & {type: "fork"}} op @param {number} index */
+  /**
+   * @param {import("./trace.js").Submit & {type: "submit"} | import("./trace.js").Fork & {type: "fork"}} op
+   * @param {number} index
+   */
   #open(op, index) {
     /** @type {Lane} */
     const lane = {

@@ -26,13 +26,15 @@ let nextId = 0;
  * @typedef {import("./trace.js").LayerCapture} LayerCapture
  * @typedef {import("./state_parts.js").State} State
  * @typedef {{record: number, seq_id: number, position: number}} Origin who computed what a slot holds
- * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a block group, as the
+ * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a
+ *   block group, as the
  *   write found them
  */
 
 export class TraceLog {
   /**
-   * `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be fetched again.
+   * `headerBytes`: the header as it travelled; `captureLimit`: bytes of captures to keep, where lost ones can be
+   * fetched again.
    * @param {Uint8Array} headerBytes @param {number} [captureLimit]
    */
   constructor(headerBytes, captureLimit = Infinity) {
@@ -193,7 +195,8 @@ export class TraceLog {
   }
 
   /**
-   * What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the write found them.
+   * What record `index` wrote: [{seq_id, start, num_tokens, block_tables}], the tables (one a block group) as the
+   * write found them.
    * @param {number} index @returns {Written[]}
    */
   writesIn(index) {

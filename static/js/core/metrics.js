@@ -6,7 +6,8 @@ import { RELEASED } from "./groups.js";
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Header} Header
  * @typedef {{records: StepRecord[]}} Log
- * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times all record indices: the submission, the first
+ * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times all record indices: the submission,
+ *   the first
  *   admission, and where each token was chosen
  */
 
@@ -59,13 +60,17 @@ function clockOf(log) {
  * Latencies of a sequence, seconds of engine time; null while not defined.
  * @typedef {object} Latencies
  * @property {number | null} queue from its submission to the beginning of the step that admitted it
- * @property {number | null} ttft from its submission to the end of the step that chose its first token (time to first token)
+ * @property {number | null} ttft from its submission to the end of the step that chose its first token (time to first
+ *   token)
  * @property {number[]} itl between one token and the next (inter-token latency)
  * @property {number | null} tpot (last token − first token) / (tokens − 1), the mean of `itl` (time per output token)
  * @property {number} num_output_tokens a fork's begin with those of its parent
  */
 
-/** The latencies of `seqId` as far as record `index`. @param {Log} log @param {number} seqId @param {number} index @returns {Latencies} */
+/**
+ * The latencies of `seqId` as far as record `index`.
+ * @param {Log} log @param {number} seqId @param {number} index @returns {Latencies}
+ */
 export function latencies(log, seqId, index) {
   const clock = clockOf(log);
   const sequence = clock.sequences.get(seqId);
@@ -126,13 +131,22 @@ export function rooflinePoint(record) {
 
 /** @typedef {{flops_per_second: number, bytes_per_second: number}} Roofs */
 
-/** FLOP/s that a step of `intensity` FLOPs a byte can reach under `roofs`: min(peak, intensity · bandwidth). @param {Roofs} roofs @param {number} intensity */
+/**
+ * FLOP/s that a step of `intensity` FLOPs a byte can reach under `roofs`: min(peak, intensity · bandwidth).
+ * @param {Roofs} roofs @param {number} intensity
+ */
 export const attainable = (roofs, intensity) => Math.min(roofs.flops_per_second, intensity * roofs.bytes_per_second);
 
-/** The intensity where the two roofs meet: below it memory bounds a step, above it arithmetic does. @param {Roofs} roofs */
+/**
+ * The intensity where the two roofs meet: below it memory bounds a step, above it arithmetic does.
+ * @param {Roofs} roofs
+ */
 export const ridge = (roofs) => roofs.flops_per_second / roofs.bytes_per_second;
 
-/** Seconds the engine worked in a record: schedule + prepare + forward + sample. @param {Pick<StepRecord, "timing">} record */
+/**
+ * Seconds the engine worked in a record: schedule + prepare + forward + sample.
+ * @param {Pick<StepRecord, "timing">} record
+ */
 export function stepSeconds(record) {
   const { schedule = 0, prepare = 0, forward = 0, sample = 0 } = record.timing;
   return schedule + prepare + forward + sample;
@@ -142,10 +156,11 @@ export function stepSeconds(record) {
 const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 scale; int4 a zero point too
 
 /**
- * The terms of the KV formula for a header, of all layers or of one block group: bytes per token =
- * layers · kv_heads · ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V
- * are equally wide and have no scales. `element_bytes` follows from the header's own figure.
- * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header @param {import("./groups.js").Group | null} [group]
+ * The terms of the KV formula for a header, of all layers or of one block group: bytes per token = layers · kv_heads ·
+ * ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V are
+ * equally wide and have no scales. `element_bytes` follows from the header's own figure.
+ * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header
+ * @param {import("./groups.js").Group | null} [group]
  */
 export function kvTerms(header, group = null) {
   const { num_kv_heads, head_dim, v_head_dim } = header.model;
@@ -169,8 +184,8 @@ export function kvTerms(header, group = null) {
 /** @typedef {{block: number, logical: number, offset: number, slot: number}} Slot */
 
 /**
- * The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block, also when
- * the sequence let it go.
+ * The block and slot of a position: slot = block_id · block_size + position mod block_size. Null without a block, also
+ * when the sequence let it go.
  * @param {number[] | undefined} table @param {number} blockSize @param {number} position @returns {Slot | null}
  */
 export function slotOf(table, blockSize, position) {

@@ -1,17 +1,19 @@
-// What a type of operation is to those that show it, beside its words: which events, marks and tones it has. A type that is
-// not here is told all the same; it has no sign of its own. Pure.
+// What a type of operation is to those that show it, beside its words: which events, marks and tones it has. A type
+// that is not here is told all the same; it has no sign of its own. Pure.
 
 /**
  * @typedef {import("./trace.js").Op} Op
  * @typedef {object} Kind
  * @property {string} [event] the kind of event that it is on the timeline (core/events.js)
- * @property {(op: any) => string | null} [mark] its mark on the scheduler's lane of its sequence (core/lanes.js); `op` is of the type
+ * @property {(op: any) => string | null} [mark] its mark on the scheduler's lane of its sequence (core/lanes.js); `op`
+ *   is of the type
  *   that the entry is for, which a table by name cannot say
  * @property {"held" | "lost" | "done"} [tone] how its line in the list of decisions is set off
  * @property {boolean} [routine] it follows from what was decided
  * @property {boolean} [cause] what faults hide behind: the museum tells it even where both runs did it
  * @property {boolean} [turn] a turn in the life of its sequence
- * @property {"step" | "between"} [told] `step`: once for all sequences of a step; `between`: others may come between two of them
+ * @property {"step" | "between"} [told] `step`: once for all sequences of a step; `between`: others may come between
+ *   two of them
  */
 
 /** @type {Record<string, Kind>} by `type` */

@@ -1,5 +1,5 @@
-// What a record decided, operation by operation. Neighbours that say the same of one sequence are one entry. Pure; the page puts
-// the entries into words (tell/operations.js).
+// What a record decided, operation by operation. Neighbours that say the same of one sequence are one entry. Pure; the
+// page puts the entries into words (tell/operations.js).
 
 import { operationsWithReasons } from "./decisions.js";
 import { blockGroups, groupOf } from "./groups.js";
@@ -35,8 +35,8 @@ export function operationsOf(log, index) {
 }
 
 /**
- * The parts of the operations of record `index` that `wanted` picks, told together as one; none where there is none. They must be
- * of one type.
+ * The parts of the operations of record `index` that `wanted` picks, told together as one; none where there is none.
+ * They must be of one type.
  * @param {Log} log @param {number} index @param {(op: Op, at: number) => boolean} wanted @returns {Part[]}
  */
 export function partsWhere(log, index, wanted) {
@@ -77,8 +77,8 @@ function entryOf(log, record, ops, places, groups) {
 const groupOfOp = (groups, op) => groupOf(groups, "block_id" in op ? op.block_id : "src" in op ? op.src : -1);
 
 /**
- * Lists of places of operations that are told together: those on blocks, of one type and sequence, with none of another type of
- * that sequence between them; those on blocks of different groups are told apart.
+ * Lists of places of operations that are told together: those on blocks, of one type and sequence, with none of
+ * another type of that sequence between them; those on blocks of different groups are told apart.
  * @param {Op[]} ops @param {ReturnType<typeof blockGroups>} groups @returns {number[][]}
  */
 function toldTogether(ops, groups) {
@@ -101,7 +101,8 @@ function toldTogether(ops, groups) {
 
 /**
  * What a preemption cost, once its sequence is back.
- * @param {Log} log @param {StepRecord} record @param {import("./trace.js").Preempt} op @param {number} at @returns {Part[]}
+ * @param {Log} log @param {StepRecord} record @param {import("./trace.js").Preempt} op @param {number} at
+ * @returns {Part[]}
  */
 function costOf(log, record, op, at) {
   const lane = lanesOf(log).byId.get(op.seq_id);

@@ -1,14 +1,9 @@
-// The provenance chain: from whatever is selected to everything that it hangs together with, as plain values from the log. Pure.
+// The provenance chain: from whatever is selected to everything that it hangs together with, as plain values from the
+// log. Pure.
 //
 // A selection is one of
-//   {position, seq?}         the key and value of a position (of the shown sequence)
-//   {query, position, seq?}  the weight with which a query read that key
-//   {block, offset?}         a block of the pool, or one slot of it
-//   {seq}                    a sequence
-//   {record, op}             a decision: an operation of a record, by its place in `ops`
-//   {figure}                 a byte figure: used, held, waste, cached, free, contiguous, token
-// A link is `{kind, fidelity, …values}`; `go` names a record to look at, `select` another selection, `layers` those whose block
-// group it is about, where a run has several.
+// A link is `{kind, fidelity, …values}`; `go` names a record to look at, `select` another selection, `layers` those
+// whose block group it is about, where a run has several.
 
 import { ofBlock } from "./provenance/block.js";
 import { ofDecision } from "./provenance/decision.js";
@@ -19,8 +14,8 @@ import { ofSequence } from "./provenance/sequence.js";
 /** @typedef {import("./provenance/types.js").Selection} Selection */
 
 /**
- * `{kind, links}` of `selection` after record `index`; null when it names nothing there. `view`: {seq, layer, head}, what the
- * stage shows: the sequence that a position belongs to, and where a weight is read.
+ * `{kind, links}` of `selection` after record `index`; null when it names nothing there. `view`: {seq, layer, head},
+ * what the stage shows: the sequence that a position belongs to, and where a weight is read.
  * @param {import("./log.js").TraceLog} log @param {number} index @param {Selection | null} selection
  * @param {import("./provenance/types.js").View} [view] @returns {import("./provenance/types.js").Chain | null}
  */
@@ -36,8 +31,8 @@ export function provenanceOf(log, index, selection, view = {}) {
 }
 
 /**
- * What a selection touches, to light it up everywhere: `{blocks, slots, seqs, position, query}`; `blocks` and `seqs` are sets,
- * `slots` a set of slot numbers.
+ * What a selection touches, to light it up everywhere: `{blocks, slots, seqs, position, query}`; `blocks` and `seqs`
+ * are sets, `slots` a set of slot numbers.
  * @param {import("./log.js").TraceLog} log @param {number} index @param {Selection | null} selection
  * @param {import("./provenance/types.js").View} [view]
  */

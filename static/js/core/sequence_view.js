@@ -11,11 +11,12 @@ import { slotOf } from "./metrics.js";
  */
 
 /**
- * The view of sequence `seqId` after record `index`, for `layer` and query head `head`; null when there is no such sequence.
+ * The view of sequence `seqId` after record `index`, for `layer` and query head `head`; null when there is no such
+ * sequence.
  *
  * `numFilled`: positions whose K and V exist, at the moment of the forward pass if the record computed the sequence.
- * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record. `tables`: its
- * block tables, `table` that of the layer's block `group`.
+ * `released`: it had a cache and gave its blocks back. `query`: position of the last token computed in the record.
+ * `tables`: its block tables, `table` that of the layer's block `group`.
  * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
  */
 export function sequenceViewAt(log, index, seqId, layer, head) {
@@ -55,8 +56,9 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
 
 /**
  * Weights of the query at `position`, computed in record `index`: `{keyStart, weights, max}` over the keys it saw, or
- * null when they were not captured or have not arrived. Captures are rectangles: the row ends at the query's own key, or
- * at the last later key to which the capture gives any weight. Causal attention gives none; the row says what was recorded.
+ * null when they were not captured or have not arrived. Captures are rectangles: the row ends at the query's own key,
+ * or at the last later key to which the capture gives any weight. Causal attention gives none; the row says what was
+ * recorded.
  * @param {TraceLog} log @param {number} index @param {number} seqId @param {number} layer @param {number} head
  * @param {number} position @returns {Row | null}
  */
@@ -72,7 +74,10 @@ export function attentionRow(log, index, seqId, layer, head, position) {
   return { keyStart: rows.key_start, weights, max };
 }
 
-/** @param {import("./trace.js").LayerCapture | null} layer @param {number} seqId @param {number} head @param {number} position */
+/**
+ * @param {import("./trace.js").LayerCapture | null} layer @param {number} seqId @param {number} head
+ * @param {number} position
+ */
 function rowsWith(layer, seqId, head, position) {
   return layer?.rows.find(
     (r) =>

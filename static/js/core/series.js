@@ -1,4 +1,5 @@
-// What the time charts draw, as rows of plain numbers read from the records: one row a point, the same rows as CSV. Pure.
+// What the time charts draw, as rows of plain numbers read from the records: one row a point, the same rows as CSV.
+// Pure.
 
 import { csvText } from "./csv.js";
 import { blockGroups, capacityBytes } from "./groups.js";

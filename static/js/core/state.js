@@ -1,4 +1,5 @@
-// The state of a run as a pure function of its log. Mirrors engine/trace/state.py and apply.py: same fields, same rules, same errors.
+// The state of a run as a pure function of its log. Mirrors engine/trace/state.py and apply.py: same fields, same
+// rules, same errors.
 
 import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn } from "./groups.js";
@@ -73,7 +74,8 @@ export function copyState(state) {
 /**
  * Fold `record` into `state`, in place, and return it. `observe(op, state)` is called after each operation took effect.
  * `budget`: what a log that was read may still copy.
- * @param {State} state @param {StepRecord} record @param {((op: import("./trace.js").Op, state: State) => void) | null} [observe]
+ * @param {State} state @param {StepRecord} record
+ * @param {((op: import("./trace.js").Op, state: State) => void) | null} [observe]
  * @param {Budget} [budget]
  */
 export function apply(state, record, observe = null, budget = UNBOUNDED) {
@@ -89,7 +91,8 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
       observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(
-        `record ${record.index}, operation ${position} (${op.type}) contradicts the state: ${error instanceof Error ? error.message : error}`,
+        `record ${record.index}, operation ${position} (${op.type}) contradicts the state: ` +
+          (error instanceof Error ? error.message : error),
       );
     }
   });

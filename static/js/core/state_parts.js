@@ -1,7 +1,8 @@
 // What a state consists of, and which of it is its own: states share what they have in common. Pure.
 //
-// A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` hand out one that may be
-// changed, `own` one of its lists. So a copy costs little, however large the pool and however long the sequences.
+// A copy owns none of its blocks and sequences until an operation changes one: `blockOf` and `sequenceOf` hand out one
+// that may be changed, `own` one of its lists. So a copy costs little, however large the pool and however long the
+// sequences.
 
 /**
  * @typedef {import("./groups.js").Group} Group

@@ -1,4 +1,5 @@
-// Finding blocks and block tables in a state, and changing them: what operations have in common. Mirrors engine/trace/tables.py.
+// Finding blocks and block tables in a state, and changing them: what operations have in common. Mirrors
+// engine/trace/tables.py.
 
 import { groupOf, RELEASED } from "./groups.js";
 import { UNITS_PER_SLOT } from "./limits.js";
@@ -36,9 +37,11 @@ export function expectEntry(state, seqId, blockId, logical) {
 }
 
 /**
- * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is released: hits
- * of a windowed group begin at the window, and who comes back from the CPU store gets blocks for what is kept there.
- * @param {State} state @param {Sequence} sequence @param {number} logical @param {number} blockId @param {boolean} maySkip
+ * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is
+ * released: hits of a windowed group begin at the window, and who comes back from the CPU store gets blocks for what
+ * is kept there.
+ * @param {State} state @param {Sequence} sequence @param {number} logical @param {number} blockId
+ * @param {boolean} maySkip
  * @param {Budget} budget
  */
 export function setTable(state, sequence, logical, blockId, maySkip, budget) {

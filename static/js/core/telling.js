@@ -9,9 +9,11 @@ import { STRUCTS } from "./schema.js";
  * @typedef {import("./trace.js").Header} Header
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {string | number | boolean | null | undefined} Scalar
- * @typedef {Record<string, any>} Values by the placeholders' names: fields of any type, which tell/operations.js writes by their names
+ * @typedef {Record<string, any>} Values by the placeholders' names: fields of any type, which tell/operations.js
+ *   writes by their names
  * @typedef {[key: string, values: Values]} Part a text without its register
- * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context where an operation stands: `ops` are the record's,
+ * @typedef {{header: Header, record: StepRecord, ops: Op[], place: number}} Context where an operation stands: `ops`
+ *   are the record's,
  *   with their reasons
  * @typedef {object} Aspect
  * @property {string} name
@@ -21,8 +23,8 @@ import { STRUCTS } from "./schema.js";
  */
 
 /**
- * The texts of operations of one type, which are told together: that of the type, then for each aspect those of the values that
- * they have. `places`: where each stands; null: nothing is known but the operations.
+ * The texts of operations of one type, which are told together: that of the type, then for each aspect those of the
+ * values that they have. `places`: where each stands; null: nothing is known but the operations.
  * @param {Op[]} ops @param {(Context | null)[]} contexts @returns {Part[]}
  */
 export function partsOf(ops, contexts = ops.map(() => null)) {
@@ -42,7 +44,7 @@ export function partsOf(ops, contexts = ops.map(() => null)) {
   return found;
 }
 
-// ── Aspects ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Aspects ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** @type {Map<string, Aspect[]>} */
 const aspects = new Map();
@@ -119,7 +121,7 @@ const CASES = {
   finish: ["reason", aspect("cause", "unsaid said", (op) => (op.detail ? "said" : "unsaid"))],
 };
 
-// ── Values ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Values ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const LIMITS = ["block_size", "max_num_seqs", "max_num_batched_tokens"];
 
@@ -210,7 +212,7 @@ function tokenText(seq, token, { record }) {
   return known ? labelText(loneLabel(known.token_bytes)) : idText(token);
 }
 
-// ── Several operations ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── Several operations ─────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Names of values that are ids of sequences, ids of blocks (and their places): of several all are told. */
 export const isSequence = (/** @type {string} */ name) => name.endsWith("seq_id") || name === "evicted_for";
@@ -218,8 +220,9 @@ const BLOCKS = new Set(["block_id", "block_ids", "logical", "cpu_block_id", "los
 export const isBlocks = (/** @type {string} */ name) => BLOCKS.has(name);
 
 /**
- * The values of operations that are told together, with how many there are: ids are listed, numbers of things (`num_…`) added
- * up, those of which something is so counted, steps are their least and most; else the first stands for all.
+ * The values of operations that are told together, with how many there are: ids are listed, numbers of things
+ * (`num_…`) added up, those of which something is so counted, steps are their least and most; else the first stands
+ * for all.
  * @param {Values[]} all @returns {Values}
  */
 function together(all) {

@@ -1,12 +1,27 @@
-// Whether a decoded value is what a trace may have there: the same types as Python's reader, from the same table (schema.js).
+// Whether a decoded value is what a trace may have there: the same types as Python's reader, from the same table
+// (schema.js).
 
 import { NdArray } from "./ndarray.js";
 import { STRUCTS } from "./schema.js";
 
+/**
+ * @typedef {string | {list: Type} | {map: Type} | {one: string[]} | {tagged: Record<string, string>, by: string} |
+ *   {either: Type[]}} Type
+ * @typedef {(value: unknown) => string | null} Check what is wrong with a value, as the end of a sentence; null:
+ *   nothing
+ */
+
+/** @type {Record<string, Record<string, Type>[]>} */
+const structs = /** @type {any} written as literals, which are wider than what they mean */ (STRUCTS);
+
+/** @param {unknown} value @returns {value is Record<string, unknown>} */
 const isMap = (value) =>
   value !== null && typeof value === "object" && Object.getPrototypeOf(value) === Object.prototype;
 
-/** By the name of a type: where `value` is not of it, what belongs there; else null. */
+/**
+ * By the name of a type: where `value` is not of it, what belongs there; else null.
+ * @type {Record<string, (value: unknown) => string | null>}
+ */
 const SCALARS = {
   str: (value) => (typeof value === "string" ? null : "text"),
   bytes: (value) => (value instanceof Uint8Array ? null : "bytes"),
@@ -18,18 +33,26 @@ const SCALARS = {
   array: (value) => (value instanceof NdArray ? null : "an array"),
 };
 
-const compiled = new Map(); // name of a struct -> its check
+/** @type {Map<string, Check>} by name of a struct */
+const compiled = new Map();
 
-/** A check of type `type`: a function of a value that gives null, or a sentence's end that says what is wrong and where. */
+/**
+ * A check of type `type`: a function of a value that gives null, or a sentence's end that says what is wrong and where.
+ * @param {Type} type @returns {Check}
+ */
 function checkOf(type) {
   if (typeof type === "string") return SCALARS[type] ? scalar(SCALARS[type]) : (value) => structOf(type)(value);
-  if (type.list) return listOf(checkOf(type.list));
-  if (type.map) return mapOf(checkOf(type.map));
-  if (type.one) return (value) => (type.one.includes(value) ? null : ` is not one of ${type.one.join(", ")}`);
-  if (type.tagged)
+  if ("list" in type) return listOf(checkOf(type.list));
+  if ("map" in type) return mapOf(checkOf(type.map));
+  if ("one" in type)
     return (value) =>
-      isMap(value) && Object.hasOwn(type.tagged, value[type.by])
-        ? structOf(type.tagged[value[type.by]])(value)
+      type.one.includes(/** @type {any} a value that is no text is not among them */ (value))
+        ? null
+        : ` is not one of ${type.one.join(", ")}`;
+  if ("tagged" in type)
+    return (value) =>
+      isMap(value) && Object.hasOwn(type.tagged, String(value[type.by]))
+        ? structOf(type.tagged[String(value[type.by])])(value)
         : ` is no ${type.by} that is known`;
   const checks = type.either.map(checkOf);
   return (value) => {
@@ -39,11 +62,13 @@ function checkOf(type) {
   };
 }
 
+/** @param {Check} check @returns {Check} */
 const scalar = (check) => (value) => {
   const belongs = check(value);
   return belongs === null ? null : ` is not ${belongs}`;
 };
 
+/** @param {Check} check @returns {Check} */
 function listOf(check) {
   return (value) => {
     if (!Array.isArray(value)) return " is not a list";
@@ -55,6 +80,7 @@ function listOf(check) {
   };
 }
 
+/** @param {Check} check @returns {Check} */
 function mapOf(check) {
   return (value) => {
     if (!isMap(value)) return " is not a map";
@@ -67,30 +93,36 @@ function mapOf(check) {
   };
 }
 
+/** @param {string} name @returns {Check} */
 function structOf(name) {
-  if (!compiled.has(name)) {
-    const [required, optional] = STRUCTS[name];
+  let found = compiled.get(name);
+  if (!found) {
+    const [required, optional] = structs[name];
     const fields = [required, optional].flatMap((those) =>
-      Object.entries(those).map(([field, type]) => [field, checkOf(type), those === required]),
+      Object.entries(those).map(([field, type]) => ({ field, check: checkOf(type), must: those === required })),
     );
-    compiled.set(name, (value) => {
+    found = (value) => {
       if (!isMap(value)) return " is not a map";
-      for (const [field, check, must] of fields) {
-        const found = value[field];
-        if (found === undefined) {
+      for (const { field, check, must } of fields) {
+        const own = value[field];
+        if (own === undefined) {
           if (must) return ` has no ${field}`;
           continue;
         }
-        const wrong = check(found);
+        const wrong = check(own);
         if (wrong !== null) return `.${field}${wrong}`;
       }
       return null;
-    });
+    };
+    compiled.set(name, found);
   }
-  return compiled.get(name);
+  return found;
 }
 
-/** What is wrong with `value` as a `name` of engine/trace/records.py, in words; null: nothing. */
+/**
+ * What is wrong with `value` as a `name` of engine/trace/records.py, in words; null: nothing.
+ * @param {unknown} value @param {string} name
+ */
 export function wrongIn(value, name) {
   const wrong = structOf(name)(value);
   return wrong === null ? null : `${name}${wrong}`;

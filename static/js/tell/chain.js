@@ -1,32 +1,46 @@
 // The links of a provenance chain in words. Values come from core/provenance.js; here they only get their names.
 
 import { labelText } from "../core/labels.js";
+import { FIGURES, sentence } from "./chain_figures.js";
 import { inLayers, keysText, layersText } from "./groups.js";
 import { sequenceName as name, operationName, tell, tellEntry } from "./operations.js";
-import { bytesText, grouped, probabilityText, t } from "./words.js";
+import { probabilityText, t } from "./words.js";
 
+/** The record that a link goes to; people count from 1. @param {{go?: number}} link */
+const recordName = ({ go = 0 }) => t("chain.record", { record: go + 1 });
+
+/** @param {{label: import("../core/labels.js").Label, position: number}} link */
 const at = (link) => t("chain.at", { token: labelText(link.label), position: link.position });
 
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
-
-/** The first bytes of a hash, as hexadecimal. */
+/** The first bytes of a hash, as hexadecimal. @param {Uint8Array} hash */
 export function hashText(hash) {
   return Array.from(hash.slice(0, 3), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /**
- * A link in words: `{name, term, value, second, lines}`; `value` and `second` are the short form, `lines` sentences with the
- * numbers. A link without `value` has no short form. `term` names an entry of the glossary, or is null.
+ * A link in words. `value` and `second` are the short form, `lines` sentences with the numbers; a link without `value`
+ * has no short form. `term` names an entry of the glossary.
+ * @typedef {{name: string, term: string | null, value?: string | number | number[], second?: string, lines: string[]}}
+ *   Words
  */
+/**
+ * @template {import("../core/provenance/types.js").LinkKind} K
+ * @typedef {import("../core/provenance/types.js").LinkOf<K>} LinkOf
+ */
+
+/** @param {import("../core/provenance/types.js").Link} link @returns {Words} */
 export function wordsOf(link) {
-  const words = WORDS[link.kind](link);
+  const tell = /** @type {(link: any) => Words} the entry for its kind */ (WORDS[link.kind]);
+  const words = tell(link);
   const [first, ...rest] = words.lines;
   return link.layers && first && link.kind !== "released"
     ? { ...words, lines: [inLayers(link.layers, first), ...rest] }
     : words;
 }
 
+/** @type {{[K in import("../core/provenance/types.js").LinkKind]: (link: LinkOf<K>) => Words}} */
 const WORDS = {
+  ...FIGURES,
   query: (l) => ({
     name: t("chain.query"),
     term: "query",
@@ -114,7 +128,7 @@ const WORDS = {
   written: (l) => ({
     name: t("chain.written"),
     term: null,
-    value: t("chain.record", { record: l.go + 1 }),
+    value: recordName(l),
     second: t("chain.by", { name: name(l.seq) }),
     lines: [
       t(l.holds ? "chain.written.text" : "chain.written.past", {
@@ -128,7 +142,7 @@ const WORDS = {
   decision: (l) => ({
     name: t("chain.decision"),
     term: null,
-    value: t("chain.record", { record: l.go + 1 }),
+    value: recordName(l),
     second: t(`op.allocate.reason.${l.why}.chain`),
     lines: [
       tell(l.parts, "short"),
@@ -145,7 +159,7 @@ const WORDS = {
   freed: (l) => ({
     name: t("chain.freed"),
     term: "free_queue",
-    value: t("chain.record", { record: l.go + 1 }),
+    value: recordName(l),
     second: t("chain.by", { name: name(l.seq) }),
     lines: [
       t("chain.freed.text", {
@@ -162,34 +176,11 @@ const WORDS = {
   }),
   earlier: (l) => ({ name: t("chain.earlier"), term: null, lines: [t("chain.earlier.text", { name: name(l.seq) })] }),
   life: () => ({ name: t("chain.life"), term: null, lines: [] }),
-  bytes: (l) => ({
-    name: t("chain.bytes"),
-    term: "kv_cache",
-    value: bytesText(l.bytes),
-    second: t("chain.bytes.note", { layers: grouped(l.num_layers) }),
-    lines: [
-      t(l.scale_bytes ? "chain.bytes.scaled" : "chain.bytes.text", {
-        layers: l.num_layers,
-        heads: l.num_kv_heads,
-        d: l.head_dim,
-        dv: l.v_head_dim,
-        size: l.element_bytes,
-        scale: l.scale_bytes,
-        token: grouped(l.bytes_per_token),
-      }),
-      t("chain.bytes.slots", {
-        slots: grouped(l.slots),
-        token: grouped(l.bytes_per_token),
-        bytes: grouped(l.bytes),
-        layer: grouped(l.per_layer),
-      }),
-    ],
-  }),
   operation: (l) => ({
     name: t("chain.operation"),
     term: null,
     value: operationName(l.op.type),
-    second: t("chain.record", { record: l.go + 1 }),
+    second: recordName(l),
     lines: [l.told ? tellEntry(l.told) : "", factsOf(l.op), t("chain.operation.text", { at: l.at + 1, of: l.of })],
   }),
   given: (l) => ({
@@ -201,7 +192,7 @@ const WORDS = {
     name: t("chain.request"),
     term: null,
     value: l.request_id,
-    second: t("chain.record", { record: l.go + 1 }),
+    second: recordName(l),
     lines: [t("chain.request.text", { request: l.request_id, prompt: l.num_prompt_tokens, max: l.max_tokens })],
   }),
   sequence: (l) => ({
@@ -216,7 +207,7 @@ const WORDS = {
   lookup: (l) => ({
     name: t("chain.lookup"),
     term: "prefix_cache",
-    value: t("chain.record", { record: l.go + 1 }),
+    value: recordName(l),
     second: t(`op.lookup.verdict.${l.verdict}.chain`),
     lines: [
       t("chain.lookup.text", {
@@ -233,49 +224,9 @@ const WORDS = {
     second: "",
     lines: [t("chain.blocks.text", { n: l.blocks.length, shared: l.shared.length })],
   }),
-  figure: (l) => ({
-    name: t(`chain.figure.${l.name}`),
-    term: l.name === "waste" ? "waste" : "kv_cache",
-    value: bytesText(l.bytes),
-    second: `${grouped(l.bytes)} B`,
-    lines:
-      l.terms.length > 1
-        ? l.terms.map((term) =>
-            t("group.figure", {
-              layers: sentence(layersText(term.layers)),
-              slots: grouped(term.slots),
-              token: grouped(term.per_token),
-              bytes: grouped(term.bytes),
-            }),
-          )
-        : [oneFigure(l)],
-  }),
-  part: (l) => ({
-    name: name(l.seq),
-    term: null,
-    lines: [
-      t("chain.part.text", {
-        slots: grouped(l.slots),
-        token: grouped(l.per_token),
-        bytes: grouped(l.bytes),
-        n: l.num_blocks,
-      }),
-    ],
-  }),
-  contiguous: contiguousWords,
 };
 
-const oneFigure = (l) =>
-  t(`chain.figure.${l.name}.text`, {
-    slots: grouped(l.slots),
-    token: grouped(l.per_token),
-    bytes: grouped(l.bytes),
-    held: l.blocks_held,
-    cached: l.blocks_cached,
-    free: l.blocks_free,
-    size: l.block_size,
-  });
-
+/** @param {LinkOf<"block">} l @returns {Words} */
 function blockWords(l) {
   const lines = [
     l.ref_count > 0
@@ -292,46 +243,14 @@ function blockWords(l) {
   };
 }
 
-function contiguousWords(l) {
-  const n = l.requests.length;
-  const bytes = (slots) => grouped(Math.round(slots * l.per_token));
-  const short = (slots) => grouped(Number(slots.toFixed(1))); // the bytes of several pools need not be whole slots
-  return {
-    name: t("chain.contiguous"),
-    term: "waste",
-    value: bytesText(l.contiguous_slots * l.per_token),
-    second: `${n} · ${l.slots_each}`,
-    lines: [
-      t("chain.contiguous.text", {
-        n,
-        each: l.slots_each,
-        token: grouped(l.per_token),
-        bytes: bytes(l.contiguous_slots),
-      }),
-      n
-        ? t("chain.contiguous.paged", {
-            size: l.block_size,
-            slots: short(l.paged_slots),
-            bytes: bytes(l.paged_slots),
-            ratio: percentText(l.paged_slots / l.contiguous_slots),
-          })
-        : "",
-      t("chain.contiguous.limit", { slots: grouped(l.limit_slots), bytes: bytes(l.limit_slots) }),
-      t("chain.contiguous.fit", { pool: short(l.pool_slots), each: l.slots_each, fit: l.fit, unfit: l.unfit, n }),
-      l.groups > 1 ? t("group.contiguous") : "",
-    ],
-  };
-}
-
-export const percentText = (share) => `${(100 * share).toFixed(1)}\u2009%`;
-
+/** @param {number} weight */
 const exact = (weight) => String(Number(weight.toPrecision(4)));
 
 const HIDDEN = new Set(["type", "prompt_token_ids", "prompt_token_bytes", "token_ids", "sampling", "detail"]);
 
-/** The fields of an operation as the log has them. */
+/** The fields of an operation as the log has them. @param {import("../core/trace.js").Op} op */
 function factsOf(op) {
-  const shown = (value) =>
+  const shown = (/** @type {unknown} */ value) =>
     value instanceof Uint8Array
       ? hashText(value)
       : Array.isArray(value)

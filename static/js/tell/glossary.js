@@ -3,10 +3,18 @@
 import { LANGUAGES, language } from "./language.js";
 import { GLOSSARIES } from "./words.js";
 
+/**
+ * @typedef {import("./words.js").Term} Term
+ * @typedef {{id: string, group: string, own: Term, other: Term, otherLanguage: typeof LANGUAGES[0]}} FoundTerm
+ */
+
 /** Groups of the glossary, in the order in which the help shows them. */
 export const groupsOfTerms = () => Object.keys(GLOSSARIES[language.value]);
 
-/** A term in the page's language and in the one beside it: {id, group, own: [term, definition], other, otherLanguage}. */
+/**
+ * A term in the page's language and in the one beside it: {id, group, own: [term, definition], other, otherLanguage}.
+ * @param {string} id @returns {FoundTerm | undefined}
+ */
 export function termOf(id) {
   const other = otherLanguage();
   for (const [group, entries] of Object.entries(GLOSSARIES[language.value]))
@@ -15,15 +23,23 @@ export function termOf(id) {
   return undefined;
 }
 
-/** Who reads one language often knows the term in another: English beside all others, Chinese beside English. */
-const otherLanguage = () => LANGUAGES.find((one) => (one.code === "en") !== (language.value === "en"));
+/**
+ * Who reads one language often knows the term in another: English beside all others, Chinese beside English.
+ * @returns {typeof LANGUAGES[0]}
+ */
+const otherLanguage = () => LANGUAGES.find((one) => (one.code === "en") !== (language.value === "en")) ?? LANGUAGES[0];
 
-/** Terms whose name or definition, in either language, contains every word of `query`. */
+/**
+ * Terms whose name or definition, in either language, contains every word of `query`.
+ * @param {string} query
+ */
 export function findTerms(query) {
   const wanted = query.toLowerCase().split(/\s+/).filter(Boolean);
   const ids = Object.values(GLOSSARIES[language.value]).flatMap((entries) => Object.keys(entries));
-  return ids.map(termOf).filter(({ id, own, other }) => {
-    const text = [id, ...own, ...other].join("\n").toLowerCase();
-    return wanted.every((word) => text.includes(word));
-  });
+  return ids
+    .flatMap((id) => termOf(id) ?? [])
+    .filter(({ id, own, other }) => {
+      const text = [id, ...own, ...other].join("\n").toLowerCase();
+      return wanted.every((word) => text.includes(word));
+    });
 }

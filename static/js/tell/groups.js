@@ -4,25 +4,41 @@ import { t } from "./words.js";
 
 const NAMED = 6; // more layers than these are a number; all of them are on hover
 
-/** "layers 1, 3, 5", or how many they are. */
+/**
+ * "layers 1, 3, 5", or how many they are.
+ * @param {number[]} layers
+ */
 export function layersText(layers) {
   if (layers.length > NAMED) return t("group.many", { n: layers.length });
   return t(layers.length === 1 ? "group.layer" : "group.layers", { layers: layers.join(t("join.list")) });
 }
 
-/** Every layer by its number. */
+/**
+ * Every layer by its number.
+ * @param {number[]} layers
+ */
 export const allLayers = (layers) => t("group.layers", { layers: layers.join(", ") });
 
-/** The keys that a group's layers keep: all, or a window. */
+/**
+ * The keys that a group's layers keep: all, or a window.
+ * @param {Pick<import("../core/groups.js").Group, "window" | "sinks">} group
+ */
 export function keysText({ window, sinks }) {
   if (window === null) return t("group.all");
   return t(sinks ? "group.window_sinks" : "group.window", { window, sinks });
 }
 
-/** The shortest name of a group beside another. */
+/**
+ * The shortest name of a group beside another.
+ * @param {Pick<import("../core/groups.js").Group, "window">} group
+ */
 export const shortKeys = ({ window }) => t(window === null ? "group.short.all" : "group.short.window", { window });
 
+/** @param {import("../core/groups.js").Group} group */
 export const groupName = (group) => t("group.title", { layers: layersText(group.layers), keys: keysText(group) });
 
-/** A sentence about some layers' blocks. */
+/**
+ * A sentence about some layers' blocks.
+ * @param {number[]} layers @param {string} text
+ */
 export const inLayers = (layers, text) => t("group.in", { layers: layersText(layers), text });

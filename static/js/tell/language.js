@@ -12,9 +12,15 @@ export const LANGUAGES = [
 /** The language that the page is written in now; its words are here (net/words.js loads them before they are shown). */
 export const language = signal("en");
 
-/** The entry of `code` in the list. */
+/**
+ * The entry of `code` in the list.
+ * @param {string} code
+ */
 export const languageOf = (code) => LANGUAGES.find((one) => one.code === code);
 
-/** The language that follows `code` in the switch. */
+/**
+ * The language that follows `code` in the switch.
+ * @param {string} code
+ */
 export const languageAfter = (code) =>
   LANGUAGES[(LANGUAGES.findIndex((one) => one.code === code) + 1) % LANGUAGES.length];

@@ -19,14 +19,20 @@ export const sequenceName = (id) => t("sequence.name", { id });
 /** The name of a type of operation; a later program may know more of them. @param {string} type */
 export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${type}.chain`) : type);
 
-/** The texts that parts have in a register, with their values. @param {Part[]} parts @param {Register} register @returns {Part[]} */
+/**
+ * The texts that parts have in a register, with their values.
+ * @param {Part[]} parts @param {Register} register @returns {Part[]}
+ */
 export const inRegister = (parts, register) =>
   parts.map(([key, values]) => /** @type {Part} */ ([`${key}.${register}`, values])).filter(([key]) => hasText(key));
 
 /** Parts in words, sentence after sentence. @param {Part[]} parts @param {Register} [register] */
 export const tell = (parts, register = "long") => sentences(inRegister(parts, register).map(inWords));
 
-/** An entry of `operationsOf` in words, with what later records add. @param {import("../core/operations.js").Entry} entry */
+/**
+ * An entry of `operationsOf` in words, with what later records add.
+ * @param {import("../core/operations.js").Entry} entry
+ */
 export function tellEntry({ parts, later, layers }) {
   const said = [...inRegister(parts, "long"), ...later].map(inWords);
   if (layers) said[0] = inLayers(layers, said[0]);

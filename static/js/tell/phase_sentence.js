@@ -1,17 +1,42 @@
-// The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js writes them
-// out.
+// The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js
+// writes them out.
 
 import { groupOf } from "../core/groups.js";
 import { blockSize } from "../core/header.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
+import { givesBack } from "../core/operation_kinds.js";
 import { alsoBlocks, alsoSlot, blocksRead, briefly, each, keysRead, probability } from "./sentence.js";
 
+/**
+ * @typedef {import("../core/telling.js").Part} Part
+ * @typedef {import("../core/log.js").TraceLog} Log
+ * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
+ * @typedef {import("../core/sequence_view.js").Row & {layer: number, head: number}} Attention
+ * @typedef {object} At a sub-step
+ * @property {Log} log
+ * @property {number} index
+ * @property {import("../core/trace.js").StepRecord} record
+ * @property {import("../core/trace.js").Op[]} ops
+ * @property {BatchEntry[]} batch
+ * @property {BatchEntry | null} entry of the sequence that is told about; null: nothing was computed
+ * @property {number} end the position after its last token
+ * @property {number[]} table its block table in the layers that see most
+ * @property {number[][]} tables one a block group
+ * @property {number} tokens of the whole batch
+ * @property {import("../core/trace.js").ModelFacts} model
+ * @property {Attention | null} attention
+ * @typedef {At & {entry: BatchEntry}} Computed
+ */
+
+/** @type {Record<string, ((at: At) => Part[]) | ((at: Computed) => Part[])>} */
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
 /**
  * `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be chosen.
  * `attention`: {keyStart, weights, layer, head} of the shown query where it was captured, else null.
+ * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
+ * @param {Attention | null} [attention] @returns {Part[]}
  */
 export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) {
   const record = log.records[index];
@@ -22,7 +47,8 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) 
   const tables = (entry && log.tablesAtCompute(index, entry.seq_id)) ?? [];
   const table = tables[0] ?? []; // of the layers that see most
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
-  return SUBS[phase]({
+  const tell = /** @type {(at: any) => Part[]} what has no entry was told above */ (SUBS[phase]);
+  return tell({
     log,
     index,
     record,
@@ -38,9 +64,11 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) 
   });
 }
 
-const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id).token_bytes);
+/** @param {Computed} at */
+const labels = (at) => tokenLabels(at.log.stateAt(at.index).sequences.get(at.entry.seq_id)?.token_bytes ?? []);
 const SCHEDULES = new Set(["preempt", "admit", "defer"]);
 
+/** @param {At} at @returns {Part[]} */
 function schedule(at) {
   const { batch, tokens, log } = at;
   const found = each(log, at.index, (op) => SCHEDULES.has(op.type) || (op.type === "lookup" && op.verdict === "hit"));
@@ -57,14 +85,19 @@ function schedule(at) {
   return [[`sentence.phase.schedule.${kind}`, values], ...found];
 }
 
-/** What is taken out of the free queue, and what the queue had before and has after. */
+/**
+ * What is taken out of the free queue, and what the queue had before and has after.
+ * @param {Computed} at @returns {Part[]}
+ */
 function allocate(at) {
   const { log, index, ops, entry, end, table } = at;
   const taken = ops.filter((op) => op.type === "allocate");
+  /** @type {Part[]} */
   const found = [];
   found.push(...briefly(log, index, (op) => op.type === "evict"));
   log.groups.forEach((group, at) => {
-    const inGroup = (op) => groupOf(log.groups, op.block_id ?? -1) === at;
+    const inGroup = (/** @type {import("../core/trace.js").Op} */ op) =>
+      groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
     const ids = taken.filter(inGroup).map((op) => op.block_id);
     if (!ids.length) return;
     const before = log.stateAt(index - 1).free_queues[at].length;
@@ -81,17 +114,22 @@ function allocate(at) {
   ];
 }
 
-/** How the free queue's length changed up to the last operation that took a block (what finishes gives back comes later). */
+/**
+ * How the free queue's length changed up to the last operation that took a block (what finishes gives back comes
+ * later).
+ * @param {import("../core/trace.js").Op[]} ops
+ */
 function queueChange(ops) {
   let change = 0;
   let atLastTaken = 0;
   for (const op of ops) {
-    if ((op.type === "free" || op.type === "release") && op.to) change += 1;
+    if (givesBack(op) && op.to) change += 1;
     if (op.type === "allocate" || (op.type === "share" && op.revived)) atLastTaken = change -= 1;
   }
   return atLastTaken;
 }
 
+/** @param {Computed} at @returns {Part[]} */
 function qkv(at) {
   const { model, tokens, batch, entry, end } = at;
   const shape = { layers: model.num_layers, heads: model.num_heads, kv: model.num_kv_heads, d: model.head_dim };
@@ -100,10 +138,12 @@ function qkv(at) {
   return [["sentence.phase.qkv", { ...shape, n: tokens, seqs: batch.length }]];
 }
 
+/** @param {Computed} at @returns {Part[]} */
 function write(at) {
   const { log, entry, end, table, tables } = at;
   const layers = log.groups[0].layers.length;
   const size = blockSize(log.header);
+  /** @type {Part[]} */
   const found = [];
   const place = slotOf(table, size, end - 1);
   const count = end - entry.start;
@@ -127,9 +167,11 @@ function write(at) {
   return [...found, ...briefly(log, at.index, (op) => op.type === "cache")];
 }
 
+/** @param {Computed} at @returns {Part[]} */
 function attend(at) {
   const { log, entry, end, model, attention } = at;
   const count = end - entry.start;
+  /** @type {Part[]} */
   const found = [];
   if (count === 1) {
     const keys = keysRead(log, entry.context_len);
@@ -177,14 +219,16 @@ function attend(at) {
   return found;
 }
 
+/** @param {Computed} at @returns {Part[]} */
 function sample(at) {
   const { record, ops, entry, end } = at;
   const output = record.outputs?.find((o) => o.seq_id === entry.seq_id);
+  /** @type {Part[]} */
   const found = [];
   if (!output)
     found.push([
       "sentence.phase.sample_none",
-      { seq_id: entry.seq_id, n: end, total: at.log.stateAt(at.index).sequences.get(entry.seq_id).num_prompt_tokens },
+      { seq_id: entry.seq_id, n: end, total: at.log.stateAt(at.index).sequences.get(entry.seq_id)?.num_prompt_tokens },
     ]);
   else {
     const last = ops.some((op) => op.type === "finish" && op.seq_id === entry.seq_id);

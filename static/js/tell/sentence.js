@@ -1,4 +1,5 @@
-// The sentence that says what a record did, with its numbers. Facts come from the log alone; tell/operations.js writes them out.
+// The sentence that says what a record did, with its numbers. Facts come from the log alone; tell/operations.js writes
+// them out.
 
 import { visibleKeys } from "../core/attention.js";
 import { heldIn, policyOf } from "../core/groups.js";
@@ -57,6 +58,7 @@ export const briefly = (log, index, wanted) => inRegister(partsWhere(log, index,
 function entrySentences(log, index, record, entry) {
   const state = log.stateAt(index);
   const seq = state.sequences.get(entry.seq_id);
+  if (!seq) return [];
   const size = state.block_size;
   const tables = log.tablesAtCompute(index, entry.seq_id) ?? [];
   const table = tables[0] ?? []; // of the layers that see most
@@ -156,7 +158,8 @@ export function alsoBlocks(log, tables, start, end) {
 }
 
 /**
- * Keys that a query with `context` tokens up to and with itself reads, in that of `layers` (null: of all) that sees farthest.
+ * Keys that a query with `context` tokens up to and with itself reads, in that of `layers` (null: of all) that sees
+ * farthest.
  * @param {Log} log @param {number} context @param {number[] | null} [layers]
  */
 export function keysRead(log, context, layers = null) {

@@ -34,7 +34,10 @@ export function t(key, values = {}, missing = null) {
   return fill(TEXTS[language.value]?.[key] ?? key, values, language.value, missing);
 }
 
-/** The same in a language of choice, one whose words are here. @param {string} code @param {string} key @param {Values} [values] */
+/**
+ * The same in a language of choice, one whose words are here.
+ * @param {string} code @param {string} key @param {Values} [values]
+ */
 export function tIn(code, key, values = {}) {
   return fill(TEXTS[code]?.[key] ?? key, values, code);
 }
@@ -49,7 +52,9 @@ export const inLanguage = (text) => /** @type {Record<string, string>} */ (text)
 export const sentences = (list) => list.join(t("join.sentences"));
 
 const CATEGORIES = ["zero", "one", "two", "few", "many", "other"];
-/** @type {Map<string, {rules: Intl.PluralRules, categories: string[]}>} code -> its rules, and the categories that it has */
+/**
+ * @type {Map<string, {rules: Intl.PluralRules, categories: string[]}>} code -> its rules, the categories that it has
+ */
 const plurals = new Map();
 
 /**
@@ -126,3 +131,6 @@ export function countText(count) {
 /** @param {number} p */
 export const probabilityText = (p) =>
   p >= 0.0995 ? p.toFixed(2) : p >= 0.00095 ? p.toFixed(3) : p > 0 ? p.toExponential(0) : "0";
+
+/** A share of one, in percent. @param {number} share */
+export const percentText = (share) => `${(100 * share).toFixed(1)}${THIN}%`;

@@ -40,7 +40,8 @@ export function decisionLinks(log, record, at) {
 }
 
 /**
- * The reason that the operation at `place` of a record says, or that stands beside it in an older log; "none" if neither.
+ * The reason that the operation at `place` of a record says, or that stands beside it in an older log; "none" if
+ * neither.
  * @param {At["log"]} log @param {number} record @param {number} place @returns {string}
  */
 export function reasonAt(log, record, place) {

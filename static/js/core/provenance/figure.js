@@ -83,7 +83,8 @@ const MEMBERS = {
 };
 
 /**
- * What each sequence contributes in each block group; a shared block is counted with the first sequence that holds it, so that the parts add up.
+ * What each sequence contributes in each block group; a shared block is counted with the first sequence that holds it,
+ * so that the parts add up.
  * @param {At} at @param {Counted} name @returns {Link[]}
  */
 function parts(at, name) {

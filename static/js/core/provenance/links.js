@@ -130,7 +130,10 @@ export function requestLink(seq) {
   };
 }
 
-/** The hash that a block got in a record. @param {import("../trace.js").Cache} op @param {number} record @returns {import("./types.js").LinkOf<"cached">} */
+/**
+ * The hash that a block got in a record.
+ * @param {import("../trace.js").Cache} op @param {number} record @returns {import("./types.js").LinkOf<"cached">}
+ */
 export const cachedLink = (op, record) => ({
   kind: "cached",
   fidelity: "captured",

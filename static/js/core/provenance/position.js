@@ -63,7 +63,8 @@ export function ofPosition(at, seqId, position, query) {
 
 /**
  * The layer's group let the key go, another one keeps it.
- * @param {At} at @param {number} group @param {number} kept @param {number} block @returns {import("./types.js").LinkOf<"released">}
+ * @param {At} at @param {number} group @param {number} kept @param {number} block
+ * @returns {import("./types.js").LinkOf<"released">}
  */
 function releasedLink({ log }, group, kept, block) {
   const { layers, window, sinks } = log.groups[group];
@@ -88,7 +89,8 @@ function weightLinks(at, seq, query, position) {
   if (record < 0) return [];
   const row = attentionRow(at.log, record, seq.seq_id, at.layer, at.head, query);
   const value = row && position >= row.keyStart ? (row.weights[position - row.keyStart] ?? null) : null;
-  if (query < position && !value) return []; // a later key is no key of this query, unless the capture says that it was read
+  // a later key is no key of this query, unless the capture says that it was read
+  if (query < position && !value) return [];
   const unseen = !value && !visibleKeys(at.log.header, at.layer, query).includes(position);
   const rank =
     value === null || row === null

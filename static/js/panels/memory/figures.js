@@ -9,9 +9,8 @@ import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { log, record, select, selected, state } from "../../state/store.js";
-import { percentText } from "../../tell/chain.js";
 import { layersText } from "../../tell/groups.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
+import { bytesText, grouped, percentText, t } from "../../tell/words.js";
 
 export function Figures() {
   const header = log.value?.header;
