@@ -1,6 +1,6 @@
 """Folding a record into a state: what each operation means.
 
-`static/js/core/state.js` mirrors this file; shared golden traces hold both to the same state.
+`static/js/core/state_operations.js` mirrors this file; shared golden traces hold both to the same state.
 """
 
 from __future__ import annotations
