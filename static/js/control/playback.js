@@ -220,7 +220,7 @@ export function eventFrom(index, direction, kind = eventKind.value) {
 export function recordsOf(kind) {
   const log = store.log.value;
   if (!log) return [];
-  return kind === "token" ? tokensOf(log, store.shownSeq.value) : marksIn(log).get(kind);
+  return kind === "token" ? tokensOf(log, store.shownSeq.value) : (marksIn(log).get(kind) ?? []);
 }
 
 /**

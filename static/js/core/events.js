@@ -44,9 +44,10 @@ export function tokensOf(log, seqId) {
 
 /**
  * The record of engine step `step` (the first with that many passes done), or null when the log does not reach it.
- * @param {Log} log @param {number} step
+ * @param {Log | null} log null: there is none @param {number} step
  */
 export function recordOfStep(log, step) {
+  if (!log) return null;
   const at = lowest(log.length, (i) => log.records[i].step >= step);
   return at < log.length && log.records[at].step === step ? at : null;
 }

@@ -126,7 +126,7 @@ export function writeSelection(target) {
  */
 export function readSelection(text) {
   const figure = /^f-([a-z]+)$/.exec(text ?? "");
-  if (figure) return { figure: figure[1] };
+  if (figure) return { figure: /** @type {Selection["figure"]} another one has no provenance */ (figure[1]) };
   if (!text || !/^([qpsbori]\d{1,9})+$/.test(text)) return null;
   return Object.fromEntries(
     [...text.matchAll(/([a-z])(\d+)/g)].map(([, letter, digits]) => [LETTERS[letter], Number(digits)]),

@@ -22,10 +22,7 @@ import { settings } from "./settings.js";
 /**
  * What is pointed at or held: core/provenance.js says which fields go together.
  *
- * @typedef {{
- *   position?: number, query?: number, seq?: number, block?: number, offset?: number, record?: number, op?: number,
- *   figure?: string,
- * }} Selection
+ * @typedef {import("../core/provenance/types.js").Selection} Selection
  */
 
 /**
