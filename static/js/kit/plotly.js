@@ -23,7 +23,7 @@ let loading = null;
  *
  * @typedef {{
  *   react: (element: Element, data: object[], layout: object, config: object) => Promise<unknown>,
- *   Plots: {resize: (element: Element) => void},
+ *   downloadImage: (figure: object, options: object) => Promise<unknown>,
  *   purge: (element: Element) => void,
  * }} Plotly
  */

@@ -1,35 +1,25 @@
 // The causal matrix: one row for each query of the shown sequence, in the chosen layer and head. Rows grow by steps and
 // stay.
 
-import { computed, signal } from "../../../vendor/signals/signals.js";
-import { canFetch, rowOf, rowSources } from "../../core/attention.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { rowOf } from "../../core/attention.js";
 import { labelText } from "../../core/labels.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
-import { alpha, colours, themeVersion } from "../../kit/colour.js";
+import { colours, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { wastePattern } from "../../kit/texture.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow } from "../../state/moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
+import { fill, filling, image, imageOf, later, leftOut, sources, worstLater } from "./matrix_image.js";
+import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } from "./matrix_paint.js";
 import { Proof, worstCell } from "./proof.js";
-import { cellsFor, RowImage } from "./rows.js";
+import { cellsFor } from "./rows.js";
 
-const FILL_MS = 7; // of a frame, for reading rows
-const FETCHED_AT_ONCE = 128;
 const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
 
-const image = new RowImage();
-const filling = signal(0); // grows while rows are still being read
 const cursor = signal(null); // {query, key}: where the keyboard is
-// {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
-const later = signal(null);
-
-/** Who computed each row; read again only when the stage is another. */
-export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
-
 export function Matrix() {
   const ref = usePainter(
     () => [
@@ -97,55 +87,6 @@ function NotCausal({ now, found }) {
     })}</button>`;
 }
 
-/** The most that one of the first `count` rows gives to a later key. */
-function worstLater(count) {
-  let found = null;
-  for (const [query, { position: key, weight, sum }] of image.rows.later)
-    if (query < count && key < count && weight > (found?.weight ?? 0))
-      found = { of: image.key, query, key, weight, sum };
-  return found;
-}
-
-/** Whether rows of this layer were computed but did not fit their capture. */
-function leftOut(now) {
-  const first = sources.value[0];
-  return (
-    Boolean(first) && now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head)
-  );
-}
-
-/** Which image of rows the stage asks for. */
-const imageOf = (now) => `${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.head}`;
-
-const name = (source) => `${source.record}/${source.seq_id}/${source.position}`;
-
-/**
- * Put rows that the image does not have yet into it, newest first, for a few milliseconds; ask for those that can be
- * fetched. Whether every row that is here has been put in.
- */
-function fill(now) {
-  image.reset(imageOf(now), themeVersion.peek());
-  const until = performance.now() + FILL_MS;
-  let asked = 0;
-  const from = sources.peek();
-  for (let query = from.length - 1; query >= 0; query--) {
-    const source = from[query];
-    if (!source || image.rows.sources[query] === name(source)) continue;
-    if (canFetch(now.log, source, now.layer)) {
-      if (asked < FETCHED_AT_ONCE) wantLayer(source.record, now.layer);
-      asked += 1;
-      continue;
-    }
-    const row = rowOf(now.log, source, now.layer, now.head);
-    if (row) image.put(query, name(source), row);
-    if (performance.now() > until) {
-      filling.value = filling.peek() + 1;
-      return false;
-    }
-  }
-  return true;
-}
-
 const geometry = (width, height, count) => ({
   cell: Math.floor((Math.min(width, height) / cellsFor(count)) * 64) / 64,
 });
@@ -177,75 +118,6 @@ function paint(canvas, width, height) {
   if (now.query !== null) paintFlight(c, palette, now, cell);
   if (cell >= LABELLED) paintLabels(c, palette, now, cell);
   paintPointed(c, palette, count, cell);
-}
-
-/** The triangle that causality leaves. */
-function paintGround(c, palette, count, cell) {
-  c.fillStyle = palette["line-2"];
-  c.globalAlpha = 0.45;
-  c.beginPath();
-  c.moveTo(0, 0);
-  for (let query = 0; query < count; query++) {
-    c.lineTo((query + 1) * cell, query * cell);
-    c.lineTo((query + 1) * cell, (query + 1) * cell);
-  }
-  c.lineTo(0, count * cell);
-  c.fill();
-  c.globalAlpha = 1;
-}
-
-/** Rows that the log does not have. */
-function paintUnknown(c, palette, from, now, cell) {
-  for (let query = 0; query < from.length; query++) {
-    if (from[query] && (image.rows.sources[query] === name(from[query]) || canFetch(now.log, from[query], now.layer)))
-      continue;
-    c.fillStyle = wastePattern(c, palette.line);
-    c.fillRect(0, query * cell, (query + 1) * cell, cell);
-  }
-}
-
-/** The query in flight, and the rows that this record computed. */
-function paintFlight(c, palette, now, cell) {
-  outline(c, 0, now.query * cell, (now.query + 1) * cell, cell, palette.q, Math.min(1.5, Math.max(1, cell / 4)));
-  c.fillStyle = palette.q;
-  c.fillRect(-3, now.entry.start * cell, 2, (now.numFilled - now.entry.start) * cell);
-}
-
-/** Each token once, at the diagonal: where its row ends and its column begins. */
-function paintLabels(c, palette, now, cell) {
-  c.font = `${Math.max(10, Math.min(13, Math.floor(cell) - 1))}px ${getComputedStyle(document.body).fontFamily}`;
-  c.textBaseline = "middle";
-  for (let position = 0; position < now.numFilled; position++) {
-    c.fillStyle = position < now.seq.num_prompt_tokens ? palette.prompt : palette.generated;
-    c.fillText(labelText(now.labels[position]), (position + 1) * cell + 4, (position + 0.5) * cell);
-  }
-}
-
-function paintPointed(c, palette, count, cell) {
-  const target = pointed.value;
-  const key = target?.position;
-  if (key === undefined || key >= count) {
-    // nothing of this matrix is pointed at
-  } else if (target.query !== undefined && target.query < count) {
-    c.fillStyle = alpha(palette.focus, 0.16);
-    c.fillRect(0, target.query * cell, (key + 1) * cell, cell);
-    c.fillRect(key * cell, target.query * cell, cell, (count - target.query) * cell);
-    outline(c, key * cell, target.query * cell, cell, cell, palette.focus, 2);
-  } else outline(c, key * cell, key * cell, cell, (count - key) * cell, alpha(palette.focus, 0.9), 1.5);
-  const worst = worstCell.value;
-  if (worst && worst.query < count) {
-    c.strokeStyle = palette.ink;
-    c.lineWidth = 1.5;
-    c.beginPath();
-    c.arc((worst.key + 0.5) * cell, (worst.query + 0.5) * cell, Math.max(5, cell * 0.75), 0, 2 * Math.PI);
-    c.stroke();
-  }
-}
-
-function outline(c, x, y, width, height, colour, line) {
-  c.strokeStyle = colour;
-  c.lineWidth = line;
-  c.strokeRect(x - 0.5, y - 0.5, Math.max(2, width), Math.max(2, height));
 }
 
 // ── Pointing ─────────────────────────────────────────────────────────────────────────────────────────────────────────

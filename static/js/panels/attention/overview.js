@@ -18,7 +18,7 @@ import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { headsLayout } from "./heads_geometry.js";
-import { sources } from "./matrix.js";
+import { sources } from "./matrix_image.js";
 import { lookupTable } from "./rows.js";
 
 const ROWS = 32; // newest queries in a small matrix

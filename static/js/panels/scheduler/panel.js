@@ -16,7 +16,8 @@ import { goTo, log, numRecords, select, selected, shownSeq, viewIndex } from "..
 import { language } from "../../tell/language.js";
 import { t } from "../../tell/words.js";
 import { AXIS, GUTTER, lanesLayout } from "./geometry.js";
-import { paintLanes, paintMark, paintRun } from "./paint.js";
+import { paintMark, paintRun } from "./marks.js";
+import { paintLanes } from "./paint.js";
 
 /** The cell that the keyboard is at: {lane, record}, or null for the shown sequence in the record shown. */
 const cursor = signal(null);

@@ -1,0 +1,90 @@
+// The rows of the causal matrix as one image, filled frame by frame: rows grow by steps and stay.
+
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { canFetch, rowOf, rowSources } from "../../core/attention.js";
+import { themeVersion } from "../../kit/colour.js";
+import { wantLayer } from "../../net/commands.js";
+import { sequenceView } from "../../state/store.js";
+import { RowImage } from "./rows.js";
+
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{of: string, query: number, key: number, weight: number, sum: number}} Later
+ */
+
+const FILL_MS = 7; // of a frame, for reading rows
+const FETCHED_AT_ONCE = 128;
+
+export const image = new RowImage();
+export const filling = signal(0); // grows while rows are still being read
+// {of, query, key, weight, sum}: the most that a row of the image `of` gives to a key after its query; null = causal
+export const later = signal(/** @type {Later | null} */ (null));
+
+/** Who computed each row; read again only when the stage is another. */
+export const sources = computed(() => (sequenceView.value ? rowSources(sequenceView.value) : []));
+
+/**
+ * The most that one of the first `count` rows gives to a later key.
+ *
+ * @param {number} count
+ * @returns {Later | null}
+ */
+export function worstLater(count) {
+  /** @type {Later | null} */
+  let found = null;
+  for (const [query, { position: key, weight, sum }] of image.rows.later)
+    if (query < count && key < count && weight > (found?.weight ?? 0))
+      found = { of: image.key, query, key, weight, sum };
+  return found;
+}
+
+/**
+ * Whether rows of this layer were computed but did not fit their capture.
+ *
+ * @param {View} now
+ */
+export function leftOut(now) {
+  const first = sources.value[0];
+  return (
+    Boolean(first) && now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head)
+  );
+}
+
+/**
+ * Which image of rows the stage asks for.
+ *
+ * @param {View} now
+ */
+export const imageOf = (now) => `${now.log.id}/${now.seq.seq_id}/${now.layer}/${now.head}`;
+
+/** @param {{record: number, seq_id: number, position: number}} source */
+export const nameOf = (source) => `${source.record}/${source.seq_id}/${source.position}`;
+
+/**
+ * Put rows that the image does not have yet into it, newest first, for a few milliseconds; ask for those that can be
+ * fetched. Whether every row that is here has been put in.
+ *
+ * @param {View} now
+ */
+export function fill(now) {
+  image.reset(imageOf(now), themeVersion.peek());
+  const until = performance.now() + FILL_MS;
+  let asked = 0;
+  const from = sources.peek();
+  for (let query = from.length - 1; query >= 0; query--) {
+    const source = from[query];
+    if (!source || image.rows.sources[query] === nameOf(source)) continue;
+    if (canFetch(now.log, source, now.layer)) {
+      if (asked < FETCHED_AT_ONCE) wantLayer(source.record, now.layer);
+      asked += 1;
+      continue;
+    }
+    const row = rowOf(now.log, source, now.layer, now.head);
+    if (row) image.put(query, nameOf(source), row);
+    if (performance.now() > until) {
+      filling.value = filling.peek() + 1;
+      return false;
+    }
+  }
+  return true;
+}

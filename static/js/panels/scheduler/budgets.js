@@ -1,0 +1,99 @@
+// The budgets above the lanes: tokens and sequences of each step, under their limits.
+
+import { niceCeiling } from "../../kit/colour.js";
+import { grouped, t } from "../../tell/words.js";
+import { budgetScale, GUTTER } from "./geometry.js";
+
+/** @typedef {import("./paint.js").At["lanes"]["columns"][number]} Column */
+
+/** @param {import("./paint.js").At} at */
+export function paintBudgets(at) {
+  const { c, palette, lanes, layout, limits, shown } = at;
+  const now = lanes.columns[shown];
+  const { tokens, seqs, gap } = layout.budget;
+  const tokenScale = budgetScale(lanes.most.tokens, limits.tokens, niceCeiling);
+  bars(at, 0, tokens, tokenScale, limits.tokens, (column) => [
+    [column.decode, palette.generated, null],
+    [column.prefill, palette.prompt, null],
+  ]);
+  bars(at, tokens + gap, seqs, budgetScale(lanes.most.scheduled, limits.seqs, niceCeiling), limits.seqs, (column) => [
+    [column.scheduled, palette["ink-3"], null],
+  ]);
+  c.fillStyle = palette.paper;
+  c.fillRect(0, 0, GUTTER - 4, layout.top);
+  const used = now && now.kind === "step" ? now.prefill + now.decode : null;
+  label(
+    c,
+    palette,
+    t("lanes.tokens"),
+    used === null ? grouped(limits.tokens) : `${grouped(used)}/${grouped(limits.tokens)}`,
+    0,
+    tokens,
+  );
+  label(
+    c,
+    palette,
+    t("lanes.seqs"),
+    now && now.kind === "step" ? `${now.scheduled}/${limits.seqs}` : String(limits.seqs),
+    tokens + gap,
+    seqs,
+  );
+}
+
+/**
+ * One row of bars above its base line; the limit as a dashed line where it is within reach.
+ *
+ * @param {import("./paint.js").At} at
+ * @param {number} y
+ * @param {number} height
+ * @param {number} scale
+ * @param {number} limit
+ * @param {(column: Column) => [number, string, null][]} parts
+ */
+function bars({ c, palette, lanes, layout, view, first, last, x }, y, height, scale, limit, parts) {
+  const gap = layout.cell > 4 ? 1 : 0;
+  for (let i = first; i <= last; i++) {
+    let base = y + height;
+    for (const [value, colour] of parts(lanes.columns[i])) {
+      if (!value) continue;
+      const tall = Math.max(1, (value / scale) * (height - 1));
+      c.fillStyle = colour;
+      c.fillRect(x(i), base - tall, layout.cell - gap, tall);
+      base -= tall;
+    }
+  }
+  c.fillStyle = palette.line;
+  c.fillRect(GUTTER, y + height - 1, view.width - GUTTER, 1);
+  if (limit > scale) return;
+  const top = Math.round(y + height - (limit / scale) * (height - 1)) + 0.5;
+  c.strokeStyle = palette.fault;
+  c.setLineDash([4, 3]);
+  c.beginPath();
+  c.moveTo(GUTTER, top);
+  c.lineTo(view.width, top);
+  c.stroke();
+  c.setLineDash([]);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {import("../../kit/colour.js").Palette} palette
+ * @param {string} name
+ * @param {string} value
+ * @param {number} y
+ * @param {number} height
+ */
+function label(c, palette, name, value, y, height) {
+  c.textAlign = "left";
+  c.fillStyle = palette["ink-3"];
+  if (height >= 24) {
+    c.fillText(name, 0, y + height - 14);
+    c.fillStyle = palette.ink;
+    c.fillText(value, 0, y + height - 2);
+  } else {
+    c.fillText(name, 0, y + height - 2);
+    c.textAlign = "right";
+    c.fillStyle = palette.ink;
+    c.fillText(value, GUTTER - 6, y + height - 2);
+  }
+}

@@ -1,0 +1,70 @@
+// Beside the chart of sequences: the latencies of each.
+
+import { sequenceRows } from "../../core/series.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { Term } from "../../kit/term.js";
+import { settings } from "../../state/settings.js";
+import { shownSeq } from "../../state/store.js";
+import { secondsText, t } from "../../tell/words.js";
+import { CHARTS } from "./charts.js";
+
+/**
+ * @typedef {"queue" | "ttft" | "tpot" | "itl_max"} Latency
+ * @typedef {"tokens" | Latency} Column
+ */
+
+/** @type {Latency[]} */
+const LATENCIES = ["queue", "ttft", "tpot", "itl_max"];
+/** @type {Column[]} */
+const COLUMNS = ["tokens", ...LATENCIES];
+/** @type {Set<Column>} */
+const WIDE = new Set(["queue", "itl_max"]); // shown where there is room; the points say them too
+
+/**
+ * Latencies of every sequence; the table is also the legend of the points.
+ *
+ * @param {{rows: ReturnType<typeof sequenceRows>}} props
+ */
+export function Latencies({ rows }) {
+  /** @type {Partial<Record<Column, string>>} */
+  const keys = { queue: "queue", ttft: "ttft", tpot: "tpot", itl_max: "itl" };
+  /** @param {Column} column */
+  const head = (column) =>
+    column === "ttft" || column === "tpot"
+      ? html`<${Term} id=${column}>${t(`time.${column}`)}<//>`
+      : t(`time.${column}`);
+  return html`<div>
+    <table class="latency-table num">
+      <thead>
+        <tr>
+          <th scope="col">${t("time.sequence")} <${Fidelity} kind="derived" formula=${CHARTS.sequences.formula} /></th>
+          ${COLUMNS.map(
+            (column) => html`<th scope="col"
+            class=${WIDE.has(column) ? "wide" : ""}>${
+              keys[column]
+                ? html`<i
+            class=${`chart-key inline ${keys[column]}`}></i>`
+                : null
+            } ${head(column)}</th>`,
+          )}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          (row) => html`<tr key=${row.seq} class=${row.seq === shownSeq.value ? "shown" : ""}>
+            <td><button aria-label=${t("sequence.show", { name: t("sequence.name", { id: row.seq }) })}
+              onClick=${() => (settings.seq.value = row.seq)}><${Swatch} id=${row.seq} />${row.seq}</button></td>
+            <td>${row.tokens}</td>
+            ${LATENCIES.map(
+              (column) => html`<td
+              class=${WIDE.has(column) ? "wide" : ""}>${secondsText(row[column])}</td>`,
+            )}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+    <p class="chart-note">${t("time.engine_time")}</p>
+  </div>`;
+}

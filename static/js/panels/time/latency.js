@@ -1,0 +1,122 @@
+// The chart of step latency: forward pass and the rest of each step.
+
+import { stepRows } from "../../core/series.js";
+import { colours } from "../../kit/colour.js";
+import { axis, stepBand } from "../../kit/plotly.js";
+import { secondsText, t } from "../../tell/words.js";
+import { MS, PHASES, rowAt } from "./rows.js";
+
+/**
+ * @typedef {import("./charts.js").At} At
+ * @typedef {import("./charts.js").Value} Value
+ * @typedef {import("../../kit/colour.js").Palette} Palette
+ * @typedef {ReturnType<typeof stepRows>[number]} Row
+ */
+
+/** @type {("sample" | "prepare" | "schedule")[]} above the forward pass */
+const PARTS = ["sample", "prepare", "schedule"];
+
+/**
+ * @param {At} at
+ * @param {Row[]} rows
+ */
+export function latencyFigure({ record }, rows) {
+  const palette = colours();
+  /** @type {(name: string, of: Row[], values: number[], marker: object) => {x: number[], [field: string]: unknown}} */
+  const bar = (name, of, values, marker) => ({
+    type: "bar",
+    name,
+    x: of.map((row) => row.step),
+    y: values.map((seconds) => seconds * MS),
+    customdata: of.map((row) => row.record),
+    hoverinfo: "none",
+    marker: { line: { width: 0 }, ...marker },
+  });
+  const forward = PHASES.map((phase) => {
+    const of = rows.filter((row) => row.phase === phase);
+    return bar(
+      t(`time.forward.${phase}`),
+      of,
+      of.map((row) => row.forward),
+      phaseMarker(palette, phase),
+    );
+  });
+  const others = PARTS.map((part) =>
+    bar(
+      t(`time.${part}`),
+      rows,
+      rows.map((row) => row[part]),
+      partMarker(palette, part),
+    ),
+  );
+  const data = [...forward, ...others].filter((trace) => trace.x.length > 0);
+  const layout = {
+    hovermode: "x",
+    xaxis: axis(t("time.step"), { rangemode: "tozero", ...whole(rows.at(-1)?.step ?? 0) }),
+    yaxis: axis(t("time.ms"), { rangemode: "tozero", fixedrange: true }),
+    shapes: record?.kind === "step" ? [stepBand(record.step)] : [],
+  };
+  return { data, layout };
+}
+
+/**
+ * Ticks of a short axis of whole numbers lie at whole numbers; 0 is no step.
+ *
+ * @param {number} last
+ */
+const whole = (last) => (last <= 10 ? { dtick: 1, range: [0.4, last + 0.6] } : { range: [0, last + 1] });
+
+/**
+ * @param {Palette} palette
+ * @param {import("./rows.js").StepPhase} phase
+ */
+function phaseMarker(palette, phase) {
+  if (phase !== "mixed") return { color: phase === "prefill" ? palette.prompt : palette.generated };
+  return {
+    color: palette.prompt,
+    pattern: {
+      shape: "/",
+      fillmode: "replace",
+      fgcolor: palette.generated,
+      bgcolor: palette.prompt,
+      size: 6,
+      solidity: 0.5,
+    },
+  };
+}
+
+/**
+ * @param {Palette} palette
+ * @param {typeof PARTS[number]} part
+ */
+function partMarker(palette, part) {
+  const shape = { sample: ".", prepare: "/", schedule: "" }[part];
+  return {
+    color: palette["ink-3"],
+    pattern: {
+      shape,
+      fillmode: "replace",
+      fgcolor: palette["ink-3"],
+      bgcolor: palette["line-2"],
+      size: 4,
+      solidity: 0.4,
+    },
+  };
+}
+
+/**
+ * @param {At} at
+ * @param {Row[]} rows
+ * @returns {Value[]}
+ */
+export function latencyValues({ index }, rows) {
+  const row = rowAt(rows, index);
+  if (!row) return [];
+  /** @type {(part: typeof PARTS[number]) => Value} */
+  const part = (name) => [name, t(`time.${name}`), secondsText(row[name])];
+  return [
+    [row.phase ?? "", t(`time.forward.${row.phase}`), secondsText(row.forward)],
+    ...PARTS.map(part),
+    ["total", t("time.total"), secondsText(row.total)],
+  ];
+}

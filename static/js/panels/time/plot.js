@@ -1,0 +1,145 @@
+// The chart itself: Plotly's figure in the page, the tooltip of its points, and where a click leads.
+
+import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { baseLayout, CONFIG, loadPlotly } from "../../kit/plotly.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
+import { isEmbedded } from "../../state/embedded.js";
+import { settings } from "../../state/settings.js";
+import { goTo } from "../../state/store.js";
+import { language } from "../../tell/language.js";
+import { secondsText, t } from "../../tell/words.js";
+import { CHARTS } from "./charts.js";
+
+/**
+ * @typedef {import("./charts.js").At} At
+ * @typedef {import("./charts.js").ChartName} ChartName
+ * @typedef {{data: {name: string}, customdata: any}} Point as Plotly tells of it; `customdata` is the figure's own
+ * @typedef {{event: PointerEvent, points: Point[]}} Happening
+ * @typedef {HTMLElement & {data?: object[], on: (event: string, heard: (what: Happening) => void) => void}} PlotElement
+ * @typedef {{loaded: import("../../kit/plotly.js").Plotly} | "failed" | null} Loading
+ * @typedef {{at: At, rows: any[], size: {width: number, height: number} | null, plotly: Loading}} Drawn
+ */
+
+const REDRAW_MS = 250; // while records stream in
+
+/** @param {{name: ChartName, at: At, rows: any[]}} props */
+export function Plot({ name, at, rows }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const plot = useRef(/** @type {PlotElement | null} */ (null));
+  const [plotly, setPlotly] = useState(/** @type {Loading} */ (null));
+  const [size, setSize] = useState(/** @type {Drawn["size"]} */ (null));
+  const latest = useRef(/** @type {Drawn} */ ({ at, rows, size, plotly }));
+  const timer = useRef(/** @type {ReturnType<typeof setTimeout> | null} */ (null));
+  const drawn = useRef(0);
+  latest.current = { at, rows, size, plotly }; // a drawing that was put off draws what is true then
+  const present = rows.length > 0;
+  useEffect(() => {
+    if (!present) return;
+    loadPlotly().then(
+      (loaded) => setPlotly(() => ({ loaded })),
+      () => setPlotly("failed"),
+    );
+  }, [present]);
+  useEffect(() => {
+    const sizes = new ResizeObserver(([entry]) =>
+      setSize({ width: Math.floor(entry.contentRect.width), height: Math.floor(entry.contentRect.height) }),
+    );
+    if (box.current) sizes.observe(box.current);
+    const element = plot.current;
+    return () => {
+      sizes.disconnect();
+      clearTimeout(timer.current ?? undefined);
+      const { plotly: now } = latest.current;
+      if (element?.data && now && now !== "failed") now.loaded.purge(element);
+    };
+  }, []);
+  const draw = () => {
+    timer.current = null;
+    drawn.current = performance.now();
+    const now = latest.current;
+    if (!plot.current || !now.rows.length || !now.size || !now.plotly || now.plotly === "failed") return;
+    const { data, layout } = CHARTS[name].figure(now.at, now.rows);
+    const fresh = !plot.current.data;
+    const look = { ...baseLayout(now.size.width, now.size.height), uirevision: name, ...layout };
+    now.plotly.loaded.react(plot.current, data, look, CONFIG);
+    if (fresh) listen(plot.current, name, latest);
+    document.documentElement.dataset.chart = `${name}/${now.at.index}/${now.at.log?.length}`; // tests: what is drawn
+  };
+  useEffect(() => {
+    if (!plotly || plotly === "failed" || !size?.width || !present) return;
+    if (timer.current === null)
+      timer.current = setTimeout(draw, Math.max(0, REDRAW_MS - (performance.now() - drawn.current)));
+  }, [plotly, size, present, at.index, at.log?.length, at.roofs, themeVersion.value, language.value]);
+  const hint = !present
+    ? `time.empty.${name}`
+    : plotly === "failed"
+      ? isEmbedded
+        ? "time.embedded"
+        : "time.failed"
+      : !plotly
+        ? "time.loading"
+        : null;
+  return html`<div class="chart" ref=${box} role="img" aria-label=${describe(name, at, rows)}
+    aria-busy=${present && !plotly}>
+    <div class="chart-plot" ref=${plot} hidden=${!present}></div>
+    ${hint ? html`<p class="hint">${t(hint)}</p>` : null}
+  </div>`;
+}
+
+/**
+ * @param {PlotElement} element
+ * @param {ChartName} name
+ * @param {{current: Drawn}} latest
+ */
+function listen(element, name, latest) {
+  element.on("plotly_hover", ({ event, points }) =>
+    tipAt(event.clientX, event.clientY, tipOf(name, latest.current, points[0])),
+  );
+  element.on("plotly_unhover", hideTip);
+  element.on("plotly_click", ({ points: [point] }) => {
+    if (Array.isArray(point.customdata)) settings.seq.value = point.customdata[0];
+    else if (point.customdata !== undefined) goTo(point.customdata);
+  });
+}
+
+/**
+ * Exact values of what is pointed at.
+ *
+ * @param {ChartName} name
+ * @param {Drawn} drawn
+ * @param {Point} point
+ */
+function tipOf(name, { at, rows }, { customdata, data }) {
+  if (Array.isArray(customdata)) {
+    const [id, token, seconds] = customdata;
+    const who = t("sequence.name", { id });
+    const row = rows.find((r) => r.seq === id);
+    if (token !== undefined)
+      return [t("time.itl_tip", { name: who, time: secondsText(seconds), from: token, to: token + 1 })];
+    return [
+      who,
+      ...["queue", "ttft", "tpot", "itl_max"].map((key) => `${t(`time.${key}`)} ${secondsText(row[key])}`),
+      data.name === t("time.queue") ? t("time.queue_tip") : null,
+    ];
+  }
+  const record = at.log?.records[customdata] ?? null;
+  const values = CHARTS[name].values?.({ ...at, index: customdata, record }, rows) ?? [];
+  return [
+    t("time.record", { record: customdata + 1, step: record?.step ?? 0 }),
+    ...values.map(([, label, text, exact]) => `${label}: ${text}${exact ? ` (${exact})` : ""}`),
+  ];
+}
+
+/**
+ * The chart in words: its name and the values of the record shown.
+ *
+ * @param {ChartName} name
+ * @param {At} at
+ * @param {any[]} rows
+ */
+function describe(name, at, rows) {
+  const values = CHARTS[name].values?.(at, rows) ?? [];
+  return [t(`time.${name}`), ...values.map(([, label, text]) => `${label} ${text}`)].join("; ");
+}

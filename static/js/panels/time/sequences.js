@@ -1,0 +1,89 @@
+// The chart of latencies: queue and first token, and the tokens after it, of each sequence.
+
+import { sequenceRows } from "../../core/series.js";
+import { alpha, colours } from "../../kit/colour.js";
+import { axis } from "../../kit/plotly.js";
+import { t } from "../../tell/words.js";
+import { MS } from "./rows.js";
+
+/**
+ * @typedef {import("./charts.js").At} At
+ * @typedef {ReturnType<typeof sequenceRows>[number]} Row
+ */
+
+/**
+ * @param {At} _
+ * @param {Row[]} rows
+ */
+export function sequenceFigure(_, rows) {
+  const palette = colours();
+  const names = rows.map((row) => String(row.seq));
+  /** @param {(number | null)[]} values */
+  const at = (values) => values.map((seconds) => (seconds === null ? null : seconds * MS));
+  const every = rows.flatMap((row) =>
+    row.itl.map((/** @type {number} */ seconds, /** @type {number} */ i) => ({ seq: row.seq, seconds, token: i + 1 })),
+  );
+  const shared = { hoverinfo: "none", customdata: rows.map((row) => [row.seq]) };
+  const data = [
+    {
+      ...shared,
+      type: "bar",
+      name: t("time.queue"),
+      x: names,
+      y: at(rows.map((row) => row.queue)),
+      marker: {
+        color: palette.waste,
+        pattern: {
+          shape: "/",
+          fillmode: "replace",
+          fgcolor: palette.waste,
+          bgcolor: palette["line-2"],
+          size: 5,
+          solidity: 0.35,
+        },
+      },
+    },
+    {
+      ...shared,
+      type: "bar",
+      name: t("time.ttft"),
+      x: names,
+      y: at(rows.map((row) => (row.ttft === null ? null : row.ttft - (row.queue ?? 0)))),
+      marker: { color: palette.prompt },
+    },
+    {
+      type: "scatter",
+      mode: "markers",
+      name: t("time.itl"),
+      x: every.map((point) => String(point.seq)),
+      y: every.map((point) => point.seconds * MS),
+      customdata: every.map((point) => [point.seq, point.token, point.seconds]),
+      hoverinfo: "none",
+      xaxis: "x2",
+      yaxis: "y2",
+      marker: { color: alpha(palette.generated, 0.45), size: 5 },
+    },
+    {
+      ...shared,
+      type: "scatter",
+      mode: "markers",
+      name: t("time.tpot"),
+      x: names,
+      y: at(rows.map((row) => row.tpot)),
+      xaxis: "x2",
+      yaxis: "y2",
+      marker: { symbol: "line-ew", size: 12, line: { width: 2.5, color: palette.ink } },
+    },
+  ];
+  /** @param {object} more */
+  const sequences = (more) =>
+    axis(t("time.seq"), { type: "category", categoryorder: "array", categoryarray: names, tickangle: 0, ...more });
+  const layout = {
+    hovermode: "closest",
+    xaxis: sequences({ domain: [0, 0.42] }),
+    yaxis: axis(t("time.ttft_axis"), { rangemode: "tozero", fixedrange: true }),
+    xaxis2: sequences({ domain: [0.58, 1], anchor: "y2" }),
+    yaxis2: axis(t("time.itl_axis"), { rangemode: "tozero", fixedrange: true, anchor: "x2" }),
+  };
+  return { data, layout };
+}
