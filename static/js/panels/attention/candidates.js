@@ -14,7 +14,11 @@ import { langOf, probabilityText, t } from "../../tell/words.js";
 /** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
 const sampled = computed(() => phase("sample") > 0);
 
-/** `choice`: what stands in place of the title where two panels share one place. */
+/**
+ * `choice`: what stands in place of the title where two panels share one place.
+ *
+ * @param {{choice?: import("../../kit/html.js").Children}} props
+ */
 export function Candidates({ choice = null }) {
   const output = sampled.value ? sequenceView.value?.output : null;
   return html`<section class="panel candidates">
@@ -23,6 +27,7 @@ export function Candidates({ choice = null }) {
   </section>`;
 }
 
+/** @param {{output: import("../../core/trace.js").Output}} props */
 function List({ output }) {
   const among = output.top.some((c) => c.token_id === output.token_id);
   const chosen = { token_id: output.token_id, token_bytes: output.token_bytes, logprob: output.logprob };
@@ -47,15 +52,27 @@ function List({ output }) {
   </ol>`;
 }
 
-/** The run once more, up to the record shown; there the sequence gets this token. */
+/**
+ * The run once more, up to the record shown; there the sequence gets this token.
+ *
+ * @param {number} seq
+ * @param {number} token
+ */
 function takeInstead(seq, token) {
   hideTip();
-  return fork({ kind: "token", seq_id: seq, token_id: token, record: sequenceView.peek().index });
+  return fork({ kind: "token", seq_id: seq, token_id: token, record: sequenceView.peek()?.index });
 }
 
+/**
+ * @param {{
+ *   label: string, p: number, lines: string[], chosen?: boolean, rest?: boolean, take?: (() => void) | null
+ * }} props
+ */
 function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
+  /** @param {PointerEvent} event */
+  const point = (event) => tipAt(event.clientX, event.clientY, lines);
   return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}
-    onPointerMove=${(event) => tipAt(event.clientX, event.clientY, lines)} onPointerLeave=${hideTip}>
+    onPointerMove=${point} onPointerLeave=${hideTip}>
     ${
       take
         ? html`<button class="candidate-take" onClick=${take} aria-label=${t("fork.take", { token: label })}
@@ -81,9 +98,11 @@ function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
   </li>`;
 }
 
+/** @param {Uint8Array} bytes */
 function candidateText(bytes) {
   const label = loneLabel(bytes);
   return label.of ? `⟨${label.hex}⟩` : label.text;
 }
 
+/** @param {number} p */
 const exactly = (p) => Number(p.toPrecision(4));

@@ -17,9 +17,17 @@ import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } fro
 import { Proof, worstCell } from "./proof.js";
 import { cellsFor } from "./rows.js";
 
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{query: number, key: number}} Cell
+ */
+
 const LABELLED = 9.5; // px of a cell from which the diagonal carries the tokens
 
-const cursor = signal(null); // {query, key}: where the keyboard is
+const cursor = signal(/** @type {Cell | null} */ (null)); // {query, key}: where the keyboard is
+/** @param {MouseEvent} event */
+const click = (event) => choose(cellAt(event));
+
 export function Matrix() {
   const ref = usePainter(
     () => [
@@ -50,7 +58,7 @@ export function Matrix() {
         onPointerMove=${hover}
         onPointerLeave=${leave}
         onBlur=${() => ((cursor.value = null), leave())}
-        onClick=${(event) => choose(cellAt(event))}
+        onClick=${click}
         onKeyDown=${move}
       >
         <canvas aria-hidden="true"></canvas>
@@ -58,7 +66,7 @@ export function Matrix() {
       </div>
       ${n ? html`<${Proof} />` : null}
     </div>
-    <p class="visually-hidden" aria-live="polite">${at ? cellText(now, at) : ""}</p>
+    <p class="visually-hidden" aria-live="polite">${now && at ? cellText(now, at) : ""}</p>
     <p class="panel-foot">${
       notCausal
         ? html`<${NotCausal} now=${now} found=${notCausal}
@@ -68,8 +76,13 @@ export function Matrix() {
   </section>`;
 }
 
-/** Rows that read later keys are no attention of this model: the worst weight, to be held and followed. */
+/**
+ * Rows that read later keys are no attention of this model: the worst weight, to be held and followed.
+ *
+ * @param {{now: View, found: import("./matrix_image.js").Later}} props
+ */
 function NotCausal({ now, found }) {
+  /** @param {number} p */
   const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
   const values = {
     query: token(found.query),
@@ -87,17 +100,25 @@ function NotCausal({ now, found }) {
     })}</button>`;
 }
 
+/** @type {(width: number, height: number, count: number) => {cell: number}} */
 const geometry = (width, height, count) => ({
   cell: Math.floor((Math.min(width, height) / cellsFor(count)) * 64) / 64,
 });
 
+/**
+ * @param {HTMLCanvasElement | null} canvas
+ * @param {number} width
+ * @param {number} height
+ */
 function paint(canvas, width, height) {
+  if (!canvas) return;
   const c = prepare(canvas, width, height);
   const now = sequenceView.value;
   if (!now?.numFilled) return;
   const filled = fill(now);
   const found = worstLater(phasesNow().attend > 0 || !now.entry ? now.numFilled : now.entry.start);
-  if (["of", "query", "weight"].some((part) => found?.[part] !== later.peek()?.[part])) later.value = found;
+  if (/** @type {const} */ (["of", "query", "weight"]).some((part) => found?.[part] !== later.peek()?.[part]))
+    later.value = found;
   const palette = colours();
   const count = now.numFilled;
   const { cell } = geometry(width, height, count);
@@ -122,22 +143,32 @@ function paint(canvas, width, height) {
 
 // ── Pointing ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/**
+ * @param {MouseEvent} event
+ * @returns {Cell | null}
+ */
 function cellAt(event) {
   const now = sequenceView.value;
   if (!now?.numFilled) return null;
-  const box = event.currentTarget.getBoundingClientRect();
+  const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
   const { cell } = geometry(box.width, box.height, now.numFilled);
   const key = Math.floor((event.clientX - box.left) / cell);
   const query = Math.floor((event.clientY - box.top) / cell);
   return query >= 0 && query < now.numFilled && key >= 0 && key <= lastKey(now, query) ? { key, query } : null;
 }
 
-/** The last key of a row: the query's own, or a later one where the capture says that it was read. */
+/**
+ * The last key of a row: the query's own, or a later one where the capture says that it was read.
+ *
+ * @param {View} now
+ * @param {number} query
+ */
 function lastKey(now, query) {
   const row = rowOf(now.log, sources.value[query], now.layer, now.head);
   return row ? Math.min(now.numFilled, row.keyStart + row.weights.length) - 1 : query;
 }
 
+/** @param {Cell | null} cell */
 const choose = (cell) => cell && select({ query: cell.query, position: cell.key });
 
 function leave() {
@@ -145,20 +176,30 @@ function leave() {
   hideTip();
 }
 
+/** @param {PointerEvent} event */
 function hover(event) {
   const cell = cellAt(event);
-  if (!cell) return leave();
+  if (!cell || !sequenceView.value) return leave();
   hovered.value = { query: cell.query, position: cell.key };
   tipAt(event.clientX, event.clientY, cellLines(sequenceView.value, cell));
 }
 
+/**
+ * @param {View} now
+ * @param {Cell} cell
+ */
 function weightAt(now, { query, key }) {
   const row = rowOf(now.log, sources.value[query], now.layer, now.head);
   return row?.weights[key - row.keyStart];
 }
 
+/**
+ * @param {View} now
+ * @param {Cell} cell
+ */
 function cellLines(now, cell) {
   const weight = weightAt(now, cell);
+  /** @param {number} p */
   const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
   const source = sources.value[cell.query];
   return [
@@ -176,14 +217,29 @@ function cellLines(now, cell) {
   ];
 }
 
+/**
+ * @param {View} now
+ * @param {Cell} cell
+ */
 const cellText = (now, cell) => cellLines(now, cell).filter(Boolean).join("; ");
 
-/** A cell, if it is one of the first `count` rows: an earlier record, or another run, has fewer than there were. */
+/**
+ * A cell, if it is one of the first `count` rows: an earlier record, or another run, has fewer than there were.
+ *
+ * @template {Cell} T
+ * @param {T | null} cell
+ * @param {number} count
+ */
 const inside = (cell, count) => (cell && Math.max(cell.query, cell.key) < count ? cell : null);
 
+/** @type {Record<string, [number, number]>} */
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/** Arrow keys walk over the rows, Enter holds the weight under the cursor. */
+/**
+ * Arrow keys walk over the rows, Enter holds the weight under the cursor.
+ *
+ * @param {KeyboardEvent} event
+ */
 function move(event) {
   const now = sequenceView.value;
   if (!now?.numFilled) return;
@@ -198,9 +254,10 @@ function move(event) {
   const [down, right] = before ? MOVES[event.key] : [0, 0];
   const query = Math.max(0, Math.min(now.numFilled - 1, at.query + down));
   const key = Math.max(0, Math.min(lastKey(now, query), at.key + right));
-  cursor.value = { query, key };
+  const here = { query, key };
+  cursor.value = here;
   hovered.value = { query, position: key };
-  const box = event.currentTarget.getBoundingClientRect();
+  const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
   const { cell } = geometry(box.width, box.height, now.numFilled);
-  tipAt(box.left + (key + 0.5) * cell, box.top + query * cell, cellLines(now, cursor.value));
+  tipAt(box.left + (key + 0.5) * cell, box.top + query * cell, cellLines(now, here));
 }

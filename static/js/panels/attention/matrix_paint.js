@@ -63,6 +63,7 @@ export function paintUnknown(c, palette, from, now, cell) {
  * @param {number} cell
  */
 export function paintFlight(c, palette, now, cell) {
+  if (now.query === null || !now.entry) return;
   outline(c, 0, now.query * cell, (now.query + 1) * cell, cell, palette.q, Math.min(1.5, Math.max(1, cell / 4)));
   c.fillStyle = palette.q;
   c.fillRect(-3, now.entry.start * cell, 2, (now.numFilled - now.entry.start) * cell);
@@ -96,7 +97,7 @@ export function paintLabels(c, palette, now, cell) {
 export function paintPointed(c, palette, count, cell) {
   const target = pointed.value;
   const key = target?.position;
-  if (key === undefined || key >= count) {
+  if (!target || key === undefined || key >= count) {
     // nothing of this matrix is pointed at
   } else if (target.query !== undefined && target.query < count) {
     c.fillStyle = alpha(palette.focus, 0.16);

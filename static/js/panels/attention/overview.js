@@ -5,7 +5,7 @@ import { computed } from "../../../vendor/signals/signals.js";
 import { canFetch, pooled, rowOf, strongest } from "../../core/attention.js";
 import { tellingHeads } from "../../core/heads.js";
 import { labelText } from "../../core/labels.js";
-import { prepare, usePainter } from "../../kit/canvas.js";
+import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -21,6 +21,13 @@ import { headsLayout } from "./heads_geometry.js";
 import { sources } from "./matrix_image.js";
 import { lookupTable } from "./rows.js";
 
+/**
+ * @typedef {import("./heads_geometry.js").HeadsLayout} HeadsLayout
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {import("../../kit/html.js").Children} Children
+ * @typedef {{record: number, seq_id: number, position: number}} Source
+ */
+
 const ROWS = 32; // newest queries in a small matrix
 const BINS = 64; // stretches of keys at most
 const FETCHED_AT_ONCE = 64;
@@ -28,6 +35,9 @@ const LINES = 1 << 14; // pooled rows kept
 
 /** Whether the row in flight has been attended yet: it may be shown as far as an earlier sub-step. */
 const attended = computed(() => phase("attend") > 0);
+
+/** @param {string} name */
+const title = (name) => t(`overview.${name}`);
 
 export function Overview() {
   const [box, size] = useBox();
@@ -41,14 +51,18 @@ export function Overview() {
     () => [sequenceView.value, attended.value, themeVersion.value, captureVersion.value],
     (element, { width, height }) => paint(element.querySelector("canvas"), width, height),
   );
+  /** @param {HTMLElement | null} element */
+  const both = (element) => {
+    box.current = ref.current = element;
+  };
   const has = Boolean(sequenceView.value?.numFilled);
   return html`<section class="panel overview">
     <h3 class="panel-title">
       ${t("overview.title")} <${Fidelity} kind="captured" />
       <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]}
-        text=${(name) => t(`overview.${name}`)} />
+        text=${title} />
     </h3>
-    <div class="panel-canvas" ref=${(element) => ((box.current = element), (ref.current = element))}>
+    <div class="panel-canvas" ref=${both}>
       <canvas aria-hidden="true"></canvas>
       ${has ? null : html`<p class="hint">${t("overview.empty")}</p>`} ${has && at ? html`<${Cells} at=${at} />` : null}
     </div>
@@ -56,7 +70,11 @@ export function Overview() {
   </section>`;
 }
 
-/** The cells as buttons over the picture: what can be focused and named. */
+/**
+ * The cells as buttons over the picture: what can be focused and named.
+ *
+ * @param {{at: HeadsLayout}} props
+ */
 function Cells({ at }) {
   const { group } = at;
   return html`<div class="cells" role="grid" aria-label=${t("overview.title")} data-arrows onKeyDown=${move}
@@ -68,7 +86,11 @@ function Cells({ at }) {
         ${at.heads.map((h) => {
           const chosen = l === layer.value && h === head.value;
           const style = { left: `${at.x(h)}px`, top: `${at.y(l)}px`, width: `${at.across}px`, height: `${at.down}px` };
-          const lines = () => cellLines(l, h, group);
+          /** @param {Event} event */
+          const show = ({ currentTarget }) => showTip(/** @type {Element} */ (currentTarget), cellLines(l, h, group));
+          /** @param {Event} event */
+          const showFocused = (event) =>
+            /** @type {Element} */ (event.currentTarget).matches(":focus-visible") && show(event);
           return html`<button
             key=${h}
             role="gridcell"
@@ -79,8 +101,8 @@ function Cells({ at }) {
             tabindex=${chosen ? 0 : -1}
             style=${style}
             onClick=${() => choose(l, h)}
-            onPointerEnter=${(event) => showTip(event.currentTarget, lines())}
-            onFocus=${(event) => event.currentTarget.matches(":focus-visible") && showTip(event.currentTarget, lines())}
+            onPointerEnter=${show}
+            onFocus=${showFocused}
             onBlur=${hideTip}
           ></button>`;
         })}
@@ -95,12 +117,18 @@ function Cells({ at }) {
   </div>`;
 }
 
-/** Which part is shown when not all fits, and ways to the rest. */
+/**
+ * Which part is shown when not all fits, and ways to the rest.
+ *
+ * @param {{at: HeadsLayout | null, model: import("../../core/trace.js").ModelFacts | undefined}} props
+ */
 function Foot({ at, model }) {
-  if (!at || (at.heads.length === model.num_heads && at.layers.length === model.num_layers))
+  if (!at || !model || (at.heads.length === model.num_heads && at.layers.length === model.num_layers))
     return html`<p
       class="panel-foot">${t(settings.overview.value === "matrix" ? "overview.axes_matrix" : "overview.axes")}</p>`;
+  /** @type {(key: string, from: number, count: number, total: number, set: (to: number) => void) => Children} */
   const page = (key, from, count, total, set) => {
+    /** @type {(to: number, name: string, sign: string) => Children} */
     const go = (to, name, sign) =>
       html`<button class="page" disabled=${to < 0 || to >= total} aria-label=${t(name)}
         onClick=${() => set(Math.max(0, Math.min(total - 1, to)))}>${sign}</button>`;
@@ -118,33 +146,50 @@ function Foot({ at, model }) {
   </p>`;
 }
 
+/**
+ * @param {number} l
+ * @param {number} h
+ */
 function choose(l, h) {
   settings.layer.value = l;
   settings.head.value = h;
 }
 
+/** @type {Record<string, [number, number]>} */
 const MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
+/** @param {KeyboardEvent} event */
 function move(event) {
   const model = log.value?.header.model;
   if (!(event.key in MOVES) || !model) return;
   event.preventDefault();
   const [down, right] = MOVES[event.key];
-  const grid = event.currentTarget;
+  const grid = /** @type {HTMLElement} */ (event.currentTarget);
   choose(
     Math.max(0, Math.min(model.num_layers - 1, layer.value + down)),
     Math.max(0, Math.min(model.num_heads - 1, head.value + right)),
   );
-  requestAnimationFrame(() => grid.querySelector('[aria-selected="true"]')?.focus());
+  requestAnimationFrame(() => {
+    const chosen = /** @type {HTMLElement | null} */ (grid.querySelector('[aria-selected="true"]'));
+    chosen?.focus();
+  });
 }
 
-/** What a cell says: its place, its KV head, the key that its newest query read most. */
+/**
+ * What a cell says: its place, its KV head, the key that its newest query read most.
+ *
+ * @param {number} l
+ * @param {number} h
+ * @param {number} group
+ */
 function cellLines(l, h, group) {
   const now = sequenceView.value;
+  if (!now) return [];
   const { model } = now.log.header;
   const lines = [t("overview.cell", { layer: l, head: h, kv: Math.floor(h / group) })];
   const query = now.query ?? now.numFilled - 1;
   const row = rowOf(now.log, sources.value[query], l, h);
+  /** @param {number} p */
   const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
   if (row) {
     const { position, weight } = strongest(row);
@@ -164,10 +209,21 @@ function cellLines(l, h, group) {
 
 // ── Painting ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const lines = new Map(); // a pooled row never changes
-let tile = null; // {canvas, lookup, theme}
+/** @type {Map<string, Float32Array>} a pooled row never changes */
+const lines = new Map();
+/** @type {{canvas: HTMLCanvasElement, lookup: number[][], theme: number} | null} */
+let tile = null;
 
-/** The row of a source, pooled and as shares of its largest weight; null when it is not here. */
+/**
+ * The row of a source, pooled and as shares of its largest weight; null when it is not here.
+ *
+ * @param {View} now
+ * @param {Source} source
+ * @param {number} l
+ * @param {number} h
+ * @param {number} width
+ * @param {number} bins
+ */
 function lineOf(now, source, l, h, width, bins) {
   const key = `${now.log.id}/${source.record}/${source.seq_id}/${source.position}/${l}/${h}/${width}`;
   const known = lines.get(key);
@@ -176,11 +232,17 @@ function lineOf(now, source, l, h, width, bins) {
   if (!row) return null;
   const made = pooled(row, width, bins).map((weight) => weight / (row.max || 1));
   lines.set(key, made);
-  if (lines.size > LINES) lines.delete(lines.keys().next().value);
+  if (lines.size > LINES) lines.delete(lines.keys().next().value ?? "");
   return made;
 }
 
+/**
+ * @param {HTMLCanvasElement | null} canvas
+ * @param {number} width
+ * @param {number} height
+ */
 function paint(canvas, width, height) {
+  if (!canvas) return;
   const c = prepare(canvas, width, height);
   const now = sequenceView.value;
   const model = log.value?.header.model;
@@ -216,11 +278,20 @@ function paint(canvas, width, height) {
   fetchMissing(now, at.layers, first, last);
 }
 
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {View} now
+ * @param {{l: number, h: number, first: number, last: number, stretch: number, bins: number}} cell
+ * @param {number} x
+ * @param {number} y
+ * @param {HeadsLayout} at
+ */
 function paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at) {
+  if (!tile) return;
   const { canvas, lookup } = tile;
   canvas.width = bins; // also clears it
   canvas.height = last - first;
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   const image = context.createImageData(bins, last - first);
   for (let query = first; query < last; query++) {
     const source = sources.peek()[query];
@@ -234,7 +305,14 @@ function paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at) {
   c.drawImage(canvas, 0, 0, bins, last - first, x, y, at.across, at.down);
 }
 
-/** Ask for layers that did not travel with their records: the newest row's first. */
+/**
+ * Ask for layers that did not travel with their records: the newest row's first.
+ *
+ * @param {View} now
+ * @param {number[]} layers
+ * @param {number} first
+ * @param {number} last
+ */
 function fetchMissing(now, layers, first, last) {
   let asked = 0;
   for (let query = last - 1; query >= first && asked < FETCHED_AT_ONCE; query--)

@@ -19,12 +19,17 @@ const Softmax = lazy(
 
 /**
  * stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns.
+ *
+ * @param {{width: number, height: number}} size
  */
 function layoutFor({ width, height }) {
   if (width < 560) return "stack";
   if (height >= 270) return "tall";
   return width >= 880 && height > 0 ? "wide" : "three";
 }
+
+/** @param {string} name */
+const title = (name) => t(`${name}.title`);
 
 export function Panel() {
   const [box, size] = useBox();
@@ -34,7 +39,7 @@ export function Panel() {
   const choice = both
     ? null
     : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]}
-      text=${(name) => t(`${name}.title`)} />`;
+      text=${title} />`;
   return html`<div class="attention" data-layout=${layout} ref=${box}>
     <${Matrix} />
     <${Overview} />

@@ -18,7 +18,21 @@ const ALL_HEADS = 1 << 20; // heads · tokens² up to which every head of the la
 const SLICE_MS = 12; // of comparing before the page gets a turn
 
 /**
- * The last comparison: {log, seq_id, layer, heads, tokens, rows, weights, k, v}, or {log, …, running: true}, or null.
+ * What is compared, and what came of it; without `weights` while it goes on.
+ *
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{query: number, key: number, head: number, kept: number, again: number}} WorstCell
+ * @typedef {{count: number, max: number, worst: WorstCell | null}} Compared
+ * @typedef {{
+ *   log: View["log"], seq_id: number, layer: number, heads: number[], all: boolean, tokens: number, running?: boolean,
+ *   rows?: number, weights?: Compared, k?: Compared, v?: Compared,
+ * }} Comparison
+ */
+
+/**
+ * The last comparison; null before it.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<Comparison | null>}
  */
 const proof = signal(null);
 
@@ -33,12 +47,13 @@ const current = computed(() => {
 /** {query, key} of the largest difference, where it belongs to the head that is shown. */
 export const worstCell = computed(() => {
   const worst = current.value?.weights?.worst;
-  return worst && worst.head === sequenceView.value.head ? worst : null;
+  return worst && worst.head === sequenceView.value?.head ? worst : null;
 });
 
 /** Recompute the shown sequence as far as it is shown and compare. */
 async function prove() {
   const now = sequenceView.value;
+  if (!now) return;
   const tokens = now.numFilled;
   const { num_heads } = now.log.header.model;
   const all = num_heads * tokens ** 2 <= ALL_HEADS;
@@ -48,10 +63,15 @@ async function prove() {
   const answer = await command("recompute", { seq_id: about.seq_id, layer: about.layer, heads, num_tokens: tokens });
   const own = now.seq.token_ids;
   const same = answer?.token_ids.every((id, i) => id === own[i]); // else another run's sequence
-  const found = same ? { ...about, ...(await compare(now, decode(asBytes(answer.arrays)), heads)) } : null;
+  const found = answer && same ? { ...about, ...(await compare(now, decode(asBytes(answer.arrays)), heads)) } : null;
   if (proof.peek() === mine) proof.value = found; // else another comparison was asked for meanwhile
 }
 
+/**
+ * @param {View} now
+ * @param {any} whole a layer of a capture, of every token
+ * @param {number[]} heads
+ */
 async function compare(now, whole, heads) {
   const found = { weights: nothingCompared(), k: nothingCompared(), v: nothingCompared(), rows: 0 };
   let turn = performance.now();
@@ -88,9 +108,10 @@ export function Proof() {
   </div>`;
 }
 
+/** @param {{found: Comparison}} props */
 function Result({ found }) {
   const { weights, k, v } = found;
-  if (!weights.count) return html`<p class="proof-why">${t("proof.nothing")}</p>`;
+  if (!weights?.count) return html`<p class="proof-why">${t("proof.nothing")}</p>`;
   const scope = [
     t("proof.count", { n: grouped(weights.count) }),
     t("proof.scope", { rows: found.rows, heads: found.heads.length }),
@@ -100,11 +121,8 @@ function Result({ found }) {
     <dl class="proof-list num">
       <dt>${t("proof.weights")}</dt>
       <dd><${Worst} found=${found} /></dd>
-      ${[
-        ["K", k],
-        ["V", v],
-      ].map(([name, one]) =>
-        one.count
+      ${Object.entries({ K: k, V: v }).map(([name, one]) =>
+        one?.count
           ? html`<dt class=${name.toLowerCase()}>${name}</dt><dd
             ...${tips([t("proof.of", { n: grouped(one.count) })])}>${difference(one.max)}</dd>`
           : null,
@@ -113,11 +131,16 @@ function Result({ found }) {
     <p class="proof-why proof-scope num">${scope[0]}<br />${scope[1]}</p>`;
 }
 
-/** The largest difference of the weights; a click goes to it. */
+/**
+ * The largest difference of the weights; a click goes to it.
+ *
+ * @param {{found: Comparison}} props
+ */
 function Worst({ found }) {
-  const { worst, max } = found.weights;
-  if (!worst) return difference(max);
-  const { labels } = sequenceView.value;
+  const { worst = null, max = 0 } = found.weights ?? {};
+  const labels = sequenceView.value?.labels;
+  if (!worst || !labels) return difference(max);
+  /** @param {number} p */
   const at = (p) => t("matrix.token", { token: labelText(labels[p]), position: p });
   const lines = [
     t("proof.worst", { layer: found.layer, head: worst.head, query: at(worst.query), key: at(worst.key) }),
@@ -132,6 +155,7 @@ function Worst({ found }) {
     ...${tips(lines)}>${difference(max)}</button>`;
 }
 
+/** @param {import("../../core/log.js").TraceLog} log */
 const dtypeOf = (log) => {
   for (let i = log.length - 1; i >= 0; i--) {
     const capture = log.records[i].has_capture ? log.capture(i) : null;
@@ -140,8 +164,13 @@ const dtypeOf = (log) => {
   return log.header.model.dtype;
 };
 
-/** A difference as it is: 0 is 0, everything else has two digits. */
+/**
+ * A difference as it is: 0 is 0, everything else has two digits.
+ *
+ * @param {number} value
+ */
 export const difference = (value) =>
   value === 0 ? "0" : value === Infinity ? "∞" : value.toExponential(1).replace("e-", "e−");
 
+/** @param {number} value */
 const exact = (value) => Number(value.toPrecision(8));

@@ -3,6 +3,7 @@
 // visible when a weight is smaller than a pixel.
 
 import { laterWeights } from "../../core/attention.js";
+import { contextOf } from "../../kit/canvas.js";
 import { colours, sequentialAt } from "../../kit/colour.js";
 
 const SMALLEST = 64; // rows of the first capacity; it doubles
@@ -10,21 +11,33 @@ const SMALLEST = 64; // rows of the first capacity; it doubles
 /**
  * The numbers of the image: level l holds bytes in squares of 2^l × 2^l weights. 0: no weight; 1…255: share of the
  * row's largest.
+ *
  */
 export class RowPyramid {
-  constructor() {
-    this.clear();
-  }
+  capacity = 0;
+  /** @type {{size: number, bytes: Uint8Array}[]} */
+  levels = [];
+  /** @type {string[]} what each row was put in from */
+  sources = [];
+  /** @type {Map<number, NonNullable<ReturnType<typeof laterWeights>>>} by query: rows that are not causal */
+  later = new Map();
 
   clear() {
     this.capacity = 0;
-    this.levels = []; // [{size, bytes}]
-    this.sources = []; // what each row was put in from
-    // query -> its largest weight on a later key, {position, weight, sum}: rows that are not causal
+    this.levels = [];
+    this.sources = [];
     this.later = new Map();
   }
 
-  /** Put in the row of `query`; `source` says where it came from. The same row again replaces it. */
+  /**
+   * Put in the row of `query`; `source` says where it came from. The same row again replaces it.
+   *
+   * @param {number} query
+   * @param {string} source
+   * @param {number} keyStart
+   * @param {Float32Array} weights
+   * @param {number} max
+   */
   put(query, source, keyStart, weights, max) {
     const side = Math.max(query + 1, keyStart + weights.length); // a row may have keys after its query
     if (side > this.capacity) this.#grow(side);
@@ -36,7 +49,13 @@ export class RowPyramid {
     for (let level = 1; level < this.levels.length; level++) this.#pool(level, query >> level);
   }
 
-  /** The bytes of rows [first, last) at `level` as one line: the largest of each square. */
+  /**
+   * The bytes of rows [first, last) at `level` as one line: the largest of each square.
+   *
+   * @param {number} level
+   * @param {number} first
+   * @param {number} last
+   */
   line(level, first, last) {
     const { size, bytes } = this.levels[0];
     const line = new Uint8Array(this.levels[level].size);
@@ -48,6 +67,10 @@ export class RowPyramid {
     return line;
   }
 
+  /**
+   * @param {number} level
+   * @param {number} y
+   */
   #pool(level, y) {
     const { size, bytes } = this.levels[level];
     const { size: below, bytes: from } = this.levels[level - 1];
@@ -57,6 +80,7 @@ export class RowPyramid {
     }
   }
 
+  /** @param {number} count */
   #grow(count) {
     const old = this.levels[0];
     const rows = this.capacity;
@@ -70,7 +94,11 @@ export class RowPyramid {
   }
 }
 
-/** How many cells the side of a matrix of `count` rows holds: cells grow smaller in steps, not with every token. */
+/**
+ * How many cells the side of a matrix of `count` rows holds: cells grow smaller in steps, not with every token.
+ *
+ * @param {number} count
+ */
 export function cellsFor(count) {
   if (count <= 16) return 16;
   const step = 2 ** Math.max(2, Math.floor(Math.log2(count)) - 3);
@@ -79,16 +107,23 @@ export function cellsFor(count) {
 
 /** The pyramid with its pictures. */
 export class RowImage {
-  constructor() {
-    this.rows = new RowPyramid();
-    this.key = null;
-    this.pictures = []; // by level: {canvas, dirty: rows to paint}
-    this.strip = null;
-    this.lookup = null; // byte -> [r, g, b, a]
-    this.theme = null;
-  }
+  rows = new RowPyramid();
+  key = "";
+  /** @type {{canvas: HTMLCanvasElement, dirty: Set<number>}[]} by level; `dirty`: rows to paint */
+  pictures = [];
+  /** @type {HTMLCanvasElement | null} */
+  strip = null;
+  /** @type {number[][]} byte -> [r, g, b, a] */
+  lookup = [];
+  /** @type {number | null} */
+  theme = null;
 
-  /** Start again when `key` (log, sequence, layer, head) is another. `theme` changes the colours only. */
+  /**
+   * Start again when `key` (log, sequence, layer, head) is another. `theme` changes the colours only.
+   *
+   * @param {string} key
+   * @param {number} theme
+   */
   reset(key, theme) {
     if (key !== this.key) {
       this.key = key;
@@ -102,6 +137,11 @@ export class RowImage {
     }
   }
 
+  /**
+   * @param {number} query
+   * @param {string} source
+   * @param {NonNullable<ReturnType<typeof import("../../core/attention.js").rowOf>>} row
+   */
   put(query, source, row) {
     const before = this.rows.capacity;
     this.rows.put(query, source, row.keyStart, row.weights, row.max);
@@ -115,6 +155,12 @@ export class RowImage {
   /**
    * Draw rows [first, last) of a matrix whose corner is at (0, 0), `cell` CSS pixels a weight, `ratio` device pixels
    * each.
+   *
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} first
+   * @param {number} last
+   * @param {number} cell
+   * @param {number} ratio
    */
   draw(context, first, last, cell, ratio) {
     if (!this.rows.capacity || first >= last) return;
@@ -144,14 +190,22 @@ export class RowImage {
     this.#partial(context, level, Math.max(first, to * span), last, cell);
   }
 
-  /** Rows that fill a part of a row of the level. */
+  /**
+   * Rows that fill a part of a row of the level.
+   *
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} level
+   * @param {number} first
+   * @param {number} last
+   * @param {number} cell
+   */
   #partial(context, level, first, last, cell) {
     if (first >= last) return;
     const line = this.rows.line(level, first, last);
     this.strip ??= document.createElement("canvas");
     if (this.strip.width !== line.length) this.strip.width = line.length;
     this.strip.height = 1;
-    this.#paint(this.strip.getContext("2d"), line, 0);
+    this.#paint(contextOf(this.strip), line, 0);
     context.drawImage(
       this.strip,
       0,
@@ -165,6 +219,7 @@ export class RowImage {
     );
   }
 
+  /** @param {number} level */
   #picture(level) {
     const { size, bytes } = this.rows.levels[level];
     let picture = this.pictures[level];
@@ -173,12 +228,17 @@ export class RowImage {
       canvas.width = canvas.height = size;
       picture = this.pictures[level] = { canvas, dirty: new Set(Array.from({ length: size }, (_, y) => y)) };
     }
-    const context = picture.canvas.getContext("2d");
+    const context = contextOf(picture.canvas);
     for (const y of picture.dirty) this.#paint(context, bytes.subarray(y * size, (y + 1) * size), y);
     picture.dirty.clear();
     return picture.canvas;
   }
 
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {Uint8Array} line
+   * @param {number} y
+   */
   #paint(context, line, y) {
     const image = context.createImageData(line.length, 1);
     for (let x = 0; x < line.length; x++) image.data.set(this.lookup[line[x]], 4 * x);
@@ -191,11 +251,7 @@ export function lookupTable() {
   const scale = colours().sequential;
   return Array.from({ length: 256 }, (_, byte) => {
     if (byte === 0) return [0, 0, 0, 0];
-    return [
-      ...sequentialAt(scale, (byte - 1) / 254)
-        .match(/\d+/g)
-        .map(Number),
-      255,
-    ];
+    const digits = sequentialAt(scale, (byte - 1) / 254).match(/\d+/g) ?? [];
+    return [...digits.map(Number), 255];
   });
 }

@@ -15,18 +15,35 @@ import { hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { difference } from "./proof.js";
 
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {import("../../kit/html.js").Children} Children
+ * @typedef {Record<"score" | "exp" | "weight" | "captured" | "delta", unknown>} Cells of a row
+ * @typedef {NonNullable<ReturnType<typeof attentionTerms>>} Terms
+ * @typedef {{
+ *   now: View & {query: number}, positions: number[], terms: Terms, soft: ReturnType<typeof softmaxOf>,
+ *   kept: (number | null)[], largest: number | null,
+ * }} Shown
+ */
+
 const READ_MS = 10; // of reading keys before the page gets a turn
 const ROW = 19; // px
 const SMALL_ROW = 17; // px, where there is little room
 const FULL = 330; // px of width from which every step has its column
 
 const reading = signal(0); // grows while keys are still being read
-const vectors = new Map(); // a key never changes once it is computed
+/** @type {Map<string, Float32Array>} a key never changes once it is computed */
+const vectors = new Map();
 const KEPT = 1 << 15;
 
 const attended = computed(() => phase("attend") > 0);
 
-/** The keys at `positions`; null while some are still to be read, `undefined` in place of one that is not here. */
+/**
+ * The keys at `positions`; null while some are still to be read, `undefined` in place of one that is not here.
+ *
+ * @param {View} now
+ * @param {number[]} positions
+ */
 function keysOf(now, positions) {
   const until = performance.now() + READ_MS;
   const found = [];
@@ -43,7 +60,7 @@ function keysOf(now, positions) {
       vector = vectorOf(now, "k", position) ?? undefined;
       if (vector) vectors.set(key, vector);
       else if (origin) wantLayer(origin.record, now.layer);
-      if (vectors.size > KEPT) vectors.delete(vectors.keys().next().value);
+      if (vectors.size > KEPT) vectors.delete(vectors.keys().next().value ?? "");
     }
     found.push(vector);
   }
@@ -51,12 +68,14 @@ function keysOf(now, positions) {
 }
 
 /**
- * What the panel shows: {problem} in words, or the softmax, the captured weights (`kept`) and their largest difference.
+ * What the panel shows: a problem in words, or the softmax, the captured weights (`kept`) and their largest difference.
+ *
+ * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
   reading.value;
   const now = sequenceView.value;
-  if (!now?.entry || !attended.value) return { problem: t("softmax.empty") };
+  if (!now?.entry || now.query === null || !attended.value) return { problem: t("softmax.empty") };
   const { model } = now.log.header;
   const terms = attentionTerms(model, now.layer, now.head);
   if (!terms) return { problem: t("softmax.unstated") };
@@ -71,25 +90,29 @@ const shown = computed(() => {
   const row = now.attention;
   const kept = positions.map((position) => (row ? row.weights[position - row.keyStart] : null));
   const largest = row ? kept.reduce((most, weight, i) => Math.max(most, Math.abs(weight - soft.weights[i])), 0) : null;
-  return { now, positions, terms, soft, kept, largest };
+  return { found: { now: /** @type {Shown["now"]} */ (now), positions, terms, soft, kept, largest } };
 });
 
-/** `choice`: what stands in place of the title where two panels share one place. */
+/**
+ * `choice`: what stands in place of the title where two panels share one place.
+ *
+ * @param {{choice?: import("../../kit/html.js").Children}} props
+ */
 export function Softmax({ choice = null }) {
   const [box, size] = useBox();
-  const found = shown.value;
+  const { problem, found } = shown.value;
   return html`<section class="panel softmax">
     <h3 class="panel-title">
       ${choice ?? t("softmax.title")}
       ${
-        found.soft && choice
+        found && choice
           ? html`<span
         class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity}
         kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>`
           : null
       }
       ${
-        found.now && !choice
+        found && !choice
           ? html`<span
         class="softmax-query">${t("softmax.of", {
           token: labelText(found.now.labels[found.now.query]),
@@ -100,14 +123,12 @@ export function Softmax({ choice = null }) {
       }
     </h3>
     <div class="softmax-room" ref=${box}>${
-      found.problem
-        ? html`<p class="hint">${found.problem}</p>`
-        : html`<${Table}
-      ...${found} size=${size} />`
+      found ? html`<${Table} ...${found} size=${size} />` : html`<p class="hint">${problem}</p>`
     }</div>
   </section>`;
 }
 
+/** @param {Shown & {size: {width: number, height: number}}} props */
 function Table({ now, positions, terms, soft, kept, size }) {
   const full = size.width >= FULL;
   const others = (full ? 3 : 2) + (soft.sink ? 1 : 0); // rows that are no key: head, rest, sum, sink
@@ -115,13 +136,19 @@ function Table({ now, positions, terms, soft, kept, size }) {
   const order = [...soft.weights.keys()].sort((a, b) => soft.weights[b] - soft.weights[a]);
   const count = order.length <= room + 1 ? order.length : room;
   const [top, rest] = [order.slice(0, count), order.slice(count)];
-  const gap = (i) => Math.abs(kept[i] - soft.weights[i]);
-  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  /** @param {number} i */
+  const gap = (i) => Math.abs((kept[i] ?? 0) - soft.weights[i]);
+  /** @param {(number | null)[]} values */
+  const sum = (values) => values.reduce((/** @type {number} */ total, value) => total + (value ?? 0), 0);
   const keptAll = kept[0] === null ? null : sum(kept);
   const score = scoreFormula(now, terms);
   const unseen = html`<span class="visually-hidden">${t("softmax.captured")}</span>`;
+  /** @type {(text: unknown, kind: string, formula?: string, title?: string) => Children} */
   const head = (text, kind, formula, title) =>
     html`<th scope="col" ...${title ? tips([title]) : {}}>${text} <${Fidelity} kind=${kind} formula=${formula} /></th>`;
+  /**
+   * @type {(key: string | number, name: unknown, values: Cells, options?: {class?: string, on?: object}) => Children}
+   */
   const row = (
     key,
     name,
@@ -243,7 +270,12 @@ function Table({ now, positions, terms, soft, kept, size }) {
     </table>`;
 }
 
-/** The score's name in the head of its column and its formula with this model's numbers. */
+/**
+ * The score's name in the head of its column and its formula with this model's numbers.
+ *
+ * @param {View} now
+ * @param {Terms} terms
+ */
 function scoreFormula(now, { scaling, softcap }) {
   const d = now.log.header.model.head_dim;
   const usual = Math.abs(scaling * Math.sqrt(d) - 1) < 1e-6;
@@ -256,7 +288,11 @@ function scoreFormula(now, { scaling, softcap }) {
   };
 }
 
-/** Why the page's own numbers may differ from the engine's. */
+/**
+ * Why the page's own numbers may differ from the engine's.
+ *
+ * @param {View} now
+ */
 function deltaWhy(now) {
   const dtype = now.log.capture(now.index)?.dtype ?? now.log.header.model.dtype;
   const stored = now.log.header.engine.kv_cache_dtype;
@@ -266,6 +302,7 @@ function deltaWhy(now) {
   return lines.join(" ");
 }
 
+/** @param {number} value */
 const plain = (value) =>
   (Math.abs(value) >= 1000
     ? value.toExponential(2)
@@ -274,6 +311,10 @@ const plain = (value) =>
       : value.toFixed(3)
   ).replace("-", "−");
 
-/** A share of one with four digits, small ones with their power of ten. */
+/**
+ * A share of one with four digits, small ones with their power of ten.
+ *
+ * @param {number} value
+ */
 const share = (value) =>
   value === 0 ? "0" : value >= 0.00095 ? value.toFixed(4) : value.toExponential(1).replace("e-", "e−");

@@ -7,7 +7,13 @@ const MAX_CELL = 22;
 const MIN_ROW = 13;
 const MAX_ROW = 24;
 
-/** Where things lie when `records` columns and `lanes` rows are shown in width × height pixels. */
+/** @typedef {ReturnType<typeof lanesLayout>} Layout */
+
+/**
+ * Where things lie when `records` columns and `lanes` rows are shown in width × height pixels.
+ *
+ * @param {{records: number, lanes: number, width: number, height: number}} counts
+ */
 export function lanesLayout({ records, lanes, width, height }) {
   const tight = height < 170;
   const budget = { tokens: tight ? 26 : 56, seqs: tight ? 12 : 22, gap: tight ? 4 : 8 };
@@ -22,9 +28,16 @@ export function lanesLayout({ records, lanes, width, height }) {
     budget,
     width: Math.max(width, GUTTER + records * cell + 2),
     height: Math.max(height, top + lanes * row + AXIS),
+    /** @param {number} record */
     x: (record) => GUTTER + record * cell,
+    /** @param {number} lane */
     y: (lane) => top + lane * row,
-    /** Record and lane at a point of the plane; each null outside. */
+    /**
+     * Record and lane at a point of the plane; each null outside.
+     *
+     * @param {number} x
+     * @param {number} y
+     */
     at(x, y) {
       const record = Math.floor((x - GUTTER) / cell);
       const lane = Math.floor((y - top) / row);
@@ -33,14 +46,26 @@ export function lanesLayout({ records, lanes, width, height }) {
   };
 }
 
-/** How far a bar's axis reaches: the limit when it is near, else just above the largest value. */
+/**
+ * How far a bar's axis reaches: the limit when it is near, else just above the largest value.
+ *
+ * @param {number} most
+ * @param {number} limit
+ * @param {(value: number) => number} niceCeiling
+ */
 export function budgetScale(most, limit, niceCeiling) {
   return limit && limit <= 1.6 * most ? limit : niceCeiling(Math.max(most, 1));
 }
 
-/** Steps between labels of an axis, so that they lie `room` pixels apart: 1, 2 or 5 times a power of ten. */
+/**
+ * Steps between labels of an axis, so that they lie `room` pixels apart: 1, 2 or 5 times a power of ten.
+ *
+ * @param {number} cell
+ * @param {number} room
+ */
 export function labelEvery(cell, room) {
   for (let power = 1; ; power *= 10) for (const step of [1, 2, 5]) if (step * power * cell >= room) return step * power;
 }
 
+/** @type {(value: number, low: number, high: number) => number} */
 const clamp = (value, low, high) => Math.max(low, Math.min(high, value));

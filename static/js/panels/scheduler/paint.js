@@ -13,9 +13,11 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 /**
  * What is painted: the lanes, their layout, the window of the plane that is in sight, the records in it.
  *
+ * @typedef {ReturnType<typeof import("../../core/lanes.js").lanesOf>} Lanes
+ * @typedef {Lanes["lanes"][number]} Lane
  * @typedef {{left: number, top: number, width: number, height: number}} View
  * @typedef {{
- *   lanes: ReturnType<typeof import("../../core/lanes.js").lanesOf>, layout: ReturnType<typeof layoutOf>, view: View,
+ *   lanes: Lanes, layout: import("./geometry.js").Layout, view: View,
  *   limits: {tokens: number, seqs: number}, shown: number, shownSeq: number | null,
  *   selected: import("../../state/store.js").Selection | null,
  * }} Plane
@@ -25,7 +27,12 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
  * }} At
  */
 
-/** Paint the window of `view` (its scroll position and size) of the plane. */
+/**
+ * Paint the window of `view` (its scroll position and size) of the plane.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Plane} plane
+ */
 export function paintLanes(c, { lanes, layout, view, limits, shown, shownSeq, selected }) {
   const palette = colours();
   const first = Math.max(0, Math.floor(view.left / layout.cell));
@@ -42,6 +49,7 @@ export function paintLanes(c, { lanes, layout, view, limits, shown, shownSeq, se
     selected,
     first,
     last,
+    /** @param {number} record */
     x: (record) => layout.x(record) - view.left,
   };
   c.font = FONT;
@@ -51,6 +59,14 @@ export function paintLanes(c, { lanes, layout, view, limits, shown, shownSeq, se
   paintAxis(at);
 }
 
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ * @param {() => void} paint
+ */
 function clipped(c, x, y, width, height, paint) {
   c.save();
   c.beginPath();
@@ -60,7 +76,11 @@ function clipped(c, x, y, width, height, paint) {
   c.restore();
 }
 
-/** The column of the record shown. */
+/**
+ * The column of the record shown.
+ *
+ * @param {At} at
+ */
 function paintShown({ c, palette, layout, view, shown, x }) {
   if (shown < 0) return;
   c.fillStyle = alpha(palette.focus, 0.14);
@@ -71,6 +91,7 @@ function paintShown({ c, palette, layout, view, shown, x }) {
 
 // ── Rows ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** @param {At} at */
 function paintRows(at) {
   const { c, palette, lanes, layout, view, shownSeq } = at;
   const from = Math.max(0, Math.floor(view.top / layout.row));
@@ -91,6 +112,11 @@ function paintRows(at) {
   }
 }
 
+/**
+ * @param {At} at
+ * @param {Lane} lane
+ * @param {number} y
+ */
 function paintLane(at, lane, y) {
   const { c, layout, first, last, x } = at;
   for (let i = runFrom(lane, first); i < lane.runs.length && lane.runs[i].from <= last; i++) {
@@ -102,10 +128,12 @@ function paintLane(at, lane, y) {
     paintMark(c, at.palette, mark.mark, x(mark.record) + layout.cell / 2, y, layout.row, isSelected(at, mark));
 }
 
+/** @type {(at: At, mark: {record: number, at: number}) => boolean} */
 const isSelected = ({ selected }, mark) => selected?.record === mark.record && selected?.op === mark.at;
 
 // ── Steps ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+/** @param {At} at */
 function paintAxis({ c, palette, lanes, layout, view, first, last, x }) {
   const y = view.height - 3;
   c.fillStyle = palette.paper;

@@ -19,7 +19,18 @@ import { AXIS, GUTTER, lanesLayout } from "./geometry.js";
 import { paintMark, paintRun } from "./marks.js";
 import { paintLanes } from "./paint.js";
 
-/** The cell that the keyboard is at: {lane, record}, or null for the shown sequence in the record shown. */
+/**
+ * @typedef {import("./paint.js").Lanes} Lanes
+ * @typedef {import("./geometry.js").Layout} Layout
+ * @typedef {import("./paint.js").Lane} Lane
+ * @typedef {{lane: number, record: number}} Place
+ */
+
+/**
+ * The cell that the keyboard is at: {lane, record}, or null for the shown sequence in the record shown.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<Place | null>}
+ */
 const cursor = signal(null);
 
 export function Panel() {
@@ -37,11 +48,19 @@ export function Panel() {
   </div>`;
 }
 
-const limitsOf = ({ header }) => ({ tokens: header.engine.max_num_batched_tokens, seqs: header.engine.max_num_seqs });
+/** @param {import("../../core/log.js").TraceLog} log */
+const limitsOf = ({ header }) => ({
+  tokens: Number(header.engine.max_num_batched_tokens),
+  seqs: Number(header.engine.max_num_seqs),
+});
 
-/** The scrolled plane: one canvas as large as the window, painted with what lies in it. */
+/**
+ * The scrolled plane: one canvas as large as the window, painted with what lies in it.
+ *
+ * @param {{lanes: Lanes}} props
+ */
 function Plane({ lanes }) {
-  const outer = useRef(null);
+  const outer = useRef(/** @type {HTMLElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const layout = lanesLayout({ records: lanes.length, lanes: lanes.lanes.length, ...size });
   const latest = useRef(layout);
@@ -63,14 +82,19 @@ function Plane({ lanes }) {
     const measure = () =>
       outer.current && setSize({ width: outer.current.clientWidth, height: outer.current.clientHeight });
     const sizes = new ResizeObserver(measure);
-    sizes.observe(outer.current);
+    if (outer.current) sizes.observe(outer.current);
     measure();
     return () => sizes.disconnect();
   }, []);
   const shown = viewIndex.value;
   useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
-  const chosen = lanes.lanes.findIndex((lane) => lane.seq_id === settings.seq.value); // -1: nobody chose one
+  // -1: nobody chose one
+  const chosen = lanes.lanes.findIndex((/** @type {Lane} */ lane) => lane.seq_id === settings.seq.value);
   useLayoutEffect(() => laneIntoView(outer.current, layout, chosen), [chosen, size.height]);
+  /** @param {PointerEvent} event */
+  const hoverHere = (event) => hover(event, lanes, layout);
+  /** @param {MouseEvent} event */
+  const pickHere = (event) => pick(pointAt(event, layout), lanes);
   return html`<div class="lanes-scroll" ref=${outer} onScroll=${() => ((scrolled.value += 1), hideTip())}>
     <div
       class="lanes-plane"
@@ -79,9 +103,9 @@ function Plane({ lanes }) {
       role="group"
       data-arrows
       aria-label=${t("lanes.label", { n: lanes.lanes.length, records: lanes.length })}
-      onPointerMove=${(event) => hover(event, lanes, layout)}
+      onPointerMove=${hoverHere}
       onPointerLeave=${hideTip}
-      onClick=${(event) => pick(pointAt(event, layout), lanes)}
+      onClick=${pickHere}
     >
       <canvas aria-hidden="true"></canvas>
       <${Cursor} lanes=${lanes} layout=${layout} />
@@ -89,9 +113,14 @@ function Plane({ lanes }) {
   </div>`;
 }
 
+/**
+ * @param {HTMLElement} plane
+ * @param {HTMLElement | null} scroll
+ * @param {Layout} layout
+ */
 function paint(plane, scroll, layout) {
-  if (!scroll) return; // the panel was closed between the request for a frame and the frame
   const canvas = plane.querySelector("canvas");
+  if (!scroll || !canvas) return; // the panel was closed between the request for a frame and the frame
   const view = {
     left: scroll.scrollLeft,
     top: scroll.scrollTop,
@@ -111,7 +140,13 @@ function paint(plane, scroll, layout) {
   });
 }
 
-/** Scroll sideways when the record shown is outside the window. */
+/**
+ * Scroll sideways when the record shown is outside the window.
+ *
+ * @param {HTMLElement | null} scroll
+ * @param {Layout} layout
+ * @param {number} record
+ */
 function keepInView(scroll, layout, record) {
   if (!scroll || record < 0) return;
   const left = layout.x(record) - GUTTER;
@@ -123,6 +158,10 @@ function keepInView(scroll, layout, record) {
 /**
  * Scroll up or down when the lane of the chosen sequence is hidden: the budgets stay at the top, the axis at the
  * bottom.
+ *
+ * @param {HTMLElement | null} scroll
+ * @param {Layout} layout
+ * @param {number} lane
  */
 function laneIntoView(scroll, layout, lane) {
   if (!scroll || lane < 0) return;
@@ -132,10 +171,14 @@ function laneIntoView(scroll, layout, lane) {
   else if (above + layout.row > scroll.scrollTop + room) scroll.scrollTop = above + layout.row - room;
 }
 
-/** What a pointer is at: the canvas stays put, so names and budgets are where the window has them. */
+/**
+ * What a pointer is at: the canvas stays put, so names and budgets are where the window has them.
+ *
+ * @param {MouseEvent} event
+ * @param {Layout} layout
+ */
 function pointAt(event, layout) {
-  const plane = event.currentTarget;
-  const scroll = plane.parentElement;
+  const scroll = /** @type {HTMLElement} */ (/** @type {HTMLElement} */ (event.currentTarget).parentElement);
   const box = scroll.getBoundingClientRect();
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const found = layout.at(x + scroll.scrollLeft, y < layout.top ? -1 : y + scroll.scrollTop);
@@ -143,26 +186,42 @@ function pointAt(event, layout) {
   return x < GUTTER - 4 ? { record: null, lane: found.lane } : found;
 }
 
-/** A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for. */
+/**
+ * A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for.
+ *
+ * @param {{record: number | null, lane: number | null}} at
+ * @param {Lanes} lanes
+ */
 function pick({ record, lane: row }, lanes) {
-  const lane = lanes.lanes[row];
+  const lane = row === null ? undefined : lanes.lanes[row];
   if (record === null) return lane && (settings.seq.value = lane.seq_id);
   goTo(record);
   const mark = lane && marksIn(lane, record, record).at(-1);
   if (mark) select({ record, op: mark.at });
 }
 
+/**
+ * @param {PointerEvent} event
+ * @param {Lanes} lanes
+ * @param {Layout} layout
+ */
 function hover(event, lanes, layout) {
   const { record, lane } = pointAt(event, layout);
   if (record === null) return hideTip();
   tipAt(event.clientX, event.clientY, describe(lanes, lane, record));
 }
 
-/** A cell in words: where, what the sequence did, what happened to it, what the step spent. */
+/**
+ * A cell in words: where, what the sequence did, what happened to it, what the step spent.
+ *
+ * @param {Lanes} lanes
+ * @param {number | null} row
+ * @param {number} record
+ */
 function describe(lanes, row, record) {
   const column = lanes.columns[record];
   const lines = [];
-  const lane = lanes.lanes[row];
+  const lane = row === null ? undefined : lanes.lanes[row];
   if (lane) {
     const name = t("sequence.name", { id: lane.seq_id });
     lines.push(
@@ -173,6 +232,7 @@ function describe(lanes, row, record) {
     const marks = marksIn(lane, record, record).map(({ mark }) => t(`lanes.${mark}`));
     lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again }), ...marks].join(" · "));
   }
+  if (!log.value) return lines;
   const { tokens, seqs } = limitsOf(log.value);
   lines.push(
     column.kind === "step"
@@ -190,39 +250,52 @@ function describe(lanes, row, record) {
   return lines;
 }
 
-/** One focusable button that travels over the cells: the lanes for keyboards and screen readers. */
+/** @type {Record<string, [number, number]>} columns and rows by key */
+const MOVES = {
+  ArrowLeft: [-1, 0],
+  ArrowRight: [1, 0],
+  ArrowUp: [0, -1],
+  ArrowDown: [0, 1],
+  Home: [-Infinity, 0],
+  End: [Infinity, 0],
+};
+
+/**
+ * One focusable button that travels over the cells: the lanes for keyboards and screen readers.
+ *
+ * @param {{lanes: Lanes, layout: Layout}} props
+ */
 function Cursor({ lanes, layout }) {
-  const ref = useRef(null);
+  const ref = useRef(/** @type {HTMLElement | null} */ (null));
   const moved = useRef(false);
   const row = Math.max(
     0,
     Math.min(
-      cursor.value?.lane ?? lanes.lanes.findIndex((lane) => lane.seq_id === shownSeq.value),
+      cursor.value?.lane ?? lanes.lanes.findIndex((/** @type {Lane} */ lane) => lane.seq_id === shownSeq.value),
       lanes.lanes.length - 1,
     ),
   );
   const record = Math.max(0, Math.min(cursor.value?.record ?? viewIndex.value, lanes.length - 1));
   useEffect(() => {
-    if (moved.current) ref.current.scrollIntoView({ block: "nearest", inline: "nearest" });
+    if (moved.current) ref.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
     moved.current = false;
   });
+  /** @param {KeyboardEvent} event */
   const move = (event) => {
-    const [dx, dy] =
-      {
-        ArrowLeft: [-1, 0],
-        ArrowRight: [1, 0],
-        ArrowUp: [0, -1],
-        ArrowDown: [0, 1],
-        Home: [-Infinity, 0],
-        End: [Infinity, 0],
-      }[event.key] ?? [];
-    if (dx === undefined) return;
+    if (!(event.key in MOVES)) return;
+    const [dx, dy] = MOVES[event.key];
     event.preventDefault();
     moved.current = true;
     cursor.value = {
       lane: Math.max(0, Math.min(row + dy, lanes.lanes.length - 1)),
       record: Math.max(0, Math.min(record + dx, lanes.length - 1)),
     };
+  };
+  /** @param {MouseEvent} event */
+  const pressed = (event) => {
+    if (event.detail !== 0) return; // a pointer: the plane knows where
+    event.stopPropagation();
+    pick({ record, lane: row }, lanes);
   };
   const words = describe(lanes, row, record).join("; ");
   // One button that stays focused; what it travels over is announced.
@@ -238,11 +311,7 @@ function Cursor({ lanes, layout }) {
     }}
     onKeyDown=${move}
     onBlur=${() => (cursor.value = null)}
-    onClick=${(event) => {
-      if (event.detail !== 0) return; // a pointer: the plane knows where
-      event.stopPropagation();
-      pick({ record, lane: row }, lanes);
-    }}
+    onClick=${pressed}
   ></button>
   <span class="visually-hidden" aria-live="polite">${cursor.value ? words : ""}</span>`;
 }
@@ -268,11 +337,14 @@ function Legend() {
   </ul>`;
 }
 
+/** @param {{kind: string}} props */
 function Key({ kind }) {
   const ref = usePainter(
     () => [themeVersion.value],
     (box) => {
-      const c = prepare(box.querySelector("canvas"), 16, 14);
+      const canvas = box.querySelector("canvas");
+      if (!canvas) return;
+      const c = prepare(canvas, 16, 14);
       if (MARKS.includes(kind)) paintMark(c, colours(), kind, 8, 0, 14);
       else
         paintRun(
