@@ -11,3 +11,9 @@ export const withValue = (take) => (event) => take(/** @type {HTMLInputElement} 
  * @returns {(event: Event) => void}
  */
 export const withChecked = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget).checked);
+
+/**
+ * @param {(input: HTMLInputElement) => void} take
+ * @returns {(event: Event) => void}
+ */
+export const withInput = (take) => (event) => take(/** @type {HTMLInputElement} */ (event.currentTarget));

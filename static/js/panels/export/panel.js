@@ -5,6 +5,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { exportOpen } from "../../control/export_side.js";
 import { html } from "../../kit/html.js";
+import { withInput, withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { Typed } from "../../kit/typed.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
@@ -16,7 +17,10 @@ import { pngOf, save, sheetOf } from "./sheet.js";
 import { MOST, zipOfRecords } from "./steps.js";
 
 const chosen = signal("stage");
-const series = signal(null); // {done, total, cancel}: the zip being made
+/**
+ * @type {import("../../../vendor/signals/signals.js").Signal<{done: number, total: number, cancel: () => void} | null>}
+ */
+const series = signal(null); // the zip being made
 
 export function Panel() {
   viewIndex.value; // panels come and go with the records
@@ -37,7 +41,7 @@ function One() {
   const key = found.some((panel) => panel.key === chosen.value) ? chosen.value : found[0]?.key;
   return html`<label class="field">
       <span>${t("export.panel")}</span>
-      <select id="export-panel" value=${key} onChange=${(event) => (chosen.value = event.currentTarget.value)}>
+      <select id="export-panel" value=${key} onChange=${withValue((value) => (chosen.value = value))}>
         ${found.map(
           (panel) => html`<option key=${panel.key} value=${panel.key}
           selected=${panel.key === key}>${panel.title}</option>`,
@@ -51,6 +55,10 @@ function One() {
     <p class="hint">${t("export.note")}</p>`;
 }
 
+/**
+ * @param {string} key
+ * @param {"png" | "svg"} kind
+ */
 async function takeOne(key, kind) {
   try {
     await sharply(async () => {
@@ -63,11 +71,16 @@ async function takeOne(key, kind) {
       toast(t("export.saved", { name }));
     });
   } catch (error) {
-    toast(t("export.failed", { reason: error.message }), "error");
+    toast(t("export.failed", { reason: /** @type {Error} */ (error).message }), "error");
   }
 }
 
-/** What is written below a picture of record `index`: its panel, where in the run it is, and the sentence. */
+/**
+ * What is written below a picture of record `index`: its panel, where in the run it is, and the sentence.
+ *
+ * @param {string} title
+ * @param {number} index
+ */
 function captionOf(title, index) {
   const record = log.value?.records[index];
   const model = log.value?.header.model.name ?? "";
@@ -79,9 +92,9 @@ function captionOf(title, index) {
 
 /** The sentence without the mark of its phase, which it says itself. */
 function shownSentence() {
-  const copy = document.getElementById("sentence")?.cloneNode(true);
+  const copy = /** @type {Element | undefined} */ (document.getElementById("sentence")?.cloneNode(true));
   copy?.querySelector(".phase")?.remove();
-  return copy?.textContent.replace(/\s+/g, " ").trim() ?? "";
+  return copy?.textContent?.replace(/\s+/g, " ").trim() ?? "";
 }
 
 function Series() {
@@ -89,6 +102,7 @@ function Series() {
   // a shorter run may have come
   const range = { first: Math.min(asked.first, numRecords.value), last: Math.min(asked.last, numRecords.value) };
   const now = series.value;
+  /** @type {(id: string, name: "first" | "last", label: string) => import("../../kit/html.js").Children} */
   const field = (id, name, label) => html`<label class="field">
     <span>${label}</span>
     <${Typed}
@@ -99,8 +113,9 @@ function Series() {
       step="1"
       value=${range[name]}
       disabled=${now !== null}
-      onChange=${(event) =>
-        event.currentTarget.checkValidity() && setRange({ ...range, [name]: event.currentTarget.valueAsNumber })}
+      onChange=${withInput((input) => {
+        if (input.checkValidity()) setRange({ ...range, [name]: input.valueAsNumber });
+      })}
     />
   </label>`;
   return html`<p class="hint">${t("export.series_note")}</p>
@@ -120,11 +135,13 @@ function Series() {
     }`;
 }
 
+/** @param {{first: number, last: number}} range */
 async function takeSeries({ first, last }) {
   const total = last - first + 1;
   if (total > MOST || total < 1) return toast(t("export.too_many", { most: MOST }), "error");
   const panel = panelOf(chosen.value) ?? panels()[0];
   const control = new AbortController();
+  /** @param {number} done */
   const tell = (done) => (series.value = { done, total, cancel: () => control.abort() });
   tell(0);
   try {
@@ -140,7 +157,8 @@ async function takeSeries({ first, last }) {
     save(zip, name);
     toast(t("export.saved", { name }));
   } catch (error) {
-    toast(error.name === "AbortError" ? t("export.cancelled") : t("export.failed", { reason: error.message }));
+    const { name, message } = /** @type {Error} */ (error);
+    toast(name === "AbortError" ? t("export.cancelled") : t("export.failed", { reason: message }));
   } finally {
     series.value = null;
   }

@@ -3,6 +3,7 @@
 // The walk follows what the browser has laid out (boxes, lines of text, colours), so a picture shows what the screen
 // shows, in the theme's colours. What is drawn on a canvas has no vectors to keep: its pixels go in as a PNG.
 
+import { contextOf } from "../../kit/canvas.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { paint, plain } from "./colour.js";
 import { escaped, fontAttributes, textOf } from "./text.js";
@@ -17,9 +18,20 @@ const CARRIED = [
   ...["text-anchor", "dominant-baseline", "visibility", "display", "paint-order"],
 ];
 
-/** The drawing of `element`: {width, height, body}, where `body` is SVG whose origin is the element's corner. */
+/**
+ * @typedef {{x: number, y: number, width: number, height: number}} Box from the drawing's corner
+ * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing
+ * @typedef {{width: number, line: string, colour: string}} Border
+ */
+
+/**
+ * The drawing of `element`: {width, height, body}, where `body` is SVG whose origin is the element's corner.
+ *
+ * @param {Element} element
+ */
 export function drawingOf(element) {
   const box = element.getBoundingClientRect();
+  /** @type {Drawing} */
   const drawing = { origin: box, defs: [], parts: [] };
   walk(element, drawing);
   return {
@@ -29,6 +41,10 @@ export function drawingOf(element) {
   };
 }
 
+/**
+ * @param {Element} element
+ * @param {Drawing} drawing
+ */
 function walk(element, drawing) {
   if (element.matches(SKIPPED)) return;
   const style = getComputedStyle(element);
@@ -46,21 +62,34 @@ function walk(element, drawing) {
   else {
     drawing.parts.push(background(element, style, at, drawing), borders(style, at));
     if (element instanceof HTMLCanvasElement) drawing.parts.push(image(element, at));
-    else if (element.matches("select, input, textarea")) drawing.parts.push(fieldText(element, style, at));
+    else if (element.matches("select, input, textarea"))
+      drawing.parts.push(fieldText(/** @type {HTMLInputElement} */ (element), style, at));
     else if (element.matches("mfrac")) fraction(element, style, drawing);
     else children(element, style, drawing);
   }
   drawing.parts.push(open);
 }
 
+/**
+ * @param {Element} element
+ * @param {CSSStyleDeclaration} style
+ * @param {Drawing} drawing
+ */
 function children(element, style, drawing) {
   for (const child of element.childNodes) {
-    if (child.nodeType === Node.TEXT_NODE) drawing.parts.push(textOf(child, style, drawing.origin));
-    else if (child.nodeType === Node.ELEMENT_NODE) walk(child, drawing);
+    if (child.nodeType === Node.TEXT_NODE)
+      drawing.parts.push(textOf(/** @type {Text} */ (child), style, drawing.origin));
+    else if (child.nodeType === Node.ELEMENT_NODE) walk(/** @type {Element} */ (child), drawing);
   }
 }
 
-/** Opens a group where the element fades or cuts what is in it; returns what closes it. */
+/**
+ * Opens a group where the element fades or cuts what is in it; returns what closes it.
+ *
+ * @param {CSSStyleDeclaration} style
+ * @param {Box} at
+ * @param {Drawing} drawing
+ */
 function openGroup(style, at, drawing) {
   let closing = "";
   if (style.opacity !== "1") {
@@ -76,26 +105,38 @@ function openGroup(style, at, drawing) {
   return closing;
 }
 
+/** @param {number} value */
 const n = (value) => Number(value.toFixed(2));
+/** @type {(at: Box, attributes?: string) => string} */
 const rect = ({ x, y, width, height }, attributes = "") =>
   `<rect x="${n(x)}" y="${n(y)}" width="${n(width)}" height="${n(height)}" ${attributes}/>`;
 
+/**
+ * @param {Element} element
+ * @param {CSSStyleDeclaration} style
+ * @param {Box} at
+ * @param {Drawing} drawing
+ */
 function background(element, style, at, drawing) {
   const radius = parseFloat(style.borderTopLeftRadius) || 0;
   const round = radius ? `rx="${Math.min(radius, at.width / 2, at.height / 2)}"` : "";
   const fill = paint("fill", style.backgroundColor);
   const parts = fill ? [rect(at, `${round} ${fill}`)] : [];
-  const sequence = element.className.match?.(/\bseq-(\d)\b/);
+  const sequence = /\bseq-(\d)\b/.exec(element.getAttribute("class") ?? "");
   if (sequence) parts.push(swatch(Number(sequence[1]), style.backgroundColor, at));
   else if (style.backgroundImage !== "none") parts.push(gradient(style.backgroundImage, at, drawing));
   const ring = style.boxShadow.match(/^(.*\)) 0px 0px 0px ([\d.]+)px inset$/);
   if (ring)
     parts.push(
-      rect(inset(at, ring[2] / 2), `${round} fill="none" ${paint("stroke", ring[1])} stroke-width="${ring[2]}"`),
+      rect(
+        inset(at, Number(ring[2]) / 2),
+        `${round} fill="none" ${paint("stroke", ring[1])} stroke-width="${ring[2]}"`,
+      ),
     );
   return parts.join("");
 }
 
+/** @type {(at: Box, by: number) => Box} */
 const inset = ({ x, y, width, height }, by) => ({
   x: x + by,
   y: y + by,
@@ -103,20 +144,32 @@ const inset = ({ x, y, width, height }, by) => ({
   height: Math.max(0, height - 2 * by),
 });
 
-/** A sequence's texture, as the pool paints it. */
+/**
+ * A sequence's texture, as the pool paints it.
+ *
+ * @param {number} id
+ * @param {string} colour
+ * @param {Box} at
+ */
 function swatch(id, colour, at) {
   const canvas = Object.assign(document.createElement("canvas"), {
     width: Math.ceil(2 * at.width),
     height: Math.ceil(2 * at.height),
   });
-  const context = canvas.getContext("2d");
+  const context = contextOf(canvas);
   context.scale(2, 2);
   context.fillStyle = sequencePattern(context, id, plain(getComputedStyle(document.body).backgroundColor)[0], 0.9);
   context.fillRect(0, 0, at.width, at.height);
   return plain(colour)[1] ? image(canvas, at) : "";
 }
 
-/** Scales of values (a plain gradient to the right) and hatching; other gradients do not occur on the page. */
+/**
+ * Scales of values (a plain gradient to the right) and hatching; other gradients do not occur on the page.
+ *
+ * @param {string} css
+ * @param {Box} at
+ * @param {Drawing} drawing
+ */
 function gradient(css, at, drawing) {
   const colours = css.match(/rgba?\([^)]*\)|color\([^)]*\)|oklab\([^)]*\)/g) ?? [];
   const id = `paint${drawing.defs.length}`;
@@ -127,24 +180,29 @@ function gradient(css, at, drawing) {
     });
     drawing.defs.push(`<linearGradient id="${id}">${stops.join("")}</linearGradient>`);
   } else if (css.startsWith("repeating-linear-gradient") && colours.length) {
-    const line = `<path d="M0 4 4 0" fill="none" ${paint("stroke", colours[0])}/>`;
+    const line = `<path d="M0 4 4 0" fill="none" ${paint("stroke", colours[0] ?? "")}/>`;
     drawing.defs.push(`<pattern id="${id}" width="4" height="4" patternUnits="userSpaceOnUse">${line}</pattern>`);
   } else return "";
   return rect(at, `fill="url(#${id})"`);
 }
 
+/**
+ * @param {CSSStyleDeclaration} style
+ * @param {Box} at
+ */
 function borders(style, at) {
-  const side = (name) => ({
-    width: parseFloat(style[`border${name}Width`]),
-    line: style[`border${name}Style`],
-    colour: style[`border${name}Color`],
-  });
-  const sides = ["Top", "Right", "Bottom", "Left"].map(side);
+  const sides = ["top", "right", "bottom", "left"].map((side) => ({
+    width: parseFloat(style.getPropertyValue(`border-${side}-width`)),
+    line: style.getPropertyValue(`border-${side}-style`),
+    colour: style.getPropertyValue(`border-${side}-color`),
+  }));
   const seen = sides.filter((s) => s.width > 0 && s.line !== "none");
   if (seen.length === 0) return "";
+  /** @param {Border} s */
   const pen = (s) => {
-    const dash =
-      { dashed: `stroke-dasharray="${2 * s.width + 1}"`, dotted: `stroke-dasharray="${s.width}"` }[s.line] ?? "";
+    /** @type {Record<string, string>} */
+    const dashes = { dashed: `stroke-dasharray="${2 * s.width + 1}"`, dotted: `stroke-dasharray="${s.width}"` };
+    const dash = dashes[s.line] ?? "";
     return `fill="none" ${paint("stroke", s.colour)} stroke-width="${s.width}" ${dash}`;
   };
   if (seen.length === 4 && seen.every((s) => s.colour === seen[0].colour && s.width === seen[0].width)) {
@@ -168,21 +226,37 @@ function borders(style, at) {
     .join("");
 }
 
-/** A canvas has pixels only: they are embedded, as many as were painted. */
+/**
+ * A canvas has pixels only: they are embedded, as many as were painted.
+ *
+ * @param {HTMLCanvasElement} canvas
+ * @param {Box} at
+ */
 function image(canvas, at) {
   if (!canvas.width || !canvas.height) return "";
   const box = `x="${n(at.x)}" y="${n(at.y)}" width="${n(at.width)}" height="${n(at.height)}"`;
   return `<image ${box} preserveAspectRatio="none" href="${canvas.toDataURL("image/png")}"/>`;
 }
 
+/**
+ * @param {HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement} field
+ * @param {CSSStyleDeclaration} style
+ * @param {Box} at
+ */
 function fieldText(field, style, at) {
-  const text = field.matches("select") ? (field.selectedOptions[0]?.textContent ?? "").trim() : field.value;
+  const text = "selectedOptions" in field ? (field.selectedOptions[0]?.textContent ?? "").trim() : field.value;
   const x = at.x + parseFloat(style.paddingLeft) + 1;
   const place = `x="${n(x)}" y="${n(at.y + at.height / 2)}" dominant-baseline="central"`;
   return `<text ${place} ${fontAttributes(style)} ${paint("fill", style.color)}>${escaped(text)}</text>`;
 }
 
-/** The line of a fraction is drawn by the browser alone: between numerator and denominator. */
+/**
+ * The line of a fraction is drawn by the browser alone: between numerator and denominator.
+ *
+ * @param {Element} element
+ * @param {CSSStyleDeclaration} style
+ * @param {Drawing} drawing
+ */
 function fraction(element, style, drawing) {
   children(element, style, drawing);
   const [above, below] = Array.from(element.children, (child) => child.getBoundingClientRect());
@@ -194,10 +268,16 @@ function fraction(element, style, drawing) {
   );
 }
 
-/** An SVG of the page, with the styles that the page's sheets gave it. */
+/**
+ * An SVG of the page, with the styles that the page's sheets gave it.
+ *
+ * @param {SVGSVGElement} svg
+ * @param {Box} at
+ */
 function cloned(svg, at) {
-  const copy = svg.cloneNode(true);
-  const originals = [svg, ...svg.querySelectorAll("*")];
+  const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
+  /** @type {SVGElement[]} */
+  const originals = [svg, .../** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("*"))];
   [copy, ...copy.querySelectorAll("*")].forEach((element, i) => {
     const style = getComputedStyle(originals[i]);
     const shift = originals[i].style?.transform; // a transform by style, which attributes do not say
@@ -214,7 +294,7 @@ function cloned(svg, at) {
     element.removeAttribute("style");
   });
   for (const [name, value] of Object.entries({ x: n(at.x), y: n(at.y), width: n(at.width), height: n(at.height) }))
-    copy.setAttribute(name, value);
+    copy.setAttribute(name, String(value));
   copy.setAttribute("overflow", "visible");
   return new XMLSerializer().serializeToString(copy);
 }

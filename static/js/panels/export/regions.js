@@ -2,28 +2,42 @@
 
 import { t } from "../../tell/words.js";
 
-/** [{key, title, element}], in the order of the page. `key` finds the panel again after the page has changed. */
+/**
+ * [{key, title, element}], in the order of the page. `key` finds the panel again after the page has changed.
+ *
+ * @returns {{key: string, title: string, element: Element}[]}
+ */
 export function panels() {
+  /** @type {ReturnType<typeof panels>} */
   const found = [];
-  const add = (key, title, element) => element && visible(element) && found.push({ key, title, element });
+  /** @type {(key: string, title: string, element: Element | null) => void} */
+  const add = (key, title, element) => {
+    if (element && visible(element)) found.push({ key, title, element });
+  };
   add("page", t("export.page"), document.querySelector("main"));
   add("stage", t("region.stage"), document.getElementById("region-stage"));
   add("strip", t("export.strip"), document.querySelector("#region-stage .strip"));
   for (const heading of document.querySelectorAll("main .panel-title")) {
     const element = heading.closest("section, figure, .panel, .memory-map");
     const title = titleOf(heading);
-    if (element && title) add(element.id || element.className.split(" ").at(-1), title, element);
+    if (element && title) add(element.id || (element.className.split(" ").at(-1) ?? ""), title, element);
   }
   return found;
 }
 
+/** @param {string} key */
 export const panelOf = (key) => panels().find((panel) => panel.key === key) ?? null;
 
+/** @param {Element} element */
 const visible = (element) => element.getClientRects().length > 0 && element.clientWidth > 0 && element.clientHeight > 0;
 
-/** The words of a heading, without marks of fidelity and without buttons. */
+/**
+ * The words of a heading, without marks of fidelity and without buttons.
+ *
+ * @param {Element} heading
+ */
 function titleOf(heading) {
-  const copy = heading.cloneNode(true);
+  const copy = /** @type {Element} */ (heading.cloneNode(true));
   for (const part of copy.querySelectorAll(".fidelity, button, select, input, .visually-hidden")) part.remove();
-  return copy.textContent.trim();
+  return (copy.textContent ?? "").trim();
 }

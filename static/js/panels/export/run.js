@@ -30,16 +30,18 @@ export function Run() {
     </div>`;
 }
 
+/** @param {string | null} address */
 async function takePage(address) {
   making.value = true;
   try {
-    const answer = await fetch(address);
+    const answer = await fetch(address ?? "");
     if (!answer.ok) throw new Error((await answer.json()).error.message);
-    const [, name] = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition"));
+    const [, name = "kvtheater.html"] =
+      /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "") ?? [];
     save(await answer.blob(), name);
     toast(t("export.saved", { name }));
   } catch (error) {
-    toast(t("export.html_failed", { reason: error.message }), "error");
+    toast(t("export.html_failed", { reason: /** @type {Error} */ (error).message }), "error");
   } finally {
     making.value = false;
   }

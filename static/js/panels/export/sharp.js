@@ -9,7 +9,12 @@ const repaint = async () => {
   for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
 };
 
-/** Run `take` while every canvas is painted sharply enough; painted as before afterwards. */
+/**
+ * Run `take` while every canvas is painted sharply enough; painted as before afterwards.
+ *
+ * @template T
+ * @param {() => Promise<T>} take
+ */
 export async function sharply(take) {
   sharpen(SCALE);
   try {

@@ -1,5 +1,6 @@
 // A picture with its caption on paper: what is written to a file, as SVG or as PNG.
 
+import { contextOf } from "../../kit/canvas.js";
 import { paint } from "./colour.js";
 import { drawingOf } from "./picture.js";
 import { escaped, wrap } from "./text.js";
@@ -8,11 +9,19 @@ const MARGIN = 16;
 const LINE = 20;
 export const SCALE = 2; // pixels of a PNG for each pixel of the page
 
-/** `caption`: {title, facts, sentence}. Returns {svg, width, height}; the SVG stands alone. */
+/** @typedef {{title: string, facts: string, sentence: string}} Caption */
+
+/**
+ * Returns {svg, width, height}; the SVG stands alone.
+ *
+ * @param {Element} element
+ * @param {Caption} caption
+ */
 export function sheetOf(element, caption) {
   const drawing = drawingOf(element);
   const style = getComputedStyle(document.body);
   const palette = getComputedStyle(document.documentElement);
+  /** @param {string} name */
   const colour = (name) => palette.getPropertyValue(`--${name}`).trim();
   const width = Math.ceil(Math.max(drawing.width, 320) + 2 * MARGIN);
   const font = style.fontFamily;
@@ -45,7 +54,12 @@ export function sheetOf(element, caption) {
   return { svg, width, height };
 }
 
-/** The sheet as a PNG of `SCALE` pixels for each pixel of the page. */
+/**
+ * The sheet as a PNG of `SCALE` pixels for each pixel of the page.
+ *
+ * @param {{svg: string, width: number, height: number}} sheet
+ * @returns {Promise<Blob>}
+ */
 export async function pngOf({ svg, width, height }) {
   const address = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
   try {
@@ -53,7 +67,8 @@ export async function pngOf({ svg, width, height }) {
     image.src = address;
     await image.decode();
     const canvas = Object.assign(document.createElement("canvas"), { width: width * SCALE, height: height * SCALE });
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    contextOf(canvas).drawImage(image, 0, 0, canvas.width, canvas.height);
+    /** @type {Blob | null} */
     const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
     if (!blob) throw new Error("the picture is too large for this browser");
     return blob;
@@ -62,7 +77,12 @@ export async function pngOf({ svg, width, height }) {
   }
 }
 
-/** Hand `blob` to the visitor as a file. */
+/**
+ * Hand `blob` to the visitor as a file.
+ *
+ * @param {Blob} blob
+ * @param {string} name of the file
+ */
 export function save(blob, name) {
   const address = URL.createObjectURL(blob);
   const link = Object.assign(document.createElement("a"), { href: address, download: name });

@@ -12,7 +12,11 @@ export const MOST = 500; // pictures in one zip
 const HELD = 8 * 2 ** 20; // bytes that are kept before they move into a Blob
 const PATIENCE = 8000; // ms for one record: arrays that never come leave their places hatched, as on the page
 
-/** Wait until record `index` is painted, at rest, and no array of it is on its way. */
+/**
+ * Wait until record `index` is painted, at rest, and no array of it is on its way.
+ *
+ * @param {number} index
+ */
 export async function drawn(index) {
   const until = performance.now() + PATIENCE;
   let quiet = 0;
@@ -28,17 +32,26 @@ export async function drawn(index) {
  * A zip of one PNG for each record from `first` to `last` (both included, from 0) and `captions.txt`.
  * `panel()` returns the element, `caption(index)` its caption; `progress(done, total)` is called after each picture.
  * Throws an AbortError when `signal` is aborted. The page shows afterwards what it showed before.
+ *
+ * @param {{
+ *   first: number, last: number, panel: () => Element, caption: (index: number) => import("./sheet.js").Caption,
+ *   progress: (done: number, total: number) => void, signal: AbortSignal,
+ * }} wanted
  */
 export async function zipOfRecords({ first, last, panel, caption, progress, signal }) {
   const { strToU8, Zip, ZipPassThrough } = await import("../../../vendor/fflate/fflate.js");
   const before = { step: settings.step.value, sub: settings.sub.value, motion: settings.motion.value };
   const store = blobs();
-  const zip = new Zip((error, chunk) => (error ? store.fail(error) : store.push(chunk)));
+  const zip = new Zip((error, chunk) =>
+    error ? store.fail(error) : store.push(/** @type {Uint8Array<ArrayBuffer>} */ (chunk)),
+  );
+  /** @type {(name: string, bytes: Uint8Array) => void} */
   const add = (name, bytes) => {
     const file = new ZipPassThrough(name);
     zip.add(file);
     file.push(bytes, true);
   };
+  /** @type {string[]} */
   const captions = [];
   const digits = String(last + 1).length;
   settings.motion.value = false;
@@ -69,9 +82,12 @@ export async function zipOfRecords({ first, last, panel, caption, progress, sign
 }
 
 function blobs() {
+  /** @type {Blob[]} */
   const finished = [];
+  /** @type {BlobPart[]} */
   let held = [];
   let bytes = 0;
+  /** @type {Error | null} */
   let failed = null;
   const flush = () => {
     finished.push(new Blob(held));
@@ -79,11 +95,13 @@ function blobs() {
     bytes = 0;
   };
   return {
+    /** @param {Uint8Array<ArrayBuffer>} chunk */
     push(chunk) {
       held.push(chunk);
       bytes += chunk.length;
       if (bytes >= HELD) flush();
     },
+    /** @param {Error} error */
     fail: (error) => (failed = error),
     finish() {
       if (failed) throw failed;

@@ -1,22 +1,34 @@
 // Where the browser put a text, line by line, as SVG text; and breaking a caption into lines.
 
+import { contextOf } from "../../kit/canvas.js";
 import { paint } from "./colour.js";
 
-const metrics = new Map(); // font -> {ascent, descent}
+/** @type {Map<string, {ascent: number, descent: number}>} */
+const metrics = new Map(); // by font
+/** @type {CanvasRenderingContext2D | null} */
 let context = null;
 
+/** @type {Record<string, string>} */
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+
+/** @param {CSSStyleDeclaration} style */
 const fontOf = (style) => `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
 
+/** @param {string} font */
 function measuring(font) {
-  context ??= document.createElement("canvas").getContext("2d");
+  context ??= contextOf(document.createElement("canvas"));
   context.font = font;
   return context;
 }
 
-export const escaped = (text) =>
-  text.replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
+/** @param {string} text */
+export const escaped = (text) => text.replace(/[&<>"]/g, (c) => ENTITIES[c]);
 
-/** The lines of a text node: [{text, box}], boxes in client pixels; [] when nothing of it is laid out. */
+/**
+ * The lines of a text node: [{text, box}], boxes in client pixels; [] when nothing of it is laid out.
+ *
+ * @param {Text} node
+ */
 function linesOf(node) {
   const range = document.createRange();
   range.selectNodeContents(node);
@@ -24,6 +36,7 @@ function linesOf(node) {
   if (boxes.length === 0) return [];
   if (boxes.length === 1 && node.data === node.data.trim() && !/\s\s|\n/.test(node.data))
     return [{ text: node.data, box: boxes[0] }];
+  /** @type {{text: string, left: number, right: number, top: number, height: number}[]} */
   const lines = [];
   let at = 0;
   for (const character of node.data) {
@@ -43,15 +56,24 @@ function linesOf(node) {
   }));
 }
 
-/** SVG text elements for a text node, relative to `origin`. Each keeps its width where the font is another one. */
+/** @param {string} font */
+function measured(font) {
+  const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = measuring(font).measureText("x");
+  return { ascent, descent };
+}
+
+/**
+ * SVG text elements for a text node, relative to `origin`. Each keeps its width where the font is another one.
+ *
+ * @param {Text} node
+ * @param {CSSStyleDeclaration} style
+ * @param {DOMRect} origin
+ */
 export function textOf(node, style, origin) {
   if (parseFloat(style.fontSize) < 1) return "";
   const font = fontOf(style);
-  if (!metrics.has(font)) {
-    const { fontBoundingBoxAscent: ascent, fontBoundingBoxDescent: descent } = measuring(font).measureText("x");
-    metrics.set(font, { ascent, descent });
-  }
-  const { ascent, descent } = metrics.get(font);
+  const { ascent, descent } = metrics.get(font) ?? measured(font);
+  metrics.set(font, { ascent, descent });
   return linesOf(node)
     .map(({ text, box }) => {
       const y = box.top - origin.top + (box.height - ascent - descent) / 2 + ascent;
@@ -66,6 +88,7 @@ export function textOf(node, style, origin) {
     .join("");
 }
 
+/** @param {CSSStyleDeclaration} style */
 export function fontAttributes(style) {
   const parts = [`font-family="${escaped(style.fontFamily)}"`, `font-size="${style.fontSize}"`];
   if (style.fontWeight !== "400") parts.push(`font-weight="${style.fontWeight}"`);
@@ -73,7 +96,13 @@ export function fontAttributes(style) {
   return parts.join(" ");
 }
 
-/** `text` in lines no wider than `width` px in `font`: broken at spaces, and anywhere between Chinese characters. */
+/**
+ * `text` in lines no wider than `width` px in `font`: broken at spaces, and anywhere between Chinese characters.
+ *
+ * @param {string} text
+ * @param {number} width
+ * @param {string} font
+ */
 export function wrap(text, width, font) {
   const c = measuring(font);
   const lines = [];

@@ -28,6 +28,8 @@ const SHORT = new Set([
   "contiguous",
 ]);
 const CLICKABLE = new Set(["written", "decision", "freed", "lookup"]);
+/** @typedef {any} ChainLink one of core/provenance.js: each kind has fields of its own */
+
 const MOST = 9;
 
 export function Chain() {
@@ -38,6 +40,7 @@ export function Chain() {
   </div>`;
 }
 
+/** @param {{links: ChainLink[]}} props */
 function Links({ links }) {
   const weight = links.find((link) => link.kind === "weight" && link.value !== null);
   return html`<ol class="links">
@@ -60,9 +63,13 @@ function Links({ links }) {
   </ol>`;
 }
 
+/** @param {{link: ChainLink, second: string | null}} props */
 function Link({ link, second }) {
   const words = wordsOf(link);
-  const value = link.kind === "owners" ? words.value.map((id) => html`<${Swatch} id=${id} />${id} `) : words.value;
+  const value =
+    link.kind === "owners"
+      ? words.value.map((/** @type {number} */ id) => html`<${Swatch} id=${id} />${id} `)
+      : words.value;
   return html`<li class="chain-link" data-kind=${link.kind}>
     <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
     <span class="link-value num">

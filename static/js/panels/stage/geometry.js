@@ -6,9 +6,17 @@ const AHEAD = 0.3; // of the window: room kept free when the strip scrolls to a 
 const MARGIN = 2; // columns beyond the window that are there already
 
 /**
+ * @typedef {ReturnType<typeof columns>} Columns
+ * @typedef {ReturnType<typeof miniature>} Miniature
+ * @typedef {{y: number, height: number}} Band a row of the strip
+ */
+
+/**
  * Columns of a sequence: `x(position)`, `width`, `at(offset)` (the position there, or null), `visible(left, right)`
  * (the positions [first, last) of a window), `whole(room)` and `extent`, the width of what can be scrolled over.
  * `count` columns exist of the `expected` ones; in a strip that holds them all they are as wide as fits.
+ *
+ * @param {{count: number, expected: number, blockSize: number, width: number, minimum: number, maximum: number}} room
  */
 export function columns({ count, expected, blockSize, width, minimum, maximum }) {
   const perBlock = blockSize > 0 && blockSize < expected ? blockSize : 0;
@@ -17,8 +25,13 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
   const column = Math.max(minimum, Math.min(maximum, fitted));
   const step = column + GAP;
   const block = perBlock * step + BLOCK_GAP;
+  /** @param {number} position */
   const x = (position) => position * step + (perBlock ? Math.floor(position / perBlock) * BLOCK_GAP : 0);
-  /** The last position that begins at or before `offset`. */
+  /**
+   * The last position that begins at or before `offset`.
+   *
+   * @param {number} offset
+   */
   const before = (offset) => {
     if (!perBlock) return Math.floor(offset / step);
     const logical = Math.floor(offset / block);
@@ -33,12 +46,18 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
     perBlock,
     x,
     extent: Math.max(end, Math.min(full, end + Math.floor(width * AHEAD))),
+    /** @param {number} offset */
     at(offset) {
       const position = before(offset);
       return position >= 0 && position < count && offset <= x(position) + column + GAP ? position : null;
     },
-    /** How many columns stand whole in a window of `room` at the beginning. */
+    /**
+     * How many columns stand whole in a window of `room` at the beginning.
+     *
+     * @param {number} room
+     */
     whole: (room) => Math.max(0, Math.min(count, before(Math.max(0, room - column)) + (room >= column ? 1 : 0))),
+    /** @type {(left: number, right: number) => [number, number]} */
     visible(left, right) {
       const first = Math.max(0, Math.min(count, before(Math.max(0, left)) - MARGIN));
       return [first, Math.max(first, Math.min(count, before(right) + 1 + MARGIN))];
@@ -49,6 +68,12 @@ export function columns({ count, expected, blockSize, width, minimum, maximum })
 /**
  * Where to scroll so that the columns [first, last] are in sight: `offset` itself when they are, or when they are wider
  * than the window its newest part. New columns come in with room for the next ones beside them.
+ *
+ * @param {Columns} layout
+ * @param {number} offset
+ * @param {number} width
+ * @param {number} first
+ * @param {number} last
  */
 export function scrollTo(layout, offset, width, first, last) {
   const [left, right] = [layout.x(first), layout.x(last) + layout.width];
@@ -64,6 +89,9 @@ const LEAST = 18; // px of a row of vectors: with less room there is none
 /**
  * Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. Where
  * it is low the attention row stays alone, and the others have no height.
+ *
+ * @param {number} height
+ * @returns {Record<"attention" | "k" | "v" | "q", Band>}
  */
 export function rows(height) {
   const gap = 8;
@@ -75,18 +103,19 @@ export function rows(height) {
     return { attention, k: none, v: none, q: none };
   }
   const attention = Math.max(48, room - 3 * vector);
-  const at = { attention: { y: gap, height: attention } };
-  let y = gap + attention + gap;
-  for (const kind of ["k", "v", "q"]) {
-    at[kind] = { y, height: vector };
-    y += vector + gap;
-  }
-  return at;
+  const top = gap + attention + gap;
+  /** @param {number} i */
+  const row = (i) => ({ y: top + i * (vector + gap), height: vector });
+  return { attention: { y: gap, height: attention }, k: row(0), v: row(1), q: row(2) };
 }
 
 /**
  * The whole sequence in `width` pixels: `x(position)` and `position(x)`, over a number of places that seldom changes
  * while the sequence grows (the next power of two, no more than can come).
+ *
+ * @param {number} count
+ * @param {number} expected
+ * @param {number} width
  */
 export function miniature(count, expected, width) {
   const places = Math.max(count, Math.min(expected, Math.max(64, 2 ** Math.ceil(Math.log2(Math.max(count, 1))))));
@@ -94,12 +123,20 @@ export function miniature(count, expected, width) {
   return {
     places,
     unit,
+    /** @param {number} position */
     x: (position) => position * unit,
+    /** @param {number} x */
     position: (x) => Math.max(0, Math.min(places - 1, Math.floor(x / (unit || 1)))),
   };
 }
 
-/** The largest of the weights that fall into each of `bins` pixels of a miniature; 0 where no key was read. */
+/**
+ * The largest of the weights that fall into each of `bins` pixels of a miniature; 0 where no key was read.
+ *
+ * @param {{keyStart: number, weights: Float32Array}} row
+ * @param {Miniature} mini
+ * @param {number} bins
+ */
 export function pooledWeights(row, mini, bins) {
   const found = new Float32Array(bins);
   for (let i = 0; i < row.weights.length; i++) {
@@ -115,8 +152,12 @@ const EDGE = 6; // a figure's distance from the names beside the strip, which en
 /**
  * Of figures `{weight, middle, half}` those that can stand side by side: where two would overlap, the larger weight's
  * stays.
+ *
+ * @template {{weight: number, middle: number, half: number}} F
+ * @param {F[]} figures
  */
 export function figuresApart(figures) {
+  /** @type {F[]} */
   const kept = [];
   for (const one of [...figures].sort((a, b) => b.weight - a.weight))
     if (kept.every((other) => Math.abs(other.middle - one.middle) >= other.half + one.half + 3)) kept.push(one);
@@ -126,6 +167,10 @@ export function figuresApart(figures) {
 /**
  * Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and
  * `right`.
+ *
+ * @param {number} x
+ * @param {number} half
+ * @param {{left: number, right: number}} room
  */
 export function figureMiddle(x, half, { left, right }) {
   return Math.max(left + EDGE + half, Math.min(x, right - half));
@@ -134,6 +179,10 @@ export function figureMiddle(x, half, { left, right }) {
 /**
  * How far the key in place `i` of `count` is lit when `progress` of the reading is done: the keys are read in order,
  * each over a quarter of the time.
+ *
+ * @param {number} i
+ * @param {number} count
+ * @param {number} progress
  */
 export function litAt(i, count, progress) {
   const over = Math.max(1, count / 4);

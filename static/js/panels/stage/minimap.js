@@ -2,7 +2,7 @@
 // the strip shows, which can be dragged. It is the strip's scroll bar.
 
 import { useRef } from "../../../vendor/preact/hooks.js";
-import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
+import { contextOf, prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { colours, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { phase, phasesNow } from "../../state/moment.js";
@@ -15,19 +15,37 @@ const EDGES_FROM = 4; // px between two block edges from which they are drawn
 const ARROW = 64; // px an arrow key scrolls
 
 /**
+ * @template T
+ * @typedef {import("../../../vendor/signals/signals.js").Signal<T>} Signal
+ */
+/**
+ * @typedef {import("./geometry.js").Columns} Columns
+ * @typedef {import("./geometry.js").Miniature} Miniature
+ * @typedef {{offset: Signal<number>, width: number, show: (to: number) => void}} Strip
+ */
+
+/**
  * `offset` and `follows`: signals, how far the strip is scrolled and whether it follows its newest column. `width`: of
  * the strip's window. `show(offset)` scrolls.
+ *
+ * @param {Strip & {layout: Columns | null, follows: Signal<boolean>}} props
  */
 export function Minimap({ layout, offset, width, follows, show }) {
-  const latest = useRef(null);
+  const latest = useRef(layout);
   latest.current = layout;
   const ref = usePainter(
     () => [sequenceView.value, pointed.value, themeVersion.value, phase("attend"), offset.value],
-    (box, size) =>
-      paint(prepare(box.querySelector("canvas"), size.width, size.height), latest.current, offset.peek(), width, size),
+    (box, size) => {
+      const canvas = box.querySelector("canvas");
+      if (canvas) paint(prepare(canvas, size.width, size.height), latest.current, offset.peek(), width, size);
+    },
   );
   const scrolls = Boolean(layout && layout.extent > width);
   const [first, last] = layout ? layout.visible(offset.value, offset.value + width) : [0, 0];
+  /** @param {PointerEvent} event */
+  const press = (event) => layout && scrolls && drag(event, layout, { offset, width, show });
+  /** @param {KeyboardEvent} event */
+  const pressKey = (event) => layout && key(event, { offset, width, show });
   return html`<div class="minimap">
     <div
       class="minimap-track"
@@ -45,8 +63,8 @@ export function Minimap({ layout, offset, width, follows, show }) {
       tabindex=${scrolls ? 0 : -1}
       data-arrows
       data-scrolls=${scrolls}
-      onPointerDown=${(event) => scrolls && drag(event, layout, offset, width, show)}
-      onKeyDown=${(event) => layout && key(event, offset, width, show)}
+      onPointerDown=${press}
+      onKeyDown=${pressKey}
     >
       <canvas aria-hidden="true"></canvas>
     </div>
@@ -55,7 +73,14 @@ export function Minimap({ layout, offset, width, follows, show }) {
   </div>`;
 }
 
-/** Pixels of the miniature that the strip's window covers: [left, right]. */
+/**
+ * Pixels of the miniature that the strip's window covers: [left, right].
+ *
+ * @param {Columns} layout
+ * @param {number} offset
+ * @param {number} width
+ * @param {Miniature} mini
+ */
 function frameOf(layout, offset, width, mini) {
   const [first, last] = [
     layout.at(offset) ?? layout.visible(offset, offset)[0],
@@ -64,6 +89,13 @@ function frameOf(layout, offset, width, mini) {
   return [mini.x(first), mini.x(Math.min(last, layout.count))];
 }
 
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Columns | null} layout
+ * @param {number} offset
+ * @param {number} width
+ * @param {{width: number, height: number}} size
+ */
 function paint(c, layout, offset, width, size) {
   const now = sequenceView.value;
   const palette = colours();
@@ -102,9 +134,16 @@ function paint(c, layout, offset, width, size) {
   c.stroke();
 }
 
-const heats = new WeakMap(); // attention row -> {key, canvas}
+/** @type {WeakMap<object, {key: string, canvas: HTMLCanvasElement}>} by attention row */
+const heats = new WeakMap();
 
-/** The attention row as a picture one pixel high. */
+/**
+ * The attention row as a picture one pixel high.
+ *
+ * @param {{keyStart: number, weights: Float32Array, max: number}} row
+ * @param {Miniature} mini
+ * @param {number} bins
+ */
 function heat(row, mini, bins) {
   const key = `${mini.places}/${bins}/${themeVersion.peek()}`;
   const known = heats.get(row);
@@ -112,7 +151,7 @@ function heat(row, mini, bins) {
   const canvas = document.createElement("canvas");
   canvas.width = bins;
   canvas.height = 1;
-  const c = canvas.getContext("2d");
+  const c = contextOf(canvas);
   pooledWeights(row, mini, bins).forEach((weight, bin) => {
     if (weight === 0) return;
     c.fillStyle = sequentialAt(colours().sequential, weight / (row.max || 1));
@@ -122,14 +161,21 @@ function heat(row, mini, bins) {
   return canvas;
 }
 
-/** Drag the window; a press beside it brings it there first. */
-function drag(event, layout, offset, width, show) {
-  const track = event.currentTarget;
+/**
+ * Drag the window; a press beside it brings it there first.
+ *
+ * @param {PointerEvent} event
+ * @param {Columns} layout
+ * @param {Strip} strip
+ */
+function drag(event, layout, { offset, width, show }) {
+  const track = /** @type {HTMLElement} */ (event.currentTarget);
   const box = track.getBoundingClientRect();
   const mini = miniature(layout.count, layout.expected, box.width);
   const [left, right] = frameOf(layout, offset.peek(), width, mini);
   const x = event.clientX - box.left;
   const held = x >= left && x <= right ? x - left : (right - left) / 2;
+  /** @param {PointerEvent} e */
   const move = (e) => show(layout.x(mini.position(e.clientX - box.left - held)));
   move(event);
   track.setPointerCapture(event.pointerId);
@@ -139,15 +185,21 @@ function drag(event, layout, offset, width, show) {
     track.addEventListener(name, () => dragging.abort(), { signal: dragging.signal });
 }
 
-function key(event, offset, width, show) {
-  const to = {
+/**
+ * @param {KeyboardEvent} event
+ * @param {Strip} strip
+ */
+function key(event, { offset, width, show }) {
+  /** @type {Record<string, number>} */
+  const places = {
     ArrowLeft: offset.peek() - ARROW,
     ArrowRight: offset.peek() + ARROW,
     PageUp: offset.peek() - width,
     PageDown: offset.peek() + width,
     Home: 0,
     End: Infinity,
-  }[event.key];
+  };
+  const to = places[event.key];
   if (to === undefined) return;
   event.preventDefault();
   show(to);

@@ -6,6 +6,7 @@ import { tellingHeads } from "../../core/heads.js";
 import { joinText, visible } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
@@ -16,6 +17,8 @@ import { grouped, langOf, t } from "../../tell/words.js";
 import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
 import { done, sampledAt } from "./strip_columns.js";
+
+/** @typedef {import("../../kit/html.js").Children} Children */
 
 export function Panel() {
   return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1">
@@ -39,8 +42,9 @@ function Empty() {
 
 /** Prompt and continuation on one line that begins at its end: what was chosen last stays in sight. */
 function Text() {
-  const { seq } = sequenceView.value;
-  const chosen = sampledAt(sequenceView.value);
+  const now = /** @type {import("../../state/store.js").View} */ (sequenceView.value); // drawn only where there is one
+  const { seq } = now;
+  const chosen = sampledAt(now);
   const prompt = useMemo(
     () => joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens)),
     [log.value, seq.seq_id, seq.num_prompt_tokens],
@@ -50,11 +54,12 @@ function Text() {
   const shown = chosen !== null && done(viewSub.value, "sample");
   const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
   const kept = commonStart(output, whole); // a token may complete the character that the one before it began
+  /** @param {string} text */
   const lines = (text) =>
     text.split("\n").map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line));
   const sampled = usePainter(
     () => phase("sample"),
-    (element) => (element.style.opacity = phasesNow().sample),
+    (element) => (element.style.opacity = String(phasesNow().sample)),
   );
   return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
@@ -65,6 +70,10 @@ function Text() {
   </p>`;
 }
 
+/**
+ * @param {string} a
+ * @param {string} b
+ */
 function commonStart(a, b) {
   let n = 0;
   while (n < a.length && a[n] === b[n]) n++;
@@ -81,15 +90,19 @@ function Scales() {
   </div>`;
 }
 
-/** Heads that are known for what they look at; choosing one shows it. */
+/**
+ * Heads that are known for what they look at; choosing one shows it.
+ *
+ * @param {{model: import("../../core/trace.js").ModelFacts | undefined}} props
+ */
 function Patterns({ model }) {
   const known = tellingHeads(model);
   if (!known.length) return null;
   const shown = known.findIndex((h) => h.layer === layer.value && h.head === head.value);
-  const choose = (event) => {
-    const { layer: l, head: h } = known[Number(event.currentTarget.value)];
+  const choose = withValue((index) => {
+    const { layer: l, head: h } = known[Number(index)];
     batch(() => ((settings.layer.value = l), (settings.head.value = h)));
-  };
+  });
   const { mean_weight, uniform, queries } = known[Math.max(shown, 0)];
   const measured = () =>
     shown < 0
@@ -112,10 +125,11 @@ function Choice() {
   const model = log.value?.header.model;
   const heads = model?.num_heads ?? 1;
   const group = model ? model.num_heads / model.num_kv_heads : 1;
+  /** @type {(id: string, label: string, name: "layer" | "head", value: number, count: number) => Children} */
   const pick = (id, label, name, value, count) => html`<label class="pick">
     <span>${label}</span>
     <select id=${id} value=${value} disabled=${!model}
-      onChange=${(event) => (settings[name].value = Number(event.currentTarget.value))}>
+      onChange=${withValue((n) => (settings[name].value = Number(n)))}>
       ${Array.from({ length: count }, (_, n) => html`<option value=${n} selected=${n === value}>${n}</option>`)}
     </select>
   </label>`;

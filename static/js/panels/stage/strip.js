@@ -23,9 +23,15 @@ import { paintStrip } from "./strip_paint.js";
 import { columnTip } from "./strip_tip.js";
 import { BlockMarks, Tokens } from "./strip_tokens.js";
 
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{layout: import("./geometry.js").Columns | null, size: {width: number, height: number}}} Geometry
+ */
+
 const MOST_FETCHES = 64; // arrays asked for at once
 
 const PRINTING = ["beforeprint", "afterprint"];
+/** @type {import("../../state/moment.js").Phase[]} */
 const DRAWN = ["qkv", "write", "attend", "sample"]; // phases in which the columns change
 const ANCHOR = 32; // px: how far the strip scrolls before its tokens are drawn anew
 
@@ -38,22 +44,25 @@ const follows = signal(true);
 const withSampled = computed(() => done(viewSub.value, "sample") || phase("sample") > 0);
 
 export function Strip() {
-  const scroller = useRef(null);
-  const wantsFocus = useRef(null);
+  const scroller = useRef(/** @type {HTMLElement | null} */ (null));
+  const wantsFocus = useRef(/** @type {number | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const now = sequenceView.value;
   const sub = viewSub.value;
   const layout = now && size.width ? layoutOf(now, size.width, withSampled.value) : null;
   const left = anchor.value * ANCHOR;
+  /** @type {[number, number]} */
   const span = layout ? layout.visible(left, left + ANCHOR + size.width) : [0, 0];
-  const latest = useRef(null);
+  const latest = useRef(/** @type {Geometry} */ ({ layout, size }));
   latest.current = { layout, size };
 
   const ref = usePainter(
     () => [sequenceView.value, pointed.value, themeVersion.value, offset.value, ...DRAWN.map(phase)],
     (box, { width, height }) => {
       const { layout: at } = latest.current;
-      const context = prepare(box.querySelector("canvas"), width, height);
+      const canvas = box.querySelector("canvas");
+      if (!canvas) return;
+      const context = prepare(canvas, width, height);
       if (!at || !sequenceView.value) return;
       const x = offset.peek();
       paintStrip(context, {
@@ -70,14 +79,16 @@ export function Strip() {
 
   useEffect(() => {
     const sizes = new ResizeObserver(() =>
-      setSize({ width: scroller.current.clientWidth, height: ref.current.clientHeight }),
+      setSize({ width: scroller.current?.clientWidth ?? 0, height: ref.current?.clientHeight ?? 0 }),
     );
-    sizes.observe(ref.current);
-    sizes.observe(scroller.current);
+    for (const element of [ref.current, scroller.current]) if (element) sizes.observe(element);
     return () => sizes.disconnect();
   }, []);
 
-  const newestSeen = (at) => layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
+  /** @param {number} at */
+  const newestSeen = (at) =>
+    layout !== null && layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
+  /** @param {number} to */
   const scroll = (to) => {
     if (!scroller.current || to === offset.peek()) return;
     scroller.current.scrollLeft = to;
@@ -91,11 +102,13 @@ export function Strip() {
 
   // paper cannot be scrolled: it has the strip from its beginning
   useEffect(() => {
+    /** @type {number | null} */
     let before = null;
+    /** @param {Event} event */
     const prints = ({ type }) => {
       const begins = type === "beforeprint";
       if (begins === (before !== null)) return;
-      const to = begins ? 0 : before;
+      const to = begins ? 0 : (before ?? 0);
       before = begins ? offset.peek() : null;
       atOnce(() => scroll(to));
     };
@@ -105,31 +118,38 @@ export function Strip() {
 
   // the record's own columns, and the one it chose, in sight
   const newest = layout ? layout.count - 1 : -1;
-  const oldest = layout ? Math.min(newest, now.entry ? now.entry.start : newest) : -1;
+  const oldest = layout ? Math.min(newest, now?.entry ? now.entry.start : newest) : -1;
   useLayoutEffect(() => {
-    if (newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
+    if (layout && newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
   }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
   const onScroll = () => {
-    const to = scroller.current.scrollLeft;
+    const to = scroller.current?.scrollLeft ?? 0;
     if (Math.abs(to - offset.peek()) < 1) return; // the strip's own doing
     offset.value = to;
     if (newest >= 0) follows.value = newestSeen(to);
   };
 
-  /** Scroll to a column by hand: whether the newest is followed is decided by where that is. */
+  /**
+   * Scroll to a column by hand: whether the newest is followed is decided by where that is.
+   *
+   * @param {number} to
+   */
   const show = (to) => {
+    if (!layout) return;
     const into = Math.max(0, Math.min(to, layout.extent - size.width));
     scroll(into);
     follows.value = newestSeen(into);
   };
+  /** @param {number} position */
   const bring = (position) => {
     wantsFocus.current = position;
-    show(scrollTo(layout, offset.peek(), size.width, position, position));
+    if (layout) show(scrollTo(layout, offset.peek(), size.width, position, position));
     giveFocus();
   };
   const giveFocus = () => {
     if (wantsFocus.current === null) return;
-    const token = scroller.current.querySelector(`[data-position="${wantsFocus.current}"]`);
+    /** @type {HTMLElement | null | undefined} */
+    const token = scroller.current?.querySelector(`[data-position="${wantsFocus.current}"]`);
     if (!token) return; // it comes with the next drawing
     wantsFocus.current = null;
     token.focus({ preventScroll: true });
@@ -138,6 +158,10 @@ export function Strip() {
 
   useEffect(() => fetchMissing(now, span), [now, span[0], span[1]]);
 
+  /** @param {PointerEvent} event */
+  const hoverHere = (event) => hover(event, latest.current);
+  /** @param {MouseEvent} event */
+  const pickHere = (event) => pick(event, latest.current);
   const tokens = usePhaseVariables();
   return html`<div class="strip">
     <${Gutter} now=${now} height=${size.height} />
@@ -146,9 +170,9 @@ export function Strip() {
         class="strip-window" data-fades
         style=${{ width: `${size.width}px` }}
         ref=${ref}
-        onPointerMove=${(event) => hover(event, latest.current)}
+        onPointerMove=${hoverHere}
         onPointerLeave=${leave}
-        onClick=${(event) => pick(event, latest.current)}
+        onClick=${pickHere}
       >
         <canvas aria-hidden="true"></canvas>
         <${Notice} now=${now} />
@@ -181,10 +205,14 @@ export function Strip() {
   </div>`;
 }
 
-/** Draw now what a change asks for: paper does not wait. */
+/**
+ * Draw now what a change asks for: paper does not wait.
+ *
+ * @param {() => void} change
+ */
 function atOnce(change) {
   const later = options.debounceRendering;
-  options.debounceRendering = (render) => render();
+  options.debounceRendering = (/** @type {() => void} */ render) => render();
   change();
   options.debounceRendering = later;
   flushNow();
@@ -202,6 +230,11 @@ function usePhaseVariables() {
   );
 }
 
+/**
+ * @param {HTMLElement} element
+ * @param {string} name
+ * @param {number} value
+ */
 function set(element, name, value) {
   const text = value.toFixed(3);
   if (element.style.getPropertyValue(name) !== text) element.style.setProperty(name, text);
@@ -212,33 +245,52 @@ function leave() {
   hideTip();
 }
 
+/**
+ * @param {MouseEvent} event
+ * @param {Pick<Geometry, "layout">} geometry
+ */
 function positionAt(event, { layout }) {
   if (!layout) return null;
-  const box = event.currentTarget.getBoundingClientRect();
+  const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
   return layout.at(event.clientX - box.left + offset.peek());
 }
 
+/**
+ * @param {PointerEvent} event
+ * @param {Geometry} geometry
+ */
 function hover(event, { layout, size }) {
   const position = positionAt(event, { layout });
   if (position === null) return leave();
   if (hovered.peek()?.position !== position) hovered.value = { position };
   const now = sequenceView.value;
-  const y = event.clientY - event.currentTarget.getBoundingClientRect().top;
+  if (!now) return;
+  const y = event.clientY - /** @type {Element} */ (event.currentTarget).getBoundingClientRect().top;
   const at = rows(size.height);
   const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;
   const vector = kind && cellOf(now, kind, position).vector;
-  const component = vector
-    ? Math.min(vector.length - 1, Math.floor(((y - at[kind].y) / at[kind].height) * vector.length))
-    : null;
+  const component =
+    kind && vector
+      ? Math.min(vector.length - 1, Math.floor(((y - at[kind].y) / at[kind].height) * vector.length))
+      : null;
   tipAt(event.clientX, event.clientY, columnTip(now, position, viewSub.value, kind, component));
 }
 
+/**
+ * @param {MouseEvent} event
+ * @param {Geometry} geometry
+ */
 function pick(event, geometry) {
   const position = positionAt(event, geometry);
   if (position !== null) select({ position });
 }
 
-/** Ask for arrays of this layer that did not travel with their records. */
+/**
+ * Ask for arrays of this layer that did not travel with their records.
+ *
+ * @param {View | null} now
+ * @param {[number, number]} span
+ */
 function fetchMissing(now, [first, last]) {
   if (!now) return;
   if (now.log.captureMissing(now.index, now.layer)) wantLayer(now.index, now.layer);

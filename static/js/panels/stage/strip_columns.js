@@ -9,6 +9,19 @@ import { keysText } from "../../tell/groups.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { columns } from "./geometry.js";
 
+/**
+ * `missing`: why there is no vector; null when there is one.
+ *
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {ReturnType<typeof import("../../core/labels.js").loneLabel>} Label
+ * @typedef {"k" | "v" | "q"} Kind
+ * @typedef {"unwritten" | "released" | "gone" | "loading" | "uncaptured"} Missing
+ * @typedef {{vector: Float32Array, source: string, fresh: boolean, missing: null}} Known
+ * @typedef {{vector: null, source: null, fresh: boolean, missing: Missing}} Unknown
+ * @typedef {Known | Unknown} Cell
+ */
+
+/** @type {Kind[]} */
 export const KINDS = ["k", "v", "q"];
 const LARGEST = 17; // px, a token's text
 const SMALLEST = 11.5; // it shrinks to this before it is cut
@@ -17,22 +30,42 @@ const FOR_LETTERS = 46; // a column that holds most words of an alphabet
 const WIDEST = 84;
 const MOST = 4096; // columns that room is kept for
 
+/** @param {Label} label */
 export const shownText = (label) => (label.of ? (label.char ?? label.hex) : label.text);
 
-/** Size of `text` in a column of `width`: the largest with which it fits, and readable. */
+/**
+ * Size of `text` in a column of `width`: the largest with which it fits, and readable.
+ *
+ * @param {string} text
+ * @param {number} width
+ */
 export function fontSize(text, width) {
   return Math.max(SMALLEST, Math.min(LARGEST, Math.floor(((width - 2) / labelWidth(text)) * LARGEST * 2) / 2));
 }
 
-/** Whether a phase is over in what is shown: `sub` is the sub-step shown, null for the whole record. */
+/**
+ * Whether a phase is over in what is shown: `sub` is the sub-step shown, null for the whole record.
+ *
+ * @param {number | null} sub
+ * @param {import("../../state/moment.js").Phase} phase
+ */
 export const done = (sub, phase) => sub === null || sub >= PHASES.indexOf(phase);
 
-/** Position of the token that the record chose, or null. */
+/**
+ * Position of the token that the record chose, or null.
+ *
+ * @param {View} now
+ */
 export const sampledAt = (now) => (now.output ? now.numFilled : null);
 
-const needs = new WeakMap(); // log -> Map of sequence to the width its tokens need
+/** @type {WeakMap<object, Map<number, number>>} by log, then sequence: the width that its tokens need */
+const needs = new WeakMap();
 
-/** Width that the tokens of a sequence need, decided by its prompt: columns stay as wide as they are while it grows. */
+/**
+ * Width that the tokens of a sequence need, decided by its prompt: columns stay as wide as they are while it grows.
+ *
+ * @param {View} now
+ */
 function neededWidth(now) {
   const known = needs.get(now.log) ?? new Map();
   needs.set(now.log, known);
@@ -44,10 +77,16 @@ function neededWidth(now) {
     const letters = texts.some((text) => /[a-z]{2}/i.test(text)) ? FOR_LETTERS : NARROWEST;
     known.set(id, Math.min(WIDEST, Math.max(letters, Math.ceil(usual / 8) * 8 + 4)));
   }
-  return known.get(id);
+  return known.get(id) ?? NARROWEST;
 }
 
-/** Columns of the sequence on stage in a window of `width`; the token just chosen has one when `withSampled`. */
+/**
+ * Columns of the sequence on stage in a window of `width`; the token just chosen has one when `withSampled`.
+ *
+ * @param {View} now
+ * @param {number} width
+ * @param {boolean} withSampled
+ */
 export function layoutOf(now, width, withSampled) {
   const { seq } = now;
   const needed = neededWidth(now);
@@ -61,12 +100,17 @@ export function layoutOf(now, width, withSampled) {
   });
 }
 
-const cells = new WeakMap(); // stage -> Map of `position * 3 + kind` to a cell
+/** @type {WeakMap<View, Map<number, Cell>>} by view, then `position * 3 + kind` */
+const cells = new WeakMap();
 
 /**
  * The vector of `position` in a row: `{vector, source, fresh, missing}`. `fresh`: computed in this record. Without a
  * vector `missing` says why: `unwritten` (no key and value yet), `released` (this layer's block of it was let go),
  * `gone` (the query of an earlier step), `loading`, `uncaptured`.
+ *
+ * @param {View} now
+ * @param {Kind} kind
+ * @param {number} position
  */
 export function cellOf(now, kind, position) {
   let known = cells.get(now);
@@ -77,11 +121,19 @@ export function cellOf(now, kind, position) {
   return cell;
 }
 
+/**
+ * @param {View} now
+ * @param {Kind} kind
+ * @param {number} position
+ * @returns {Cell}
+ */
 function readCell(now, kind, position) {
   const origin = originOf(now, position);
   const vector = vectorOf(now, kind, position);
   const fresh = origin?.record === now.index;
-  if (vector) return { vector, source: `${origin.record}/${origin.seq_id}/${origin.position}`, fresh, missing: null };
+  if (origin && vector)
+    return { vector, source: `${origin.record}/${origin.seq_id}/${origin.position}`, fresh, missing: null };
+  /** @type {Omit<Unknown, "missing">} */
   const absent = { vector: null, source: null, fresh };
   if (!origin) return { ...absent, missing: isReleased(now, position) ? "released" : "unwritten" };
   if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
@@ -89,31 +141,61 @@ function readCell(now, kind, position) {
   return { ...absent, missing: coming ? "loading" : "uncaptured" };
 }
 
-/** The vector as far as sub-step `sub` shows it: what is computed later is not there yet. */
+/**
+ * The vector as far as sub-step `sub` shows it: what is computed later is not there yet.
+ *
+ * @param {View} now
+ * @param {Kind} kind
+ * @param {number} position
+ * @param {number | null} sub
+ * @returns {Cell}
+ */
 export function shownCell(now, kind, position, sub) {
   const cell = cellOf(now, kind, position);
   return cell.fresh && !done(sub, "qkv") ? { vector: null, source: null, fresh: true, missing: "unwritten" } : cell;
 }
 
-/** The weight with which this record's query read the key at `position`, or null. */
+/**
+ * The weight with which this record's query read the key at `position`, or null.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
 export function weightAt(now, position, sub) {
   const row = now.attention;
   if (!row || !done(sub, "attend") || position < row.keyStart) return null;
   return row.weights[position - row.keyStart] ?? null;
 }
 
-/** Block and slot of a position whose K and V are in the pool, else null. */
+/**
+ * Block and slot of a position whose K and V are in the pool, else null.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
 export function placeOf(now, position, sub) {
   const inFlight = now.entry && position >= now.entry.start;
   if (position >= now.numFilled || (inFlight && !done(sub, "write"))) return null;
   return slotOf(now.table, now.blockSize, position);
 }
 
-/** Why the layer's block group let a block go; logs of before there were groups do not say the window. */
+/**
+ * Why the layer's block group let a block go; logs of before there were groups do not say the window.
+ *
+ * @param {View["log"]["groups"][number]} group
+ */
 const releasedText = (group) =>
   group.window === null ? t("stage.column.released") : t("group.released.column", { keys: keysText(group) });
 
-/** A column in words, a part each. */
+/**
+ * A column in words, a part each.
+ *
+ * @param {View} now
+ * @param {number} position
+ * @param {number | null} sub
+ */
 export function describe(now, position, sub) {
   const label = now.labels[position];
   const parts = [t("stage.column", { token: labelText(label), position })];

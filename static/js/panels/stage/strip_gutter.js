@@ -9,19 +9,31 @@ import { rows } from "./geometry.js";
 import { done } from "./strip_columns.js";
 import { legendOf, rangesOf } from "./strip_paint.js";
 
+/**
+ * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("../../kit/html.js").Children} Children
+ * @typedef {import("../../state/store.js").View} View
+ */
+
 const TWO_LINES = 32; // px
 
-/** The rows' names, each with the range of its colours. */
+/**
+ * The rows' names, each with the range of its colours.
+ *
+ * @param {{now: View | null, height: number}} props
+ */
 export function Gutter({ now, height }) {
   const at = rows(height || 300);
   const ranges = now ? rangesOf() : {};
   const top = legendOf(now);
+  /** @type {(kind: Kind | "attention", text: string, term: string, second: string) => Children} */
   const label = (kind, text, term, second) =>
     at[kind].height > 0 &&
     html`<div class=${`gutter-row of-${kind}`} style=${{ top: `${at[kind].y}px`, height: `${at[kind].height}px` }}>
     <span class="gutter-name"><${Term} id=${term}>${text}<//> <${Fidelity} kind="captured" /></span>
     ${at[kind].height < TWO_LINES ? null : html`<span class="gutter-second num">${second}</span>`}
   </div>`;
+  /** @param {Kind} kind */
   const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
   return html`<div class="gutter">
     ${label(
@@ -35,7 +47,11 @@ export function Gutter({ now, height }) {
   </div>`;
 }
 
-/** Why there is no attention row, over its empty space. */
+/**
+ * Why there is no attention row, over its empty space.
+ *
+ * @param {{now: View | null}} props
+ */
 export function Notice({ now }) {
   if (!now) return null;
   const name = t("sequence.name", { id: now.seq.seq_id });

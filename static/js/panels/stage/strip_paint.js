@@ -14,17 +14,44 @@ const COMPUTED = 0.35; // opacity of K and V that are computed and not yet writt
 const USED = 0.4; // opacity of a query that has been used: nobody keeps it
 
 const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
+/** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
 const ranges = signal({}); // the largest magnitude of each row's scale, for its legend
-const largestOf = new WeakMap(); // attention row -> positions of its three largest weights
+/** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
+const largestOf = new WeakMap();
 
 export const rangesOf = () => ranges.value;
 
-/** Top of the attention axis, or null. */
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {import("./geometry.js").Columns} Columns
+ * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {import("./geometry.js").Band} Band
+ * @typedef {{keyStart: number, weights: Float32Array, max: number}} Row of attention
+ * @typedef {{
+ *   now: View, layout: Columns, span: [number, number], offset: number, width: number, height: number,
+ *   phases: import("../../state/moment.js").Progress,
+ * }} Strip
+ * @typedef {Pick<Strip, "now" | "layout" | "phases"> & {
+ *   c: CanvasRenderingContext2D, palette: import("../../kit/colour.js").Palette,
+ *   first: number, last: number, left: number, right: number,
+ * }} Scene
+ */
+
+/**
+ * Top of the attention axis, or null.
+ *
+ * @param {View | null} now
+ */
 export function legendOf(now) {
   return now?.attention ? niceCeiling(now.attention.max) : null;
 }
 
-/** `phases`: progress by name, as state/moment.js gives it. */
+/**
+ * `phases`: progress by name, as state/moment.js gives it.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Strip} strip
+ */
 export function paintStrip(c, { now, layout, span, offset, width, height, phases }) {
   const scene = {
     c,
@@ -59,13 +86,24 @@ export function paintStrip(c, { now, layout, span, offset, width, height, phases
     ranges.value = Object.fromEntries(KINDS.map((kind) => [kind, images[kind].range]));
 }
 
-/** How far the column at `position` is lit by now: its key is read in `attend`, in order. */
+/**
+ * How far the column at `position` is lit by now: its key is read in `attend`, in order.
+ *
+ * @param {Pick<Scene, "now" | "phases">} scene
+ * @param {number} position
+ */
 function lit({ now, phases }, position) {
+  if (!now.attention) return 0;
   const { keyStart, weights } = now.attention;
   return phases.attend === 1 ? 1 : litAt(position - keyStart, weights.length, phases.attend);
 }
 
-/** Calls `paint(position, share of the largest weight)` for the visible keys that the query has read by now. */
+/**
+ * Calls `paint(position, share of the largest weight)` for the visible keys that the query has read by now.
+ *
+ * @param {Scene} scene
+ * @param {(position: number, share: number, progress: number) => void} paint
+ */
 function eachRead(scene, paint) {
   const { now, first, last, phases } = scene;
   const row = now.attention;
@@ -74,7 +112,12 @@ function eachRead(scene, paint) {
     paint(p, row.weights[p - row.keyStart] / (row.max || 1), lit(scene, p));
 }
 
-/** A column lights when its key is read, as bright as its weight. */
+/**
+ * A column lights when its key is read, as bright as its weight.
+ *
+ * @param {Scene} scene
+ * @param {ReturnType<typeof rows>} at
+ */
 function paintBeams(scene, at) {
   const { c, palette, layout } = scene;
   const top = at.attention.y + at.attention.height;
@@ -85,6 +128,11 @@ function paintBeams(scene, at) {
   });
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Band} box
+ * @param {Kind} kind
+ */
 function paintVectors(scene, box, kind) {
   const { c, palette, now, layout, first, last, phases } = scene;
   const image = images[kind];
@@ -113,13 +161,28 @@ function paintVectors(scene, box, kind) {
   }
 }
 
-/** A dash where a vector was: its block was let go. */
+/**
+ * A dash where a vector was: its block was let go.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Scene["palette"]} palette
+ * @param {number} x
+ * @param {Band} box
+ */
 function paintReleased(c, palette, x, box) {
   c.fillStyle = palette["ink-3"];
   c.fillRect(x - 3, box.y + box.height / 2 - 0.5, 6, 1);
 }
 
-/** K and V of this step: computed in `qkv`, filling their slot in `write`. */
+/**
+ * K and V of this step: computed in `qkv`, filling their slot in `write`.
+ *
+ * @param {Scene} scene
+ * @param {VectorImage} image
+ * @param {number} p
+ * @param {number} x
+ * @param {Band} box
+ */
 function paintFilling({ c, layout, phases }, image, p, x, box) {
   if (phases.write < 1 && phases.qkv > 0) {
     c.globalAlpha = COMPUTED * phases.qkv;
@@ -136,7 +199,15 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
   }
 }
 
-/** Q of this step: computed in `qkv`, used in `attend`, then nobody needs it any more. */
+/**
+ * Q of this step: computed in `qkv`, used in `attend`, then nobody needs it any more.
+ *
+ * @param {Scene} scene
+ * @param {VectorImage} image
+ * @param {number} p
+ * @param {number} x
+ * @param {Band} box
+ */
 function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
   if (phases.qkv === 0) return;
   c.save();
@@ -153,7 +224,14 @@ function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
   }
 }
 
-/** Room for a key and a value that are not there yet. */
+/**
+ * Room for a key and a value that are not there yet.
+ *
+ * @param {Scene} scene
+ * @param {number} x
+ * @param {Band} box
+ * @param {number} opacity
+ */
 function paintPromise({ c, palette, layout }, x, box, opacity) {
   if (opacity === 0) return;
   c.globalAlpha = opacity;
@@ -165,6 +243,10 @@ function paintPromise({ c, palette, layout }, x, box, opacity) {
   c.globalAlpha = 1;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {Band} box
+ */
 function paintAttention(scene, box) {
   const { c, palette, now, layout } = scene;
   const row = now.attention;
@@ -174,6 +256,7 @@ function paintAttention(scene, box) {
   const labelled = largest(row);
   c.font = "11px system-ui, sans-serif";
   c.textAlign = "center";
+  /** @type {{weight: number, text: string, middle: number, half: number, y: number, progress: number}[]} */
   const figures = [];
   eachRead(scene, (p, _share, progress) => {
     if (progress === 0) return;
@@ -197,10 +280,15 @@ function paintAttention(scene, box) {
   c.globalAlpha = 1;
 }
 
-/** Positions of the three largest weights of a row. */
+/**
+ * Positions of the three largest weights of a row.
+ *
+ * @param {Row} row
+ */
 function largest(row) {
   let found = largestOf.get(row);
   if (!found) {
+    /** @type {number[]} */
     const top = [];
     row.weights.forEach((weight, i) => {
       const place = top.findIndex((j) => weight > row.weights[j]);
@@ -213,6 +301,10 @@ function largest(row) {
   return found;
 }
 
+/**
+ * @param {Scene} scene
+ * @param {ReturnType<typeof rows>} at
+ */
 function paintPointed({ c, palette, layout }, at) {
   const position = pointed.value?.position;
   if (position === undefined || position >= layout.count) return;
@@ -229,7 +321,14 @@ function paintPointed({ c, palette, layout }, at) {
   c.stroke();
 }
 
-/** The emptiness of the query row is a fact worth a word, where there is room for it. */
+/**
+ * The emptiness of the query row is a fact worth a word, where there is room for it.
+ *
+ * @param {Scene} scene
+ * @param {Band} box
+ * @param {number} offset
+ * @param {number} width
+ */
 function paintQueryNote({ c, palette, now, layout, phases }, box, offset, width) {
   const start = phases.qkv > 0 && now.entry ? now.entry.start : layout.count;
   const room = Math.min(width, layout.x(Math.max(0, start - 1)) + layout.width - offset) - 12;

@@ -11,18 +11,45 @@ import { columnTip, vectorSentence } from "./strip_tip.js";
 
 const PAGE = 10; // columns that Page Up and Page Down pass
 
-/** The row whose numbers the keyboard reads out, or null. */
+/**
+ * The row whose numbers the keyboard reads out, or null.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<Kind | null>}
+ */
 const readRow = signal(null);
-/** The column that has the focus, or null. */
+/**
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {import("./geometry.js").Columns} Columns
+ * @typedef {import("./strip_columns.js").Kind} Kind
+ * @typedef {[first: number, last: number]} Span positions, the last one left out
+ * @typedef {{now: View, layout: Columns, sub: number | null, bring: (position: number) => void}} Shown
+ */
+
+/** @param {Event} event */
+const elementOf = (event) => /** @type {Element} */ (event.currentTarget);
+
+/**
+ * The column that has the focus, or null.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
+ */
 const focused = signal(null);
 
-/** The column that Tab reaches: what is held if it is in sight, else the newest there. */
+/**
+ * The column that Tab reaches: what is held if it is in sight, else the newest there.
+ *
+ * @param {Span} span
+ */
 function tabStop([first, last]) {
   const held = focused.value ?? selected.value?.position;
   return held !== undefined && held !== null && held >= first && held < last ? held : last - 1;
 }
 
-/** `bring(position)` scrolls a column into sight and then gives it the focus. */
+/**
+ * `bring(position)` scrolls a column into sight and then gives it the focus.
+ *
+ * @param {Shown & {span: Span}} props
+ */
 export function Tokens({ now, layout, span, sub, bring }) {
   const stop = tabStop(span);
   const seq = now.seq.seq_id;
@@ -33,6 +60,7 @@ export function Tokens({ now, layout, span, sub, bring }) {
   );
 }
 
+/** @param {Shown & {position: number, stop: boolean}} props */
 function Token({ now, layout, position, sub, stop, bring }) {
   const label = now.labels[position];
   const text = shownText(label);
@@ -44,6 +72,19 @@ function Token({ now, layout, position, sub, stop, bring }) {
   if (chosen) classes.push("pointed");
   if (label.of) classes.push("fragment");
   const separator = t("join.clauses");
+  /** @param {FocusEvent} event */
+  const focus = (event) => {
+    focused.value = position;
+    hovered.value = { position };
+    showTip(elementOf(event), columnTip(now, position, sub, readRow.peek()));
+  };
+  /** @param {PointerEvent} event */
+  const enter = (event) => {
+    hovered.value = { position };
+    showTip(elementOf(event), columnTip(now, position, sub));
+  };
+  /** @param {KeyboardEvent} event */
+  const pressKey = (event) => walk(event, { now, position, sub, count: layout.count, bring });
   return html`<button
     class=${classes.join(" ")}
     role="option"
@@ -62,31 +103,29 @@ function Token({ now, layout, position, sub, stop, bring }) {
     data-position=${position}
     tabindex=${stop ? 0 : -1}
     onClick=${() => select({ position })}
-    onFocus=${(event) => {
-      focused.value = position;
-      hovered.value = { position };
-      showTip(event.currentTarget, columnTip(now, position, sub, readRow.peek()));
-    }}
+    onFocus=${focus}
     onBlur=${() => {
       focused.value = hovered.value = null;
       hideTip();
     }}
-    onPointerEnter=${(event) => {
-      hovered.value = { position };
-      showTip(event.currentTarget, columnTip(now, position, sub));
-    }}
+    onPointerEnter=${enter}
     onPointerLeave=${() => {
       hovered.value = null;
       hideTip();
     }}
-    onKeyDown=${(event) => walk(event, { now, position, sub, count: layout.count, bring })}
+    onKeyDown=${pressKey}
   >
     <span class="token-text" lang=${langOf(text)}>${text}</span>
     ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
   </button>`;
 }
 
-/** Left and right walk along the columns, up and down choose the row whose numbers are read. */
+/**
+ * Left and right walk along the columns, up and down choose the row whose numbers are read.
+ *
+ * @param {KeyboardEvent} event
+ * @param {Omit<Shown, "layout"> & {position: number, count: number}} at
+ */
 function walk(event, { now, position, sub, count, bring }) {
   const to = {
     ArrowLeft: position - 1,
@@ -96,17 +135,22 @@ function walk(event, { now, position, sub, count, bring }) {
     Home: 0,
     End: count - 1,
   }[event.key];
-  const turn = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+  const turn = { ArrowUp: -1, ArrowDown: 1 }[event.key] ?? 0;
   if (to === undefined && !turn) return;
   event.preventDefault();
   event.stopPropagation(); // scrolling may take this very element away before the page's own keys look at it
-  if (!turn) return bring(Math.max(0, Math.min(count - 1, to)));
+  if (!turn) return bring(Math.max(0, Math.min(count - 1, to ?? position)));
+  /** @type {(Kind | null)[]} */
   const rows = [null, ...KINDS];
   readRow.value = rows[(rows.indexOf(readRow.value) + turn + rows.length) % rows.length];
-  showTip(event.currentTarget, columnTip(now, position, sub, readRow.value));
+  showTip(elementOf(event), columnTip(now, position, sub, readRow.value));
 }
 
-/** Which physical block holds the columns above it. */
+/**
+ * Which physical block holds the columns above it.
+ *
+ * @param {{now: View, layout: Columns, span: Span}} props
+ */
 export function BlockMarks({ now, layout, span: [first, last] }) {
   const size = now.blockSize;
   const end = Math.min(last, now.numFilled);
@@ -135,6 +179,7 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
   return marks;
 }
 
+/** @param {Span} span */
 function range([first, last]) {
   return Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
 }

@@ -1,5 +1,6 @@
 // Vectors as heat columns: one pixel a value in an off-screen image, enlarged without smoothing when it is drawn.
 
+import { contextOf } from "../../kit/canvas.js";
 import { colours, divergingAt, niceCeiling } from "../../kit/colour.js";
 
 const PLACES = 1024; // columns of the image; a window never shows as many, so far positions may share one
@@ -7,17 +8,22 @@ const SHADES = 512; // of the lookup from value to colour
 
 /** The columns of one row of the strip: kind (k, v or q) of one sequence in one layer and head. */
 export class VectorImage {
-  constructor() {
-    this.key = null;
-    this.theme = null;
-    this.held = new Array(PLACES).fill(null); // place -> {position, source, vector}
-    this.range = 0;
-    this.canvas = null;
-    this.shades = null;
-  }
+  key = "";
+  /** @type {number | null} */
+  theme = null;
+  /** @type {({position: number, source: string, vector: Float32Array} | null)[]} by place */
+  held = new Array(PLACES).fill(null);
+  range = 0;
+  /** @type {HTMLCanvasElement | null} */
+  canvas = null;
+  /** @type {Uint32Array | null} */
+  shades = null;
 
   /**
    * Start again when `key` (log, sequence, layer, head) is another; another `theme` paints the same in other colours.
+   *
+   * @param {string} key
+   * @param {number} theme
    */
   reset(key, theme) {
     if (key !== this.key) {
@@ -32,7 +38,13 @@ export class VectorImage {
     }
   }
 
-  /** Make `vector` the one at `position`. `source` says where it came from: the same again costs nothing. */
+  /**
+   * Make `vector` the one at `position`. `source` says where it came from: the same again costs nothing.
+   *
+   * @param {number} position
+   * @param {string} source
+   * @param {Float32Array} vector
+   */
   put(position, source, vector) {
     const place = position % PLACES;
     const held = this.held[place];
@@ -49,7 +61,16 @@ export class VectorImage {
     }
   }
 
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} position
+   * @param {number} x
+   * @param {number} y
+   * @param {number} width
+   * @param {number} height
+   */
   draw(context, position, x, y, width, height) {
+    if (!this.canvas) return;
     context.imageSmoothingEnabled = false;
     context.drawImage(this.canvas, position % PLACES, 0, 1, this.canvas.height, x, y, width, height);
   }
@@ -63,8 +84,13 @@ export class VectorImage {
     this.held.forEach((held, place) => held && this.#paint(place, held.vector));
   }
 
+  /**
+   * @param {number} place
+   * @param {Float32Array} vector
+   */
   #paint(place, vector) {
-    const context = this.canvas.getContext("2d");
+    if (!this.canvas) return;
+    const context = contextOf(this.canvas);
     const image = context.createImageData(1, vector.length);
     const pixels = new Uint32Array(image.data.buffer);
     this.shades ??= shadesOf(colours().diverging);
@@ -76,7 +102,11 @@ export class VectorImage {
   }
 }
 
-/** The diverging scale as pixels, by value: [-1, 1] in SHADES steps. */
+/**
+ * The diverging scale as pixels, by value: [-1, 1] in SHADES steps.
+ *
+ * @param {import("../../kit/colour.js").Scale} scale
+ */
 function shadesOf(scale) {
   const bytes = new Uint8ClampedArray(4 * (SHADES + 1));
   for (let i = 0; i <= SHADES; i++) bytes.set([...divergingAt(scale, (2 * i) / SHADES - 1), 255], 4 * i);
