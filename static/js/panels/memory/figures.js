@@ -12,6 +12,12 @@ import { log, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
 
+/**
+ * @typedef {import("../../core/trace.js").Header} Header
+ * @typedef {import("../../core/trace.js").Memory} MemoryFigures
+ * @typedef {import("../../kit/html.js").Children} Children
+ */
+
 export function Figures() {
   const header = log.value?.header;
   if (!header || !state.value) return html`<section class="figures"></section>`;
@@ -21,6 +27,7 @@ export function Figures() {
   const groups = state.value.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const token = groups.length > 1 ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
+  /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage}
@@ -48,7 +55,13 @@ export function Figures() {
   </section>`;
 }
 
-/** A row of figures; the whole of it selects, the bytes show the exact count. */
+/**
+ * A row of figures; the whole of it selects, the bytes show the exact count.
+ *
+ * @param {{
+ *   kind: string, name: import("../../kit/html.js").Children, bytes: number, note: string, formula: string
+ * }} props
+ */
 function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
   return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
@@ -60,10 +73,16 @@ function Figure({ kind, name, bytes, note, formula }) {
   </div>`;
 }
 
+/** @param {number} share */
 const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
 
-/** Both usage figures: a cache that nobody holds is free, and yet not empty. */
+/**
+ * Both usage figures: a cache that nobody holds is free, and yet not empty.
+ *
+ * @param {{m: MemoryFigures}} props
+ */
 function Usage({ m }) {
+  /** @param {number} blocks */
   const share = (blocks) => shortPercent(blocks / m.num_blocks);
   const sum = `(${m.blocks_held} + ${m.blocks_cached}) / ${m.num_blocks}`;
   return html`<p class="usage num" id="usage">
@@ -76,16 +95,22 @@ function Usage({ m }) {
   </p>`;
 }
 
-/** What this run holds, and what the same requests would have reserved in one piece each, to one scale. */
+/**
+ * What this run holds, and what the same requests would have reserved in one piece each, to one scale.
+ *
+ * @param {{header: Header, m: MemoryFigures, total: number}} props
+ */
 function Bars({ header, m, total }) {
-  const other = counterfactual(header, state.value);
+  const now = /** @type {import("../../state/store.js").State} */ (state.value); // drawn only where there is one
+  const other = counterfactual(header, now);
   const pages = header.engine.strategy === "paged";
   const perToken = header.kv_bytes_per_token;
   const contiguous = other ? other.contiguous_slots * perToken : 0;
   const paged = pages ? m.bytes_held : (other?.paged_slots ?? 0) * perToken;
-  const figures = figuresByGroup(state.value);
-  const kept = bytesIfAllKept(state.value, figures);
+  const figures = figuresByGroup(now);
+  const kept = bytesIfAllKept(now, figures);
   const scale = Math.max(total, contiguous, kept ?? 0);
+  /** @param {number} bytes */
   const width = (bytes) => ({ width: `${(100 * bytes) / scale}%` });
   const edge = { left: `${(100 * total) / scale}%` };
   const held = selected.value?.figure === "contiguous";
@@ -140,9 +165,16 @@ function Bars({ header, m, total }) {
   </div>`;
 }
 
-/** The blocks of the layers with full attention are what every layer would hold. */
+/**
+ * The blocks of the layers with full attention are what every layer would hold.
+ *
+ * @param {Header} header
+ * @param {{blocks_held: number}} figures
+ * @param {MemoryFigures} m
+ * @param {number} kept
+ */
 function keptText(header, { blocks_held: held }, m, kept) {
-  const layers = layersText(state.value.block_groups[0].layers);
+  const layers = layersText(state.value?.block_groups[0].layers ?? []);
   return t("group.kept.tip", {
     held,
     layers,
@@ -153,6 +185,7 @@ function keptText(header, { blocks_held: held }, m, kept) {
   });
 }
 
+/** @param {any} other */
 function fitText(other) {
   const n = other.requests.length;
   if (n === 0) return t("memory.fit_none", { each: grouped(other.slots_each), fit: other.fit });
@@ -167,17 +200,25 @@ function fitText(other) {
 /**
  * 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where
  * vectors have one.
+ *
+ * @param {{header: Header}} props
  */
 function Formula({ header }) {
   const k = kvTerms(header);
   const same = k.head_dim === k.v_head_dim;
   const times = html`<mo>·</mo>`;
+  /** @type {(text: string, sub?: string) => Children} */
   const symbol = (text, sub) => (sub ? html`<msub><mi>${text}</mi><mi>${sub}</mi></msub>` : html`<mi>${text}</mi>`);
+  /** @type {(...parts: Children[]) => Children} */
   const sum = (...parts) =>
     html`<mrow><mo>(</mo>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>)</mo></mrow>`;
+  /** @type {(d: Children, dv: Children) => Children} */
   const width = (d, dv) => (same ? d : sum(d, dv));
+  /** @param {Children} scale */
   const scales = (scale) => (same ? scale : html`<mn>2</mn>${times}${scale}`);
+  /** @type {(elements: Children, scale: Children) => Children} */
   const vectors = (elements, scale) => (k.scale_bytes ? sum(elements, scales(scale)) : elements);
+  /** @param {number} n */
   const number = (n) => html`<mn>${grouped(n)}</mn>`;
   const two = same ? html`<mn>2</mn>${times}` : null;
   const symbols = vectors(

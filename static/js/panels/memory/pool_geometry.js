@@ -6,6 +6,16 @@
 
 import { groupOf } from "../../core/groups.js";
 
+/**
+ * @typedef {{first_block: number, num_blocks: number}} Group
+ * @typedef {{x: number, y: number, width: number, height: number}} Box
+ * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part of a block group
+ * @typedef {ReturnType<typeof gridOf> & {
+ *   level: "slots" | "blocks", cell: number, tall: number, perRow: number, lines: number, head: number,
+ * slotAt: (id: number, slot: number) => Box, hit: (x: number, y: number) => {block: number, offset: number | null} |
+ * null, }} PoolLayout
+ */
+
 const TITLE = 20; // a group's title, where there are several
 const HEAD = 12; // a block's own line: id, owners, hash
 const PAD = 5; // between blocks in a row
@@ -23,6 +33,12 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * neighbour(id, key)}`. `titles`: the upper edge of each group's title, none where there is one group. `neighbour`: the
  * block that an arrow key leads to, or null. A pool of more blocks than there are places is higher than `height`, and
  * scrolls.
+ *
+ * @param {Group[]} groups
+ * @param {number} size
+ * @param {number} width
+ * @param {number} height
+ * @returns {PoolLayout}
  */
 export function poolLayout(groups, size, width, height) {
   const inner = width - 2 * EDGE;
@@ -35,7 +51,16 @@ export function poolLayout(groups, size, width, height) {
   return blockLevel(groups, size, inner, height);
 }
 
-/** Cells at least `least` wide, wider where a block's own line needs the room, and `tall`. */
+/**
+ * Cells at least `least` wide, wider where a block's own line needs the room, and `tall`.
+ *
+ * @param {Group[]} groups
+ * @param {number} size
+ * @param {number} width
+ * @param {number} least
+ * @param {number} tall
+ * @returns {PoolLayout}
+ */
 function slotLevel(groups, size, width, least, tall) {
   const widest = Math.max(1, Math.floor((width - 2) / least));
   const perRow = Math.min(size, widest, size <= 8 ? size : size <= LONG ? 8 : widest);
@@ -51,6 +76,7 @@ function slotLevel(groups, size, width, least, tall) {
     block.height + (groups.length > 1 ? CLOSE : ROW_GAP),
     block,
   );
+  /** @type {(id: number, slot: number) => Box} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
     return {
@@ -60,6 +86,7 @@ function slotLevel(groups, size, width, least, tall) {
       height: tall - 1,
     };
   };
+  /** @type {(x: number, y: number) => number | null} */
   const slotIn = (x, y) => {
     const slot = Math.floor((y - HEAD) / tall) * perRow + Math.floor(x / cell);
     return y >= HEAD && slot < size && x < perRow * cell ? slot : null;
@@ -67,33 +94,60 @@ function slotLevel(groups, size, width, least, tall) {
   return { ...grid, level: "slots", cell, tall, perRow, lines, head: HEAD, slotAt, hit: hitOf(grid, slotIn) };
 }
 
+/** @param {Group[]} groups */
 const mostIn = (groups) => Math.max(...groups.map((group) => group.num_blocks));
+/**
+ * @param {Group[]} groups
+ * @param {number} columns
+ */
 const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.ceil(group.num_blocks / columns), 0);
+/** @param {Group[]} groups */
 const titlesOf = (groups) => (groups.length > 1 ? groups.length * TITLE : 0);
 
-/** Squares, or bars over the whole width where there are few blocks; slots lie side by side within. */
+/**
+ * Squares, or bars over the whole width where there are few blocks; slots lie side by side within.
+ *
+ * @param {Group[]} groups
+ * @param {number} size
+ * @param {number} width
+ * @param {number} outer
+ * @returns {PoolLayout}
+ */
 function blockLevel(groups, size, width, outer) {
   const height = outer - EDGE - titlesOf(groups);
   const count = rowsIn(groups, 1);
   const bar = Math.min(MAX_BAR, Math.floor(height / count) - 2);
   if (bar >= MIN_BAR && count <= 8) return withLevels(groups, size, 1, width, bar + 2, { width, height: bar });
   let pitch = MAX_PITCH;
+  /** @param {number} p */
   const columnsOf = (p) => Math.max(1, Math.floor((width + gapOf(p)) / p));
   while (pitch > MIN_PITCH && rowsIn(groups, columnsOf(pitch)) * pitch > height) pitch -= pitch > 8 ? 1 : 0.5;
   const side = pitch - gapOf(pitch);
   return withLevels(groups, size, columnsOf(pitch), pitch, pitch, { width: side, height: side });
 }
 
+/** @param {number} pitch */
 const gapOf = (pitch) => (pitch >= 14 ? 3 : pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0.5);
 
+/**
+ * @param {Group[]} groups
+ * @param {number} size
+ * @param {number} columns
+ * @param {number} stepX
+ * @param {number} stepY
+ * @param {{width: number, height: number}} block
+ * @returns {PoolLayout}
+ */
 function withLevels(groups, size, columns, stepX, stepY, block) {
   const grid = gridOf(groups, columns, stepX, stepY, block, EDGE);
+  /** @type {(id: number, slot: number) => Box} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
     const wide = block.width / size;
     return { x: x + slot * wide, y, width: wide, height: block.height };
   };
-  const slotIn = block.width / size >= 3 ? (x) => Math.min(size - 1, Math.floor((x / block.width) * size)) : () => null;
+  /** @type {(x: number) => number | null} */
+  const slotIn = (x) => (block.width / size >= 3 ? Math.min(size - 1, Math.floor((x / block.width) * size)) : null);
   return {
     ...grid,
     level: "blocks",
@@ -107,6 +161,14 @@ function withLevels(groups, size, columns, stepX, stepY, block) {
   };
 }
 
+/**
+ * @param {Group[]} groups
+ * @param {number} columns
+ * @param {number} stepX
+ * @param {number} stepY
+ * @param {{width: number, height: number}} block
+ * @param {number} [top]
+ */
 function gridOf(groups, columns, stepX, stepY, block, top = 0) {
   const title = groups.length > 1 ? TITLE : 0;
   let next = top;
@@ -116,6 +178,7 @@ function gridOf(groups, columns, stepX, stepY, block, top = 0) {
     next = part.top + rows * stepY;
     return part;
   });
+  /** @type {(id: number) => Box} */
   const blockAt = (id) => {
     const { first, top: upper } = parts[groupOf(groups, id)];
     const place = id - first;
@@ -137,14 +200,24 @@ function gridOf(groups, columns, stepX, stepY, block, top = 0) {
     titles: title ? parts.map((part) => part.title) : [],
     blockAt,
   };
-  return { ...grid, neighbour: (id, key) => neighbourOf(grid, groupOf(groups, id), id, key) };
+  /** @type {(id: number, key: string) => number | null} */
+  const neighbour = (id, key) => neighbourOf(grid, groupOf(groups, id), id, key);
+  return { ...grid, neighbour };
 }
 
-/** Left and right go on over all blocks, up and down keep the column, into the next group too. */
+/**
+ * Left and right go on over all blocks, up and down keep the column, into the next group too.
+ *
+ * @param {{parts: Part[], columns: number}} grid
+ * @param {number} group
+ * @param {number} id
+ * @param {string} key
+ * @returns {number | null}
+ */
 function neighbourOf({ parts, columns }, group, id, key) {
   const last = parts.at(-1);
-  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key];
-  if (!step) return null;
+  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key] ?? 0;
+  if (!step || !last) return null;
   const { first, count } = parts[group];
   const next = id + step;
   const leaves = next < first || next >= first + count;
@@ -156,15 +229,21 @@ function neighbourOf({ parts, columns }, group, id, key) {
   return other.first + Math.min(row * columns + column, other.count - 1);
 }
 
+/**
+ * @param {ReturnType<typeof gridOf>} grid
+ * @param {(x: number, y: number) => number | null} slotIn
+ */
 function hitOf(grid, slotIn) {
-  return (x, y) => {
+  /** @type {PoolLayout["hit"]} */
+  const hit = (x, y) => {
     const column = Math.floor((x - EDGE) / grid.stepX);
     const part = grid.parts.findLast(({ top }) => y >= top);
     const place = part ? Math.floor((y - part.top) / grid.stepY) * grid.columns + column : -1;
-    if (place < 0 || place >= part.count || column < 0 || column >= grid.columns) return null;
+    if (!part || place < 0 || place >= part.count || column < 0 || column >= grid.columns) return null;
     const id = part.first + place;
     const at = grid.blockAt(id);
     if (x - at.x > at.width || y - at.y > at.height) return null;
     return { block: id, offset: slotIn(x - at.x, y - at.y) };
   };
+  return hit;
 }

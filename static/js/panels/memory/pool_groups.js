@@ -9,8 +9,13 @@ import { layer, state } from "../../state/store.js";
 import { allLayers, groupName, keysText } from "../../tell/groups.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
 
-/** One line a group; `tops`: where each begins. */
+/**
+ * One line a group; `tops`: where each begins.
+ *
+ * @param {{tops: number[]}} props
+ */
 export function GroupTitles({ tops }) {
+  if (!state.value) return null;
   const { block_groups: groups, block_size: size } = state.value;
   const figures = figuresByGroup(state.value);
   const shown = groupOfLayer(groups, layer.value);
@@ -35,8 +40,14 @@ export function GroupTitles({ tops }) {
   );
 }
 
+/** @param {Event} event */
 const stop = (event) => event.stopPropagation(); // what lies below is the map of the blocks
 
+/**
+ * @param {any} group of the run
+ * @param {any} figures of that group
+ * @param {number} size
+ */
 function lines(group, figures, size) {
   const said = [
     t("group.held.tip", {

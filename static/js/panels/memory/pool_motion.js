@@ -4,7 +4,27 @@
 import { groupOf, heldIn } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
 
+/**
+ * @typedef {import("../../state/moment.js").Phase} Phase
+ * @typedef {import("../../state/moment.js").Progress} Progress
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {any} AnyOp an operation of the trace; its `type` says which fields it has
+ * @typedef {{
+ *   op: AnyOp, at: number, block: number, phase: Phase, from: number, to: number, slots: [number, number],
+ * }} Motion
+ * @typedef {{
+ *   owners: {seq: number, share: number}[], held: number, hash: number, fill: number[], fresh: Set<number>,
+ *   renewed: boolean,
+ * }} Look
+ * @typedef {"take" | "give" | "split" | "swap_out" | "swap_in"} PieceKind
+ * @typedef {{
+ * kind: PieceKind, seq: number, block: number, p: number, end?: "front" | "back", src?: number, cpu_block_id?: number,
+ * }} Piece
+ */
+
+/** @type {Phase[]} */
 const ORDER = ["schedule", "allocate", "write", "attend", "sample"];
+/** @type {Record<string, Phase>} */
 const BEFORE_FORWARD = {
   free: "schedule",
   release: "allocate",
@@ -18,6 +38,7 @@ const BEFORE_FORWARD = {
   cache: "attend",
   write: "write",
 };
+/** @type {Record<string, Phase>} */
 const AFTER_FORWARD = {
   free: "sample",
   release: "sample",
@@ -33,54 +54,84 @@ const OVERLAP = 0.35; // how far one motion of a phase has come when the next be
  * The motions of a record: for each block that it touches, a list of `{op, at, block, phase, from, to, slots}` in
  * order, where [from, to] is its share of its phase and `slots` [first, end) what it fills. Operations on one block
  * follow each other: it loses its hash before it is taken.
+ *
+ * @param {State} before
+ * @param {import("../../core/trace.js").StepRecord} record
+ * @returns {Map<number, Motion[]>}
  */
 export function motionsOf(before, record) {
   const ops = record.ops ?? [];
   const forward = ops.findIndex((op) => op.type === "write");
   const shadow = new Shadow(before);
+  /** @type {Map<number, Motion[]>} */
   const blocks = new Map();
-  const units = new Map(ORDER.map((phase) => [phase, []])); // phase -> [[motion, …] that follow each other]
-  ops.forEach((op, at) => {
+  /** @type {Map<Phase, Motion[][]>} motions that follow each other, by phase */
+  const units = new Map(ORDER.map((phase) => [phase, []]));
+  ops.forEach((/** @type {AnyOp} */ op, at) => {
     const wanted = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
     for (const block of wanted ? shadow.touched(op) : []) {
-      const earlier = blocks.get(block) ?? blocks.set(block, []).get(block);
+      const earlier = blocks.get(block) ?? [];
+      blocks.set(block, earlier);
       // promised before the forward pass, shown after the write
       const last = earlier.findLast((m) => m.op.type !== "cache");
       const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
+      /** @type {Motion} */
       const motion = { op, at, block, phase, from: 0, to: 1, slots: shadow.slots(op, block) };
       earlier.push(motion);
-      const unit = last?.phase === phase ? units.get(phase).find((u) => u.includes(last)) : null;
+      const inPhase = units.get(phase);
+      const unit = last?.phase === phase ? inPhase?.find((u) => u.includes(last)) : null;
       if (unit) unit.push(motion);
-      else units.get(phase).push([motion]);
+      else inPhase?.push([motion]);
     }
     shadow.follow(op);
   });
   for (const [phase, list] of units) spread(list, phase === "write" || phase === "attend");
   for (const motion of [...blocks.values()].flat())
-    if (motion.block === motion.op.src) together(motion, blocks.get(motion.op.dst));
+    if (motion.block === motion.op.src) together(motion, blocks.get(motion.op.dst) ?? []);
   return blocks;
 }
 
 /** Tables and filled slots as the operations of one record change them; the state itself is left alone. */
 class Shadow {
+  /** @type {Map<number, number[][]>} */
+  tables = new Map();
+  /** @type {Map<number, number>} */
+  filled = new Map();
+
+  /** @param {State} state */
   constructor(state) {
     this.state = state;
-    this.tables = new Map();
-    this.filled = new Map();
   }
 
-  /** The tables of sequence `id`, one a block group. */
+  /**
+   * The tables of sequence `id`, one a block group.
+   *
+   * @param {number} id
+   * @returns {number[][]}
+   */
   tablesOf(id) {
     const { sequences, block_groups: groups } = this.state;
-    if (!this.tables.has(id))
-      this.tables.set(id, sequences.get(id)?.block_tables.map((table) => table.slice()) ?? groups.map(() => []));
-    return this.tables.get(id);
+    const known = this.tables.get(id);
+    if (known) return known;
+    /** @type {number[][]} */
+    const tables = sequences.get(id)?.block_tables ?? [];
+    const copies = tables.length ? tables.map((table) => table.slice()) : Array.from(groups, () => []);
+    this.tables.set(id, copies);
+    return copies;
   }
 
+  /**
+   * @param {number} id
+   * @param {number} block
+   */
   table(id, block) {
     return this.tablesOf(id)[groupOf(this.state.block_groups, block)];
   }
 
+  /**
+   * @param {AnyOp} op
+   * @returns {number[]}
+   */
   touched(op) {
     if (op.type === "copy") return [op.src, op.dst];
     if (op.type === "fork") return this.tablesOf(op.parent_seq_id).flatMap(heldIn);
@@ -91,9 +142,16 @@ class Shadow {
     );
   }
 
-  /** The slots of `block` that an operation fills. */
+  /**
+   * The slots of `block` that an operation fills.
+   *
+   * @param {AnyOp} op
+   * @param {number} block
+   * @returns {[number, number]}
+   */
   slots(op, block) {
     const size = this.state.block_size;
+    /** @param {number} n */
     const within = (n) => Math.max(0, Math.min(size, n));
     if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
     if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
@@ -102,6 +160,7 @@ class Shadow {
     return [within(op.start - first), within(op.start + op.num_tokens - first)];
   }
 
+  /** @param {AnyOp} op */
   follow(op) {
     if (op.type === "fork")
       this.tables.set(
@@ -113,18 +172,29 @@ class Shadow {
     else if (op.type === "copy") this.filled.set(op.dst, this.#count(op.src));
   }
 
+  /** @param {number} block */
   #count(block) {
     return this.filled.get(block) ?? this.state.blocks[block].token_ids.length;
   }
 }
 
-/** Both sides of a copy move at one time. */
+/**
+ * Both sides of a copy move at one time.
+ *
+ * @param {Motion} source
+ * @param {Motion[]} copies
+ */
 function together(source, copies) {
-  const { phase, from, to } = copies.find((m) => m.at === source.at);
-  Object.assign(source, { phase, from, to });
+  const copy = copies.find((m) => m.at === source.at);
+  if (copy) Object.assign(source, { phase: copy.phase, from: copy.from, to: copy.to });
 }
 
-/** Give each unit of a phase its share of the time, one after the other and overlapping; writes go all at once. */
+/**
+ * Give each unit of a phase its share of the time, one after the other and overlapping; writes go all at once.
+ *
+ * @param {Motion[][]} units
+ * @param {boolean} together
+ */
 function spread(units, together) {
   const length = together ? 1 : 1 / (1 + (units.length - 1) * OVERLAP);
   units.forEach((unit, i) => {
@@ -136,7 +206,12 @@ function spread(units, together) {
   });
 }
 
-/** Progress of one motion in [0, 1]. */
+/**
+ * Progress of one motion in [0, 1].
+ *
+ * @param {Motion} motion
+ * @param {Progress} phases
+ */
 export function progressOf(motion, phases) {
   const now = phases[motion.phase];
   if (now >= 1) return 1; // shares of a phase's time need not add up to the last bit
@@ -146,6 +221,11 @@ export function progressOf(motion, phases) {
 /**
  * How a block at rest looks: `owners` [{seq, share}] (share in [0, 1]), `held` and `hash` in [0, 1], `fill`: the level
  * of each slot, `fresh`: the slots that this record wrote, `renewed`: this record gave the block another life.
+ *
+ * @param {State["blocks"][number]} block
+ * @param {number[]} owners
+ * @param {number} size
+ * @returns {Look}
  */
 export function restingLook(block, owners, size) {
   return {
@@ -160,6 +240,10 @@ export function restingLook(block, owners, size) {
 
 /**
  * The look of a block in between: `look`, as it was before the record, changed by its motions as far as they have come.
+ *
+ * @param {Look} look
+ * @param {Motion[]} motions
+ * @param {Progress} phases
  */
 export function movingLook(look, motions, phases) {
   for (const motion of motions) {
@@ -169,6 +253,7 @@ export function movingLook(look, motions, phases) {
   return look;
 }
 
+/** @type {Record<string, (look: Look, motion: Motion, p: number) => void>} */
 const CHANGES = {
   evict(look, _motion, p) {
     look.hash *= 1 - p;
@@ -206,6 +291,11 @@ const CHANGES = {
   release: giveBack,
 };
 
+/**
+ * @param {Look} look
+ * @param {Motion} motion
+ * @param {number} p
+ */
 function giveBack(look, { op }, p) {
   leave(look, op.seq_id, p);
   if ((op.to ?? null) === null) return;
@@ -213,10 +303,20 @@ function giveBack(look, { op }, p) {
   if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
 }
 
+/**
+ * @param {Look} look
+ * @param {[number, number]} slots
+ * @param {(slot: number) => number} level
+ */
 function fillTo(look, [first, end], level) {
   for (let slot = first; slot < end; slot++) look.fill[slot] = level(slot);
 }
 
+/**
+ * @param {Look} look
+ * @param {number} seq
+ * @param {number} p
+ */
 function leave(look, seq, p) {
   look.owners = look.owners
     .map((o) => (o.seq === seq ? { seq, share: o.share * (1 - p) } : o))
@@ -227,14 +327,20 @@ function leave(look, seq, p) {
  * What moves between places now: `{kind, seq, block, p}` with `kind` `take` (from the free queue's head to the block),
  * `give` (back to the queue, `end` front or back), `split` (from block `src`), `swap_out` and `swap_in` (to and from
  * `cpu_block_id`).
+ *
+ * @param {Map<number, Motion[]>} motions
+ * @param {Progress} phases
+ * @returns {Piece[]}
  */
 export function travelling(motions, phases) {
+  /** @type {Piece[]} */
   const found = [];
   for (const list of motions.values()) {
     for (const motion of list) {
       const p = progressOf(motion, phases);
       if (p <= 0 || p >= 1) continue;
       const { op, block } = motion;
+      /** @type {(kind: PieceKind, more?: Partial<Piece>) => void} */
       const add = (kind, more = {}) => found.push({ kind, seq: op.seq_id, block, p, ...more });
       if (op.type === "allocate" || (op.type === "share" && op.revived)) add("take");
       else if (GIVES.has(op.type) && (op.to ?? null) !== null) add("give", { end: op.to });
@@ -245,9 +351,15 @@ export function travelling(motions, phases) {
   return found;
 }
 
-/** The free queues in between, one a block group: those before, less what has left, with what has come back. */
+/**
+ * The free queues in between, one a block group: those before, less what has left, with what has come back.
+ *
+ * @param {State} before
+ * @param {Map<number, Motion[]>} motions
+ * @param {Progress} phases
+ */
 export function movingQueues(before, motions, phases) {
-  const queues = before.free_queues.map((queue) => queue.slice());
+  const queues = before.free_queues.map((/** @type {number[]} */ queue) => queue.slice());
   const all = [...motions.values()].flat().sort((a, b) => a.at - b.at);
   for (const motion of all) {
     if (progressOf(motion, phases) < 0.5) continue;

@@ -10,9 +10,27 @@ import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.j
 import { paintBlocks } from "./pool_paint_blocks.js";
 import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
 
+/**
+ * What is painted: the pool's layout, the record as far as it is shown, the slots read in it.
+ *
+ * @typedef {import("./pool_geometry.js").PoolLayout} PoolLayout
+ * @typedef {import("./pool_geometry.js").Box} Box
+ * @typedef {import("./pool_motion.js").Look} Look
+ * @typedef {{
+ *   c: CanvasRenderingContext2D, layout: PoolLayout, palette: import("../../kit/colour.js").Palette,
+ *   now: import("./pool_scene.js").Scene, progress: import("../../state/moment.js").Progress, glow: number,
+ *   reads: Map<number, number>, size: number,
+ * }} Frame
+ */
+
 const SMALL = "10px system-ui, sans-serif";
 
-/** Paint the whole pool as it stands at this moment of its record. */
+/**
+ * Paint the whole pool as it stands at this moment of its record.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {PoolLayout} layout
+ */
 export function paintPool(c, layout) {
   const now = scene.value;
   if (!now) return;
@@ -32,6 +50,7 @@ export function paintPool(c, layout) {
   paintConnected(frame);
 }
 
+/** @param {Frame} frame */
 function paintSlots(frame) {
   const places = placesOf(queuesNow.value);
   for (const { block_id: id } of frame.now.after.blocks) {
@@ -42,7 +61,14 @@ function paintSlots(frame) {
   }
 }
 
-/** A block's own line: its id; how many hold it; its hash mark; its place in the free queue. */
+/**
+ * A block's own line: its id; how many hold it; its hash mark; its place in the free queue.
+ *
+ * @param {Frame} frame
+ * @param {number} id
+ * @param {Look} look
+ * @param {number | undefined} place
+ */
 function paintHead({ c, layout, palette }, id, look, place) {
   const at = layout.blockAt(id);
   const base = at.y + layout.head - 4;
@@ -68,6 +94,12 @@ function paintHead({ c, layout, palette }, id, look, place) {
   }
 }
 
+/**
+ * @param {Frame} frame
+ * @param {number} id
+ * @param {number} offset
+ * @param {Look} look
+ */
 function paintSlot(frame, id, offset, look) {
   const { c, layout, palette } = frame;
   const { x, y, width, height } = layout.slotAt(id, offset);
@@ -95,7 +127,18 @@ function paintSlot(frame, id, offset, look) {
   if (layout.cell >= 7) paintToken(frame, id, offset, look, { x, y, width, height });
 }
 
-/** Side by side, as wide as each one's share: a shared block carries two colours. */
+/**
+ * Side by side, as wide as each one's share: a shared block carries two colours.
+ *
+ * @param {Frame} frame
+ * @param {Look["owners"]} owners
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ * @param {number} tint
+ * @param {number} texture
+ */
 export function paintOwners({ c, palette, layout }, owners, x, y, width, height, tint, texture) {
   const shown = owners.slice(0, 4);
   const total = shown.reduce((sum, o) => sum + o.share, 0);
@@ -113,7 +156,16 @@ export function paintOwners({ c, palette, layout }, owners, x, y, width, height,
   }
 }
 
-/** Lit while it is read, as brightly as its weight; a line at its top stays. */
+/**
+ * Lit while it is read, as brightly as its weight; a line at its top stays.
+ *
+ * @param {Frame} frame
+ * @param {number} read
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ * @param {number} height
+ */
 function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, height) {
   const colour = sequentialAt(palette.sequential, read);
   if (shine > 0) {
@@ -127,6 +179,13 @@ function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, hei
   c.globalAlpha = 1;
 }
 
+/**
+ * @param {Frame} frame
+ * @param {number} id
+ * @param {number} offset
+ * @param {Look} look
+ * @param {Box} at
+ */
 function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
   const now = look.renewed || look.fresh.has(offset);
   const content = labelAt(id * size + offset, now ? drawnIndex.value : drawnIndex.value - 1);
@@ -148,14 +207,24 @@ function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, widt
   c.fillText(text, x + width / 2, y + height / 2 + px * 0.36);
 }
 
-/** The token in a slot after record `index`, through the sequence that wrote it; null when it is not known. */
+/**
+ * The token in a slot after record `index`, through the sequence that wrote it; null when it is not known.
+ *
+ * @param {number} slot
+ * @param {number} index
+ */
 export function labelAt(slot, index) {
   const origin = log.value?.slotOrigin(slot, index);
-  const seq = origin && state.value.sequences.get(origin.seq_id);
+  const seq = origin && state.value?.sequences.get(origin.seq_id);
   if (!seq) return null;
   return { label: tokenLabels(seq.token_bytes)[origin.position], generated: origin.position >= seq.num_prompt_tokens };
 }
 
+/**
+ * @param {Frame} frame
+ * @param {number} id
+ * @param {Look} look
+ */
 function paintFrame({ c, layout, palette }, id, look) {
   const at = layout.blockAt(id);
   const [x, y] = [at.x - 1.5, at.y + layout.head - 1.5];
@@ -181,14 +250,18 @@ function paintFrame({ c, layout, palette }, id, look) {
   });
 }
 
-/** What hangs together with what is pointed at: its blocks framed, its slots marked. */
+/**
+ * What hangs together with what is pointed at: its blocks framed, its slots marked.
+ *
+ * @param {Frame} frame
+ */
 function paintConnected({ c, layout, palette, size }) {
   const lit = connected.value;
   if (!lit) return;
   c.strokeStyle = palette.focus;
   const wide = layout.level === "slots";
   for (const id of lit.blocks) {
-    if (id >= state.value.blocks.length) continue;
+    if (id >= (state.value?.blocks.length ?? 0)) continue;
     const at = layout.blockAt(id);
     const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.tall] : [at.width, at.height];
     const out = wide ? 3 : Math.min(2, at.width / 3);

@@ -5,9 +5,16 @@ import { alpha, sequentialAt } from "../../kit/colour.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { lookAt } from "./pool_scene.js";
 
+/**
+ * @typedef {import("./pool_paint.js").Frame} Frame
+ * @typedef {import("./pool_motion.js").Look} Look
+ * @typedef {import("./pool_geometry.js").Box} Box
+ */
+
 const TEXTURED = 7; // px: below this a texture cannot be seen
 const NAMED = 18; // px: from here on a square says its id
 
+/** @param {Frame} frame */
 export function paintBlocks(frame) {
   const brightest = frame.glow > 0 || frame.progress.attend > 0 ? readsByBlock(frame) : new Map();
   for (const { block_id: id } of frame.now.after.blocks) {
@@ -22,9 +29,16 @@ export function paintBlocks(frame) {
   }
 }
 
+/** @param {Look} look */
 const filledShare = (look) => look.fill.reduce((sum, level) => sum + level, 0) / look.fill.length;
 
-/** A level that rises with its slots over the hatching of what is reserved and empty; bars fill from the left. */
+/**
+ * A level that rises with its slots over the hatching of what is reserved and empty; bars fill from the left.
+ *
+ * @param {Frame} frame
+ * @param {Look} look
+ * @param {Box} at
+ */
 function paintHeld({ c, palette }, look, at) {
   const full = filledShare(look);
   const flat = at.width > 2 * at.height;
@@ -41,6 +55,7 @@ function paintHeld({ c, palette }, look, at) {
   for (const { seq, share } of look.owners.slice(0, 4)) {
     const colour = palette.sequences[seq % 8];
     const wide = (at.width * share) / total;
+    /** @type {[number, number, number, number]} */
     const box = flat
       ? [left, at.y, wide * full, at.height]
       : [left, at.y + at.height * (1 - full), wide, at.height * full];
@@ -58,7 +73,13 @@ function paintHeld({ c, palette }, look, at) {
   c.globalAlpha = 1;
 }
 
-/** Free, yet its content can be found again: solid grey with a mark, where room is not only outlined. */
+/**
+ * Free, yet its content can be found again: solid grey with a mark, where room is not only outlined.
+ *
+ * @param {Frame} frame
+ * @param {Look} look
+ * @param {Box} at
+ */
 function paintCached({ c, palette }, look, at) {
   c.fillStyle = alpha(palette["ink-3"], at.width >= TEXTURED ? 0.14 : 0.5);
   c.fillRect(at.x, at.y, at.width, at.height);
@@ -70,6 +91,11 @@ function paintCached({ c, palette }, look, at) {
   c.setLineDash([]);
 }
 
+/**
+ * @param {Frame} frame
+ * @param {Box} at
+ * @param {number} [opacity]
+ */
 function paintFree({ c, palette }, at, opacity = 1) {
   c.globalAlpha = opacity;
   if (at.width < TEXTURED) {
@@ -83,8 +109,13 @@ function paintFree({ c, palette }, at, opacity = 1) {
   c.globalAlpha = 1;
 }
 
-/** block id -> the largest weight read in it. */
+/**
+ * block id -> the largest weight read in it.
+ *
+ * @param {Frame} frame
+ */
 function readsByBlock({ reads, size }) {
+  /** @type {Map<number, number>} */
   const found = new Map();
   for (const [slot, read] of reads) {
     const id = Math.floor(slot / size);
@@ -93,6 +124,11 @@ function readsByBlock({ reads, size }) {
   return found;
 }
 
+/**
+ * @param {Frame} frame
+ * @param {number} read
+ * @param {Box} at
+ */
 function paintRead({ c, palette, glow }, read, at) {
   if (read === 0 || glow === 0) return;
   c.globalAlpha = glow * Math.min(1, 0.2 + read);
@@ -101,6 +137,12 @@ function paintRead({ c, palette, glow }, read, at) {
   c.globalAlpha = 1;
 }
 
+/**
+ * @param {Frame} frame
+ * @param {number} id
+ * @param {Look} look
+ * @param {Box} at
+ */
 function paintName({ c, palette }, id, look, at) {
   c.font = "10px system-ui, sans-serif";
   c.textAlign = "center";

@@ -9,11 +9,25 @@ import { phase, phasesNow } from "../../state/moment.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../../state/store.js";
 import { motionsOf, movingLook, movingQueues, progressOf, restingLook } from "./pool_motion.js";
 
-const owners = new WeakMap(); // state -> Map of block id to the sequences that hold it
+/**
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {import("../../state/moment.js").Progress} Progress
+ * @typedef {import("./pool_motion.js").Motion} Motion
+ * @typedef {{before: State, after: State, motions: Map<number, Motion[]>}} Scene
+ */
 
-/** block id -> ids of the sequences whose table has it. */
+/** @type {WeakMap<State, Map<number, number[]>>} by state, then block id */
+const owners = new WeakMap();
+
+/**
+ * block id -> ids of the sequences whose table has it.
+ *
+ * @param {State} now
+ */
 export function ownersOf(now) {
-  if (owners.has(now)) return owners.get(now);
+  const known = owners.get(now);
+  if (known) return known;
+  /** @type {Map<number, number[]>} */
   const found = new Map();
   for (const seq of now.sequences.values())
     for (const id of heldBy(seq)) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
@@ -21,12 +35,14 @@ export function ownersOf(now) {
   return found;
 }
 
-/** The record drawn as motions: {before, after, motions}; null before there is a log. */
+/** The record drawn as motions; null before there is a log. */
 export const scene = computed(() => {
   const after = state.value;
-  if (!after) return null;
+  if (!after || !log.value) return null;
   const before = drawnIndex.value >= 0 ? log.value.stateAt(drawnIndex.value - 1) : after;
-  return { before, after, motions: record.value ? motionsOf(before, record.value) : new Map() };
+  /** @type {Scene["motions"]} */
+  const motions = record.value ? motionsOf(before, record.value) : new Map();
+  return { before, after, motions };
 });
 
 const phasesThatMove = computed(
@@ -35,7 +51,13 @@ const phasesThatMove = computed(
 /** Watch the phases in which blocks change: who watches only these rests while the others move. */
 export const watchMotions = () => [...phasesThatMove.value].map(phase);
 
-/** The look of a block when its record is shown as far as `progress`. */
+/**
+ * The look of a block when its record is shown as far as `progress`.
+ *
+ * @param {Scene} now
+ * @param {number} id
+ * @param {Progress} progress
+ */
 export function lookAt({ before, after, motions }, id, progress) {
   const moves = motions.get(id);
   const from = moves ? before : after;
@@ -48,19 +70,32 @@ const queueText = computed(() => {
   watchMotions();
   return scene.value ? JSON.stringify(movingQueues(scene.value.before, scene.value.motions, phasesNow())) : "[[]]";
 });
-/** The free queue of each block group: lists of block ids. */
+/**
+ * The free queue of each block group: lists of block ids.
+ *
+ * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<number[][]>}
+ */
 export const queuesNow = computed(() => JSON.parse(queueText.value));
 
-/** block id -> its place in its group's free queue, from 1. */
+/**
+ * block id -> its place in its group's free queue, from 1.
+ *
+ * @param {number[][]} queues
+ */
 export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
 
-/** Whether a block of the queue carries its hash as far as the record is shown. */
-export const cachedNow = (id) => lookAt(scene.value, id, phasesNow()).hash > 0.5;
+/**
+ * Whether a block of the queue carries its hash as far as the record is shown.
+ *
+ * @param {number} id
+ */
+export const cachedNow = (id) => scene.value !== null && lookAt(scene.value, id, phasesNow()).hash > 0.5;
 
 const arrivingText = computed(() => {
   if (!scene.value) return "";
   watchMotions();
   const progress = phasesNow();
+  /** @param {Motion} m */
   const coming = (m) => (m.op.type === "allocate" || m.op.type === "share") && progressOf(m, progress) < 1;
   return [...scene.value.motions]
     .filter(([, motions]) => motions.some(coming))
@@ -75,7 +110,9 @@ export const arriving = computed(
 /** Slots read in the record drawn: slot -> weight as a share of its row's largest, in the layer and head shown. */
 export const reads = computed(() => {
   captureVersion.value;
+  /** @type {Map<number, number>} */
   const found = new Map();
+  if (!log.value || !state.value) return found;
   for (const entry of record.value?.batch ?? []) {
     const row = attentionRow(log.value, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
     const table = log.value.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[
@@ -90,5 +127,9 @@ export const reads = computed(() => {
   return found;
 });
 
-/** How brightly reads shine: at their height in the middle of `attend`, gone when it is over. */
+/**
+ * How brightly reads shine: at their height in the middle of `attend`, gone when it is over.
+ *
+ * @param {Progress} progress
+ */
 export const glow = (progress) => Math.sin(Math.PI * progress.attend);

@@ -9,9 +9,17 @@ import { t } from "../../tell/words.js";
 import { labelAt } from "./pool_paint.js";
 import { ownersOf } from "./pool_scene.js";
 
-/** A block in words, one sentence each; `places`: block id -> its place in the free queue. */
+/** @typedef {import("../../state/store.js").State["blocks"][number]} Block */
+
+/**
+ * A block in words, one sentence each; `places`: block id -> its place in the free queue.
+ *
+ * @param {Block} block
+ * @param {Map<number, number>} places
+ */
 export function describeBlock(block, places) {
   const now = state.value;
+  if (!now) return [];
   const groups = now.block_groups;
   const lines = [t("pool.block", { id: block.block_id })];
   if (groups.length > 1) lines.push(groupName(groups[groupOf(groups, block.block_id)]));
@@ -30,8 +38,12 @@ export function describeBlock(block, places) {
   return lines;
 }
 
+/**
+ * @param {Block} block
+ * @param {number} offset
+ */
 export function describeSlot(block, offset) {
-  const slot = block.block_id * state.value.block_size + offset;
+  const slot = block.block_id * (state.value?.block_size ?? 0) + offset;
   if (offset >= block.token_ids.length) return t("pool.slot_empty", { slot });
   const content = labelAt(slot, drawnIndex.value);
   return content ? t("pool.slot", { slot, token: labelText(content.label) }) : t("pool.slot_empty", { slot });
@@ -40,11 +52,15 @@ export function describeSlot(block, offset) {
 /**
  * The selection that a block, or a slot of it, stands for: the key there if the shown sequence has one, else the place
  * itself.
+ *
+ * @param {number} block
+ * @param {number | null} offset
+ * @returns {import("../../state/store.js").Selection}
  */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
   const now = sequenceView.value;
   const logical = now ? now.table.indexOf(block) : -1;
   const position = logical * (now?.blockSize ?? 0) + offset;
-  return logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
+  return now && logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
 }

@@ -10,6 +10,8 @@ import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
 import { runsOf } from "./queue_runs.js";
 
+/** @typedef {{first: number, last: number, count: number, kind: "cached" | "free"}} QueueRun */
+
 const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
 
 export function Queues() {
@@ -17,15 +19,23 @@ export function Queues() {
   const several = groups.length > 1;
   return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
     ${groups.map(
-      (group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null}
+      (
+        /** @type {any} */ group,
+        /** @type {number} */ i,
+      ) => html`<${Queue} key=${i} at=${i} group=${several ? group : null}
       queue=${queuesNow.value[i] ?? []} />`,
     )}
   </div>`;
 }
 
-/** The queue of the pool, or, where there are several, of `group`. */
+/**
+ * The queue of the pool, or, where there are several, of `group`.
+ *
+ * @param {{at: number, group: any, queue: number[]}} props
+ */
 function Queue({ at, group, queue }) {
   const now = state.value;
+  /** @type {QueueRun[]} */
   const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
   const label = t("pool.queue_label", { ids: text });
@@ -53,8 +63,10 @@ function Queue({ at, group, queue }) {
   </div>`;
 }
 
+/** @param {QueueRun} run */
 const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
 
+/** @param {{run: QueueRun, head: boolean, queue: number[]}} props */
 function Run({ run, head, queue }) {
   const place = queue.indexOf(run.first) + 1;
   const lines = [
@@ -63,9 +75,10 @@ function Run({ run, head, queue }) {
       : t("pool.run", { first: run.first, last: run.last, n: run.count }),
     t(run.kind === "cached" ? "pool.run.cached" : "pool.run.free", { place, to: place + run.count - 1 }),
   ];
+  /** @param {Event} event */
   const point = (event) => {
     hovered.value = { block: run.first };
-    showTip(event.currentTarget, lines);
+    showTip(/** @type {Element} */ (event.currentTarget), lines);
   };
   const leave = () => ((hovered.value = null), hideTip());
   return html`<button
@@ -83,9 +96,12 @@ function Run({ run, head, queue }) {
   </button>`;
 }
 
+/** @param {KeyboardEvent} event */
 function moveFocus(event) {
-  const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
-  if (!next) return;
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
+  if (!by) return;
   event.preventDefault();
-  event.currentTarget[next]?.focus();
+  const from = /** @type {Element} */ (event.currentTarget);
+  const next = by < 0 ? from.previousElementSibling : from.nextElementSibling;
+  if (next instanceof HTMLElement) next.focus();
 }

@@ -11,6 +11,8 @@ import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js
 import { t } from "../../tell/words.js";
 import { arriving } from "./pool_scene.js";
 
+/** @typedef {import("../../state/store.js").Sequence} Sequence */
+
 export function Tables() {
   const now = state.value;
   const rows = now
@@ -38,11 +40,13 @@ export function Tables() {
 
 /**
  * The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers.
+ *
+ * @param {{seq: Sequence, table: number[], at: number}} props
  */
 function TableRow({ seq, table, at }) {
   const id = seq.seq_id;
   const name = t("sequence.name", { id });
-  const groups = state.value.block_groups;
+  const groups = state.value?.block_groups ?? [];
   const group = groups.length > 1 ? groups[at] : null;
   const weight = group && at !== groupOfLayer(groups, layer.value) ? " other" : "";
   const point = () => (hovered.value = { seq: id });
@@ -51,7 +55,7 @@ function TableRow({ seq, table, at }) {
     data-seq=${id} data-group=${at}>
     <button
       class="table-name num"
-      aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
+      aria-pressed=${selected.value?.seq === id && selected.value?.position === undefined}
       aria-label=${
         group
           ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}`
@@ -78,9 +82,11 @@ function TableRow({ seq, table, at }) {
 
 const NAMED = 4; // more layers than these are a number
 
+/** @param {number[]} layers */
 const shortLayers = (layers) =>
   layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
 
+/** @param {{name: string, block: number, logical: number, group: any}} props */
 function Entry({ name, block, logical, group }) {
   if (block === RELEASED) {
     const gone = group
@@ -92,7 +98,7 @@ function Entry({ name, block, logical, group }) {
     </button>`;
   }
   const lit = connected.value?.blocks.has(block);
-  const shared = state.value.blocks[block].ref_count > 1;
+  const shared = (state.value?.blocks[block].ref_count ?? 0) > 1;
   const point = () => (hovered.value = { block });
   const leave = () => (hovered.value = null);
   return html`<button
@@ -111,17 +117,23 @@ function Entry({ name, block, logical, group }) {
   </button>`;
 }
 
-/** Arrow keys walk along a table. */
+/**
+ * Arrow keys walk along a table.
+ *
+ * @param {KeyboardEvent} event
+ */
 function moveFocus(event) {
-  const next = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
-  if (!next) return;
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
+  if (!by) return;
   event.preventDefault();
-  event.currentTarget[next]?.focus();
+  const from = /** @type {Element} */ (event.currentTarget);
+  const next = by < 0 ? from.previousElementSibling : from.nextElementSibling;
+  if (next instanceof HTMLElement) next.focus();
 }
 
 /** Blocks whose content waits in CPU memory; nothing where the run has no room for them. */
 function CpuStore() {
-  const blocks = state.value.cpu_blocks;
+  const blocks = state.value?.cpu_blocks ?? [];
   if (!blocks.length) return null;
   const store = blocks.filter((block) => block.seq_id !== null);
   return html`<div class="table-row cpu" id="cpu-store">
