@@ -59,8 +59,9 @@ function List({ output }) {
  * @param {number} token
  */
 function takeInstead(seq, token) {
+  const now = sequenceView.peek();
   hideTip();
-  return fork({ kind: "token", seq_id: seq, token_id: token, record: sequenceView.peek()?.index });
+  return now && fork({ kind: "token", seq_id: seq, token_id: token, record: now.index });
 }
 
 /**

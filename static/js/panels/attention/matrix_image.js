@@ -45,9 +45,8 @@ export function worstLater(count) {
  */
 export function leftOut(now) {
   const first = sources.value[0];
-  return (
-    Boolean(first) && now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head)
-  );
+  if (!first) return false;
+  return now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head);
 }
 
 /**

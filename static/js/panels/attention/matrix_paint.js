@@ -47,8 +47,8 @@ export function paintGround(c, palette, count, cell) {
  */
 export function paintUnknown(c, palette, from, now, cell) {
   for (let query = 0; query < from.length; query++) {
-    if (from[query] && (image.rows.sources[query] === nameOf(from[query]) || canFetch(now.log, from[query], now.layer)))
-      continue;
+    const source = from[query];
+    if (source && (image.rows.sources[query] === nameOf(source) || canFetch(now.log, source, now.layer))) continue;
     c.fillStyle = wastePattern(c, palette.line);
     c.fillRect(0, query * cell, (query + 1) * cell, cell);
   }

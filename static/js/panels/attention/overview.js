@@ -316,7 +316,8 @@ function paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at) {
 function fetchMissing(now, layers, first, last) {
   let asked = 0;
   for (let query = last - 1; query >= first && asked < FETCHED_AT_ONCE; query--)
-    for (const l of layers)
-      if (canFetch(now.log, sources.peek()[query], l) && asked++ < FETCHED_AT_ONCE)
-        wantLayer(sources.peek()[query].record, l);
+    for (const l of layers) {
+      const source = sources.peek()[query];
+      if (source && canFetch(now.log, source, l) && asked++ < FETCHED_AT_ONCE) wantLayer(source.record, l);
+    }
 }

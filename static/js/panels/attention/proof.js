@@ -76,13 +76,13 @@ async function compare(now, whole, heads) {
   const found = { weights: nothingCompared(), k: nothingCompared(), v: nothingCompared(), rows: 0 };
   let turn = performance.now();
   for (const [position, source] of rowSources(now).entries()) {
-    if (canFetch(now.log, source, now.layer)) await wantLayer(source.record, now.layer);
+    if (source && canFetch(now.log, source, now.layer)) await wantLayer(source.record, now.layer);
     if (source && comparePosition(found, now.log, source, position, whole, heads)) found.rows += 1;
     if (performance.now() - turn < SLICE_MS) continue;
     await new Promise((resolve) => setTimeout(resolve));
     turn = performance.now();
   }
-  return found;
+  return /** @type {{weights: Compared, k: Compared, v: Compared, rows: number}} */ (found);
 }
 
 export function Proof() {

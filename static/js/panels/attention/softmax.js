@@ -46,11 +46,12 @@ const attended = computed(() => phase("attend") > 0);
  */
 function keysOf(now, positions) {
   const until = performance.now() + READ_MS;
+  /** @type {(Float32Array | undefined)[]} */
   const found = [];
   for (const position of positions) {
     const origin = originOf(now, position);
-    const key =
-      origin && `${now.log.id}/${origin.record}/${origin.seq_id}/${origin.position}/${now.layer}/${now.kvHead}`;
+    const from = origin && `${origin.record}/${origin.seq_id}/${origin.position}`;
+    const key = `${now.log.id}/${from}/${now.layer}/${now.kvHead}`;
     let vector = vectors.get(key);
     if (!vector) {
       if (performance.now() > until) {
@@ -58,7 +59,7 @@ function keysOf(now, positions) {
         return null;
       }
       vector = vectorOf(now, "k", position) ?? undefined;
-      if (vector) vectors.set(key, vector);
+      if (origin && vector) vectors.set(key, vector);
       else if (origin) wantLayer(origin.record, now.layer);
       if (vectors.size > KEPT) vectors.delete(vectors.keys().next().value ?? "");
     }
@@ -86,10 +87,11 @@ const shown = computed(() => {
   if (!keys) return { problem: t("softmax.reading") };
   const missing = keys.filter((key) => key === undefined).length;
   if (missing) return { problem: t("softmax.keys_missing", { n: grouped(missing) }) };
-  const soft = softmaxOf(query, keys, terms);
+  const soft = softmaxOf(query, /** @type {Float32Array[]} */ (keys), terms);
   const row = now.attention;
   const kept = positions.map((position) => (row ? row.weights[position - row.keyStart] : null));
-  const largest = row ? kept.reduce((most, weight, i) => Math.max(most, Math.abs(weight - soft.weights[i])), 0) : null;
+  const differences = kept.map((weight, i) => Math.abs((weight ?? 0) - soft.weights[i]));
+  const largest = row ? differences.reduce((most, one) => Math.max(most, one), 0) : null;
   return { found: { now: /** @type {Shown["now"]} */ (now), positions, terms, soft, kept, largest } };
 });
 

@@ -17,16 +17,17 @@ export function Notice() {
   return modelFacts.value?.live === false
     ? Unmodelled()
     : html`<p class="toast" id="notice">
-        <span>${sentences(
-          [
-            session.trouble.value,
-            numRecords.value
-              ? t("connection.gone_long", { n: numRecords.value })
-              : !session.trouble.value && t("connection.gone_empty"),
-          ].filter(Boolean),
-        )}</span>
+        <span>${sentences(whyGone())}</span>
         <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
       </p>`;
+}
+
+/** Why there is no run, and what can still be done. */
+function whyGone() {
+  const why = session.trouble.value;
+  const said = why ? [why] : [];
+  if (numRecords.value) return [...said, t("connection.gone_long", { n: numRecords.value })];
+  return why ? said : [t("connection.gone_empty")];
 }
 
 /** Nothing can be started on a server without a model: its recordings are what there is. */

@@ -59,8 +59,8 @@ export function Figures() {
  * A row of figures; the whole of it selects, the bytes show the exact count.
  *
  * @param {{
- *   kind: string, name: import("../../kit/html.js").Children, bytes: number, note: string, formula: string
- * }} props
+ * kind: NonNullable<import("../../state/store.js").Selection["figure"]>, name: import("../../kit/html.js").Children,
+ * bytes: number, note: string, formula: string }} props
  */
 function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;

@@ -7,7 +7,7 @@
 import { groupOf } from "../../core/groups.js";
 
 /**
- * @typedef {{first_block: number, num_blocks: number}} Group
+ * @typedef {Required<import("../../core/trace.js").BlockGroup>} Group
  * @typedef {{x: number, y: number, width: number, height: number}} Box
  * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part of a block group
  * @typedef {ReturnType<typeof gridOf> & {

@@ -143,7 +143,7 @@ function CpuStore() {
       ${store.map(
         (held) => html`<button class="entry" data-cpu=${held.cpu_block_id}
           aria-description=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })}
-          onClick=${() => select({ seq: held.seq_id })}>
+          onClick=${() => select({ seq: held.seq_id ?? undefined })}>
           <${Swatch} id=${held.seq_id} />${held.cpu_block_id}
         </button>`,
       )}

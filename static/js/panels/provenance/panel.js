@@ -93,7 +93,7 @@ const isHeld = (target) =>
 
 /** @param {Selection} target */
 function nameOf(target) {
-  if (target.block !== undefined && target.offset !== undefined)
+  if (target.block !== undefined && target.offset !== undefined && target.offset !== null)
     return `${t("chain.slot")} ${target.block * (state.value?.block_size ?? 0) + target.offset}`;
   if (target.block !== undefined) return t("pool.block", { id: target.block });
   if (target.seq !== undefined) return t("sequence.name", { id: target.seq });
@@ -131,7 +131,7 @@ function Owners({ owners }) {
 function Blocks({ link }) {
   return html`<p class="ways num">
     ${link.blocks.map(
-      (block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"}
+      (/** @type {number} */ block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"}
       onClick=${() => follow({ select: { block } })}>${block}</button>`,
     )}
   </p>`;
@@ -147,7 +147,7 @@ function Requests({ link }) {
   return html`<p class="hint">${t("chain.contiguous.columns")}</p>
     <ul class="reservations num">
       ${link.requests.map(
-        (r, i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
+        (/** @type {any} */ r, /** @type {number} */ i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
           <button class="way" onClick=${() => follow({ select: { seq: r.seq_id } })}><${Swatch} id=${r.seq_id}
             />${r.seq_id}</button>
           ${[r.computed, r.paged, r.limit, r.contiguous].map(

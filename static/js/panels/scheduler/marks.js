@@ -5,7 +5,7 @@ import { sequencePattern, wastePattern } from "../../kit/texture.js";
 /**
  * @typedef {import("../../kit/colour.js").Palette} Palette
  * @typedef {(c: CanvasRenderingContext2D, palette: Palette, x: number, y: number) => void} Shape
- * @typedef {{kind: string, tokens: number | "", again?: number}} Run
+ * @typedef {{kind: string, tokens?: number | "", again?: number}} Run
  */
 
 /**
@@ -28,10 +28,10 @@ export function paintRun(c, palette, run, x, y, width, { cell, row }) {
     if (run.again) {
       c.fillStyle = sequencePattern(c, 1, palette.paper, 0.75);
       c.fillRect(x, top, (width - gapOf(cell)) * (run.again / Number(run.tokens)), height);
-    } else if (row >= 13 && c.measureText(String(run.tokens)).width <= width - 4) {
+    } else if (row >= 13 && c.measureText(String(run.tokens ?? "")).width <= width - 4) {
       c.fillStyle = palette.paper;
       c.textAlign = "center";
-      c.fillText(String(run.tokens), x + (width - 1) / 2, middle + 4);
+      c.fillText(String(run.tokens ?? ""), x + (width - 1) / 2, middle + 4);
     }
   } else if (run.kind === "decode") {
     c.fillStyle = palette.generated;

@@ -151,6 +151,7 @@ function Text({ seq }) {
 
 /** @param {{seq: Sequence}} props */
 function Times({ seq }) {
+  if (!log.value) return null;
   const times = latencies(log.value, seq.seq_id, viewIndex.value);
   return html`<span class="sequence-times num">
     <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term}

@@ -66,10 +66,9 @@ function Links({ links }) {
 /** @param {{link: ChainLink, second: string | null}} props */
 function Link({ link, second }) {
   const words = wordsOf(link);
-  const value =
-    link.kind === "owners"
-      ? words.value.map((/** @type {number} */ id) => html`<${Swatch} id=${id} />${id} `)
-      : words.value;
+  const value = Array.isArray(words.value)
+    ? words.value.map((/** @type {number} */ id) => html`<${Swatch} id=${id} />${id} `)
+    : words.value;
   return html`<li class="chain-link" data-kind=${link.kind}>
     <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
     <span class="link-value num">

@@ -15,7 +15,7 @@ import { CHARTS } from "./charts.js";
 
 const IMAGE = { width: 1200, height: 675 };
 
-/** @param {{name: ChartName, at: At, rows: object[]}} props */
+/** @param {{name: ChartName, at: At, rows: Parameters<typeof csvOf>[0]}} props */
 export function Downloads({ name, at, rows }) {
   const file = `${CHARTS[name].csv}-${(at.log?.header.created ?? "").slice(0, 10)}`;
   /** @param {"png" | "svg"} format */

@@ -86,7 +86,7 @@ function paint(canvas, width) {
   const marks = marksIn(log.value);
   for (const kind of KINDS) {
     c.globalAlpha = chosen === "any" || chosen === kind ? 1 : 0.25;
-    draw(c, SIGNS[kind], palette, clusters(marks.get(kind), place, SIGN));
+    draw(c, SIGNS[kind], palette, /** @type {[number, number][]} */ (clusters(marks.get(kind) ?? [], place, SIGN)));
   }
   c.globalAlpha = 1;
   if (chosen === "token") {
