@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 JS = ROOT / "static" / "js"
 MOST_LINES = 300
 MOST_COLUMNS = 120
+WRITTEN_BY_A_TOOL = ("schema.js",)
 
 # A room may import the rooms of lower floors and itself; rooms on one floor do not know each other.
 FLOORS = [
@@ -98,3 +99,10 @@ def test_no_circle_of_imports() -> None:
 
     for name in sorted(graph):
         walk(name, ())
+
+
+@pytest.mark.parametrize("path", sorted(JS.rglob("*.*js*")), ids=lambda path: path.relative_to(JS).as_posix())
+def test_a_file_can_be_read_at_once(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert max(map(len, lines), default=0) <= MOST_COLUMNS
+    assert len(lines) <= MOST_LINES or path.name in WRITTEN_BY_A_TOOL or path.suffix == ".json"
