@@ -2,11 +2,12 @@
 // run is left alone.
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
-import { asBytes } from "../core/codec.js";
-import { TraceLog } from "../core/log.js";
 import { Client, Refusal } from "../net/client.js";
+import { Lane } from "./lane.js";
 
 /**
+ * @typedef {import("../core/log.js").TraceLog} TraceLog
+ *
  * `configs`: by lane.
  * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
  * @typedef {{configs: Record<string, Fields>, prompts: string[], sampling: Fields}} Wish
@@ -14,19 +15,7 @@ import { Client, Refusal } from "../net/client.js";
  *
  * Why lanes could not go on: what the server said, or "" when the connection or a theater is lost.
  * @typedef {{message: string, objection?: import("../core/trace.js").Objection}} Problem
- *
- * `waiting`: who is to be told when the log has that many records.
- * @typedef {{
- *   name: string,
- *   theater: string,
- *   epoch: number,
- *   log: TraceLog,
- *   waiting: {length: number, done: () => void, failed: (error: Error) => void}[],
- * }} Lane
  */
-
-/** @param {Lane} lane */
-const unfinished = (lane) => lane.log.tail.waiting.length + lane.log.tail.running.length > 0;
 
 const lost = (message = "") => new Refusal({ code: "lost", message });
 
@@ -159,7 +148,7 @@ export class Lockstep {
     for (const lane of this.lanes) {
       const asked = { theater: lane.theater, prompts: prompts.map((text) => ({ text })), sampling };
       const { num_records } = await client.ask("submit", asked);
-      await this.#arrival(lane, num_records);
+      await lane.arrival(num_records);
     }
   }
 
@@ -177,14 +166,14 @@ export class Lockstep {
         const began = performance.now();
         for (const lane of lanes) {
           if (over()) return;
-          if (!unfinished(lane)) continue;
+          if (!lane.unfinished) continue;
           const { num_records } = await this.#here().ask("step", { theater: lane.theater, expect: lane.log.length });
           if (over()) return;
-          await this.#arrival(lane, num_records);
+          await lane.arrival(num_records);
         }
         if (over()) return;
         this.numSteps.value += 1;
-        if (!lanes.some(unfinished)) return void (this.phase.value = "done");
+        if (!lanes.some((lane) => lane.unfinished)) return void (this.phase.value = "done");
         if (taken + 1 < count && this.speed.value)
           await this.#rest(1000 / this.speed.value - (performance.now() - began));
       }
@@ -212,52 +201,24 @@ export class Lockstep {
    * @param {Client} client
    * @param {string} name
    * @param {Record<string, unknown>} config
-   * @returns {Promise<Lane>}
    */
   async #open(client, name, config) {
     const known = this.lanes.find((lane) => lane.name === name);
-    if (known) {
-      const { epoch, header } = await client.ask("configure", { theater: known.theater, config });
-      for (const { done } of known.waiting.splice(0)) done(); // for records of a log that is no more
-      return Object.assign(known, { epoch, log: new TraceLog(asBytes(header)) });
-    }
+    if (known) return known.begin(await client.ask("configure", { theater: known.theater, config }));
     const about = { config, name: `${this.kind}: ${name}`, captures: this.captures };
-    const { theater, epoch, header } = await client.ask("create", about);
-    /** @type {Lane} */
-    const lane = { name, theater, epoch, log: new TraceLog(asBytes(header)), waiting: [] };
-    this.lanes.push(lane);
+    const { theater, ...begun } = await client.ask("create", about);
+    this.lanes.push(new Lane(name, theater, begun));
     // where no one looks at its tensors, they would only cost time
     if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
-    return lane;
   }
 
   /** @param {import("../core/wire.js").Records} message */
   #receive(message) {
-    const lane = this.lanes.find((known) => known.theater === message.theater);
-    if (!lane || message.epoch !== lane.epoch) return;
     try {
-      message.records.forEach((bytes, i) => {
-        const captured = message.captures?.[i];
-        if (message.first + i === lane.log.length) lane.log.append(asBytes(bytes), captured ? asBytes(captured) : null);
-      });
+      this.lanes.find((lane) => lane.theater === message.theater)?.receive(message);
     } catch (error) {
-      return this.#fail(error);
+      this.#fail(error);
     }
-    const here = lane.waiting.filter(({ length }) => lane.log.length >= length);
-    lane.waiting = lane.waiting.filter((one) => !here.includes(one));
-    for (const { done } of here) done();
-  }
-
-  /**
-   * Resolves when the lane's log has `length` records.
-   * @param {Lane} lane
-   * @param {number} length
-   * @returns {Promise<void> | undefined}
-   */
-  #arrival(lane, length) {
-    return lane.log.length >= length
-      ? undefined
-      : new Promise((done, failed) => lane.waiting.push({ length, done, failed }));
   }
 
   /** @returns {Promise<Client>} */
@@ -293,7 +254,7 @@ export class Lockstep {
   }
 
   #disconnect() {
-    for (const lane of this.lanes) for (const { failed } of lane.waiting) failed(lost());
+    for (const lane of this.lanes) lane.lose(lost());
     this.lanes = [];
     this.connected = null;
     this.client?.disconnect();
