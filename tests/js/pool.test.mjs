@@ -2,14 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
-import {
-  motionsOf,
-  movingLook,
-  movingQueues,
-  progressOf,
-  restingLook,
-  travelling,
-} from "../../static/js/panels/memory/pool_motion.js";
+import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
+import { motionsOf, movingQueues, progressOf, travelling } from "../../static/js/panels/memory/pool_motion.js";
 import { runsOf } from "../../static/js/panels/memory/queue_runs.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";

@@ -7,13 +7,8 @@ import { operationsOf } from "../../static/js/core/operations.js";
 import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { provenanceOf } from "../../static/js/core/provenance.js";
 import { memoryFigures } from "../../static/js/core/state.js";
-import {
-  motionsOf,
-  movingLook,
-  movingQueues,
-  restingLook,
-  travelling,
-} from "../../static/js/panels/memory/pool_motion.js";
+import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
+import { motionsOf, movingQueues, travelling } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { blocksRead, keysRead } from "../../static/js/tell/sentence.js";
 import { logOf, released } from "./histories.mjs";

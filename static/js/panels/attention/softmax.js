@@ -14,6 +14,7 @@ import { phase } from "../../state/moment.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { difference } from "./proof.js";
+import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 
 /**
  * @typedef {import("../../state/store.js").View} View
@@ -271,52 +272,3 @@ function Table({ now, positions, terms, soft, kept, size }) {
       </tbody>
     </table>`;
 }
-
-/**
- * The score's name in the head of its column and its formula with this model's numbers.
- *
- * @param {View} now
- * @param {Terms} terms
- */
-function scoreFormula(now, { scaling, softcap }) {
-  const d = now.log.header.model.head_dim;
-  const usual = Math.abs(scaling * Math.sqrt(d) - 1) < 1e-6;
-  const product = usual
-    ? t("softmax.score_usual", { d, scaling: plain(scaling) })
-    : t("softmax.score_scaled", { scaling: Number(scaling.toPrecision(6)) });
-  return {
-    name: usual ? "q·k/√d" : "q·k·s",
-    formula: softcap === null ? product : `${product}; ${t("softmax.softcap", { c: softcap })}`,
-  };
-}
-
-/**
- * Why the page's own numbers may differ from the engine's.
- *
- * @param {View} now
- */
-function deltaWhy(now) {
-  const dtype = now.log.capture(now.index)?.dtype ?? now.log.header.model.dtype;
-  const stored = now.log.header.engine.kv_cache_dtype;
-  const lines = [t("softmax.why", { dtype, model: now.log.header.model.dtype })];
-  if (stored && stored !== "auto" && stored !== now.log.header.model.dtype)
-    lines.push(t("softmax.why_stored", { dtype: stored }));
-  return lines.join(" ");
-}
-
-/** @param {number} value */
-const plain = (value) =>
-  (Math.abs(value) >= 1000
-    ? value.toExponential(2)
-    : Math.abs(value) >= 100
-      ? value.toFixed(1)
-      : value.toFixed(3)
-  ).replace("-", "−");
-
-/**
- * A share of one with four digits, small ones with their power of ten.
- *
- * @param {number} value
- */
-const share = (value) =>
-  value === 0 ? "0" : value >= 0.00095 ? value.toFixed(4) : value.toExponential(1).replace("e-", "e−");

@@ -1,8 +1,8 @@
 // How blocks change between two records: a pure function of the state before, the record and the progress of its
 // phases.
 
-import { groupOf, heldIn } from "../../core/groups.js";
-import { followTable } from "../../core/history.js";
+import { groupOf } from "../../core/groups.js";
+import { Shadow } from "./pool_shadow.js";
 
 /**
  * @typedef {import("../../state/moment.js").Phase} Phase
@@ -12,10 +12,6 @@ import { followTable } from "../../core/history.js";
  * @typedef {{
  *   op: AnyOp, at: number, block: number, phase: Phase, from: number, to: number, slots: [number, number],
  * }} Motion
- * @typedef {{
- *   owners: {seq: number, share: number}[], held: number, hash: number, fill: number[], fresh: Set<number>,
- *   renewed: boolean,
- * }} Look
  * @typedef {"take" | "give" | "split" | "swap_out" | "swap_in"} PieceKind
  * @typedef {{
  * kind: PieceKind, seq: number, block: number, p: number, end?: "front" | "back", src?: number, cpu_block_id?: number,
@@ -91,93 +87,6 @@ export function motionsOf(before, record) {
   return blocks;
 }
 
-/** Tables and filled slots as the operations of one record change them; the state itself is left alone. */
-class Shadow {
-  /** @type {Map<number, number[][]>} */
-  tables = new Map();
-  /** @type {Map<number, number>} */
-  filled = new Map();
-
-  /** @param {State} state */
-  constructor(state) {
-    this.state = state;
-  }
-
-  /**
-   * The tables of sequence `id`, one a block group.
-   *
-   * @param {number} id
-   * @returns {number[][]}
-   */
-  tablesOf(id) {
-    const { sequences, block_groups: groups } = this.state;
-    const known = this.tables.get(id);
-    if (known) return known;
-    /** @type {number[][]} */
-    const tables = sequences.get(id)?.block_tables ?? [];
-    const copies = tables.length ? tables.map((table) => table.slice()) : Array.from(groups, () => []);
-    this.tables.set(id, copies);
-    return copies;
-  }
-
-  /**
-   * @param {number} id
-   * @param {number} block
-   */
-  table(id, block) {
-    return this.tablesOf(id)[groupOf(this.state.block_groups, block)];
-  }
-
-  /**
-   * @param {AnyOp} op
-   * @returns {number[]}
-   */
-  touched(op) {
-    if (op.type === "copy") return [op.src, op.dst];
-    if (op.type === "fork") return this.tablesOf(op.parent_seq_id).flatMap(heldIn);
-    if (op.type !== "write") return [op.block_id];
-    const size = this.state.block_size;
-    return this.tablesOf(op.seq_id).flatMap((table) =>
-      table.slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size)),
-    );
-  }
-
-  /**
-   * The slots of `block` that an operation fills.
-   *
-   * @param {AnyOp} op
-   * @param {number} block
-   * @returns {[number, number]}
-   */
-  slots(op, block) {
-    const size = this.state.block_size;
-    /** @param {number} n */
-    const within = (n) => Math.max(0, Math.min(size, n));
-    if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
-    if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
-    if (op.type !== "write") return [0, 0];
-    const first = this.table(op.seq_id, block).indexOf(block) * size;
-    return [within(op.start - first), within(op.start + op.num_tokens - first)];
-  }
-
-  /** @param {AnyOp} op */
-  follow(op) {
-    if (op.type === "fork")
-      this.tables.set(
-        op.seq_id,
-        this.tablesOf(op.parent_seq_id).map((table) => table.slice()),
-      );
-    else if (op.block_id !== undefined && op.seq_id !== undefined) followTable(this.table(op.seq_id, op.block_id), op);
-    if (op.type === "allocate") this.filled.set(op.block_id, 0);
-    else if (op.type === "copy") this.filled.set(op.dst, this.#count(op.src));
-  }
-
-  /** @param {number} block */
-  #count(block) {
-    return this.filled.get(block) ?? this.state.blocks[block].token_ids.length;
-  }
-}
-
 /**
  * Both sides of a copy move at one time.
  *
@@ -216,111 +125,6 @@ export function progressOf(motion, phases) {
   const now = phases[motion.phase];
   if (now >= 1) return 1; // shares of a phase's time need not add up to the last bit
   return Math.max(0, Math.min(1, (now - motion.from) / (motion.to - motion.from)));
-}
-
-/**
- * How a block at rest looks: `owners` [{seq, share}] (share in [0, 1]), `held` and `hash` in [0, 1], `fill`: the level
- * of each slot, `fresh`: the slots that this record wrote, `renewed`: this record gave the block another life.
- *
- * @param {State["blocks"][number]} block
- * @param {number[]} owners
- * @param {number} size
- * @returns {Look}
- */
-export function restingLook(block, owners, size) {
-  return {
-    owners: owners.map((seq) => ({ seq, share: 1 })),
-    held: block.ref_count > 0 ? 1 : 0,
-    hash: block.block_hash === null ? 0 : 1,
-    fill: Array.from({ length: size }, (_, slot) => (slot < block.token_ids.length ? 1 : 0)),
-    fresh: new Set(),
-    renewed: false,
-  };
-}
-
-/**
- * The look of a block in between: `look`, as it was before the record, changed by its motions as far as they have come.
- *
- * @param {Look} look
- * @param {Motion[]} motions
- * @param {Progress} phases
- */
-export function movingLook(look, motions, phases) {
-  for (const motion of motions) {
-    const p = progressOf(motion, phases);
-    if (p > 0) CHANGES[motion.op.type]?.(look, motion, p);
-  }
-  return look;
-}
-
-/** @type {Record<string, (look: Look, motion: Motion, p: number) => void>} */
-const CHANGES = {
-  evict(look, _motion, p) {
-    look.hash *= 1 - p;
-    look.fill = look.fill.map((level) => level * (1 - p));
-  },
-  allocate(look, { op }, p) {
-    look.owners = [{ seq: op.seq_id, share: p }];
-    look.held = p;
-    look.renewed = true;
-    look.fill = look.fill.map(() => 0);
-  },
-  share(look, { op }, p) {
-    look.owners.push({ seq: op.seq_id, share: p });
-    look.held = Math.max(look.held, p);
-  },
-  fork(look, { op }, p) {
-    look.owners.push({ seq: op.seq_id, share: p });
-  },
-  copy(look, { op, block, slots }, p) {
-    if (block === op.src) leave(look, op.seq_id, p);
-    else fillTo(look, slots, () => p);
-  },
-  swap_in(look, { slots }, p) {
-    fillTo(look, slots, () => p);
-  },
-  write(look, { slots }, p) {
-    const [first, end] = slots;
-    fillTo(look, slots, (slot) => Math.max(0, Math.min(1, p * 1.5 - (0.5 * (slot - first)) / (end - first))));
-    for (let slot = first; slot < end; slot++) look.fresh.add(slot);
-  },
-  cache(look, _motion, p) {
-    look.hash = p;
-  },
-  free: giveBack,
-  release: giveBack,
-};
-
-/**
- * @param {Look} look
- * @param {Motion} motion
- * @param {number} p
- */
-function giveBack(look, { op }, p) {
-  leave(look, op.seq_id, p);
-  if ((op.to ?? null) === null) return;
-  look.held = 1 - p;
-  if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
-}
-
-/**
- * @param {Look} look
- * @param {[number, number]} slots
- * @param {(slot: number) => number} level
- */
-function fillTo(look, [first, end], level) {
-  for (let slot = first; slot < end; slot++) look.fill[slot] = level(slot);
-}
-
-/**
- * @param {Look} look
- * @param {number} seq
- * @param {number} p
- */
-function leave(look, seq, p) {
-  look.owners = look.owners
-    .map((o) => (o.seq === seq ? { seq, share: o.share * (1 - p) } : o))
-    .filter((o) => o.share > 0);
 }
 
 /**

@@ -15,7 +15,7 @@ import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js
  *
  * @typedef {import("./pool_geometry.js").PoolLayout} PoolLayout
  * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_motion.js").Look} Look
+ * @typedef {import("./pool_look.js").Look} Look
  * @typedef {{
  *   c: CanvasRenderingContext2D, layout: PoolLayout, palette: import("../../kit/colour.js").Palette,
  *   now: import("./pool_scene.js").Scene, progress: import("../../state/moment.js").Progress, glow: number,

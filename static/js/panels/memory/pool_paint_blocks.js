@@ -7,7 +7,7 @@ import { lookAt } from "./pool_scene.js";
 
 /**
  * @typedef {import("./pool_paint.js").Frame} Frame
- * @typedef {import("./pool_motion.js").Look} Look
+ * @typedef {import("./pool_look.js").Look} Look
  * @typedef {import("./pool_geometry.js").Box} Box
  */
 

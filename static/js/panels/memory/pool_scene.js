@@ -7,7 +7,8 @@ import { slotOf } from "../../core/metrics.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { phase, phasesNow } from "../../state/moment.js";
 import { captureVersion, drawnIndex, head, layer, log, record, state } from "../../state/store.js";
-import { motionsOf, movingLook, movingQueues, progressOf, restingLook } from "./pool_motion.js";
+import { movingLook, restingLook } from "./pool_look.js";
+import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 
 /**
  * @typedef {import("../../state/store.js").State} State

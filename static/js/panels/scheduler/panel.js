@@ -3,20 +3,21 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { cellAt, lanesOf, marksIn } from "../../core/lanes.js";
+import { lanesOf } from "../../core/lanes.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
-import { colours, themeVersion } from "../../kit/colour.js";
+import { themeVersion } from "../../kit/colour.js";
 import { Decisions } from "../../kit/decisions.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
-import { goTo, log, numRecords, select, selected, shownSeq, viewIndex } from "../../state/store.js";
+import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/store.js";
 import { language } from "../../tell/language.js";
 import { t } from "../../tell/words.js";
+import { describe, limitsOf, pick } from "./cells.js";
 import { AXIS, GUTTER, lanesLayout } from "./geometry.js";
-import { paintMark, paintRun } from "./marks.js";
+import { Legend } from "./legend.js";
 import { paintLanes } from "./paint.js";
 
 /**
@@ -47,12 +48,6 @@ export function Panel() {
     <${Decisions} />
   </div>`;
 }
-
-/** @param {import("../../core/log.js").TraceLog} log */
-const limitsOf = ({ header }) => ({
-  tokens: Number(header.engine.max_num_batched_tokens),
-  seqs: Number(header.engine.max_num_seqs),
-});
 
 /**
  * The scrolled plane: one canvas as large as the window, painted with what lies in it.
@@ -187,20 +182,6 @@ function pointAt(event, layout) {
 }
 
 /**
- * A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for.
- *
- * @param {{record: number | null, lane: number | null}} at
- * @param {Lanes} lanes
- */
-function pick({ record, lane: row }, lanes) {
-  const lane = row === null ? undefined : lanes.lanes[row];
-  if (record === null) return lane && (settings.seq.value = lane.seq_id);
-  goTo(record);
-  const mark = lane && marksIn(lane, record, record).at(-1);
-  if (mark) select({ record, op: mark.at });
-}
-
-/**
  * @param {PointerEvent} event
  * @param {Lanes} lanes
  * @param {Layout} layout
@@ -209,45 +190,6 @@ function hover(event, lanes, layout) {
   const { record, lane } = pointAt(event, layout);
   if (record === null) return hideTip();
   tipAt(event.clientX, event.clientY, describe(lanes, lane, record));
-}
-
-/**
- * A cell in words: where, what the sequence did, what happened to it, what the step spent.
- *
- * @param {Lanes} lanes
- * @param {number | null} row
- * @param {number} record
- */
-function describe(lanes, row, record) {
-  const column = lanes.columns[record];
-  const lines = [];
-  const lane = row === null ? undefined : lanes.lanes[row];
-  if (lane) {
-    const name = t("sequence.name", { id: lane.seq_id });
-    lines.push(
-      t(column.kind === "step" ? "lanes.at_step" : "lanes.at", { name, record: record + 1, step: column.step }),
-    );
-    const run = cellAt(lane, record);
-    const key = run ? (run.again ? "again" : run.kind) : lane.to !== null && record > lane.to ? "finished" : "none";
-    const marks = marksIn(lane, record, record).map(({ mark }) => t(`lanes.${mark}`));
-    lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again }), ...marks].join(" · "));
-  }
-  if (!log.value) return lines;
-  const { tokens, seqs } = limitsOf(log.value);
-  lines.push(
-    column.kind === "step"
-      ? t("lanes.column", {
-          step: column.step,
-          prefill: column.prefill,
-          decode: column.decode,
-          budget: tokens,
-          seqs: column.scheduled,
-          places: seqs,
-          waiting: column.waiting,
-        })
-      : t(`lanes.column.${column.kind}`),
-  );
-  return lines;
 }
 
 /** @type {Record<string, [number, number]>} columns and rows by key */
@@ -314,53 +256,4 @@ function Cursor({ lanes, layout }) {
     onClick=${pressed}
   ></button>
   <span class="visually-hidden" aria-live="polite">${cursor.value ? words : ""}</span>`;
-}
-
-const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
-const MARKS = ["submit", "fork", "hit", "defer", "preempt", "finish", "abort"];
-
-/** The kinds and marks that this run has, drawn as on the lanes. */
-function Legend() {
-  const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
-  const present = new Set(["waiting", "prefill", "decode"]);
-  for (const lane of lanes?.lanes ?? []) {
-    for (const run of lane.runs) present.add(run.again ? "again" : run.kind);
-    for (const { mark } of lane.marks) present.add(mark);
-  }
-  return html`<ul class="lanes-legend">
-    ${[...KINDS, ...MARKS]
-      .filter((kind) => present.has(kind) && !(kind === "preempt"))
-      .map(
-        (kind) => html`<li
-      key=${kind}><${Key} kind=${kind} />${t(`lanes.${kind}`)}</li>`,
-      )}
-  </ul>`;
-}
-
-/** @param {{kind: string}} props */
-function Key({ kind }) {
-  const ref = usePainter(
-    () => [themeVersion.value],
-    (box) => {
-      const canvas = box.querySelector("canvas");
-      if (!canvas) return;
-      const c = prepare(canvas, 16, 14);
-      if (MARKS.includes(kind)) paintMark(c, colours(), kind, 8, 0, 14);
-      else
-        paintRun(
-          c,
-          colours(),
-          {
-            kind: kind === "again" ? "prefill" : kind,
-            tokens: kind === "again" ? 1 : "",
-            again: kind === "again" ? 1 : 0,
-          },
-          0,
-          -1,
-          16,
-          { cell: 8, row: 16 },
-        );
-    },
-  );
-  return html`<span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>`;
 }

@@ -4,11 +4,9 @@
 // Only the columns in sight are painted and only they are in the document, however long the sequence is.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
-import { options } from "../../../vendor/preact/preact.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
-import { flushNow } from "../../kit/frame.js";
 import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
@@ -19,6 +17,7 @@ import { rows, scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
 import { cellOf, done, KINDS, layoutOf } from "./strip_columns.js";
 import { Gutter, Notice } from "./strip_gutter.js";
+import { atOnce, usePhaseVariables } from "./strip_motion.js";
 import { paintStrip } from "./strip_paint.js";
 import { columnTip } from "./strip_tip.js";
 import { BlockMarks, Tokens } from "./strip_tokens.js";
@@ -203,41 +202,6 @@ export function Strip() {
         : null
     }
   </div>`;
-}
-
-/**
- * Draw now what a change asks for: paper does not wait.
- *
- * @param {() => void} change
- */
-function atOnce(change) {
-  const later = options.debounceRendering;
-  options.debounceRendering = (/** @type {() => void} */ render) => render();
-  change();
-  options.debounceRendering = later;
-  flushNow();
-}
-
-/** The progress of two phases as style variables of the tokens, so that a motion draws nothing of the document anew. */
-function usePhaseVariables() {
-  return usePainter(
-    () => [phase("schedule"), phase("sample")],
-    (element) => {
-      const { schedule, sample } = phasesNow();
-      set(element, "--scheduled", schedule);
-      set(element, "--sampled", sample);
-    },
-  );
-}
-
-/**
- * @param {HTMLElement} element
- * @param {string} name
- * @param {number} value
- */
-function set(element, name, value) {
-  const text = value.toFixed(3);
-  if (element.style.getPropertyValue(name) !== text) element.style.setProperty(name, text);
 }
 
 function leave() {

@@ -2,18 +2,13 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { hairline, roundRect } from "../../kit/canvas.js";
-import { alpha, colours, niceCeiling, sequentialAt, themeVersion } from "../../kit/colour.js";
-import { wastePattern } from "../../kit/texture.js";
+import { alpha, colours, niceCeiling, sequentialAt } from "../../kit/colour.js";
 import { pointed } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { figureMiddle, figuresApart, litAt, rows } from "./geometry.js";
-import { cellOf, KINDS, sampledAt } from "./strip_columns.js";
-import { VectorImage } from "./vectors.js";
+import { KINDS } from "./strip_columns.js";
+import { images, paintVectors } from "./strip_paint_vectors.js";
 
-const COMPUTED = 0.35; // opacity of K and V that are computed and not yet written
-const USED = 0.4; // opacity of a query that has been used: nobody keeps it
-
-const images = { k: new VectorImage(), v: new VectorImage(), q: new VectorImage() };
 /** @type {import("../../../vendor/signals/signals.js").Signal<Partial<Record<Kind, number>>>} */
 const ranges = signal({}); // the largest magnitude of each row's scale, for its legend
 /** @type {WeakMap<object, Set<number>>} by attention row: positions of its three largest weights */
@@ -126,121 +121,6 @@ function paintBeams(scene, at) {
     c.fillStyle = alpha(palette.q, 0.45 * share * progress);
     c.fillRect(layout.x(p) - 1, top, layout.width + 2, at.v.y + at.v.height + 3 - top);
   });
-}
-
-/**
- * @param {Scene} scene
- * @param {Band} box
- * @param {Kind} kind
- */
-function paintVectors(scene, box, kind) {
-  const { c, palette, now, layout, first, last, phases } = scene;
-  const image = images[kind];
-  image.reset(
-    `${now.log.id}/${now.seq.seq_id}/${now.layer}/${kind === "q" ? now.head : now.kvHead}`,
-    themeVersion.peek(),
-  );
-  const sampled = sampledAt(now);
-  for (let p = first; p < last; p++) {
-    const cell = cellOf(now, kind, p);
-    const x = layout.x(p);
-    if (cell.vector) {
-      image.put(p, cell.source, cell.vector);
-      if (!cell.fresh) image.draw(c, p, x, box.y, layout.width, box.height);
-      else if (kind === "q") paintQuery(scene, image, p, x, box);
-      else paintFilling(scene, image, p, x, box);
-    } else if (cell.missing === "uncaptured" || cell.missing === "loading") {
-      if (cell.fresh && phases.qkv === 0) continue;
-      c.fillStyle = cell.missing === "loading" ? palette["line-2"] : wastePattern(c, palette.waste);
-      c.fillRect(x, box.y, layout.width, box.height);
-    } else if (cell.missing === "released") {
-      if (kind !== "q") paintReleased(c, palette, x + layout.width / 2, box);
-    } else if (kind !== "q" && !now.released) {
-      paintPromise(scene, x, box, p === sampled ? phases.sample : 1);
-    }
-  }
-}
-
-/**
- * A dash where a vector was: its block was let go.
- *
- * @param {CanvasRenderingContext2D} c
- * @param {Scene["palette"]} palette
- * @param {number} x
- * @param {Band} box
- */
-function paintReleased(c, palette, x, box) {
-  c.fillStyle = palette["ink-3"];
-  c.fillRect(x - 3, box.y + box.height / 2 - 0.5, 6, 1);
-}
-
-/**
- * K and V of this step: computed in `qkv`, filling their slot in `write`.
- *
- * @param {Scene} scene
- * @param {VectorImage} image
- * @param {number} p
- * @param {number} x
- * @param {Band} box
- */
-function paintFilling({ c, layout, phases }, image, p, x, box) {
-  if (phases.write < 1 && phases.qkv > 0) {
-    c.globalAlpha = COMPUTED * phases.qkv;
-    image.draw(c, p, x, box.y, layout.width, box.height);
-    c.globalAlpha = 1;
-  }
-  if (phases.write > 0) {
-    c.save();
-    c.beginPath();
-    c.rect(x, box.y, layout.width, box.height * phases.write);
-    c.clip();
-    image.draw(c, p, x, box.y, layout.width, box.height);
-    c.restore();
-  }
-}
-
-/**
- * Q of this step: computed in `qkv`, used in `attend`, then nobody needs it any more.
- *
- * @param {Scene} scene
- * @param {VectorImage} image
- * @param {number} p
- * @param {number} x
- * @param {Band} box
- */
-function paintQuery({ c, palette, layout, phases }, image, p, x, box) {
-  if (phases.qkv === 0) return;
-  c.save();
-  c.globalAlpha = 1 - (1 - USED) * phases.sample;
-  c.beginPath();
-  c.rect(x, box.y, layout.width, box.height * phases.qkv);
-  c.clip();
-  image.draw(c, p, x, box.y, layout.width, box.height);
-  c.restore();
-  if (phases.sample < 1) {
-    c.strokeStyle = alpha(palette.q, phases.qkv * (1 - phases.sample));
-    c.lineWidth = 1.5;
-    c.strokeRect(x - 0.5, box.y - 0.5, layout.width + 1, box.height * phases.qkv + 1);
-  }
-}
-
-/**
- * Room for a key and a value that are not there yet.
- *
- * @param {Scene} scene
- * @param {number} x
- * @param {Band} box
- * @param {number} opacity
- */
-function paintPromise({ c, palette, layout }, x, box, opacity) {
-  if (opacity === 0) return;
-  c.globalAlpha = opacity;
-  c.lineWidth = 1;
-  c.strokeStyle = palette["ink-3"];
-  c.setLineDash([2, 3]);
-  c.strokeRect(x + 0.5, box.y + 0.5, layout.width - 1, box.height - 1);
-  c.setLineDash([]);
-  c.globalAlpha = 1;
 }
 
 /**

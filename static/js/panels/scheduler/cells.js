@@ -1,0 +1,69 @@
+// A cell of the lanes in words, and what a click on it does.
+
+import { cellAt, marksIn } from "../../core/lanes.js";
+import { settings } from "../../state/settings.js";
+import { goTo, log, select } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("./paint.js").Lanes} Lanes
+ */
+
+/** @param {import("../../core/log.js").TraceLog} log */
+export const limitsOf = ({ header }) => ({
+  tokens: Number(header.engine.max_num_batched_tokens),
+  seqs: Number(header.engine.max_num_seqs),
+});
+
+/**
+ * A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for.
+ *
+ * @param {{record: number | null, lane: number | null}} at
+ * @param {Lanes} lanes
+ */
+export function pick({ record, lane: row }, lanes) {
+  const lane = row === null ? undefined : lanes.lanes[row];
+  if (record === null) return lane && (settings.seq.value = lane.seq_id);
+  goTo(record);
+  const mark = lane && marksIn(lane, record, record).at(-1);
+  if (mark) select({ record, op: mark.at });
+}
+
+/**
+ * A cell in words: where, what the sequence did, what happened to it, what the step spent.
+ *
+ * @param {Lanes} lanes
+ * @param {number | null} row
+ * @param {number} record
+ */
+export function describe(lanes, row, record) {
+  const column = lanes.columns[record];
+  const lines = [];
+  const lane = row === null ? undefined : lanes.lanes[row];
+  if (lane) {
+    const name = t("sequence.name", { id: lane.seq_id });
+    lines.push(
+      t(column.kind === "step" ? "lanes.at_step" : "lanes.at", { name, record: record + 1, step: column.step }),
+    );
+    const run = cellAt(lane, record);
+    const key = run ? (run.again ? "again" : run.kind) : lane.to !== null && record > lane.to ? "finished" : "none";
+    const marks = marksIn(lane, record, record).map(({ mark }) => t(`lanes.${mark}`));
+    lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again }), ...marks].join(" · "));
+  }
+  if (!log.value) return lines;
+  const { tokens, seqs } = limitsOf(log.value);
+  lines.push(
+    column.kind === "step"
+      ? t("lanes.column", {
+          step: column.step,
+          prefill: column.prefill,
+          decode: column.decode,
+          budget: tokens,
+          seqs: column.scheduled,
+          places: seqs,
+          waiting: column.waiting,
+        })
+      : t(`lanes.column.${column.kind}`),
+  );
+  return lines;
+}

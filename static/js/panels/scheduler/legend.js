@@ -1,0 +1,59 @@
+// The kinds and marks that this run has, drawn as on the lanes.
+
+import { lanesOf } from "../../core/lanes.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { colours, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { log, numRecords } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { paintMark, paintRun } from "./marks.js";
+
+const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
+
+const MARKS = ["submit", "fork", "hit", "defer", "preempt", "finish", "abort"];
+
+/** The kinds and marks that this run has, drawn as on the lanes. */
+export function Legend() {
+  const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
+  const present = new Set(["waiting", "prefill", "decode"]);
+  for (const lane of lanes?.lanes ?? []) {
+    for (const run of lane.runs) present.add(run.again ? "again" : run.kind);
+    for (const { mark } of lane.marks) present.add(mark);
+  }
+  return html`<ul class="lanes-legend">
+    ${[...KINDS, ...MARKS]
+      .filter((kind) => present.has(kind) && !(kind === "preempt"))
+      .map(
+        (kind) => html`<li
+      key=${kind}><${Key} kind=${kind} />${t(`lanes.${kind}`)}</li>`,
+      )}
+  </ul>`;
+}
+
+/** @param {{kind: string}} props */
+function Key({ kind }) {
+  const ref = usePainter(
+    () => [themeVersion.value],
+    (box) => {
+      const canvas = box.querySelector("canvas");
+      if (!canvas) return;
+      const c = prepare(canvas, 16, 14);
+      if (MARKS.includes(kind)) paintMark(c, colours(), kind, 8, 0, 14);
+      else
+        paintRun(
+          c,
+          colours(),
+          {
+            kind: kind === "again" ? "prefill" : kind,
+            tokens: kind === "again" ? 1 : "",
+            again: kind === "again" ? 1 : 0,
+          },
+          0,
+          -1,
+          16,
+          { cell: 8, row: 16 },
+        );
+    },
+  );
+  return html`<span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>`;
+}
