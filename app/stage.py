@@ -64,7 +64,7 @@ class Stage:
                 )
             self._being_built += 1
         if left is not None:
-            left.close("nobody was watching and another theater needed the place")
+            left.close("it had no viewers and another theater needed the place")
         try:
             theater_id = secrets.token_urlsafe(9)
             theater = Theater(theater_id, name, config, build, self._settings, self._turns, self._emit, self._take_out)
@@ -144,7 +144,7 @@ class Stage:
         limit = self._settings.idle_seconds
         for theater in self.all():
             if theater.is_idle and time.monotonic() - theater.last_used >= limit:
-                self.remove(theater, "nobody was watching for a while")
+                self.remove(theater, "it had no viewers for a while")
 
     def _reclaim(self) -> Theater | None:
         """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""

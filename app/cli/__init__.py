@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
             "  kvtheater generate '床前明月光，'         text on standard output\n"
             "  kvtheater info                           model facts and KV bytes per token\n"
             "  kvtheater trace show run.kvtrace         what a recorded run did\n"
-            "  kvtheater export run.kvtrace             the run as one HTML file, for whoever has no server\n"
+            "  kvtheater export run.kvtrace             the run as one HTML file, for readers without a server\n"
             "  kvtheater bench list                     what can be measured"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,

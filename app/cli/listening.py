@@ -115,7 +115,7 @@ def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettin
     address = _address(settings, listener.port)
     print(f"{what}: {address}", flush=True)
     if settings.token:
-        print("whoever has this address can use the server; it holds the token", flush=True)
+        print("anyone who has this address can use the server: it holds the token", flush=True)
     if opened:
         webbrowser.open(address)
     stop.wait()

@@ -132,6 +132,6 @@ class Playbacks:
     def _opened(self, recording_id: str) -> Playback:
         unused = sorted((p for p in self._open.values() if not p.num_viewers), key=lambda p: p.last_used)
         for playback in unused[: max(0, len(self._open) + 1 - MAX_OPEN)]:
-            self._open.pop(playback.recording_id).close("nobody was watching")
+            self._open.pop(playback.recording_id).close("it had no viewers")
         found = self._open[recording_id] = Playback(recording_id, self._library, self._emit)
         return found

@@ -77,7 +77,7 @@ def _wrong_in_queues(state: State) -> Iterator[str]:
     for queue, group in zip(state.free_queues, state.block_groups, strict=True):
         blocks = state.blocks[group.first_block : group.first_block + group.num_blocks]
         if len(set(queue)) != len(queue) or set(queue) != {b.block_id for b in blocks if b.ref_count == 0}:
-            yield "a free queue has not the blocks that nobody holds, each once"
+            yield "the free queue does not hold each block without an owner exactly once"
 
 
 def _wrong_in_sequence(sequence: Sequence, state: State) -> Iterator[str]:

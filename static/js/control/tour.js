@@ -75,7 +75,7 @@ let storage = null;
 const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b"];
 
 /**
- * Offer the tour on a first visit: not to somebody who follows a link to a run, a recording, a step, an exhibit or two
+ * Offer the tour on a first visit: not to a reader who follows a link to a run, a recording, a step, an exhibit or two
  * runs.
  *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory

@@ -4,7 +4,7 @@ const LEAST = 0.1; // mean weight under which a pattern is not seen with the eye
 const TIMES_UNIFORM = 3; // and how far it must stand out from a head that looks at every key alike
 
 /**
- * The heads worth looking at, the one to open on first; empty where nobody measured.
+ * The heads worth looking at, the one to open on first; empty where none was measured.
  * @param {import("./trace.js").ModelFacts | undefined} model
  */
 export function tellingHeads(model) {

@@ -1,4 +1,4 @@
-// What a trace may ask of whoever reads it: the limits of engine/trace/limits.py, which FORMAT.md names.
+// What a trace may ask of a reader: the limits of engine/trace/limits.py, which FORMAT.md names.
 
 export const MAX_LAYERS = 1 << 12;
 export const MAX_HEADS = 1 << 12;

@@ -50,7 +50,7 @@ export class TraceLog {
     this.writes = new Map();
     /** @type {ByteLru<number, Uint8Array>} by record */
     this.captureBytes = new ByteLru(captureLimit);
-    this.fetchable = false; // whether somebody fetches what is missing here
+    this.fetchable = false; // whether what is missing here can be fetched again
     /** @type {Set<string>} `${index}/${layer}` that the server does not have */
     this.captureGone = new Set();
     /** @type {ByteLru<string, LayerCapture>} by `${index}/${layer}`, fetched one layer at a time */

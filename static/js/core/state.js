@@ -153,7 +153,7 @@ function tokensInTables({ num_computed_tokens: computed, block_tables: tables },
 }
 
 /**
- * `recent_hit_rate` of engine/trace/state.py: tokens that hit over tokens asked for; null = nobody asked yet.
+ * `recent_hit_rate` of engine/trace/state.py: tokens that hit over tokens asked for; null = no lookup yet.
  * @param {State} state
  */
 export function recentHitRate(state) {

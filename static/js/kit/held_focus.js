@@ -1,4 +1,4 @@
-// Buttons that go when they are pressed: whoever used the keyboard goes on where they were, not at the top of the page.
+// Buttons that disappear when they are pressed: the keyboard focus stays near them instead of at the top of the page.
 
 import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 

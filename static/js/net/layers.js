@@ -79,7 +79,7 @@ export class LayerFetcher {
       forget(); // a log that lets them go, or an answer that took fewer, asks again
       this.arrived();
     } catch {
-      setTimeout(() => (forget(), this.arrived()), PAUSE); // whoever still looks at them asks again
+      setTimeout(() => (forget(), this.arrived()), PAUSE); // a panel that still shows them asks again
     } finally {
       this.asking(-1);
     }

@@ -92,7 +92,7 @@ export async function stopRecording() {
 let taken = 0; // files: the last one is shown, however long the one before takes to be read
 
 /**
- * A file that somebody chose or dropped: shown at once, and kept by the server where it keeps recordings.
+ * A file that was chosen or dropped: shown at once, and kept by the server where it keeps recordings.
  *
  * @param {File} file
  */

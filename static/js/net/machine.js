@@ -34,7 +34,7 @@ async function ask() {
   if (asked.peek() === "busy" && stoodInTheWay && status.peek()?.mode !== "running") ask();
 }
 
-/** Have the roofs measured while somebody looks at them; again when the run that stood in the way is paused. */
+/** Have the roofs measured while the roofline chart is open; again when the run that stood in the way is paused. */
 export function wantRoofs() {
   return effect(() => {
     const mode = status.value?.mode;

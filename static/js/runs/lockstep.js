@@ -184,7 +184,7 @@ export class Lockstep {
   }
 
   /**
-   * Nothing for `ms`, unless somebody pauses.
+   * Wait for `ms`, or until the lanes are paused.
    * @param {number} ms
    * @returns {Promise<void> | undefined}
    */

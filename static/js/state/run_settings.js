@@ -88,7 +88,8 @@ const isKept = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
 
 /**
- * The controls show the run on stage, whoever configured it; a link names only what the server would not do anyway.
+ * The controls show the run on stage, no matter which page configured it. A link names only what the server would not
+ * do anyway.
  *
  * @param {Fields} engine of the run's header
  */

@@ -77,7 +77,7 @@ function Figure({ kind, name, bytes, note, formula }) {
 const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
 
 /**
- * Both usage figures: a cache that nobody holds is free, and yet not empty.
+ * Both usage figures: a cached block without an owner is free, and yet not empty.
  *
  * @param {{m: MemoryFigures}} props
  */

@@ -119,7 +119,7 @@ function paintSlot(frame, id, offset, look) {
   c.fillRect(x, top, width, height * level);
   if (look.owners.length) paintOwners(frame, look.owners, x, top, width, height * level, 0.34, 0.42);
   else {
-    c.fillStyle = alpha(palette["ink-3"], 0.12); // nobody's, yet still there
+    c.fillStyle = alpha(palette["ink-3"], 0.12); // held by no sequence, yet still there
     c.fillRect(x, top, width, height * level);
   }
   const read = frame.reads.get(id * frame.size + offset) ?? 0;

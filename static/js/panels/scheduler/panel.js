@@ -83,7 +83,7 @@ function Plane({ lanes }) {
   }, []);
   const shown = viewIndex.value;
   useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
-  // -1: nobody chose one
+  // -1: none was chosen
   const chosen = lanes.lanes.findIndex((/** @type {Lane} */ lane) => lane.seq_id === settings.seq.value);
   useLayoutEffect(() => laneIntoView(outer.current, layout, chosen), [chosen, size.height]);
   /** @param {PointerEvent} event */

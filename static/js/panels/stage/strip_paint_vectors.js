@@ -15,7 +15,7 @@ export const images = { k: new VectorImage(), v: new VectorImage(), q: new Vecto
 
 const COMPUTED = 0.35; // opacity of K and V that are computed and not yet written
 
-const USED = 0.4; // opacity of a query that has been used: nobody keeps it
+const USED = 0.4; // opacity of a query that has been used: it is not kept
 
 /**
  * @param {Scene} scene
@@ -89,7 +89,7 @@ function paintFilling({ c, layout, phases }, image, p, x, box) {
 }
 
 /**
- * Q of this step: computed in `qkv`, used in `attend`, then nobody needs it any more.
+ * Q of this step: computed in `qkv`, used in `attend`, then never needed again.
  *
  * @param {Scene} scene
  * @param {VectorImage} image

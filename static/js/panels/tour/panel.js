@@ -82,7 +82,7 @@ function Card({ index }) {
 }
 
 /**
- * When the tour ends under the keys of somebody within its card, they go on at the first thing to do.
+ * When the tour ends while its card has the focus, the focus moves to the first thing to do.
  *
  * @param {() => void} act
  */
