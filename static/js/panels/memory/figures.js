@@ -2,7 +2,6 @@
 
 import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup } from "../../core/groups.js";
-import { kvTerms } from "../../core/metrics.js";
 import { memoryFigures } from "../../core/state.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -11,20 +10,24 @@ import { tips } from "../../kit/tooltip.js";
 import { log, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
+import { Formula } from "./formula.js";
 
 /**
  * @typedef {import("../../core/trace.js").Header} Header
- * @typedef {import("../../core/trace.js").Memory} MemoryFigures
+ * @typedef {import("../../core/trace.js").Memory} Memory
  * @typedef {import("../../kit/html.js").Children} Children
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {NonNullable<import("../../state/store.js").Selection["figure"]>} FigureName
  */
 
 export function Figures() {
   const header = log.value?.header;
-  if (!header || !state.value) return html`<section class="figures"></section>`;
+  const now = state.value;
+  if (!header || !now) return html`<section class="figures"></section>`;
   const perToken = header.kv_bytes_per_token;
-  const m = record.value?.memory ?? memoryFigures(state.value);
+  const m = record.value?.memory ?? memoryFigures(now);
   const waste = m.bytes_held - m.bytes_used;
-  const groups = state.value.block_groups;
+  const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const token = groups.length > 1 ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
   /** @param {number} n */
@@ -32,7 +35,7 @@ export function Figures() {
   return html`<section class="figures" id="memory-figures">
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage}
       m=${m} /></div>
-    <${Bars} header=${header} m=${m} total=${total} />
+    <${Bars} header=${header} now=${now} m=${m} total=${total} />
     <dl class="figure-list num">
       <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used}
         note=${t(groups.length > 1 ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })}
@@ -58,9 +61,7 @@ export function Figures() {
 /**
  * A row of figures; the whole of it selects, the bytes show the exact count.
  *
- * @param {{
- * kind: NonNullable<import("../../state/store.js").Selection["figure"]>, name: import("../../kit/html.js").Children,
- * bytes: number, note: string, formula: string }} props
+ * @param {{kind: FigureName, name: Children, bytes: number, note: string, formula: string}} props
  */
 function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
@@ -77,9 +78,9 @@ function Figure({ kind, name, bytes, note, formula }) {
 const shortPercent = (share) => `${(100 * share).toFixed(share >= 0.0995 ? 0 : 1)}\u2009%`;
 
 /**
- * Both usage figures: a cached block without an owner is free, and yet not empty.
+ * Both usage figures: a cache that no sequence holds is free, and yet not empty.
  *
- * @param {{m: MemoryFigures}} props
+ * @param {{m: Memory}} props
  */
 function Usage({ m }) {
   /** @param {number} blocks */
@@ -96,12 +97,12 @@ function Usage({ m }) {
 }
 
 /**
- * What this run holds, and what the same requests would have reserved in one piece each, to one scale.
+ * What this run holds, and what the same requests would have reserved in one piece each, to one scale. `total`: the
+ * bytes that the pools have room for.
  *
- * @param {{header: Header, m: MemoryFigures, total: number}} props
+ * @param {{header: Header, now: State, m: Memory, total: number}} props
  */
-function Bars({ header, m, total }) {
-  const now = /** @type {import("../../state/store.js").State} */ (state.value); // drawn only where there is one
+function Bars({ header, now, m, total }) {
   const other = counterfactual(header, now);
   const pages = header.engine.strategy === "paged";
   const perToken = header.kv_bytes_per_token;
@@ -134,7 +135,7 @@ function Bars({ header, m, total }) {
       kept === null
         ? null
         : html`<div class="memory-row" id="all-kept" data-bytes=${kept} tabindex="0"
-          ...${tips(() => [keptText(header, figures[0], m, kept)])}>
+          ...${tips(() => [keptText(header, now, m, kept)])}>
           <span class="memory-name">${t("group.kept")} <${Fidelity} kind="derived"
             formula="blocks_held · block_size · Σ bytes per token" /></span>
           <div class="memory-bar"><i class="waste" style=${width(kept)}></i><b class="pool-edge"
@@ -169,15 +170,14 @@ function Bars({ header, m, total }) {
  * The blocks of the layers with full attention are what every layer would hold.
  *
  * @param {Header} header
- * @param {{blocks_held: number}} figures
- * @param {MemoryFigures} m
- * @param {number} kept
+ * @param {State} now
+ * @param {Memory} m
+ * @param {number} kept bytes
  */
-function keptText(header, { blocks_held: held }, m, kept) {
-  const layers = layersText(state.value?.block_groups[0].layers ?? []);
+function keptText(header, now, m, kept) {
   return t("group.kept.tip", {
-    held,
-    layers,
+    held: figuresByGroup(now)[0].blocks_held,
+    layers: layersText(now.block_groups[0].layers),
     size: m.block_size,
     token: grouped(header.kv_bytes_per_token),
     bytes: grouped(kept),
@@ -185,7 +185,7 @@ function keptText(header, { blocks_held: held }, m, kept) {
   });
 }
 
-/** @param {any} other */
+/** @param {NonNullable<ReturnType<typeof counterfactual>>} other */
 function fitText(other) {
   const n = other.requests.length;
   if (n === 0) return t("memory.fit_none", { each: grouped(other.slots_each), fit: other.fit });
@@ -195,53 +195,4 @@ function fitText(other) {
     unfit: other.unfit,
     fit: other.fit,
   });
-}
-
-/**
- * 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where
- * vectors have one.
- *
- * @param {{header: Header}} props
- */
-function Formula({ header }) {
-  const k = kvTerms(header);
-  const same = k.head_dim === k.v_head_dim;
-  const times = html`<mo>·</mo>`;
-  /** @type {(text: string, sub?: string) => Children} */
-  const symbol = (text, sub) => (sub ? html`<msub><mi>${text}</mi><mi>${sub}</mi></msub>` : html`<mi>${text}</mi>`);
-  /** @type {(...parts: Children[]) => Children} */
-  const sum = (...parts) =>
-    html`<mrow><mo>(</mo>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>)</mo></mrow>`;
-  /** @type {(d: Children, dv: Children) => Children} */
-  const width = (d, dv) => (same ? d : sum(d, dv));
-  /** @param {Children} scale */
-  const scales = (scale) => (same ? scale : html`<mn>2</mn>${times}${scale}`);
-  /** @type {(elements: Children, scale: Children) => Children} */
-  const vectors = (elements, scale) => (k.scale_bytes ? sum(elements, scales(scale)) : elements);
-  /** @param {number} n */
-  const number = (n) => html`<mn>${grouped(n)}</mn>`;
-  const two = same ? html`<mn>2</mn>${times}` : null;
-  const symbols = vectors(
-    html`${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext>`,
-    html`<mtext>scale</mtext>`,
-  );
-  const numbers = vectors(
-    html`${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(k.element_bytes)}`,
-    number(k.scale_bytes),
-  );
-  const wide = same ? "D" : "(D + Dv)";
-  const vector = k.scale_bytes ? `(${wide} · bytes + ${same ? "" : "2 · "}scale)` : `${wide} · bytes`;
-  const plain = `${same ? "2 · " : ""}L · Hkv · ${vector}`;
-  return html`<p class="formula" aria-label=${t("memory.formula")}>
-    <math lang="en">
-      <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${symbols}</mrow>
-    </math>
-    <math lang="en">
-      <mrow
-        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${numbers}<mo>=</mo
-        >${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow
-      >
-    </math>
-    <span class="formula-name"><${Fidelity} kind="derived" formula=${plain} /></span>
-  </p>`;
 }

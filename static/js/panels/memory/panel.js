@@ -11,9 +11,10 @@ import { Queues } from "./queue.js";
 import { Tables } from "./tables.js";
 
 export function Panel() {
+  const several = (state.value?.block_groups.length ?? 0) > 1;
   return html`<section class="region memory" aria-labelledby="memory-title" id="region-memory">
     <h2 id="memory-title" class="visually-hidden">${t("region.memory")}</h2>
-    <div class=${(state.value?.block_groups.length ?? 0) > 1 ? "memory-map several" : "memory-map"}>
+    <div class=${several ? "memory-map several" : "memory-map"}>
       <${PoolTitle} />
       <${Queues} />
       <${Pool} />

@@ -16,17 +16,17 @@ import { paintPool } from "./pool_paint.js";
 import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
 
-/**
- * @typedef {import("./pool_geometry.js").PoolLayout} PoolLayout
- * @typedef {import("./pool_words.js").Block} Block
- */
-
 const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys move
 
 /**
- * The layout on screen, for those who draw to and from its blocks; null while there is none.
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {import("./pool_geometry.js").Layout} Layout
+ */
+
+/**
+ * The layout on screen, for what is drawn to and from its blocks; null while there is none.
  *
- * @type {PoolLayout | null}
+ * @type {Layout | null}
  */
 export let shownLayout = null;
 
@@ -35,7 +35,7 @@ export function Pool() {
   const outer = useRef(/** @type {HTMLElement | null} */ (null));
   const now = state.value;
   const layout = now && size.width ? poolLayout(now.block_groups, now.block_size, size.width, size.height) : null;
-  const latest = useRef(/** @type {PoolLayout | null} */ (null));
+  const latest = useRef(layout);
   latest.current = shownLayout = layout;
   const ref = usePainter(
     () => [
@@ -55,18 +55,14 @@ export function Pool() {
     },
   );
   useEffect(() => {
-    const element = outer.current;
-    if (!element) return undefined;
-    const measure = () => setSize({ width: element.clientWidth, height: element.clientHeight });
+    const box = outer.current;
+    if (!box) return undefined;
+    const measure = () => setSize({ width: box.clientWidth, height: box.clientHeight });
     const sizes = new ResizeObserver(measure);
-    sizes.observe(element);
+    sizes.observe(box);
     measure();
     return () => sizes.disconnect();
   }, []);
-  /** @param {PointerEvent} event */
-  const hoverHere = (event) => hover(event, layout);
-  /** @param {MouseEvent} event */
-  const pickHere = (event) => pick(event, layout);
   return html`<div class="pool" data-level=${layout?.level}>
     <div class="pool-scroll" ref=${outer}>
       <div
@@ -76,13 +72,13 @@ export function Pool() {
         role="group"
         data-arrows
         aria-label=${now ? t("pool.label", { n: now.blocks.length, size: now.block_size }) : t("pool.title")}
-        onPointerMove=${hoverHere}
+        onPointerMove=${/** @param {PointerEvent} event */ (event) => hover(event, layout)}
         onPointerLeave=${() => ((hovered.value = null), hideTip())}
-        onClick=${pickHere}
+        onClick=${/** @param {MouseEvent} event */ (event) => pick(event, layout)}
       >
         <canvas aria-hidden="true"></canvas>
-        ${layout?.titles.length ? html`<${GroupTitles} tops=${layout.titles} />` : null}
-        ${layout ? html`<${Buttons} layout=${layout} />` : null}
+        ${layout?.titles.length ? html`<${GroupTitles} now=${now} tops=${layout.titles} />` : null}
+        ${layout ? html`<${Buttons} now=${now} layout=${layout} />` : null}
       </div>
     </div>
   </div>`;
@@ -99,31 +95,30 @@ export function PoolTitle() {
 /**
  * Invisible, focusable, named: the pool for keyboards and screen readers.
  *
- * @param {{layout: PoolLayout}} props
+ * @param {{now: State, layout: Layout}} props
  */
-function Buttons({ layout }) {
-  const now = state.value;
+function Buttons({ now, layout }) {
   const [cursor, setCursor] = useState(0);
-  if (!now) return null;
   const places = placesOf(now.free_queues);
   const at = Math.min(cursor, now.blocks.length - 1);
   const shown = now.blocks.length <= MAX_BUTTONS ? now.blocks : [now.blocks[at]];
   return shown.map(
-    (/** @type {Block} */ block) =>
+    (block) =>
       html`<${BlockButton} key=${shown.length === 1 ? "cursor" : block.block_id} block=${block} layout=${layout}
-        places=${places} current=${block.block_id === at} onMove=${setCursor} />`,
+        lines=${describeBlock(now, block, places)} current=${block.block_id === at} onMove=${setCursor} />`,
   );
 }
 
 /**
+ * `lines`: the block in words.
+ *
  * @param {{
- *   block: Block, layout: PoolLayout, places: Map<number, number>, current: boolean, onMove: (id: number) => void
+ *   block: State["blocks"][number], layout: Layout, lines: string[], current: boolean, onMove: (id: number) => void,
  * }} props
  */
-function BlockButton({ block, layout, places, current, onMove }) {
+function BlockButton({ block, layout, lines, current, onMove }) {
   const id = block.block_id;
   const { x, y, width, height } = layout.blockAt(id);
-  const lines = describeBlock(block, places);
   /** @param {KeyboardEvent} event */
   const move = (event) => {
     if (event.key === "Enter" || event.key === " ") {
@@ -136,14 +131,13 @@ function BlockButton({ block, layout, places, current, onMove }) {
     onMove(next);
     const group = /** @type {Element} */ (event.currentTarget).parentElement;
     requestAnimationFrame(() => {
-      /** @type {HTMLElement | null | undefined} */
-      const button = group?.querySelector(`[data-block="${next}"]`);
+      const button = /** @type {HTMLElement | null} */ (group?.querySelector(`[data-block="${next}"]`) ?? null);
       button?.focus();
       if (button) hovered.value = { block: next };
     });
   };
   /** @param {FocusEvent} event */
-  const focus = (event) => {
+  const point = (event) => {
     const button = /** @type {Element} */ (event.currentTarget);
     onMove(id);
     hovered.value = { block: id };
@@ -156,13 +150,15 @@ function BlockButton({ block, layout, places, current, onMove }) {
     aria-pressed=${selected.value?.block === id}
     tabindex=${current ? 0 : -1}
     style=${{ left: `${x - 3}px`, top: `${y - 2}px`, width: `${width + 6}px`, height: `${height + 4}px` }}
-    onFocus=${focus}
+    onFocus=${point}
     onBlur=${() => ((hovered.value = null), hideTip())}
     onKeyDown=${move}
   ></button>`;
 }
 
 /**
+ * The middle of the upper edge.
+ *
  * @param {Element} element
  * @returns {[number, number]}
  */
@@ -173,21 +169,22 @@ function centre(element) {
 
 /**
  * @param {PointerEvent} event
- * @param {PoolLayout | null} layout
+ * @param {Layout | null} layout
  */
 function hover(event, layout) {
+  const now = state.value;
   const hit = hitOf(event, layout);
-  if (!hit || !state.value) return (hovered.value = null), hideTip();
+  if (!hit || !now) return (hovered.value = null), hideTip();
   hovered.value = targetOf(hit.block, hit.offset);
-  const block = state.value.blocks[hit.block];
-  const lines = describeBlock(block, placesOf(state.value.free_queues));
-  if (hit.offset !== null) lines.push(describeSlot(block, hit.offset));
+  const block = now.blocks[hit.block];
+  const lines = describeBlock(now, block, placesOf(now.free_queues));
+  if (hit.offset !== null) lines.push(describeSlot(now, block, hit.offset));
   tipAt(event.clientX, event.clientY, lines);
 }
 
 /**
  * @param {MouseEvent} event
- * @param {PoolLayout | null} layout
+ * @param {Layout | null} layout
  */
 function pick(event, layout) {
   const hit = hitOf(event, layout);
@@ -196,7 +193,7 @@ function pick(event, layout) {
 
 /**
  * @param {MouseEvent} event
- * @param {PoolLayout | null} layout
+ * @param {Layout | null} layout
  */
 function hitOf(event, layout) {
   if (!layout) return null;

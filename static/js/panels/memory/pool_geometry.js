@@ -6,16 +6,6 @@
 
 import { groupOf } from "../../core/groups.js";
 
-/**
- * @typedef {Required<import("../../core/trace.js").BlockGroup>} Group
- * @typedef {{x: number, y: number, width: number, height: number}} Box
- * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part of a block group
- * @typedef {ReturnType<typeof gridOf> & {
- *   level: "slots" | "blocks", cell: number, tall: number, perRow: number, lines: number, head: number,
- * slotAt: (id: number, slot: number) => Box, hit: (x: number, y: number) => {block: number, offset: number | null} |
- * null, }} PoolLayout
- */
-
 const TITLE = 20; // a group's title, where there are several
 const HEAD = 12; // a block's own line: id, owners, hash
 const PAD = 5; // between blocks in a row
@@ -28,17 +18,48 @@ const [MAX_PITCH, MIN_PITCH] = [26, 3];
 const [MAX_BAR, MIN_BAR] = [22, 10];
 
 /**
- * The largest picture of the blocks of `groups` ([{first_block, num_blocks}]), `size` slots each, that fits in width ×
- * height: `{level, cell, tall, block, columns, rows, height, titles, blockAt(id), slotAt(id, slot), hit(x, y),
- * neighbour(id, key)}`. `titles`: the upper edge of each group's title, none where there is one group. `neighbour`: the
- * block that an arrow key leads to, or null. A pool of more blocks than there are places is higher than `height`, and
- * scrolls.
+ * @typedef {{x: number, y: number, width: number, height: number}} Box in px
+ * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
+ * @typedef {{first: number, count: number, rows: number, title: number, top: number}} Part the blocks of a group: their
+ *   ids, how many rows they take, the upper edges of the title and of the first row
+ * @typedef {{block: number, offset: number | null}} Hit the block at a place, and its slot where slots are told apart
+ */
+
+/**
+ * Where blocks lie on the grid.
+ *
+ * @typedef {object} Grid
+ * @property {{width: number, height: number}} block
+ * @property {number} columns
+ * @property {number} rows of all groups
+ * @property {Part[]} parts one a group
+ * @property {number} stepX from one block to the next
+ * @property {number} stepY
+ * @property {number} height
+ * @property {number[]} titles the upper edge of each group's title; none where there is one group
+ * @property {(id: number) => Box} blockAt
+ * @property {(id: number, key: string) => number | null} neighbour the block that an arrow key leads to
+ */
+
+/**
+ * @typedef {Grid & {
+ *   level: "slots" | "blocks", cell: number, tall: number, perRow: number, lines: number, head: number,
+ *   slotAt: (id: number, slot: number) => Box, hit: (x: number, y: number) => Hit | null,
+ * }} Layout `cell` and `tall`: width and height of a slot; `perRow` and `lines`: slots side by side and below each
+ *   other in a block; `head`: height of a block's own line
+ */
+
+/** @typedef {(x: number, y: number) => number | null} SlotIn the slot at a place inside a block */
+
+/**
+ * The largest picture of the blocks of `groups`, `size` slots each, that fits in width × height. A pool of more blocks
+ * than there are places is higher than `height`, and scrolls.
  *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
  * @param {number} height
- * @returns {PoolLayout}
+ * @returns {Layout}
  */
 export function poolLayout(groups, size, width, height) {
   const inner = width - 2 * EDGE;
@@ -59,7 +80,7 @@ export function poolLayout(groups, size, width, height) {
  * @param {number} width
  * @param {number} least
  * @param {number} tall
- * @returns {PoolLayout}
+ * @returns {Layout}
  */
 function slotLevel(groups, size, width, least, tall) {
   const widest = Math.max(1, Math.floor((width - 2) / least));
@@ -76,7 +97,7 @@ function slotLevel(groups, size, width, least, tall) {
     block.height + (groups.length > 1 ? CLOSE : ROW_GAP),
     block,
   );
-  /** @type {(id: number, slot: number) => Box} */
+  /** @type {Layout["slotAt"]} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
     return {
@@ -86,7 +107,7 @@ function slotLevel(groups, size, width, least, tall) {
       height: tall - 1,
     };
   };
-  /** @type {(x: number, y: number) => number | null} */
+  /** @type {SlotIn} */
   const slotIn = (x, y) => {
     const slot = Math.floor((y - HEAD) / tall) * perRow + Math.floor(x / cell);
     return y >= HEAD && slot < size && x < perRow * cell ? slot : null;
@@ -96,10 +117,7 @@ function slotLevel(groups, size, width, least, tall) {
 
 /** @param {Group[]} groups */
 const mostIn = (groups) => Math.max(...groups.map((group) => group.num_blocks));
-/**
- * @param {Group[]} groups
- * @param {number} columns
- */
+/** @type {(groups: Group[], columns: number) => number} */
 const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.ceil(group.num_blocks / columns), 0);
 /** @param {Group[]} groups */
 const titlesOf = (groups) => (groups.length > 1 ? groups.length * TITLE : 0);
@@ -110,8 +128,8 @@ const titlesOf = (groups) => (groups.length > 1 ? groups.length * TITLE : 0);
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
- * @param {number} outer
- * @returns {PoolLayout}
+ * @param {number} outer the height that there is
+ * @returns {Layout}
  */
 function blockLevel(groups, size, width, outer) {
   const height = outer - EDGE - titlesOf(groups);
@@ -136,18 +154,18 @@ const gapOf = (pitch) => (pitch >= 14 ? 3 : pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0.
  * @param {number} stepX
  * @param {number} stepY
  * @param {{width: number, height: number}} block
- * @returns {PoolLayout}
+ * @returns {Layout}
  */
 function withLevels(groups, size, columns, stepX, stepY, block) {
   const grid = gridOf(groups, columns, stepX, stepY, block, EDGE);
-  /** @type {(id: number, slot: number) => Box} */
+  /** @type {Layout["slotAt"]} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
     const wide = block.width / size;
     return { x: x + slot * wide, y, width: wide, height: block.height };
   };
-  /** @type {(x: number) => number | null} */
-  const slotIn = (x) => (block.width / size >= 3 ? Math.min(size - 1, Math.floor((x / block.width) * size)) : null);
+  /** @type {SlotIn} */
+  const slotIn = block.width / size >= 3 ? (x) => Math.min(size - 1, Math.floor((x / block.width) * size)) : () => null;
   return {
     ...grid,
     level: "blocks",
@@ -167,7 +185,8 @@ function withLevels(groups, size, columns, stepX, stepY, block) {
  * @param {number} stepX
  * @param {number} stepY
  * @param {{width: number, height: number}} block
- * @param {number} [top]
+ * @param {number} [top] where the first group begins
+ * @returns {Grid}
  */
 function gridOf(groups, columns, stepX, stepY, block, top = 0) {
   const title = groups.length > 1 ? TITLE : 0;
@@ -178,7 +197,7 @@ function gridOf(groups, columns, stepX, stepY, block, top = 0) {
     next = part.top + rows * stepY;
     return part;
   });
-  /** @type {(id: number) => Box} */
+  /** @param {number} id */
   const blockAt = (id) => {
     const { first, top: upper } = parts[groupOf(groups, id)];
     const place = id - first;
@@ -200,28 +219,27 @@ function gridOf(groups, columns, stepX, stepY, block, top = 0) {
     titles: title ? parts.map((part) => part.title) : [],
     blockAt,
   };
-  /** @type {(id: number, key: string) => number | null} */
-  const neighbour = (id, key) => neighbourOf(grid, groupOf(groups, id), id, key);
-  return { ...grid, neighbour };
+  return { ...grid, neighbour: (id, key) => neighbourOf(grid, groupOf(groups, id), id, key) };
 }
 
 /**
  * Left and right go on over all blocks, up and down keep the column, into the next group too.
  *
- * @param {{parts: Part[], columns: number}} grid
- * @param {number} group
+ * @param {Pick<Grid, "parts" | "columns">} grid
+ * @param {number} group that of block `id`
  * @param {number} id
  * @param {string} key
- * @returns {number | null}
  */
 function neighbourOf({ parts, columns }, group, id, key) {
-  const last = parts.at(-1);
-  const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[key] ?? 0;
-  if (!step || !last) return null;
+  /** @type {Record<string, number>} */
+  const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns };
+  const step = steps[key];
+  if (!step) return null;
   const { first, count } = parts[group];
   const next = id + step;
   const leaves = next < first || next >= first + count;
-  if (!leaves || Math.abs(step) === 1) return next >= 0 && next < last.first + last.count ? next : null;
+  const all = parts.reduce((sum, part) => sum + part.count, 0);
+  if (!leaves || Math.abs(step) === 1) return next >= 0 && next < all ? next : null;
   const other = parts[group + Math.sign(step)];
   if (!other) return null;
   const column = (id - first) % columns;
@@ -230,20 +248,20 @@ function neighbourOf({ parts, columns }, group, id, key) {
 }
 
 /**
- * @param {ReturnType<typeof gridOf>} grid
- * @param {(x: number, y: number) => number | null} slotIn
+ * @param {Grid} grid
+ * @param {SlotIn} slotIn
+ * @returns {Layout["hit"]}
  */
 function hitOf(grid, slotIn) {
-  /** @type {PoolLayout["hit"]} */
-  const hit = (x, y) => {
+  return (x, y) => {
     const column = Math.floor((x - EDGE) / grid.stepX);
     const part = grid.parts.findLast(({ top }) => y >= top);
-    const place = part ? Math.floor((y - part.top) / grid.stepY) * grid.columns + column : -1;
-    if (!part || place < 0 || place >= part.count || column < 0 || column >= grid.columns) return null;
+    if (!part || column < 0 || column >= grid.columns) return null;
+    const place = Math.floor((y - part.top) / grid.stepY) * grid.columns + column;
+    if (place >= part.count) return null;
     const id = part.first + place;
     const at = grid.blockAt(id);
     if (x - at.x > at.width || y - at.y > at.height) return null;
     return { block: id, offset: slotIn(x - at.x, y - at.y) };
   };
-  return hit;
 }

@@ -5,19 +5,24 @@ import { figuresByGroup, groupOfLayer } from "../../core/groups.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { layer, state } from "../../state/store.js";
+import { layer } from "../../state/store.js";
 import { allLayers, groupName, keysText } from "../../tell/groups.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
 
 /**
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {State["block_groups"][number]} Group
+ * @typedef {ReturnType<typeof figuresByGroup>[number]} Figures
+ */
+
+/**
  * One line a group; `tops`: where each begins.
  *
- * @param {{tops: number[]}} props
+ * @param {{now: State, tops: number[]}} props
  */
-export function GroupTitles({ tops }) {
-  if (!state.value) return null;
-  const { block_groups: groups, block_size: size } = state.value;
-  const figures = figuresByGroup(state.value);
+export function GroupTitles({ now, tops }) {
+  const { block_groups: groups, block_size: size } = now;
+  const figures = figuresByGroup(now);
   const shown = groupOfLayer(groups, layer.value);
   return tops.map(
     (
@@ -44,8 +49,8 @@ export function GroupTitles({ tops }) {
 const stop = (event) => event.stopPropagation(); // what lies below is the map of the blocks
 
 /**
- * @param {any} group of the run
- * @param {any} figures of that group
+ * @param {Group} group
+ * @param {Figures} figures
  * @param {number} size
  */
 function lines(group, figures, size) {

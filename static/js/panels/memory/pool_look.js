@@ -1,20 +1,35 @@
-// How a block looks at rest, and in between: its owners, its hash, the level of each slot.
+// How a block looks at rest and between two records. Pure.
 
 import { progressOf } from "./pool_motion.js";
 
 /**
- * @typedef {import("./pool_motion.js").Motion} Motion
+ * @typedef {import("../../core/trace.js").Op} Op
  * @typedef {import("../../state/moment.js").Progress} Progress
  * @typedef {import("../../state/store.js").State} State
- * @typedef {{
- *   owners: {seq: number, share: number}[], held: number, hash: number, fill: number[], fresh: Set<number>,
- *   renewed: boolean,
- * }} Look
+ * @typedef {import("./pool_shadow.js").Slots} Slots
  */
 
 /**
- * How a block at rest looks: `owners` [{seq, share}] (share in [0, 1]), `held` and `hash` in [0, 1], `fill`: the level
- * of each slot, `fresh`: the slots that this record wrote, `renewed`: this record gave the block another life.
+ * @template {Op["type"]} [T=Op["type"]]
+ * @typedef {import("./pool_motion.js").Motion<T>} Motion
+ */
+
+/**
+ * How a block looks. Levels and shares lie in [0, 1].
+ *
+ * @typedef {object} Look
+ * @property {Owner[]} owners
+ * @property {number} held
+ * @property {number} hash whether it carries its hash
+ * @property {number[]} fill the level of each slot
+ * @property {Set<number>} fresh the slots that this record wrote
+ * @property {boolean} renewed whether this record gave the block another life
+ */
+
+/** @typedef {{seq: number, share: number}} Owner */
+
+/**
+ * How a block of `size` slots looks at rest, held by the sequences `owners`.
  *
  * @param {State["blocks"][number]} block
  * @param {number[]} owners
@@ -42,12 +57,18 @@ export function restingLook(block, owners, size) {
 export function movingLook(look, motions, phases) {
   for (const motion of motions) {
     const p = progressOf(motion, phases);
-    if (p > 0) CHANGES[motion.op.type]?.(look, motion, p);
+    const change = /** @type {Change | undefined} the entry for this motion's type */ (CHANGES[motion.op.type]);
+    if (p > 0) change?.(look, motion, p);
   }
   return look;
 }
 
-/** @type {Record<string, (look: Look, motion: Motion, p: number) => void>} */
+/**
+ * @template {Op["type"]} [T=Op["type"]]
+ * @typedef {(look: Look, motion: Motion<T>, p: number) => void} Change
+ */
+
+/** @type {{[T in Op["type"]]?: Change<T>}} */
 const CHANGES = {
   evict(look, _motion, p) {
     look.hash *= 1 - p;
@@ -87,19 +108,19 @@ const CHANGES = {
 
 /**
  * @param {Look} look
- * @param {Motion} motion
+ * @param {{op: {seq_id: number, to: "front" | "back" | null}}} motion
  * @param {number} p
  */
 function giveBack(look, { op }, p) {
   leave(look, op.seq_id, p);
-  if ((op.to ?? null) === null) return;
+  if (!op.to) return; // others hold it still
   look.held = 1 - p;
   if (look.hash === 0) look.fill = look.fill.map((level) => level * (1 - p));
 }
 
 /**
  * @param {Look} look
- * @param {[number, number]} slots
+ * @param {Slots} slots
  * @param {(slot: number) => number} level
  */
 function fillTo(look, [first, end], level) {

@@ -1,26 +1,44 @@
-// How blocks change between two records: a pure function of the state before, the record and the progress of its
+// What happens to blocks between two records: a pure function of the state before, the record and the progress of its
 // phases.
 
 import { groupOf } from "../../core/groups.js";
+import { givesBack } from "../../core/operation_kinds.js";
 import { Shadow } from "./pool_shadow.js";
 
 /**
+ * @typedef {import("../../core/trace.js").Op} Op
+ * @typedef {import("../../core/trace.js").StepRecord} StepRecord
  * @typedef {import("../../state/moment.js").Phase} Phase
  * @typedef {import("../../state/moment.js").Progress} Progress
  * @typedef {import("../../state/store.js").State} State
- * @typedef {any} AnyOp an operation of the trace; its `type` says which fields it has
- * @typedef {{
- *   op: AnyOp, at: number, block: number, phase: Phase, from: number, to: number, slots: [number, number],
- * }} Motion
- * @typedef {"take" | "give" | "split" | "swap_out" | "swap_in"} PieceKind
- * @typedef {{
- * kind: PieceKind, seq: number, block: number, p: number, end?: "front" | "back", src?: number, cpu_block_id?: number,
- * }} Piece
+ * @typedef {import("./pool_shadow.js").Slots} Slots
  */
 
-/** @type {Phase[]} */
+/**
+ * What an operation does to one block: `at` is the operation's place in its record, [from, to] the motion's share of
+ * its phase, `slots` what it fills.
+ *
+ * @template {Op["type"]} [T=Op["type"]]
+ * @typedef {{
+ *   op: Extract<Op, {type: T}>, at: number, block: number, phase: Phase, from: number, to: number, slots: Slots,
+ * }} Motion
+ */
+
+/** @typedef {Map<number, Motion[]>} Motions block id -> what happens to it, in order */
+
+/**
+ * A block on its way: `take` from the free queue's head, `give` back to an end of the queue, `split` from block `src`,
+ * `swap_out` and `swap_in` to and from a block of the CPU store.
+ *
+ * @typedef {{kind: "take"} | {kind: "give", end: "front" | "back"} | {kind: "split", src: number}
+ *   | {kind: "swap_out" | "swap_in", cpu_block_id: number}} Way
+ */
+
+/** @typedef {Way & {seq: number, block: number, p: number}} Travelling `p`: how far it has come, in (0, 1) */
+
+/** @type {readonly Phase[]} */
 const ORDER = ["schedule", "allocate", "write", "attend", "sample"];
-/** @type {Record<string, Phase>} */
+/** @type {Partial<Record<Op["type"], Phase>>} */
 const BEFORE_FORWARD = {
   free: "schedule",
   release: "allocate",
@@ -34,7 +52,7 @@ const BEFORE_FORWARD = {
   cache: "attend",
   write: "write",
 };
-/** @type {Record<string, Phase>} */
+/** @type {Partial<Record<Op["type"], Phase>>} */
 const AFTER_FORWARD = {
   free: "sample",
   release: "sample",
@@ -43,55 +61,66 @@ const AFTER_FORWARD = {
   cache: "attend",
   write: "write",
 };
-const GIVES = new Set(["free", "release"]);
 const OVERLAP = 0.35; // how far one motion of a phase has come when the next begins
 
 /**
- * The motions of a record: for each block that it touches, a list of `{op, at, block, phase, from, to, slots}` in
- * order, where [from, to] is its share of its phase and `slots` [first, end) what it fills. Operations on one block
- * follow each other: it loses its hash before it is taken.
+ * The motions of a record, by block. Operations on one block follow each other: it loses its hash before it is taken.
  *
  * @param {State} before
- * @param {import("../../core/trace.js").StepRecord} record
- * @returns {Map<number, Motion[]>}
+ * @param {StepRecord} record
+ * @returns {Motions}
  */
 export function motionsOf(before, record) {
   const ops = record.ops ?? [];
   const forward = ops.findIndex((op) => op.type === "write");
   const shadow = new Shadow(before);
-  /** @type {Map<number, Motion[]>} */
+  /** @type {Motions} */
   const blocks = new Map();
-  /** @type {Map<Phase, Motion[][]>} motions that follow each other, by phase */
-  const units = new Map(ORDER.map((phase) => [phase, []]));
-  ops.forEach((/** @type {AnyOp} */ op, at) => {
+  /** @type {Map<Phase, Motion[][]>} phase -> its units: motions that follow each other */
+  const units = new Map();
+  ops.forEach((op, at) => {
     const wanted = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
-    for (const block of wanted ? shadow.touched(op) : []) {
-      const earlier = blocks.get(block) ?? [];
-      blocks.set(block, earlier);
-      // promised before the forward pass, shown after the write
-      const last = earlier.findLast((m) => m.op.type !== "cache");
-      const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
-      /** @type {Motion} */
-      const motion = { op, at, block, phase, from: 0, to: 1, slots: shadow.slots(op, block) };
-      earlier.push(motion);
-      const inPhase = units.get(phase);
-      const unit = last?.phase === phase ? inPhase?.find((u) => u.includes(last)) : null;
-      if (unit) unit.push(motion);
-      else inPhase?.push([motion]);
-    }
+    if (wanted)
+      for (const block of shadow.touched(op)) {
+        const earlier = listOf(blocks, block);
+        // promised before the forward pass, shown after the write
+        const last = earlier.findLast((m) => m.op.type !== "cache");
+        const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
+        const motion = { op, at, block, phase, from: 0, to: 1, slots: shadow.slots(op, block) };
+        earlier.push(motion);
+        const unit = last?.phase === phase ? listOf(units, phase).find((u) => u.includes(last)) : null;
+        if (unit) unit.push(motion);
+        else listOf(units, phase).push([motion]);
+      }
     shadow.follow(op);
   });
   for (const [phase, list] of units) spread(list, phase === "write" || phase === "attend");
   for (const motion of [...blocks.values()].flat())
-    if (motion.block === motion.op.src) together(motion, blocks.get(motion.op.dst) ?? []);
+    if (motion.op.type === "copy" && motion.block === motion.op.src) together(motion, listOf(blocks, motion.op.dst));
   return blocks;
+}
+
+/**
+ * The list of `key`, an empty one at first.
+ *
+ * @template K, V
+ * @param {Map<K, V[]>} map
+ * @param {K} key
+ */
+function listOf(map, key) {
+  const known = map.get(key);
+  if (known) return known;
+  /** @type {V[]} */
+  const list = [];
+  map.set(key, list);
+  return list;
 }
 
 /**
  * Both sides of a copy move at one time.
  *
  * @param {Motion} source
- * @param {Motion[]} copies
+ * @param {Motion[]} copies what happens to the block that it is copied to
  */
 function together(source, copies) {
   const copy = copies.find((m) => m.at === source.at);
@@ -128,42 +157,44 @@ export function progressOf(motion, phases) {
 }
 
 /**
- * What moves between places now: `{kind, seq, block, p}` with `kind` `take` (from the free queue's head to the block),
- * `give` (back to the queue, `end` front or back), `split` (from block `src`), `swap_out` and `swap_in` (to and from
- * `cpu_block_id`).
+ * What moves between places now.
  *
- * @param {Map<number, Motion[]>} motions
+ * @param {Motions} motions
  * @param {Progress} phases
- * @returns {Piece[]}
  */
 export function travelling(motions, phases) {
-  /** @type {Piece[]} */
+  /** @type {Travelling[]} */
   const found = [];
-  for (const list of motions.values()) {
-    for (const motion of list) {
-      const p = progressOf(motion, phases);
-      if (p <= 0 || p >= 1) continue;
-      const { op, block } = motion;
-      /** @type {(kind: PieceKind, more?: Partial<Piece>) => void} */
-      const add = (kind, more = {}) => found.push({ kind, seq: op.seq_id, block, p, ...more });
-      if (op.type === "allocate" || (op.type === "share" && op.revived)) add("take");
-      else if (GIVES.has(op.type) && (op.to ?? null) !== null) add("give", { end: op.to });
-      else if (op.type === "copy" && block === op.dst) add("split", { src: op.src });
-      else if (op.type === "swap_out" || op.type === "swap_in") add(op.type, { cpu_block_id: op.cpu_block_id });
-    }
+  for (const motion of [...motions.values()].flat()) {
+    const p = progressOf(motion, phases);
+    const way = p > 0 && p < 1 ? wayOf(motion) : null;
+    if (way) found.push({ ...way, block: motion.block, p });
   }
   return found;
+}
+
+/**
+ * @param {Motion} motion
+ * @returns {(Way & {seq: number}) | null} null: it stays where it is
+ */
+function wayOf({ op, block }) {
+  if (op.type === "allocate" || (op.type === "share" && op.revived)) return { kind: "take", seq: op.seq_id };
+  if (givesBack(op)) return op.to ? { kind: "give", seq: op.seq_id, end: op.to } : null;
+  if (op.type === "copy") return block === op.dst ? { kind: "split", seq: op.seq_id, src: op.src } : null;
+  if (op.type === "swap_out" || op.type === "swap_in")
+    return { kind: op.type, seq: op.seq_id, cpu_block_id: op.cpu_block_id };
+  return null;
 }
 
 /**
  * The free queues in between, one a block group: those before, less what has left, with what has come back.
  *
  * @param {State} before
- * @param {Map<number, Motion[]>} motions
+ * @param {Motions} motions
  * @param {Progress} phases
  */
 export function movingQueues(before, motions, phases) {
-  const queues = before.free_queues.map((/** @type {number[]} */ queue) => queue.slice());
+  const queues = before.free_queues.map((queue) => queue.slice());
   const all = [...motions.values()].flat().sort((a, b) => a.at - b.at);
   for (const motion of all) {
     if (progressOf(motion, phases) < 0.5) continue;
@@ -171,8 +202,8 @@ export function movingQueues(before, motions, phases) {
     const queue = queues[groupOf(before.block_groups, block)];
     const at = queue.indexOf(block);
     if ((op.type === "allocate" || op.type === "share") && at >= 0) queue.splice(at, 1);
-    else if (GIVES.has(op.type) && op.to === "front") queue.unshift(block);
-    else if (GIVES.has(op.type) && op.to === "back") queue.push(block);
+    else if (givesBack(op) && op.to === "front") queue.unshift(block);
+    else if (givesBack(op) && op.to === "back") queue.push(block);
   }
   return queues;
 }

@@ -7,23 +7,36 @@ import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/moment.js";
-import { connected, layer, pointed, state } from "../../state/store.js";
+import { connected, layer, pointed } from "../../state/store.js";
 import { shownLayout } from "./pool.js";
 import { travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
-/**
- * @typedef {import("./pool_geometry.js").Box} Box
- * @typedef {import("./pool_motion.js").Piece} Piece
- * @typedef {{seq: number, group: number, logical: number, block: number, strong: boolean}} Line
- * @typedef {{
- *   c: CanvasRenderingContext2D, map: Element, origin: DOMRect, left: number, top: number,
- *   layout: import("./pool_geometry.js").PoolLayout, palette: import("../../kit/colour.js").Palette,
- * }} Place what is drawn on, in the overlay's pixels
- */
-
 const FEW = 6; // so many table entries in all have their lines without being asked
 const SEVERAL = 64; // more lines than these are a thicket: only frames then
+
+/**
+ * @typedef {import("./pool_geometry.js").Box} Box
+ * @typedef {import("./pool_geometry.js").Layout} Layout
+ * @typedef {import("./pool_motion.js").Travelling} Travelling
+ * @typedef {import("../../state/store.js").State} State
+ */
+
+/**
+ * Where it is painted: on `c`, over `map`, whose pool begins at (`left`, `top`) in the overlay's pixels and lies as
+ * `layout` says; the overlay itself has its corner at `origin`.
+ *
+ * @typedef {{
+ *   c: CanvasRenderingContext2D, now: State, layout: Layout, map: Element, origin: DOMRect, left: number, top: number,
+ *   palette: import("../../kit/colour.js").Palette,
+ * }} Place
+ */
+
+/**
+ * A line from a table's entry to its block; `strong`: it was asked for.
+ *
+ * @typedef {{seq: number, group: number, logical: number, block: number, strong: boolean}} Line
+ */
 
 export function Overlay() {
   const ref = usePainter(
@@ -35,20 +48,22 @@ export function Overlay() {
 
 /**
  * @param {HTMLElement} box
- * @param {{width: number, height: number}} size
+ * @param {import("../../kit/canvas.js").Size} size
  */
 function paint(box, { width, height }) {
-  const [canvas, map] = [box.querySelector("canvas"), box.parentElement];
-  const window_ = map?.querySelector(".pool-window");
-  if (!canvas) return;
+  const canvas = box.querySelector("canvas");
+  const map = box.parentElement;
+  if (!canvas || !map) return;
   const c = prepare(canvas, width, height);
-  if (!scene.value || !shownLayout || !map || !window_ || width === 0) return;
+  const window_ = map.querySelector(".pool-window");
+  const [layout, now] = [shownLayout, scene.value];
+  if (!now || !layout || !window_ || width === 0) return;
   const origin = box.getBoundingClientRect();
   const from = window_.getBoundingClientRect();
   const [left, top] = [from.left - origin.left, from.top - origin.top];
-  const place = { c, map, origin, left, top, layout: shownLayout, palette: colours() };
-  paintLines(place);
-  for (const piece of travelling(scene.value.motions, phasesNow())) paintTravel(place, piece);
+  const place = { c, now: now.after, layout, map, origin, left, top, palette: colours() };
+  for (const line of wantedLines(now.after)) paintLine(place, line);
+  for (const piece of travelling(now.motions, phasesNow())) paintTravel(place, piece);
 }
 
 /**
@@ -58,7 +73,7 @@ function paint(box, { width, height }) {
  * @param {number} id
  * @returns {Box}
  */
-function boxOf({ left, top, layout }, id) {
+function boxOf({ layout, left, top }, id) {
   const at = layout.blockAt(id);
   const slots = layout.level === "slots";
   return {
@@ -85,31 +100,19 @@ function elementBox({ map, origin }, selector) {
   return { x: box.left - origin.left, y: box.top - origin.top, width: box.width, height: box.height };
 }
 
-/** @param {Place} place */
-function paintLines(place) {
-  for (const { seq, group, logical, block, strong } of wantedLines()) {
-    const entry = elementBox(
-      place,
-      `.table-row[data-seq="${seq}"][data-group="${group}"] .entry:nth-of-type(${logical + 1})`,
-    );
-    if (entry) paintLine(place, entry, boxOf(place, block), place.palette.sequences[seq % 8], strong);
-  }
-}
-
 /**
  * Lines to draw: those of what is pointed at, else all of the shown layer's block group while they are few.
  *
- * @returns {Line[]}
+ * @param {State} now
  */
-function wantedLines() {
+function wantedLines(now) {
   const lit = connected.value;
-  if (!state.value) return [];
-  const shown = groupOfLayer(state.value.block_groups, layer.value);
+  const shown = groupOfLayer(now.block_groups, layer.value);
   /** @type {Line[]} */
   const all = [];
-  for (const seq of state.value.sequences.values()) {
+  for (const seq of now.sequences.values()) {
     const own = lit?.seqs.has(seq.seq_id);
-    seq.block_tables.forEach((/** @type {number[]} */ table, /** @type {number} */ group) => {
+    seq.block_tables.forEach((table, group) => {
       if (!lit && group !== shown) return;
       table.forEach((block, logical) => {
         if (block !== RELEASED && (!lit || (own && lit.blocks.has(block))))
@@ -124,12 +127,15 @@ function wantedLines() {
  * From the upper edge of a table entry to the lower edge of its block.
  *
  * @param {Place} place
- * @param {Box} entry
- * @param {Box} block
- * @param {string} colour
- * @param {boolean} strong
+ * @param {Line} line
  */
-function paintLine({ c, palette }, entry, block, colour, strong) {
+function paintLine(place, { seq, group, logical, block: id, strong }) {
+  const { c, palette } = place;
+  const row = `.table-row[data-seq="${seq}"][data-group="${group}"]`;
+  const entry = elementBox(place, `${row} .entry:nth-of-type(${logical + 1})`);
+  if (!entry) return;
+  const block = boxOf(place, id);
+  const colour = palette.sequences[seq % 8];
   const [x0, y0] = [entry.x + entry.width / 2, entry.y];
   const [x1, y1] = [block.x + block.width / 2, block.y + block.height + 1];
   const bend = Math.max(10, (y0 - y1) * 0.45);
@@ -168,31 +174,45 @@ function fading(c, colour, y0, y1) {
   return gradient;
 }
 
-/** @type {Record<Piece["kind"], (place: Place, piece: Piece) => [Box | null, Box | null]>} */
-const PLACES = {
-  take: (place, piece) => [
-    elementBox(place, `${queueOf(piece.block)} .chip.head`) ?? queueEnd(place, piece.block, "front"),
-    boxOf(place, piece.block),
-  ],
-  give: (place, piece) => [boxOf(place, piece.block), queueEnd(place, piece.block, piece.end)],
-  split: (place, piece) => [boxOf(place, piece.src ?? piece.block), boxOf(place, piece.block)],
-  swap_out: (place, piece) => [boxOf(place, piece.block), cpuBox(place, piece.cpu_block_id)],
-  swap_in: (place, piece) => [cpuBox(place, piece.cpu_block_id), boxOf(place, piece.block)],
-};
+/**
+ * Where a block comes from and where it goes; null what is not in sight.
+ *
+ * @param {Place} place
+ * @param {Travelling} piece
+ * @returns {[Box | null, Box | null]}
+ */
+function endsOf(place, piece) {
+  const own = boxOf(place, piece.block);
+  switch (piece.kind) {
+    case "take": {
+      const queue = queueOf(place, piece.block);
+      return [elementBox(place, `${queue} .chip.head`) ?? queueEnd(place, queue, "front"), own];
+    }
+    case "give":
+      return [own, queueEnd(place, queueOf(place, piece.block), piece.end)];
+    case "split":
+      return [boxOf(place, piece.src), own];
+    case "swap_out":
+      return [own, cpuBox(place, piece.cpu_block_id)];
+    case "swap_in":
+      return [cpuBox(place, piece.cpu_block_id), own];
+  }
+}
 
 /**
  * The free queue of a block's group, as a selector.
  *
+ * @param {Place} place
  * @param {number} block
  */
-const queueOf = (block) => `.queue[data-group="${groupOf(state.value?.block_groups ?? [], block)}"]`;
+const queueOf = ({ now }, block) => `.queue[data-group="${groupOf(now.block_groups, block)}"]`;
 
-/** @type {(place: Place, block: number, end?: "front" | "back") => Box | null} */
-const queueEnd = (place, block, end) =>
-  elementBox(place, `${queueOf(block)} ${end === "front" ? ".chip:first-child" : ".chip:last-child"}`) ??
-  elementBox(place, `${queueOf(block)} .queue-ids`);
+/** @type {(place: Place, queue: string, end: "front" | "back") => Box | null} */
+const queueEnd = (place, queue, end) =>
+  elementBox(place, `${queue} ${end === "front" ? ".chip:first-child" : ".chip:last-child"}`) ??
+  elementBox(place, `${queue} .queue-ids`);
 
-/** @type {(place: Place, id?: number) => Box | null} */
+/** @type {(place: Place, id: number) => Box | null} */
 const cpuBox = (place, id) =>
   elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
 
@@ -200,10 +220,10 @@ const cpuBox = (place, id) =>
  * A block on its way, as large as where it comes from and, in the end, as where it goes.
  *
  * @param {Place} place
- * @param {Piece} piece
+ * @param {Travelling} piece
  */
 function paintTravel(place, piece) {
-  const [from, to] = PLACES[piece.kind](place, piece);
+  const [from, to] = endsOf(place, piece);
   if (!from || !to) return;
   const { c, palette } = place;
   /** @param {keyof Box} name */

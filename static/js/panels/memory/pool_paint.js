@@ -10,31 +10,37 @@ import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.j
 import { paintBlocks } from "./pool_paint_blocks.js";
 import { glow, lookAt, placesOf, queuesNow, reads, scene } from "./pool_scene.js";
 
+const SMALL = "10px system-ui, sans-serif";
+const [TINT, TEXTURE] = [0.34, 0.42]; // opacities of an owner's colour
+
 /**
- * What is painted: the pool's layout, the record as far as it is shown, the slots read in it.
- *
- * @typedef {import("./pool_geometry.js").PoolLayout} PoolLayout
  * @typedef {import("./pool_geometry.js").Box} Box
+ * @typedef {import("./pool_geometry.js").Layout} Layout
  * @typedef {import("./pool_look.js").Look} Look
- * @typedef {{
- *   c: CanvasRenderingContext2D, layout: PoolLayout, palette: import("../../kit/colour.js").Palette,
- *   now: import("./pool_scene.js").Scene, progress: import("../../state/moment.js").Progress, glow: number,
- *   reads: Map<number, number>, size: number,
- * }} Frame
  */
 
-const SMALL = "10px system-ui, sans-serif";
+/**
+ * What is painted: the record as far as it is shown, the reads of its slots and how brightly they shine, the slots of a
+ * block.
+ *
+ * @typedef {{
+ *   c: CanvasRenderingContext2D, layout: Layout, palette: import("../../kit/colour.js").Palette,
+ *   now: import("./pool_scene.js").Scene, progress: import("../../state/moment.js").Progress,
+ *   glow: number, reads: Map<number, number>, size: number,
+ * }} Frame
+ */
 
 /**
  * Paint the whole pool as it stands at this moment of its record.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {PoolLayout} layout
+ * @param {Layout} layout
  */
 export function paintPool(c, layout) {
   const now = scene.value;
   if (!now) return;
   const progress = phasesNow();
+  /** @type {Frame} */
   const frame = {
     c,
     layout,
@@ -102,7 +108,8 @@ function paintHead({ c, layout, palette }, id, look, place) {
  */
 function paintSlot(frame, id, offset, look) {
   const { c, layout, palette } = frame;
-  const { x, y, width, height } = layout.slotAt(id, offset);
+  const box = layout.slotAt(id, offset);
+  const { x, y, width, height } = box;
   const level = look.fill[offset];
   if (look.held > 0 && level < 1) {
     c.globalAlpha = look.held;
@@ -114,17 +121,17 @@ function paintSlot(frame, id, offset, look) {
     c.fillRect(x + width / 2 - 0.75, y + height / 2 - 0.75, 1.5, 1.5);
   }
   if (level === 0) return;
-  const top = y + height * (1 - level);
+  const filled = { x, y: y + height * (1 - level), width, height: height * level };
   c.fillStyle = palette.paper;
-  c.fillRect(x, top, width, height * level);
-  if (look.owners.length) paintOwners(frame, look.owners, x, top, width, height * level, 0.34, 0.42);
+  c.fillRect(x, filled.y, width, filled.height);
+  if (look.owners.length) paintOwners(frame, look.owners, filled);
   else {
-    c.fillStyle = alpha(palette["ink-3"], 0.12); // held by no sequence, yet still there
-    c.fillRect(x, top, width, height * level);
+    c.fillStyle = alpha(palette["ink-3"], 0.12); // no sequence holds it, yet it is still there
+    c.fillRect(x, filled.y, width, filled.height);
   }
   const read = frame.reads.get(id * frame.size + offset) ?? 0;
-  if (read > 0) paintRead(frame, read, x, y, width, height);
-  if (layout.cell >= 7) paintToken(frame, id, offset, look, { x, y, width, height });
+  if (read > 0) paintRead(frame, read, box);
+  if (layout.cell >= 7) paintToken(frame, id, offset, look, box);
 }
 
 /**
@@ -132,24 +139,19 @@ function paintSlot(frame, id, offset, look) {
  *
  * @param {Frame} frame
  * @param {Look["owners"]} owners
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
- * @param {number} tint
- * @param {number} texture
+ * @param {Box} box
  */
-export function paintOwners({ c, palette, layout }, owners, x, y, width, height, tint, texture) {
+function paintOwners({ c, palette, layout }, owners, { x, y, width, height }) {
   const shown = owners.slice(0, 4);
   const total = shown.reduce((sum, o) => sum + o.share, 0);
   let left = x;
   for (const { seq, share } of shown) {
     const wide = (width * share) / Math.max(total, 1);
     const strength = shown.length > 1 || seq === shownSeq.value ? 1 : 0.8;
-    c.fillStyle = alpha(palette.sequences[seq % 8], tint * strength);
+    c.fillStyle = alpha(palette.sequences[seq % 8], TINT * strength);
     c.fillRect(left, y, wide, height);
-    if (texture && layout.cell >= 6) {
-      c.fillStyle = sequencePattern(c, seq, palette.sequences[seq % 8], texture * strength);
+    if (layout.cell >= 6) {
+      c.fillStyle = sequencePattern(c, seq, palette.sequences[seq % 8], TEXTURE * strength);
       c.fillRect(left, y, wide, height);
     }
     left += wide;
@@ -161,12 +163,9 @@ export function paintOwners({ c, palette, layout }, owners, x, y, width, height,
  *
  * @param {Frame} frame
  * @param {number} read
- * @param {number} x
- * @param {number} y
- * @param {number} width
- * @param {number} height
+ * @param {Box} box
  */
-function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, height) {
+function paintRead({ c, palette, glow: shine, progress }, read, { x, y, width, height }) {
   const colour = sequentialAt(palette.sequential, read);
   if (shine > 0) {
     c.globalAlpha = shine * Math.min(1, 0.15 + read);
@@ -184,7 +183,7 @@ function paintRead({ c, palette, glow: shine, progress }, read, x, y, width, hei
  * @param {number} id
  * @param {number} offset
  * @param {Look} look
- * @param {Box} at
+ * @param {Box} box
  */
 function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, width, height }) {
   const now = look.renewed || look.fresh.has(offset);
@@ -255,13 +254,13 @@ function paintFrame({ c, layout, palette }, id, look) {
  *
  * @param {Frame} frame
  */
-function paintConnected({ c, layout, palette, size }) {
+function paintConnected({ c, layout, palette, now, size }) {
   const lit = connected.value;
   if (!lit) return;
   c.strokeStyle = palette.focus;
   const wide = layout.level === "slots";
   for (const id of lit.blocks) {
-    if (id >= (state.value?.blocks.length ?? 0)) continue;
+    if (id >= now.after.blocks.length) continue;
     const at = layout.blockAt(id);
     const [width, height] = wide ? [layout.perRow * layout.cell, layout.lines * layout.tall] : [at.width, at.height];
     const out = wide ? 3 : Math.min(2, at.width / 3);

@@ -5,14 +5,14 @@ import { alpha, sequentialAt } from "../../kit/colour.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { lookAt } from "./pool_scene.js";
 
-/**
- * @typedef {import("./pool_paint.js").Frame} Frame
- * @typedef {import("./pool_look.js").Look} Look
- * @typedef {import("./pool_geometry.js").Box} Box
- */
-
 const TEXTURED = 7; // px: below this a texture cannot be seen
 const NAMED = 18; // px: from here on a square says its id
+
+/**
+ * @typedef {import("./pool_geometry.js").Box} Box
+ * @typedef {import("./pool_look.js").Look} Look
+ * @typedef {import("./pool_paint.js").Frame} Frame
+ */
 
 /** @param {Frame} frame */
 export function paintBlocks(frame) {

@@ -11,13 +11,14 @@ import { movingLook, restingLook } from "./pool_look.js";
 import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 
 /**
- * @typedef {import("../../state/store.js").State} State
  * @typedef {import("../../state/moment.js").Progress} Progress
+ * @typedef {import("../../state/store.js").State} State
  * @typedef {import("./pool_motion.js").Motion} Motion
- * @typedef {{before: State, after: State, motions: Map<number, Motion[]>}} Scene
+ * @typedef {import("./pool_motion.js").Motions} Motions
+ * @typedef {{before: State, after: State, motions: Motions}} Scene
  */
 
-/** @type {WeakMap<State, Map<number, number[]>>} by state, then block id */
+/** @type {WeakMap<State, Map<number, number[]>>} */
 const owners = new WeakMap();
 
 /**
@@ -41,7 +42,7 @@ export const scene = computed(() => {
   const after = state.value;
   if (!after || !log.value) return null;
   const before = drawnIndex.value >= 0 ? log.value.stateAt(drawnIndex.value - 1) : after;
-  /** @type {Scene["motions"]} */
+  /** @type {Motions} */
   const motions = record.value ? motionsOf(before, record.value) : new Map();
   return { before, after, motions };
 });
@@ -55,7 +56,7 @@ export const watchMotions = () => [...phasesThatMove.value].map(phase);
 /**
  * The look of a block when its record is shown as far as `progress`.
  *
- * @param {Scene} now
+ * @param {Scene} scene
  * @param {number} id
  * @param {Progress} progress
  */
@@ -71,17 +72,14 @@ const queueText = computed(() => {
   watchMotions();
   return scene.value ? JSON.stringify(movingQueues(scene.value.before, scene.value.motions, phasesNow())) : "[[]]";
 });
-/**
- * The free queue of each block group: lists of block ids.
- *
- * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<number[][]>}
- */
-export const queuesNow = computed(() => JSON.parse(queueText.value));
+/** The free queue of each block group: lists of block ids. */
+export const queuesNow = computed(() => /** @type {number[][]} */ (JSON.parse(queueText.value)));
 
 /**
  * block id -> its place in its group's free queue, from 1.
  *
  * @param {number[][]} queues
+ * @returns {Map<number, number>}
  */
 export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
 
@@ -113,15 +111,14 @@ export const reads = computed(() => {
   captureVersion.value;
   /** @type {Map<number, number>} */
   const found = new Map();
-  if (!log.value || !state.value) return found;
+  const [run, now] = [log.value, state.value];
+  if (!run || !now) return found;
   for (const entry of record.value?.batch ?? []) {
-    const row = attentionRow(log.value, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
-    const table = log.value.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[
-      groupOfLayer(log.value.groups, layer.value)
-    ];
+    const row = attentionRow(run, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
+    const table = run.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[groupOfLayer(run.groups, layer.value)];
     if (!row || !table) continue;
     for (let i = 0; i < row.weights.length; i++) {
-      const place = slotOf(table, state.value.block_size, row.keyStart + i);
+      const place = slotOf(table, now.block_size, row.keyStart + i);
       if (place) found.set(place.slot, Math.max(found.get(place.slot) ?? 0, row.weights[i] / (row.max || 1)));
     }
   }

@@ -1,60 +1,38 @@
-// Tables and filled slots as the operations of one record change them.
+// The tables and filled slots of a state as the operations of one record change them; the state itself is left alone.
+// Pure.
 
 import { groupOf, heldIn } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
 
 /**
+ * @typedef {import("../../core/trace.js").Op} Op
  * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_motion.js").AnyOp} AnyOp
+ * @typedef {[first: number, end: number]} Slots of a block; `end` is the first one after them
  */
 
-/** Tables and filled slots as the operations of one record change them; the state itself is left alone. */
 export class Shadow {
-  /** @type {Map<number, number[][]>} */
-  tables = new Map();
-  /** @type {Map<number, number>} */
-  filled = new Map();
+  /** @type {Map<number, number[][]>} sequence id -> its tables, one a block group */
+  #tables = new Map();
+  /** @type {Map<number, number>} block id -> its filled slots, where an operation changed them */
+  #filled = new Map();
 
-  /** @param {State} state */
+  /** @param {State} state the one before the record */
   constructor(state) {
     this.state = state;
   }
 
   /**
-   * The tables of sequence `id`, one a block group.
+   * The blocks that an operation is about.
    *
-   * @param {number} id
-   * @returns {number[][]}
-   */
-  tablesOf(id) {
-    const { sequences, block_groups: groups } = this.state;
-    const known = this.tables.get(id);
-    if (known) return known;
-    /** @type {number[][]} */
-    const tables = sequences.get(id)?.block_tables ?? [];
-    const copies = tables.length ? tables.map((table) => table.slice()) : Array.from(groups, () => []);
-    this.tables.set(id, copies);
-    return copies;
-  }
-
-  /**
-   * @param {number} id
-   * @param {number} block
-   */
-  table(id, block) {
-    return this.tablesOf(id)[groupOf(this.state.block_groups, block)];
-  }
-
-  /**
-   * @param {AnyOp} op
+   * @param {Op} op
    * @returns {number[]}
    */
   touched(op) {
     if (op.type === "copy") return [op.src, op.dst];
-    if (op.type === "fork") return this.tablesOf(op.parent_seq_id).flatMap(heldIn);
-    if (op.type !== "write") return [op.block_id];
+    if (op.type === "fork") return this.#tablesOf(op.parent_seq_id).flatMap(heldIn);
+    if (op.type !== "write") return "block_id" in op ? [op.block_id] : [];
     const size = this.state.block_size;
-    return this.tablesOf(op.seq_id).flatMap((table) =>
+    return this.#tablesOf(op.seq_id).flatMap((table) =>
       table.slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size)),
     );
   }
@@ -62,9 +40,9 @@ export class Shadow {
   /**
    * The slots of `block` that an operation fills.
    *
-   * @param {AnyOp} op
+   * @param {Op} op
    * @param {number} block
-   * @returns {[number, number]}
+   * @returns {Slots}
    */
   slots(op, block) {
     const size = this.state.block_size;
@@ -73,24 +51,52 @@ export class Shadow {
     if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
     if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
     if (op.type !== "write") return [0, 0];
-    const first = this.table(op.seq_id, block).indexOf(block) * size;
+    const first = this.#table(op.seq_id, block).indexOf(block) * size;
     return [within(op.start - first), within(op.start + op.num_tokens - first)];
   }
 
-  /** @param {AnyOp} op */
+  /**
+   * Change what `op` changes.
+   *
+   * @param {Op} op
+   */
   follow(op) {
     if (op.type === "fork")
-      this.tables.set(
+      this.#tables.set(
         op.seq_id,
-        this.tablesOf(op.parent_seq_id).map((table) => table.slice()),
+        this.#tablesOf(op.parent_seq_id).map((table) => table.slice()),
       );
-    else if (op.block_id !== undefined && op.seq_id !== undefined) followTable(this.table(op.seq_id, op.block_id), op);
-    if (op.type === "allocate") this.filled.set(op.block_id, 0);
-    else if (op.type === "copy") this.filled.set(op.dst, this.#count(op.src));
+    else if ("block_id" in op && typeof op.seq_id === "number") followTable(this.#table(op.seq_id, op.block_id), op);
+    if (op.type === "allocate") this.#filled.set(op.block_id, 0);
+    else if (op.type === "copy") this.#filled.set(op.dst, this.#count(op.src));
+  }
+
+  /**
+   * The tables of sequence `id`, one a block group.
+   *
+   * @param {number} id
+   */
+  #tablesOf(id) {
+    const known = this.#tables.get(id);
+    if (known) return known;
+    const { sequences, block_groups: groups } = this.state;
+    const tables = sequences.get(id)?.block_tables.map((table) => table.slice()) ?? groups.map(() => []);
+    this.#tables.set(id, tables);
+    return tables;
+  }
+
+  /**
+   * The table of sequence `id` that `block` stands in.
+   *
+   * @param {number} id
+   * @param {number} block
+   */
+  #table(id, block) {
+    return this.#tablesOf(id)[groupOf(this.state.block_groups, block)];
   }
 
   /** @param {number} block */
   #count(block) {
-    return this.filled.get(block) ?? this.state.blocks[block].token_ids.length;
+    return this.#filled.get(block) ?? this.state.blocks[block].token_ids.length;
   }
 }

@@ -2,24 +2,26 @@
 
 import { groupOf } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
-import { drawnIndex, sequenceView, state } from "../../state/store.js";
+import { drawnIndex, sequenceView } from "../../state/store.js";
 import { hashText } from "../../tell/chain.js";
 import { groupName } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { labelAt } from "./pool_paint.js";
 import { ownersOf } from "./pool_scene.js";
 
-/** @typedef {import("../../state/store.js").State["blocks"][number]} Block */
+/**
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {State["blocks"][number]} Block
+ */
 
 /**
- * A block in words, one sentence each; `places`: block id -> its place in the free queue.
+ * A block in words, one sentence each.
  *
+ * @param {State} now
  * @param {Block} block
- * @param {Map<number, number>} places
+ * @param {Map<number, number>} places block id -> its place in the free queue
  */
-export function describeBlock(block, places) {
-  const now = state.value;
-  if (!now) return [];
+export function describeBlock(now, block, places) {
   const groups = now.block_groups;
   const lines = [t("pool.block", { id: block.block_id })];
   if (groups.length > 1) lines.push(groupName(groups[groupOf(groups, block.block_id)]));
@@ -39,11 +41,12 @@ export function describeBlock(block, places) {
 }
 
 /**
+ * @param {State} now
  * @param {Block} block
  * @param {number} offset
  */
-export function describeSlot(block, offset) {
-  const slot = block.block_id * (state.value?.block_size ?? 0) + offset;
+export function describeSlot(now, block, offset) {
+  const slot = block.block_id * now.block_size + offset;
   if (offset >= block.token_ids.length) return t("pool.slot_empty", { slot });
   const content = labelAt(slot, drawnIndex.value);
   return content ? t("pool.slot", { slot, token: labelText(content.label) }) : t("pool.slot_empty", { slot });
@@ -61,6 +64,7 @@ export function targetOf(block, offset) {
   if (offset === null) return { block };
   const now = sequenceView.value;
   const logical = now ? now.table.indexOf(block) : -1;
-  const position = logical * (now?.blockSize ?? 0) + offset;
-  return now && logical >= 0 && position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
+  if (!now || logical < 0) return { block, offset };
+  const position = logical * now.blockSize + offset;
+  return position < now.numFilled ? { position, seq: now.seq.seq_id } : { block, offset };
 }

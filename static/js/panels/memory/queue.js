@@ -9,20 +9,22 @@ import { groupName, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
 import { runsOf } from "./queue_runs.js";
-
-/** @typedef {{first: number, last: number, count: number, kind: "cached" | "free"}} QueueRun */
+import { walkRow } from "./walk_row.js";
 
 const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
 
+/**
+ * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
+ * @typedef {import("./queue_runs.js").Run<"cached" | "free">} Run
+ */
+
 export function Queues() {
+  /** @type {(Group | null)[]} */
   const groups = state.value?.block_groups ?? [null];
   const several = groups.length > 1;
   return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
     ${groups.map(
-      (
-        /** @type {any} */ group,
-        /** @type {number} */ i,
-      ) => html`<${Queue} key=${i} at=${i} group=${several ? group : null}
+      (group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null}
       queue=${queuesNow.value[i] ?? []} />`,
     )}
   </div>`;
@@ -31,11 +33,10 @@ export function Queues() {
 /**
  * The queue of the pool, or, where there are several, of `group`.
  *
- * @param {{at: number, group: any, queue: number[]}} props
+ * @param {{at: number, group: Group | null, queue: number[]}} props
  */
 function Queue({ at, group, queue }) {
   const now = state.value;
-  /** @type {QueueRun[]} */
   const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
   const label = t("pool.queue_label", { ids: text });
@@ -54,7 +55,7 @@ function Queue({ at, group, queue }) {
         runs.length > MOST_BUTTONS
           ? html`<span class="queue-text">▸ ${text}</span>`
           : runs.map(
-              (run, i) => html`<${Run}
+              (run, i) => html`<${RunButton}
         run=${run} head=${i === 0} queue=${queue} />`,
             )
       }
@@ -63,11 +64,15 @@ function Queue({ at, group, queue }) {
   </div>`;
 }
 
-/** @param {QueueRun} run */
+/** @param {Run} run */
 const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
 
-/** @param {{run: QueueRun, head: boolean, queue: number[]}} props */
-function Run({ run, head, queue }) {
+/**
+ * `head`: it begins the queue.
+ *
+ * @param {{run: Run, head: boolean, queue: number[]}} props
+ */
+function RunButton({ run, head, queue }) {
   const place = queue.indexOf(run.first) + 1;
   const lines = [
     run.count === 1
@@ -90,18 +95,8 @@ function Run({ run, head, queue }) {
     onPointerLeave=${leave}
     onFocus=${point}
     onBlur=${leave}
-    onKeyDown=${moveFocus}
+    onKeyDown=${walkRow}
   >
     ${head ? "▸" : ""}${runText(run)}${run.kind === "cached" ? html`<sup>#</sup>` : null}
   </button>`;
-}
-
-/** @param {KeyboardEvent} event */
-function moveFocus(event) {
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
-  if (!by) return;
-  event.preventDefault();
-  const from = /** @type {Element} */ (event.currentTarget);
-  const next = by < 0 ? from.previousElementSibling : from.nextElementSibling;
-  if (next instanceof HTMLElement) next.focus();
 }

@@ -3,16 +3,21 @@
 const SHORTEST = 3; // fewer neighbours stay single
 
 /**
- * Runs of `ids` in order: [{first, last, count, kind}]. A run goes up or down by one and is of one kind (`kindOf(id)`);
- * together they name every id once, in the queue's order.
+ * Ids from `first` to `last` that follow each other in the queue, going up or down by one, all of one kind.
+ *
+ * @template K
+ * @typedef {{first: number, last: number, count: number, kind: K}} Run
+ */
+
+/**
+ * The runs of `ids` in order; together they name every id once.
  *
  * @template K
  * @param {number[]} ids
  * @param {(id: number) => K} kindOf
- * @returns {{first: number, last: number, count: number, kind: K}[]}
  */
 export function runsOf(ids, kindOf) {
-  /** @type {ReturnType<typeof runsOf<K>>} */
+  /** @type {Run<K>[]} */
   const runs = [];
   for (let i = 0; i < ids.length; ) {
     const kind = kindOf(ids[i]);

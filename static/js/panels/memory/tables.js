@@ -10,8 +10,12 @@ import { connected, hovered, layer, select, selected, shownSeq, state } from "..
 import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { arriving } from "./pool_scene.js";
+import { walkRow } from "./walk_row.js";
 
-/** @typedef {import("../../state/store.js").Sequence} Sequence */
+/**
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {State["block_groups"][number]} Group
+ */
 
 export function Tables() {
   const now = state.value;
@@ -23,16 +27,16 @@ export function Tables() {
   return html`<section class="tables">
     <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
     ${
-      rows.length === 0
+      !now || rows.length === 0
         ? html`<p class="hint">${t("tables.empty")}</p>`
         : html`<div class="table-rows" id="table-rows">
           ${rows.map((seq) =>
             seq.block_tables.map(
               (table, i) => html`<${TableRow} key=${`${seq.seq_id}/${i}`}
-            seq=${seq} table=${table} at=${i} />`,
+            now=${now} seq=${seq} table=${table} at=${i} />`,
             ),
           )}
-          <${CpuStore} />
+          <${CpuStore} blocks=${now.cpu_blocks} />
         </div>`
     }
   </section>`;
@@ -41,12 +45,12 @@ export function Tables() {
 /**
  * The table of `seq` in block group `at`: the first names the sequence; where there are several, each says its layers.
  *
- * @param {{seq: Sequence, table: number[], at: number}} props
+ * @param {{now: State, seq: import("../../state/store.js").Sequence, table: number[], at: number}} props
  */
-function TableRow({ seq, table, at }) {
+function TableRow({ now, seq, table, at }) {
   const id = seq.seq_id;
   const name = t("sequence.name", { id });
-  const groups = state.value?.block_groups ?? [];
+  const groups = now.block_groups;
   const group = groups.length > 1 ? groups[at] : null;
   const weight = group && at !== groupOfLayer(groups, layer.value) ? " other" : "";
   const point = () => (hovered.value = { seq: id });
@@ -55,7 +59,7 @@ function TableRow({ seq, table, at }) {
     data-seq=${id} data-group=${at}>
     <button
       class="table-name num"
-      aria-pressed=${selected.value?.seq === id && selected.value?.position === undefined}
+      aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
       aria-label=${
         group
           ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}`
@@ -73,7 +77,7 @@ function TableRow({ seq, table, at }) {
     <span class="entries num" data-arrows>
       ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
       ${table.map(
-        (block, logical) => html`<${Entry} key=${logical} name=${name} block=${block} logical=${logical}
+        (block, logical) => html`<${Entry} key=${logical} now=${now} name=${name} block=${block} logical=${logical}
         group=${group} />`,
       )}
     </span>
@@ -86,19 +90,23 @@ const NAMED = 4; // more layers than these are a number
 const shortLayers = (layers) =>
   layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
 
-/** @param {{name: string, block: number, logical: number, group: any}} props */
-function Entry({ name, block, logical, group }) {
+/**
+ * The place `logical` of the table of the sequence `name`; `group` where there are several.
+ *
+ * @param {{now: State, name: string, block: number, logical: number, group: Group | null}} props
+ */
+function Entry({ now, name, block, logical, group }) {
   if (block === RELEASED) {
     const gone = group
       ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
       : t("tables.released", { name, logical });
     return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone}
-      title=${gone} onKeyDown=${moveFocus}>
+      title=${gone} onKeyDown=${walkRow}>
       <small>${logical}</small>–
     </button>`;
   }
   const lit = connected.value?.blocks.has(block);
-  const shared = (state.value?.blocks[block].ref_count ?? 0) > 1;
+  const shared = now.blocks[block].ref_count > 1;
   const point = () => (hovered.value = { block });
   const leave = () => (hovered.value = null);
   return html`<button
@@ -111,31 +119,20 @@ function Entry({ name, block, logical, group }) {
     onPointerLeave=${leave}
     onFocus=${point}
     onBlur=${leave}
-    onKeyDown=${moveFocus}
+    onKeyDown=${walkRow}
   >
     <small>${logical}</small>${block}
   </button>`;
 }
 
 /**
- * Arrow keys walk along a table.
+ * Blocks whose content waits in CPU memory; nothing where the run has no room for them.
  *
- * @param {KeyboardEvent} event
+ * @param {{blocks: State["cpu_blocks"]}} props
  */
-function moveFocus(event) {
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
-  if (!by) return;
-  event.preventDefault();
-  const from = /** @type {Element} */ (event.currentTarget);
-  const next = by < 0 ? from.previousElementSibling : from.nextElementSibling;
-  if (next instanceof HTMLElement) next.focus();
-}
-
-/** Blocks whose content waits in CPU memory; nothing where the run has no room for them. */
-function CpuStore() {
-  const blocks = state.value?.cpu_blocks ?? [];
+function CpuStore({ blocks }) {
   if (!blocks.length) return null;
-  const store = blocks.filter((block) => block.seq_id !== null);
+  const store = blocks.flatMap(({ seq_id: seq, ...rest }) => (seq === null ? [] : [{ ...rest, seq_id: seq }]));
   return html`<div class="table-row cpu" id="cpu-store">
     <span class="table-name"><${Term} id="swap">${t("tables.cpu")}<//></span>
     <span class="entries num">
@@ -143,7 +140,7 @@ function CpuStore() {
       ${store.map(
         (held) => html`<button class="entry" data-cpu=${held.cpu_block_id}
           aria-description=${t("tables.cpu_entry", { ...held, name: t("sequence.name", { id: held.seq_id }) })}
-          onClick=${() => select({ seq: held.seq_id ?? undefined })}>
+          onClick=${() => select({ seq: held.seq_id })}>
           <${Swatch} id=${held.seq_id} />${held.cpu_block_id}
         </button>`,
       )}
