@@ -3,10 +3,16 @@
 // The walk follows what the browser has laid out (boxes, lines of text, colours), so a picture shows what the screen
 // shows, in the theme's colours. What is drawn on a canvas has no vectors to keep: its pixels go in as a PNG.
 
-import { contextOf } from "../../kit/canvas.js";
-import { sequencePattern } from "../../kit/texture.js";
+import { background, borders } from "./box.js";
 import { paint, plain } from "./colour.js";
+import { image, n, rect } from "./svg.js";
 import { escaped, fontAttributes, textOf } from "./text.js";
+
+/**
+ * @typedef {import("./svg.js").At} At
+ * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing the corner of the picture, its definitions,
+ *   what is drawn so far
+ */
 
 /** Left out: controls that make no sense in a picture, and what only screen readers are told. */
 const SKIPPED = ".visually-hidden, .tool, .skip, input[type=range], script, style, template, [data-no-picture]";
@@ -19,13 +25,7 @@ const CARRIED = [
 ];
 
 /**
- * @typedef {{x: number, y: number, width: number, height: number}} Box from the drawing's corner
- * @typedef {{origin: DOMRect, defs: string[], parts: string[]}} Drawing
- * @typedef {{width: number, line: string, colour: string}} Border
- */
-
-/**
- * The drawing of `element`: {width, height, body}, where `body` is SVG whose origin is the element's corner.
+ * The drawing of `element`; `body` is SVG whose origin is the element's corner.
  *
  * @param {Element} element
  */
@@ -60,10 +60,9 @@ function walk(element, drawing) {
   const open = openGroup(style, at, drawing);
   if (element instanceof SVGSVGElement) drawing.parts.push(cloned(element, at));
   else {
-    drawing.parts.push(background(element, style, at, drawing), borders(style, at));
+    drawing.parts.push(background(element, style, at, drawing.defs), borders(style, at));
     if (element instanceof HTMLCanvasElement) drawing.parts.push(image(element, at));
-    else if (element.matches("select, input, textarea"))
-      drawing.parts.push(fieldText(/** @type {HTMLInputElement} */ (element), style, at));
+    else if (isField(element)) drawing.parts.push(fieldText(element, style, at));
     else if (element.matches("mfrac")) fraction(element, style, drawing);
     else children(element, style, drawing);
   }
@@ -77,9 +76,8 @@ function walk(element, drawing) {
  */
 function children(element, style, drawing) {
   for (const child of element.childNodes) {
-    if (child.nodeType === Node.TEXT_NODE)
-      drawing.parts.push(textOf(/** @type {Text} */ (child), style, drawing.origin));
-    else if (child.nodeType === Node.ELEMENT_NODE) walk(/** @type {Element} */ (child), drawing);
+    if (child instanceof Text) drawing.parts.push(textOf(child, style, drawing.origin));
+    else if (child instanceof Element) walk(child, drawing);
   }
 }
 
@@ -87,7 +85,7 @@ function children(element, style, drawing) {
  * Opens a group where the element fades or cuts what is in it; returns what closes it.
  *
  * @param {CSSStyleDeclaration} style
- * @param {Box} at
+ * @param {At} at
  * @param {Drawing} drawing
  */
 function openGroup(style, at, drawing) {
@@ -105,143 +103,18 @@ function openGroup(style, at, drawing) {
   return closing;
 }
 
-/** @param {number} value */
-const n = (value) => Number(value.toFixed(2));
-/** @type {(at: Box, attributes?: string) => string} */
-const rect = ({ x, y, width, height }, attributes = "") =>
-  `<rect x="${n(x)}" y="${n(y)}" width="${n(width)}" height="${n(height)}" ${attributes}/>`;
+/** @typedef {HTMLSelectElement | HTMLInputElement | HTMLTextAreaElement} Field */
 
 /**
  * @param {Element} element
+ * @returns {element is Field}
+ */
+const isField = (element) => element.matches("select, input, textarea");
+
+/**
+ * @param {Field} field
  * @param {CSSStyleDeclaration} style
- * @param {Box} at
- * @param {Drawing} drawing
- */
-function background(element, style, at, drawing) {
-  const radius = parseFloat(style.borderTopLeftRadius) || 0;
-  const round = radius ? `rx="${Math.min(radius, at.width / 2, at.height / 2)}"` : "";
-  const fill = paint("fill", style.backgroundColor);
-  const parts = fill ? [rect(at, `${round} ${fill}`)] : [];
-  const sequence = /\bseq-(\d)\b/.exec(element.getAttribute("class") ?? "");
-  if (sequence) parts.push(swatch(Number(sequence[1]), style.backgroundColor, at));
-  else if (style.backgroundImage !== "none") parts.push(gradient(style.backgroundImage, at, drawing));
-  const ring = style.boxShadow.match(/^(.*\)) 0px 0px 0px ([\d.]+)px inset$/);
-  if (ring)
-    parts.push(
-      rect(
-        inset(at, Number(ring[2]) / 2),
-        `${round} fill="none" ${paint("stroke", ring[1])} stroke-width="${ring[2]}"`,
-      ),
-    );
-  return parts.join("");
-}
-
-/** @type {(at: Box, by: number) => Box} */
-const inset = ({ x, y, width, height }, by) => ({
-  x: x + by,
-  y: y + by,
-  width: Math.max(0, width - 2 * by),
-  height: Math.max(0, height - 2 * by),
-});
-
-/**
- * A sequence's texture, as the pool paints it.
- *
- * @param {number} id
- * @param {string} colour
- * @param {Box} at
- */
-function swatch(id, colour, at) {
-  const canvas = Object.assign(document.createElement("canvas"), {
-    width: Math.ceil(2 * at.width),
-    height: Math.ceil(2 * at.height),
-  });
-  const context = contextOf(canvas);
-  context.scale(2, 2);
-  context.fillStyle = sequencePattern(context, id, plain(getComputedStyle(document.body).backgroundColor)[0], 0.9);
-  context.fillRect(0, 0, at.width, at.height);
-  return plain(colour)[1] ? image(canvas, at) : "";
-}
-
-/**
- * Scales of values (a plain gradient to the right) and hatching; other gradients do not occur on the page.
- *
- * @param {string} css
- * @param {Box} at
- * @param {Drawing} drawing
- */
-function gradient(css, at, drawing) {
-  const colours = css.match(/rgba?\([^)]*\)|color\([^)]*\)|oklab\([^)]*\)/g) ?? [];
-  const id = `paint${drawing.defs.length}`;
-  if (css.startsWith("linear-gradient(90deg")) {
-    const stops = colours.map((c, i) => {
-      const colour = paint("stop-color", c).replace("stop-color-opacity", "stop-opacity");
-      return `<stop offset="${i / Math.max(1, colours.length - 1)}" ${colour}/>`;
-    });
-    drawing.defs.push(`<linearGradient id="${id}">${stops.join("")}</linearGradient>`);
-  } else if (css.startsWith("repeating-linear-gradient") && colours.length) {
-    const line = `<path d="M0 4 4 0" fill="none" ${paint("stroke", colours[0] ?? "")}/>`;
-    drawing.defs.push(`<pattern id="${id}" width="4" height="4" patternUnits="userSpaceOnUse">${line}</pattern>`);
-  } else return "";
-  return rect(at, `fill="url(#${id})"`);
-}
-
-/**
- * @param {CSSStyleDeclaration} style
- * @param {Box} at
- */
-function borders(style, at) {
-  const sides = ["top", "right", "bottom", "left"].map((side) => ({
-    width: parseFloat(style.getPropertyValue(`border-${side}-width`)),
-    line: style.getPropertyValue(`border-${side}-style`),
-    colour: style.getPropertyValue(`border-${side}-color`),
-  }));
-  const seen = sides.filter((s) => s.width > 0 && s.line !== "none");
-  if (seen.length === 0) return "";
-  /** @param {Border} s */
-  const pen = (s) => {
-    /** @type {Record<string, string>} */
-    const dashes = { dashed: `stroke-dasharray="${2 * s.width + 1}"`, dotted: `stroke-dasharray="${s.width}"` };
-    const dash = dashes[s.line] ?? "";
-    return `fill="none" ${paint("stroke", s.colour)} stroke-width="${s.width}" ${dash}`;
-  };
-  if (seen.length === 4 && seen.every((s) => s.colour === seen[0].colour && s.width === seen[0].width)) {
-    const radius = parseFloat(style.borderTopLeftRadius) || 0;
-    return rect(inset(at, seen[0].width / 2), `rx="${radius}" ${pen(seen[0])}`);
-  }
-  const [x0, y0, x1, y1] = [at.x, at.y, at.x + at.width, at.y + at.height];
-  const [top, right, bottom, left] = sides.map((s) => s.width / 2);
-  const ends = [
-    [x0, y0 + top, x1, y0 + top],
-    [x1 - right, y0, x1 - right, y1],
-    [x0, y1 - bottom, x1, y1 - bottom],
-    [x0 + left, y0, x0 + left, y1],
-  ];
-  return sides
-    .map((s, i) =>
-      seen.includes(s)
-        ? `<path d="M${n(ends[i][0])} ${n(ends[i][1])} ${n(ends[i][2])} ${n(ends[i][3])}" ${pen(s)}/>`
-        : "",
-    )
-    .join("");
-}
-
-/**
- * A canvas has pixels only: they are embedded, as many as were painted.
- *
- * @param {HTMLCanvasElement} canvas
- * @param {Box} at
- */
-function image(canvas, at) {
-  if (!canvas.width || !canvas.height) return "";
-  const box = `x="${n(at.x)}" y="${n(at.y)}" width="${n(at.width)}" height="${n(at.height)}"`;
-  return `<image ${box} preserveAspectRatio="none" href="${canvas.toDataURL("image/png")}"/>`;
-}
-
-/**
- * @param {HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement} field
- * @param {CSSStyleDeclaration} style
- * @param {Box} at
+ * @param {At} at
  */
 function fieldText(field, style, at) {
   const text = "selectedOptions" in field ? (field.selectedOptions[0]?.textContent ?? "").trim() : field.value;
@@ -272,13 +145,12 @@ function fraction(element, style, drawing) {
  * An SVG of the page, with the styles that the page's sheets gave it.
  *
  * @param {SVGSVGElement} svg
- * @param {Box} at
+ * @param {At} at
  */
 function cloned(svg, at) {
   const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
-  /** @type {SVGElement[]} */
-  const originals = [svg, .../** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("*"))];
-  [copy, ...copy.querySelectorAll("*")].forEach((element, i) => {
+  const originals = partsOf(svg);
+  partsOf(copy).forEach((element, i) => {
     const style = getComputedStyle(originals[i]);
     const shift = originals[i].style?.transform; // a transform by style, which attributes do not say
     for (const name of CARRIED) {
@@ -298,3 +170,11 @@ function cloned(svg, at) {
   copy.setAttribute("overflow", "visible");
   return new XMLSerializer().serializeToString(copy);
 }
+
+/**
+ * An SVG and all that is in it.
+ *
+ * @param {SVGSVGElement} svg
+ * @returns {SVGElement[]}
+ */
+const partsOf = (svg) => [svg, .../** @type {NodeListOf<SVGElement>} */ (svg.querySelectorAll("*"))];
