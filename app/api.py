@@ -25,7 +25,7 @@ from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
 from app.scenes.told import told
 from app.settings import ServerSettings
-from app.stage import Stage
+from app.theaters import Theaters
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import options_payload
 from engine.trace import codec
@@ -41,7 +41,7 @@ CHUNK = 1 << 18  # bytes of a download at a time
 class Here(NamedTuple):
     """What the endpoints use. `model` None: there is nothing live here, only recordings."""
 
-    stage: Stage
+    theaters: Theaters
     model: ServedModel | None
     settings: ServerSettings
     comparisons: Comparisons
@@ -80,18 +80,18 @@ def machine(here: Here, request: Request) -> Response:
     """The machine with its roofs, which the first request measures."""
     if here.model is None:
         raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
-    if here.model.machine.roofs is None and any(_computes(theater.status()) for theater in here.stage.all()):
+    if here.model.machine.roofs is None and any(_computes(theater.status()) for theater in here.theaters.all()):
         raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
     return json_answer(here.model.measured_machine())
 
 
-def theaters(here: Here, request: Request) -> Response:
+def list_theaters(here: Here, request: Request) -> Response:
     """The theaters that there are."""
     return json_answer(
         {
             "theaters": [
                 {"theater": t.theater_id, "name": t.name, "config": t.run.engine.config, "status": t.status()}
-                for t in here.stage.all()
+                for t in here.theaters.all()
             ]
         }
     )
@@ -193,7 +193,7 @@ ROUTES = [
     Route("GET", "/health", health),
     Route("GET", "/model", model_facts),
     Route("GET", "/machine", machine),
-    Route("GET", "/theaters", theaters),
+    Route("GET", "/theaters", list_theaters),
     Route("GET", "/compare", compare),
     Route("GET", f"{_THEATER}/header", header),
     Route("GET", _RECORD, record),
@@ -206,9 +206,9 @@ ROUTES = [
 ]
 
 
-def blueprint(stage: Stage, model: ServedModel | None, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(theaters: Theaters, model: ServedModel | None, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api."""
-    return routing.blueprint("api", "/api", Here(stage, model, settings, Comparisons(stage)), ROUTES)
+    return routing.blueprint("api", "/api", Here(theaters, model, settings, Comparisons(theaters)), ROUTES)
 
 
 def answer_error(error: Exception) -> Response:
@@ -234,7 +234,7 @@ def _computes(status: Status) -> bool:
 
 def _run(here: Here, request: Request, theater_id: str) -> OpenLog:
     """The theater's present run, or the recording; `stale_epoch` when the address asks for another."""
-    run = here.stage.watch(theater_id).run
+    run = here.theaters.watch(theater_id).run
     asked = request.args.get("epoch")
     if asked is not None and asked != str(run.epoch):
         raise AppError("stale_epoch", f"the theater is at epoch {run.epoch}, not {asked[:20]}")

@@ -20,8 +20,8 @@ from app.jobs import Performed
 from app.messages import parse, parse_config, parse_sampling
 from app.run import Run, read_batch
 from app.settings import MIB, ServerSettings
-from app.stage import Stage
 from app.theater import Theater
+from app.theaters import Theaters
 from app.transport.clients import Ack, Answer, Clients
 from engine.lab.change import ConfigChange
 from engine.trace import codec
@@ -38,21 +38,21 @@ logger = logging.getLogger(__name__)
 class Events:
     """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
 
-    def __init__(self, stage: Stage, emit: Emit, model: ServedModel | None, settings: ServerSettings) -> None:
+    def __init__(self, theaters: Theaters, emit: Emit, model: ServedModel | None, settings: ServerSettings) -> None:
         """model None: there are only recordings."""
-        self._stage, self._emit, self._served, self._settings = stage, emit, model, settings
+        self._theaters, self._emit, self._served, self._settings = theaters, emit, model, settings
 
     def create(self, sid: str, message: messages.Create) -> Answer:
         config = parse_config(message.config, self._settings.config)
-        theater = self._stage.create(config, message.name)
+        theater = self._theaters.create(config, message.name)
         return Answer(*theater.join(sid, 0, None, message.captures))
 
     def join(self, sid: str, message: messages.Join) -> Answer:
-        watched = self._stage.watch(message.theater)
+        watched = self._theaters.watch(message.theater)
         return Answer(*watched.join(sid, message.first, message.epoch, message.captures))
 
     def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
-        self._stage.watch(message.theater).leave(sid)
+        self._theaters.watch(message.theater).leave(sid)
         return {}
 
     def submit(self, _: str, message: messages.Submit) -> answers.Submitted:
@@ -107,7 +107,7 @@ class Events:
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": codec.encode(done.arrays)}
 
     def record(self, _: str, message: messages.Record) -> answers.StatusAnswer:
-        library = self._stage.library
+        library = self._theaters.library
         return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
 
     def record_stop(self, _: str, message: messages.OfTheater) -> answers.StatusAnswer:
@@ -115,7 +115,7 @@ class Events:
 
     def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
         """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
-        source = self._stage.watch(message.theater)
+        source = self._theaters.watch(message.theater)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise AppError("stale_epoch", f"the theater is at epoch {source.run.epoch}, not {message.epoch}")
         wish = message.change
@@ -131,8 +131,8 @@ class Events:
                     "refused", f"a run of {length} records is too long to be made again: at most {limit} are"
                 )
             config = change.config if isinstance(change, ConfigChange) else config
-            theater = self._stage.create(config, message.name)
-            undo.callback(self._stage.remove, theater, "the fork could not be made")
+            theater = self._theaters.create(config, message.name)
+            undo.callback(self._theaters.remove, theater, "the fork could not be made")
             job = theater.follow(fork)
             while not wait((job.forked,), FORK_NEWS).done:
                 self._emit("status", theater.status(), [sid])
@@ -148,7 +148,7 @@ class Events:
         }
 
     def read(self, _: str, message: messages.Read) -> answers.RecordRange:
-        run = self._stage.watch(message.theater).run
+        run = self._theaters.watch(message.theater).run
         with run.reading() as log:
             first = min(message.first, len(log))
             end = max(first, min(message.to, len(log), first + READ_RECORDS))
@@ -163,17 +163,17 @@ class Events:
         return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
 
     def bench_follow(self, sid: str, message: messages.Message) -> Ack:
-        return {"status": structs.asdict(self._stage.runs.follow(sid))}
+        return {"status": structs.asdict(self._theaters.runs.follow(sid))}
 
     def bench_run(self, _: str, message: messages.BenchRun) -> Ack:
-        status = self._stage.runs.start(message.scenario, message.rounds, message.quiet_seconds)
+        status = self._theaters.runs.start(message.scenario, message.rounds, message.quiet_seconds)
         return {"status": structs.asdict(status)}
 
     def bench_stop(self, _: str, message: messages.Message) -> Ack:
-        return {"status": structs.asdict(self._stage.runs.stop())}
+        return {"status": structs.asdict(self._theaters.runs.stop())}
 
     def _theater(self, message: messages.OfTheater) -> Theater:
-        return self._stage.get(message.theater)
+        return self._theaters.get(message.theater)
 
     @property
     def _model(self) -> ServedModel:
@@ -224,13 +224,13 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
 }
 
 
-def register(clients: Clients, stage: Stage, model: ServedModel | None, settings: ServerSettings) -> None:
+def register(clients: Clients, theaters: Theaters, model: ServedModel | None, settings: ServerSettings) -> None:
     """Put the handlers on the socket."""
-    events = Events(stage, clients.emit, model, settings)
+    events = Events(theaters, clients.emit, model, settings)
     for name, (kind, handle) in EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
     clients.on("*", _unknown, _busy)
-    clients.on_gone(stage.forget_viewer)
+    clients.on_gone(theaters.forget_viewer)
 
 
 def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:

@@ -12,8 +12,8 @@ from app.api_answers import ComparedRun
 from app.errors import AppError
 from app.plain import plain
 from app.recordings.playback import Playback
-from app.stage import Stage
 from app.theater import Theater
+from app.theaters import Theaters
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
 from engine.trace.state import TraceStateError
@@ -27,8 +27,8 @@ Key = tuple[Any, ...]
 class Comparisons:
     """Compares what is on stage."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, theaters: Theaters) -> None:
+        self._theaters = theaters
         self._kept: OrderedDict[Key, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -38,7 +38,7 @@ class Comparisons:
         Raises:
             AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.
         """
-        watched = [self._stage.watch(name) for name in (a, b)]
+        watched = [self._theaters.watch(name) for name in (a, b)]
         runs = [each.run for each in watched]
         with ExitStack() as reading:
             logs = [reading.enter_context(run.reading()) for run in runs]

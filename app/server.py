@@ -16,12 +16,12 @@ from app.recordings import endpoints
 from app.recordings.library import open_library
 from app.security import Guard
 from app.settings import ServerSettings
-from app.stage import Stage
+from app.theaters import Theaters
 from app.transport.server import Transport
 
 
 def create_app(model: ServedModel | None, settings: ServerSettings, shown: Sequence[Path] = ()) -> Flask:
-    """The application for one model. Close `app.extensions["kvtheater"]`, its Stage, at the end.
+    """The application for one model. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
 
     model None: there is nothing live, only recordings. `shown`: trace files to show beside those of the library.
     """
@@ -31,15 +31,15 @@ def create_app(model: ServedModel | None, settings: ServerSettings, shown: Seque
     library = open_library(settings, shown)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=model is not None)
-    stage = Stage(model.build if model else None, settings, emit, library, runs)
-    app.extensions["kvtheater"] = stage
+    theaters = Theaters(model.build if model else None, settings, emit, library, runs)
+    app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
-    events.register(transport.clients, stage, model, settings)
+    events.register(transport.clients, theaters, model, settings)
     app.register_blueprint(pages.blueprint())
-    app.register_blueprint(endpoints.blueprint(stage, settings))
+    app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(words.blueprint())
-    app.register_blueprint(api.blueprint(stage, model, settings))
+    app.register_blueprint(api.blueprint(theaters, model, settings))
     app.register_error_handler(Exception, api.answer_error)
 
     app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings)  # type: ignore[method-assign]

@@ -55,17 +55,17 @@ class Listener:
     def __init__(self, app: Flask, bound: socket.socket) -> None:
         """Returns when connections are accepted."""
         self.port: int = bound.getsockname()[1]
-        self._stage = app.extensions["kvtheater"]
+        self._theaters = app.extensions["kvtheater"]
         self._transport = app.extensions["kvtheater.transport"]
         self._thread = self._transport.start(app, bound)
 
     def close(self) -> int:
         """Accept no more connections, close the theaters and delete their logs, then end the connections.
 
-        Returns how many theaters were still at a step (`Stage.close`).
+        Returns how many theaters were still at a step (`Theaters.close`).
         """
         self._transport.refuse_more()
-        left: int = self._stage.close()
+        left: int = self._theaters.close()
         self._transport.stop()
         self._thread.join()
         return left

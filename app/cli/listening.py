@@ -119,9 +119,9 @@ def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettin
     if opened:
         webbrowser.open(address)
     stop.wait()
-    stage = app.extensions["kvtheater"]
-    theaters, viewers = _counted(len(stage.all()), "theater"), _counted(stage.num_viewers, "viewer")
-    print(f"stopping: closing {theaters} with {viewers}; once more to stop at once", flush=True)
+    theaters = app.extensions["kvtheater"]
+    open_now, viewers = _counted(len(theaters.all()), "theater"), _counted(theaters.num_viewers, "viewer")
+    print(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
     left = listener.close()
     print(f"stopped; {_counted(left, 'theater')} ended in the middle of a step" if left else "stopped", flush=True)
 

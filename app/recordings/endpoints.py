@@ -23,7 +23,7 @@ from app.recordings.exports import FORMATS, SUFFIXES, export, unavailable
 from app.recordings.shelf import SUFFIX
 from app.routing import Route, json_answer
 from app.settings import MIB, ServerSettings
-from app.stage import Stage
+from app.theaters import Theaters
 from engine.trace.codec import TraceFormatError
 from engine.trace.export import ExportError
 
@@ -41,16 +41,16 @@ class Change(Message, frozen=True, kw_only=True):
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    stage: Stage
+    theaters: Theaters
     settings: ServerSettings
 
 
 def index(here: Here, request: Request) -> Response:
     """The recordings, and what the library can keep and export."""
     answer: RecordingsAnswer = {
-        "recordings": here.stage.library.entries(),
-        "findings": here.stage.library.findings,
-        "can_keep": here.stage.library.can_keep,
+        "recordings": here.theaters.library.entries(),
+        "findings": here.theaters.library.findings,
+        "can_keep": here.theaters.library.can_keep,
         "max_bytes": here.settings.max_recording_bytes,
         "exports": {to: unavailable().get(to) for to in FORMATS},
     }
@@ -59,7 +59,7 @@ def index(here: Here, request: Request) -> Response:
 
 def one(here: Here, request: Request, recording_id: str) -> Response:
     """One recording."""
-    return json_answer(here.stage.library.entry(recording_id))
+    return json_answer(here.theaters.library.entry(recording_id))
 
 
 def upload(here: Here, request: Request) -> Response:
@@ -71,10 +71,10 @@ def upload(here: Here, request: Request) -> Response:
     if size > here.settings.max_recording_bytes:
         raise AppError("refused", _too_large(size, here.settings.max_recording_bytes))
     name, tags = _name_and_tags(request)
-    with here.stage.library.incoming(size) as file:
+    with here.theaters.library.incoming(size) as file:
         _receive(request, file, size)
         try:
-            entry = here.stage.library.take(Path(file.name), name, tags)
+            entry = here.theaters.library.take(Path(file.name), name, tags)
         except TraceFormatError as error:
             raise AppError("bad_request", f"this is no recording: {error}") from error
     response = json_answer(entry)
@@ -90,21 +90,21 @@ def change(here: Here, request: Request, recording_id: str) -> Response:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
     wanted = parse(given, Change)
-    return json_answer(here.stage.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
+    return json_answer(here.theaters.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
 
 
 def delete(here: Here, request: Request, recording_id: str) -> Response:
     """Delete a recording."""
-    here.stage.library.delete(recording_id)
-    here.stage.playbacks.drop(recording_id, "the recording was deleted")
+    here.theaters.library.delete(recording_id)
+    here.theaters.playbacks.drop(recording_id, "the recording was deleted")
     return json_answer({"deleted": recording_id})
 
 
 def download(here: Here, request: Request, recording_id: str) -> Response:
     """The file; ranges of it are answered as such."""
-    entry = here.stage.library.entry(recording_id)
+    entry = here.theaters.library.entry(recording_id)
     response = flask.send_file(
-        here.stage.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
+        here.theaters.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
     )
     response.headers["Content-Disposition"] = _attachment(entry, SUFFIX)
     response.headers["Cache-Control"] = "no-cache"
@@ -113,12 +113,12 @@ def download(here: Here, request: Request, recording_id: str) -> Response:
 
 def export_for(here: Here, request: Request, recording_id: str, to: str) -> Response:
     """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
-    entry = here.stage.library.entry(recording_id)
+    entry = here.theaters.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
         raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
     try:
-        made = export(here.stage.library.path(recording_id), wanted)
+        made = export(here.theaters.library.path(recording_id), wanted)
     except ExportError as error:
         raise AppError("refused", str(error)) from error
     except TraceFormatError as error:
@@ -141,9 +141,9 @@ ROUTES = [
 ]
 
 
-def blueprint(stage: Stage, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(theaters: Theaters, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api/recordings."""
-    return routing.blueprint("recordings", "/api/recordings", Here(stage, settings), ROUTES)
+    return routing.blueprint("recordings", "/api/recordings", Here(theaters, settings), ROUTES)
 
 
 def _receive(request: Request, file: IO[bytes], size: int) -> None:

@@ -108,7 +108,7 @@ def test_a_name_that_is_no_text_keeps_nothing_from_starting(make_server, data, f
         changed = requests.patch(f"{server.url}/api/recordings/{entry['id']}", json={"name": "mine", "tags": ["a"]})
         assert changed.ok
         assert own(server)[0]["tags"] == ["a"] and source.exists()
-        server.stage.close()
+        server.theaters.close()
 
 
 def test_a_locked_index_is_read_from_memory_and_heals(server, client, folder, locked):
@@ -137,7 +137,7 @@ def test_a_locked_index_is_read_from_memory_and_heals(server, client, folder, lo
 
 def test_an_index_that_is_locked_at_start_is_used_when_it_is_free(make_server, data, server, client, locked):
     recorded(client, "first", ["kept"])
-    server.stage.close()
+    server.theaters.close()
     lock = locked()
     again = make_server(data_dir=data)
     found = listed(again)["recordings"]
@@ -188,7 +188,7 @@ def test_an_index_that_is_lost_under_the_server_is_made_again_from_what_it_knows
     assert {r["name"]: r["ended"] for r in own(server)} == {"first": "stopped", "second": "stopped"}
     assert "index" in sentences(server)
     recorded(client, "third", [])
-    server.stage.close()
+    server.theaters.close()
     again = make_server(data_dir=data)
     assert {r["name"]: r["tags"] for r in own(again)} == {**expected, "third": []}
 
@@ -251,7 +251,7 @@ def test_a_folder_that_was_deleted_is_made_again(server, client, folder):
 
 def test_a_file_that_no_reader_foresaw_is_left_alone(make_server, data, server, client, monkeypatch):
     recorded(client, "first", [])
-    server.stage.close()
+    server.theaters.close()
 
     def fails(_: object) -> None:
         raise ZeroDivisionError("nobody thought of this")

@@ -28,15 +28,15 @@ def test_a_speed_that_no_clock_can_wait_for_is_refused_and_the_theater_lives(cli
 def test_the_slowest_speed_waits_in_pieces_and_is_ended_at_once(server, client):
     theater = begun(client)
     client.do("run", theater=theater, speed=0.01)  # a step every hundred seconds
-    wait_for(lambda: len(server.stage.get(theater).run.log) == 2)  # the submission and the first step
+    wait_for(lambda: len(server.theaters.get(theater).run.log) == 2)  # the submission and the first step
     assert client.do("pause", theater=theater)["status"]["num_records"] == 2
 
 
 def test_a_wait_that_no_clock_can_do_is_done_in_pieces(server, client):
     """Whatever the pace came from: the queue's wait is bounded by itself."""
     theater = begun(client)
-    server.stage.get(theater).play(1e-10)
-    wait_for(lambda: len(server.stage.get(theater).run.log) == 2)
+    server.theaters.get(theater).play(1e-10)
+    wait_for(lambda: len(server.theaters.get(theater).run.log) == 2)
     assert client.do("pause", theater=theater)["status"]["mode"] == "paused"
 
 
@@ -49,10 +49,10 @@ def test_a_theater_whose_thread_fails_is_closed_with_the_reason_and_gives_its_pl
         def broken() -> bool:
             raise OverflowError("timestamp too large")
 
-        server.stage.get(theater).run.engine.prefill_pending = broken
+        server.theaters.get(theater).run.engine.prefill_pending = broken
         error = client.refused("prefill", theater=theater)
         assert error["code"] == "unknown_theater" and "timestamp too large" in error["message"]
-        wait_for(lambda: not server.stage.all() and client.closed)
+        wait_for(lambda: not server.theaters.all() and client.closed)
         told = client.closed.pop()
         assert told["theater"] == theater and "timestamp too large" in told["reason"]
         assert client.refused("step", theater=theater)["code"] == "unknown_theater"
@@ -65,11 +65,11 @@ def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_ser
     with monkeypatch.context() as broken:
         broken.setattr(Performance, "seconds_to_next_step", lambda _: 1 / 0)
         assert client.refused("create")["code"] == "unknown_theater"
-    assert not server.stage.all()
+    assert not server.theaters.all()
     assert client.do("create")["ok"]
 
 
 def test_who_joins_a_theater_that_is_closing_is_told_so(server, client, theater):
-    closing = server.stage.get(theater)
+    closing = server.theaters.get(theater)
     closing.close("a test")
     assert "a test" in client.refused("join", theater=theater)["message"]

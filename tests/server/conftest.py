@@ -88,7 +88,7 @@ class Server:
         self.model = FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
         self.app = create_app(self.model, ServerSettings(**settings))
-        self.stage = self.app.extensions["kvtheater"]
+        self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"
         self.clients: list[Client] = []

@@ -171,8 +171,8 @@ def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path
     assert record["complete"] and record["rounds"] == 1 and len(record["traces"]) == 6
     trace = requests.get(f"{server.url}/api/bench/records/{record['id']}/traces/{record['traces'][0]}")
     assert trace.content.startswith(codec.MAGIC)
-    stage = requests.get(f"{trace.url}/stage", allow_redirects=False).headers["Location"]
-    assert "step=" in stage and stage.startswith("/?recording=%2Fapi%2Fbench%2Frecords%2Fhere-")
+    theaters = requests.get(f"{trace.url}/stage", allow_redirects=False).headers["Location"]
+    assert "step=" in theaters and theaters.startswith("/?recording=%2Fapi%2Fbench%2Frecords%2Fhere-")
 
 
 def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, monkeypatch):
@@ -202,7 +202,7 @@ def test_a_server_that_ends_takes_its_run_with_it(tmp_path):
     server = Server(data_dir=tmp_path)
     client, heard = follow(server)
     client.do("bench_run", scenario="guard", quiet_seconds=0)
-    process = server.stage.runs._process
+    process = server.theaters.runs._process
     assert process is not None and heard
     server.close()
     assert process.poll() is not None

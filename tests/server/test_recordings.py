@@ -74,7 +74,7 @@ def test_a_recording_ends_with_its_run(server, client, theater, ended):
         client.do("reset", theater=theater)
         assert grow(client, theater, 2) == 3
     else:
-        server.stage.remove(server.stage.get(theater), "it is over")
+        server.theaters.remove(server.theaters.get(theater), "it is over")
     (entry,) = own(server)
     assert entry["ended"] == ended and entry["summary"]["num_records"] == count
 
@@ -283,7 +283,7 @@ def test_many_recordings_can_be_opened_one_after_another(server, client, recorde
     ids = [requests.post(f"{server.url}/api/recordings", data=content).json()["id"] for _ in range(20)]
     for recording_id in ids:
         assert requests.get(f"{server.url}/api/theaters/{recording_id}/records/10").status_code == 200
-    assert len(server.stage.playbacks._open) <= 16
+    assert len(server.theaters.playbacks._open) <= 16
 
 
 def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp_path):

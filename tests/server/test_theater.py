@@ -155,7 +155,7 @@ def test_a_configuration_that_cannot_work_changes_nothing(server, client, theate
     assert error["code"] == "refused" and "block_size must be at least 1, not 0" in error["message"]
     assert client.do("step", theater=theater)["num_records"] == 2
     assert client.refused("create", config={"block_size": 0})["code"] == "refused"
-    assert len(server.stage.all()) == 1
+    assert len(server.theaters.all()) == 1
 
 
 def test_refused_prompts_say_the_numbers_and_change_nothing(client, theater):
@@ -196,7 +196,7 @@ def test_an_error_in_an_asked_step_is_the_answer(server, client, theater):
 def test_focus_reaches_the_engine_and_survives_a_reset(server, client, theater):
     client.do("focus", theater=theater, layers=[1], heads=None)
     client.do("reset", theater=theater)
-    assert server.stage.get(theater).run.engine.focused == ([1], None)
+    assert server.theaters.get(theater).run.engine.focused == ([1], None)
     assert "2" in client.refused("focus", theater=theater, layers=[2], heads=None)["message"]
 
 
@@ -241,7 +241,7 @@ def test_what_a_guard_said_of_a_step_comes_with_its_rule_and_numbers(server, cli
         raise MisuseError("block 3 is shared: allocate must copy it before the write", "shared_write", block_id=3)
 
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
-    engine = server.stage.get(theater).run.engine
+    engine = server.theaters.get(theater).run.engine
     healthy, engine.step = engine.step, step
     answer = client.ask("step", theater=theater)["error"]
     expected = {"rule": "shared_write", "block_id": 3, "seq_id": None, "said": None, "counted": None}

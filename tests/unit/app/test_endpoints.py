@@ -51,8 +51,8 @@ class Run:
 
 
 def here(**given: Any) -> api.Here:
-    stage = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
-    return api.Here(**{"stage": stage, "model": None, "settings": ServerSettings(), "comparisons": None, **given})
+    theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
+    return api.Here(**{"theaters": theaters, "model": None, "settings": ServerSettings(), "comparisons": None, **given})
 
 
 def value(response: Response) -> Any:
@@ -89,8 +89,8 @@ def test_without_a_model():
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
-    stage: Any = SimpleNamespace(library=None)
-    room = endpoints.Here(stage, ServerSettings(max_recording_bytes=10))
+    theaters: Any = SimpleNamespace(library=None)
+    room = endpoints.Here(theaters, ServerSettings(max_recording_bytes=10))
     with pytest.raises(AppError, match="this server takes recordings of up to 0 MiB"):
         endpoints.upload(room, asked("/", method="POST", data=b"x" * 11))
 

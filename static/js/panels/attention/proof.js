@@ -17,6 +17,8 @@ import { grouped, t } from "../../tell/words.js";
 const ALL_HEADS = 1 << 20; // heads · tokens² up to which every head of the layer is compared; above it the chosen one
 const SLICE_MS = 12; // of comparing before the page gets a turn
 
+/** @typedef {import("../../core/trace.js").LayerCapture} LayerCapture */
+
 /**
  * What is compared, and what came of it; without `weights` while it goes on.
  *
@@ -63,13 +65,16 @@ async function prove() {
   const answer = await command("recompute", { seq_id: about.seq_id, layer: about.layer, heads, num_tokens: tokens });
   const own = now.seq.token_ids;
   const same = answer?.token_ids.every((id, i) => id === own[i]); // else another run's sequence
-  const found = answer && same ? { ...about, ...(await compare(now, decode(asBytes(answer.arrays)), heads)) } : null;
+  const found =
+    answer && same
+      ? { ...about, ...(await compare(now, /** @type {LayerCapture} */ (decode(asBytes(answer.arrays))), heads)) }
+      : null;
   if (proof.peek() === mine) proof.value = found; // else another comparison was asked for meanwhile
 }
 
 /**
  * @param {View} now
- * @param {any} whole a layer of a capture, of every token
+ * @param {LayerCapture} whole a layer of a capture, of every token
  * @param {number[]} heads
  */
 async function compare(now, whole, heads) {

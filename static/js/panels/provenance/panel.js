@@ -101,7 +101,7 @@ function nameOf(target) {
   return operationName(log.value?.records[target.record ?? 0].ops?.[target.op ?? 0].type ?? "");
 }
 
-/** @param {{owners: any[]}} props */
+/** @param {{owners: import("../../core/provenance/types.js").Owner[]}} props */
 function Owners({ owners }) {
   return html`<ul class="provenance-list num">
     ${owners.map(
@@ -110,7 +110,7 @@ function Owners({ owners }) {
           onClick=${() => follow({ select: { seq: owner.seq } })}>${t("sequence.name", { id: owner.seq })}</button>
         [${owner.logical}]
         ${
-          owner.how
+          owner.how && owner.go !== undefined
             ? html`<span class="provenance-how">${operationName(owner.how)}</span>
               <button class="way"
                 onClick=${() =>
@@ -126,12 +126,12 @@ function Owners({ owners }) {
 }
 
 /**
- * @param {{link: any}} props
+ * @param {{link: import("../../core/provenance/types.js").LinkOf<"blocks">}} props
  */
 function Blocks({ link }) {
   return html`<p class="ways num">
     ${link.blocks.map(
-      (/** @type {number} */ block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"}
+      (block) => html`<button class=${link.shared.includes(block) ? "way shared" : "way"}
       onClick=${() => follow({ select: { block } })}>${block}</button>`,
     )}
   </p>`;
@@ -140,14 +140,14 @@ function Blocks({ link }) {
 /**
  * Each running request under the three reservations.
  *
- * @param {{link: any}} props
+ * @param {{link: import("../../core/provenance/types.js").LinkOf<"contiguous">}} props
  */
 function Requests({ link }) {
   if (!link.requests.length) return null;
   return html`<p class="hint">${t("chain.contiguous.columns")}</p>
     <ul class="reservations num">
       ${link.requests.map(
-        (/** @type {any} */ r, /** @type {number} */ i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
+        (r, i) => html`<li class=${i >= link.fit ? "unfit" : ""}>
           <button class="way" onClick=${() => follow({ select: { seq: r.seq_id } })}><${Swatch} id=${r.seq_id}
             />${r.seq_id}</button>
           ${[r.computed, r.paged, r.limit, r.contiguous].map(
@@ -159,9 +159,16 @@ function Requests({ link }) {
 }
 
 /**
+ * The slots that a write filled: " 3–5".
+ *
+ * @param {import("../../core/provenance/types.js").LifeEvent} event
+ */
+const slotsOf = ({ from, to }) => (from === undefined || to === undefined ? "" : ` ${from}–${to - 1}`);
+
+/**
  * What happened, the newest first.
  *
- * @param {{events: any[]}} props
+ * @param {{events: import("../../core/provenance/types.js").LifeEvent[]}} props
  */
 function Life({ events }) {
   const shown = events.slice(-MOST_EVENTS).reverse();
@@ -174,7 +181,7 @@ function Life({ events }) {
               go: event.record,
               select: { record: event.record, op: event.at },
             })}>${t("chain.record", { record: event.record + 1 })}</button>
-        <span>${operationName(event.type)}${event.from === undefined ? "" : ` ${event.from}–${event.to - 1}`}</span>
+        <span>${operationName(event.type)}${slotsOf(event)}</span>
         ${event.seq === undefined ? null : html`<span><${Swatch} id=${event.seq} />${event.seq}</span>`}
       </li>`,
     )}

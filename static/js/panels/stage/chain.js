@@ -28,7 +28,7 @@ const SHORT = new Set([
   "contiguous",
 ]);
 const CLICKABLE = new Set(["written", "decision", "freed", "lookup"]);
-/** @typedef {any} ChainLink one of core/provenance.js: each kind has fields of its own */
+/** @typedef {import("../../state/store.js").ChainLink} ChainLink */
 
 const MOST = 9;
 
@@ -73,7 +73,7 @@ function Link({ link, second }) {
     <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
     <span class="link-value num">
       ${
-        CLICKABLE.has(link.kind)
+        CLICKABLE.has(link.kind) && link.go !== undefined
           ? html`<button class="link-go" title=${t("chain.go", { record: link.go + 1 })}
             onClick=${() => follow({ go: link.go })}>${value}</button>`
           : value

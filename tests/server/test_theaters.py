@@ -30,7 +30,7 @@ def test_a_theater_that_nobody_watches_makes_room(make_server):
     watched = client.do("create")["theater"]
     client.do("leave", theater=old)
     new = client.do("create")["theater"]
-    assert {t.theater_id for t in server.stage.all()} == {watched, new}
+    assert {t.theater_id for t in server.theaters.all()} == {watched, new}
     assert client.refused("step", theater=old)["code"] == "unknown_theater"
 
 
@@ -39,39 +39,39 @@ def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
     client = server.client()
     kept = client.do("create")["theater"]
     left = client.do("create")["theater"]
-    log = server.stage.get(left).run.log
+    log = server.theaters.get(left).run.log
     client.do("leave", theater=left)
     wait_for(lambda: is_gone(log))
-    assert [t.theater_id for t in server.stage.all()] == [kept]
+    assert [t.theater_id for t in server.theaters.all()] == [kept]
     assert server.model.closed_engines == 1
 
 
 def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
-    server.stage.close()
+    server.theaters.close()
     wait_for(lambda: client.closed)
     assert client.closed[0]["theater"] == theater and "shutting down" in client.closed[0]["reason"]
 
 
 def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):
     """A step takes 2 seconds, and the end of the server waits for 0.2: its viewers are told, it is left and counted."""
-    monkeypatch.setattr("app.stage.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("app.theaters.CLOSE_SECONDS", 0.2)
     server.model.step_seconds = 2.0
     client.do("submit", theater=theater, prompts=[{"text": "a"}])
     client.io.emit("step", {"theater": theater})
     wait_for(lambda: server.model.threads, "the beginning of the step")
-    assert server.stage.close() == 1
+    assert server.theaters.close() == 1
     wait_for(lambda: client.closed)
 
 
 def test_a_reset_deletes_the_old_log(server, client, theater):
-    log = server.stage.get(theater).run.log
+    log = server.theaters.get(theater).run.log
     client.do("reset", theater=theater)
     assert is_gone(log)
 
 
 def test_a_reader_keeps_an_old_log_open_until_it_is_done(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
-    run = server.stage.get(theater).run
+    run = server.theaters.get(theater).run
     with run.reading() as log:
         client.do("reset", theater=theater)
         assert log.record_bytes(0)
@@ -84,7 +84,7 @@ def test_closing_deletes_everything(make_server):
     theater = client.do("create")["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "a"}], sampling={"max_tokens": 900})
     client.do("run", theater=theater, speed=0)
-    log = server.stage.get(theater).run.log
-    server.stage.close()
+    log = server.theaters.get(theater).run.log
+    server.theaters.close()
     assert is_gone(log)
-    server.stage.close()  # again: nothing happens
+    server.theaters.close()  # again: nothing happens

@@ -1,4 +1,4 @@
-"""All that is on stage: the theaters, how many there may be, when an unused one makes room, and the recordings."""
+"""The theaters of a server: how many there may be, when an unused one makes room, and the recordings beside them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
 
 
-class Stage:
+class Theaters:
     """The theaters by id, and the recordings that are open."""
 
     def __init__(
