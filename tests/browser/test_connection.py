@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from app.serving import bind
 from tests.browser.driving import num_records, prefill, shows, step, wait_until
@@ -182,3 +182,28 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
     expect(page.locator("#prompt")).to_have_value("once upon a time")
     page.click("#btn-prefill")
     shows(page, 1)
+
+
+def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser: Browser, live_server: str) -> None:
+    """Nothing of the page can be drawn without words: what is said then lies in the page itself."""
+    for path in ("/", "/bench"):
+        with browser.new_context(locale="zh-CN", reduced_motion="reduce") as context:
+            page = context.new_page()
+            page.route("**/words/*.json", lambda route: route.abort())
+            page.goto(live_server + path)
+            expect(page.locator("#no-words-shown")).to_contain_text("服务器没有应答")
+            page.unroute("**/words/*.json")
+            expect(page.locator("#btn-language")).to_have_text("EN", timeout=20_000)
+            expect(page.locator("#no-words-shown")).to_have_count(0)
+
+
+def test_a_language_that_does_not_come_leaves_the_page_as_it_is(open_page: OpenPage) -> None:
+    page = open_page("/")
+    page.route("**/words/*.json", lambda route: route.abort())
+    page.click("#btn-language")
+    expect(page.locator("#toasts")).to_contain_text("did not answer")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator("#btn-language")).to_have_text("中文")
+    page.unroute("**/words/*.json")
+    page.click("#btn-language")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")

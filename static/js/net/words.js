@@ -16,11 +16,29 @@ async function load(code) {
   addWords(code, await answer.json());
 }
 
+const RETRY = 2000; // ms
+
+/** The first words. Until they are here only the template can say why nothing is drawn: it needs none of them. */
+async function loadFirst() {
+  for (;;) {
+    try {
+      await load(settings.lang.value);
+      return document.getElementById("no-words-shown")?.remove();
+    } catch {
+      if (!document.getElementById("no-words-shown")) {
+        const template = /** @type {HTMLTemplateElement} */ (document.getElementById("no-words"));
+        document.body.append(template.content.cloneNode(true));
+      }
+      await new Promise((resolve) => setTimeout(resolve, RETRY));
+    }
+  }
+}
+
 /**
  * Write the page in the language of the settings, now and whenever another is chosen. Resolves when the first is here.
  */
 export async function followLanguage() {
-  await load(settings.lang.value);
+  await loadFirst();
   effect(() => {
     const wanted = settings.lang.value;
     load(wanted).then(
