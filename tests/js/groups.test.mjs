@@ -10,13 +10,14 @@ import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
 import { isReleased, originOf, sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { memoryFigures } from "../../static/js/core/state.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
-import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
+import { movingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { phaseSentencesOf } from "../../static/js/tell/phase_sentence.js";
 import { keysRead, sentencesOf } from "../../static/js/tell/sentence.js";
 import { hybrid, logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
+import { lookOf, plain } from "./looks.mjs";
 import "./words.mjs";
 
 const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
@@ -248,20 +249,6 @@ test("a write fills a block of every group; a fork shares them all", () => {
 
 test("a record begins as the state before it and ends as the state after it, in every group", () => {
   const log = hybrid();
-  const lookOf = (state, id) =>
-    restingLook(
-      state.blocks[id],
-      ownersOf({ state }, id)
-        .map((o) => o.seq)
-        .sort(),
-      state.block_size,
-    );
-  const plain = (look) => ({
-    ...look,
-    owners: look.owners.map((o) => [o.seq, o.share]).sort(),
-    fresh: undefined,
-    renewed: undefined,
-  });
   for (let index = 1; index < log.length; index++) {
     const before = log.stateAt(index - 1);
     const motions = motionsOf(before, log.records[index]);

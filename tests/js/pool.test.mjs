@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues, progressOf, travelling } from "../../static/js/panels/memory/pool_motion.js";
@@ -8,17 +7,9 @@ import { runsOf } from "../../static/js/panels/memory/queue_runs.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
+import { lookOf, plain } from "./looks.mjs";
 
 const RUNS = { evicted, forked, preempted, reused, shared };
-
-const lookOf = (state, id) =>
-  restingLook(
-    state.blocks[id],
-    ownersOf({ state }, id)
-      .map((o) => o.seq)
-      .sort(),
-    state.block_size,
-  );
 
 /** Looks of all blocks when record `index` is shown as far as `at` (0…6). */
 function looksAt(log, index, at) {
@@ -34,13 +25,6 @@ function looksAt(log, index, at) {
 /** Block groups of so many blocks. */
 const pool = (...counts) =>
   counts.map((num_blocks, i) => ({ first_block: counts.slice(0, i).reduce((sum, n) => sum + n, 0), num_blocks }));
-
-const plain = (look) => ({
-  ...look,
-  owners: look.owners.map((o) => [o.seq, o.share]).sort(),
-  fresh: undefined,
-  renewed: undefined,
-});
 
 test("every record begins as the state before it and ends as the state after it, block by block", () => {
   for (const [name, run] of Object.entries(RUNS)) {

@@ -4,15 +4,15 @@ import { RELEASED } from "../../static/js/core/groups.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { slotOf } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
-import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { provenanceOf } from "../../static/js/core/provenance.js";
 import { memoryFigures } from "../../static/js/core/state.js";
-import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
+import { movingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues, travelling } from "../../static/js/panels/memory/pool_motion.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { blocksRead, keysRead } from "../../static/js/tell/sentence.js";
 import { logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
+import { lookOf, plain } from "./looks.mjs";
 
 const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
 
@@ -73,20 +73,6 @@ test("the block says who let it go and why", () => {
 
 test("a record with releases begins as the state before it and ends as the state after it", () => {
   const log = released();
-  const lookOf = (state, id) =>
-    restingLook(
-      state.blocks[id],
-      ownersOf({ state }, id)
-        .map((o) => o.seq)
-        .sort(),
-      state.block_size,
-    );
-  const plain = (look) => ({
-    ...look,
-    owners: look.owners.map((o) => [o.seq, o.share]).sort(),
-    fresh: undefined,
-    renewed: undefined,
-  });
   for (const index of [1, 2]) {
     const before = log.stateAt(index - 1);
     for (const [at, state] of [
