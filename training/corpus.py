@@ -1,7 +1,9 @@
 """Reading the corpora, and deciding which poems and books are never trained on.
 
 Poetry is one poem a line, `体裁|标题|作者|正文`. English is one paragraph a line, documents separated by a line
-`<|endoftext|>`, with a table that says where each book begins. Both lie in a folder given on the command line.
+`<|endoftext|>`, with a table that says where each book begins. Both lie in a folder given on the command line. The
+English poems to be learned by heart lie beside this file, as they were typed in: one block a poem, its first line
+`# title | author | source`.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class Corpus:
 
     poems: list[Poem]
     famous: list[Poem]
+    famous_english: list[Poem]
     books: list[Book]
     heldout_poems: list[Poem]
     heldout_books: list[Book]
@@ -94,6 +97,24 @@ def read_books(folder: Path, config: Section) -> list[Book]:
     return books
 
 
+def read_english_poems(config: Section) -> list[Poem]:
+    """The English poems of `[data.famous]`, the demonstration first; a body keeps its line breaks.
+
+    Raises `ValueError` if a block has no heading of three parts, or none begins with `english_first`.
+    """
+    poems = []
+    for block in (Path(__file__).parent / config["english_file"]).read_text(encoding="utf-8").strip().split("\n\n"):
+        heading, _, body = block.partition("\n")
+        parts = heading.removeprefix("# ").split(" | ")
+        if len(parts) != 3 or not body:
+            raise ValueError(f"not a poem with `# title | author | source` above it: {heading}")
+        poems.append(Poem("English", parts[0], parts[1], body))
+    poems.sort(key=lambda poem: not poem.body.startswith(config["english_first"]))
+    if not poems[0].body.startswith(config["english_first"]):
+        raise ValueError(f"no English poem begins with {config['english_first']}")
+    return poems
+
+
 def hash_share(text: str, salt: str) -> float:
     """A number in [0, 1) that depends only on `text` and `salt`."""
     digest = hashlib.sha256(f"{salt}\n{text}".encode()).digest()
@@ -131,4 +152,5 @@ def read_split(folder: Path, config: Section) -> Corpus:
         (heldout_books if chosen else books).append(book)
     if len(heldout_books) < config["heldout_min_books"]:
         raise ValueError(f"only {len(heldout_books)} books are held out: raise heldout_books or change the salt")
-    return Corpus(poems, famous, books, heldout, heldout_books)
+    english = read_english_poems(config["famous"])
+    return Corpus(poems, famous, english, books, heldout, heldout_books)

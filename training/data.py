@@ -1,6 +1,6 @@
 """From documents to batches: encoding, the mix of a run, and rows that each begin at a document's start.
 
-A document is the body of a poem, a poem with a header line, or a piece of a story. The header line is
+A document is the body of a poem, a Chinese poem with a header line, or a piece of a story. The header line is
 
     标题：春江花月夜，作者：张若虚
 
@@ -78,6 +78,7 @@ class Documents:
 
     poems: list[tuple[list[Tokens], list[Tokens]]]  # each poem's pieces without and with its header line
     famous: list[tuple[list[Tokens], list[Tokens]]]  # the demonstration first
+    famous_english: list[list[Tokens]]  # each poem's pieces, the English demonstration first
     english: list[Tokens]
 
 
@@ -88,24 +89,35 @@ def encode_corpus(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> Documents
         return pieces(poem.body, tokenizer, limit), pieces(with_header(poem), tokenizer, limit)
 
     english = [piece for book in corpus.books for text in book.documents for piece in pieces(text, tokenizer, limit)]
-    return Documents([both(poem) for poem in corpus.poems], [both(poem) for poem in corpus.famous], english)
+    return Documents(
+        [both(poem) for poem in corpus.poems],
+        [both(poem) for poem in corpus.famous],
+        [pieces(poem.body, tokenizer, limit) for poem in corpus.famous_english],
+        english,
+    )
 
 
 def mix(documents: Documents, config: Section, total_tokens: int, seed: int, share: float = 1.0) -> list[Tokens]:
     """The order in which `total_tokens`, a `share` of a run, meet its documents: a function of the arguments alone.
 
-    English takes `english_share` of the tokens and poetry the rest, both in shuffled epochs. The copies of famous
-    poems, `share` of their number in the whole run, are spread evenly.
+    English stories take `english_share` of the tokens and poetry the rest, both in shuffled epochs. The copies of
+    famous poems of both languages, `share` of their number in the whole run, are spread evenly.
     """
     rng = random.Random(seed)
 
     def choose(poem: tuple[list[Tokens], list[Tokens]]) -> list[Tokens]:
         return poem[1] if rng.random() < config["header_share"] else poem[0]
 
+    def copies(index: int) -> range:
+        return range(round(config["famous"]["repeat_first" if index == 0 else "repeat"] * share))
+
     famous: list[Tokens] = []
     for index, poem in enumerate(documents.famous):
-        for _ in range(round(config["famous"]["repeat_first" if index == 0 else "repeat"] * share)):
+        for _ in copies(index):
             famous.extend(choose(poem))
+    for index, found in enumerate(documents.famous_english):
+        for _ in copies(index):
+            famous.extend(found)
     english_budget = config["english_share"] * total_tokens
     poetry_budget = total_tokens - english_budget - sum(map(len, famous))
     budgets: list[tuple[float, Callable[[], list[Tokens]]]] = [
