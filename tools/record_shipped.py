@@ -28,24 +28,81 @@ from engine.trace.check import check
 MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
+NOBODY = "I'm nobody! Who are you?\nAre you nobody, too?\nThen there's a pair of us - don't tell!\n"
 ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
 FEW = 320 << 10
 
 
+class Wave(Struct, frozen=True):
+    """Prompts submitted together, `after` so many steps; None: when all before them are computed to their end."""
+
+    prompts: list[str]
+    after: int | None = None
+    request_ids: list[str] | None = None
+    sampling: dict[str, Any] = {}  # what differs from the recording's
+
+
 class Shipped(Struct, frozen=True, kw_only=True):
-    """One recording: prompts in waves, each wave submitted when the one before is computed to its end."""
+    """One recording: prompts in waves. Arrays are kept while `budget_bytes` a step last; `layer`: of this one alone."""
 
     name: str
     title: Translated
     text: Translated
     tags: list[str]
-    waves: list[list[str]]
+    waves: list[Wave]
     config: dict[str, Any]
     sampling: dict[str, Any]
     budget_bytes: int = ALL
+    layer: int | None = None
+
+
+def opening(language: str, beginning: str, shares: str, waits: str, before: list[str]) -> Shipped:
+    """The recording that a first visit opens with: A alone, then B that begins like it, then C that has to wait.
+
+    What ran before leaves the free queue mixed, so A's blocks lie where they happen to be free.
+    """
+    return Shipped(
+        name=f"opening-{language}",
+        title={"en": f"The opening ({language})", "zh": f"开场（{language}）"},
+        text={
+            "en": (
+                "What the opening shows: A grows alone, B begins with the same tokens and shares their blocks, "
+                "C does not fit and waits. Arrays of one layer."
+            ),
+            "zh": (
+                "开场动画所示的一次运行：A 先独自生成；B 以相同的 token 开头，共享它们的块；C 放不下，只好等待。"
+                "只录一层的数组。"
+            ),
+        },
+        tags=["opening", "prefix cache", "scheduler"],
+        waves=[
+            Wave(before, sampling={"max_tokens": 4}),
+            Wave([beginning], request_ids=["A"]),
+            Wave([shares], after=64, request_ids=["B"], sampling={"max_tokens": 12}),
+            Wave([waits], after=1, request_ids=["C"], sampling={"max_tokens": 8}),
+        ],
+        config={"block_size": 8, "num_blocks": 12},
+        sampling={"max_tokens": 68, "ignore_eos": True},
+        budget_bytes=64 << 10,
+        layer=2,
+    )
 
 
 RECORDINGS = [
+    opening(
+        "zh",
+        beginning="春",
+        shares=MOON + "滟滟随波千万里，江流宛转绕芳甸，",
+        waits="红豆生南国，春来发几枝。愿君多采撷，",
+        before=[FROST, MOUNTAIN],
+    ),
+    opening(
+        "en",
+        beginning="I",
+        shares=NOBODY + "How dreary to be somebody!\nHow",
+        waits="Twinkle, twinkle, little star,\nHow I wonder what you are!",
+        before=["Who has seen the wind?\nNeither I nor", "Little Lamb, who made thee?\nDost thou"],
+    ),
     Shipped(
         name="moon",
         title={"en": "A poem, token by token", "zh": "一首诗，逐字生成"},
@@ -57,7 +114,7 @@ RECORDINGS = [
             "zh": "一步预填充 16 个 token，再解码 23 步。每一层的 Q、K、V 和注意力都已录下。",
         },
         tags=["prefill", "decode"],
-        waves=[[MOON]],
+        waves=[Wave([MOON])],
         config={"block_size": 4, "num_blocks": 24},
         sampling={"max_tokens": 24, "ignore_eos": True},
     ),
@@ -72,7 +129,7 @@ RECORDINGS = [
             "zh": "第二个提示与第一个开头相同，在缓存里找到它的块；第三个从第一个 token 起就不同，一块也没找到。",
         },
         tags=["prefix cache"],
-        waves=[[MOON], [MOON + "滟滟随波千万里，"], ["空山新雨后，天气晚来秋。"]],
+        waves=[Wave([MOON]), Wave([MOON + "滟滟随波千万里，"]), Wave(["空山新雨后，天气晚来秋。"])],
         config={"block_size": 4, "num_blocks": 32},
         sampling={"max_tokens": 8, "ignore_eos": True},
         budget_bytes=FEW,
@@ -88,7 +145,7 @@ RECORDINGS = [
             "zh": "三个序列不断变长，直到没有空闲块。最后被接纳的序列被抢占、等待，然后重新计算。",
         },
         tags=["preemption", "scheduler"],
-        waves=[[MOON, MOUNTAIN, FROST]],
+        waves=[Wave([MOON, MOUNTAIN, FROST])],
         config={"block_size": 4, "num_blocks": 18},
         sampling={"max_tokens": 24, "ignore_eos": True},
         budget_bytes=FEW,
@@ -104,7 +161,7 @@ RECORDINGS = [
             "zh": "并行采样让三个序列共享提示的块。最后那个未填满的块在第一次写入时复制，最后一个拥有者就地写入。",
         },
         tags=["fork", "copy-on-write"],
-        waves=[[MOUNTAIN + "欲穷"]],
+        waves=[Wave([MOUNTAIN + "欲穷"])],
         config={"block_size": 4, "num_blocks": 32, "seed": 24},
         sampling={"max_tokens": 12, "ignore_eos": True, "n": 3, "temperature": 0.9},
         budget_bytes=FEW,
@@ -141,12 +198,23 @@ def card(shipped: Shipped) -> Card:
 def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
     """Run it, the log going to `path`."""
     capture = CaptureRequest(budget_bytes=shipped.budget_bytes, dtype="float32")
-    sampling = SamplingParams(**shipped.sampling)
+    if shipped.layer is not None:
+        capture = CaptureRequest(layers=[shipped.layer], only=True, budget_bytes=shipped.budget_bytes)
     with Engine(model, EngineConfig(**shipped.config), log_path=path, capture=capture) as engine:
         for wave in shipped.waves:
-            engine.add_requests([RequestSpec(text, sampling) for text in wave])
-            while engine.has_unfinished():
-                engine.step()
+            play(engine, wave.after)
+            sampling = SamplingParams(**shipped.sampling | wave.sampling)
+            names: list[str | None] = [*(wave.request_ids or [None] * len(wave.prompts))]
+            pairs = zip(wave.prompts, names, strict=True)
+            engine.add_requests([RequestSpec(text, sampling, name) for text, name in pairs])
+        play(engine, None)
+
+
+def play(engine: Engine, steps: int | None) -> None:
+    """So many steps; None: as long as there is something left to compute."""
+    while engine.has_unfinished() and (steps is None or steps > 0):
+        engine.step()
+        steps = None if steps is None else steps - 1
 
 
 if __name__ == "__main__":

@@ -27,9 +27,13 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRequest:
-    """What to keep of a step. `layers` are kept first, of `heads` all rows (None = all); unknown ids are ignored."""
+    """What to keep of a step. `layers` are kept first, of `heads` all rows (None = all); unknown ids are ignored.
+
+    `only`: nothing of other layers, whatever the budget leaves.
+    """
 
     layers: list[int] | None = None
+    only: bool = False
     heads: list[int] | None = None  # query heads
     budget_bytes: int = DEFAULT_BUDGET
     dtype: Literal["float16", "float32"] = "float16"
@@ -53,7 +57,9 @@ class CaptureRecorder:
         self._num_heads = facts.num_heads
         layers = range(facts.num_layers)
         observed = [i for i in layers if request.layers is None or i in request.layers]
-        self._order = observed + [i for i in layers if i not in observed]
+        others = [i for i in layers if i not in observed]
+        self._order = observed if request.only else observed + others
+        self._unasked = others if request.only else []
         heads = range(facts.num_heads)
         self._heads = [head for head in heads if request.heads is None or head in request.heads]
         self._kept: dict[int, _Layer] = {}
@@ -130,9 +136,10 @@ class CaptureRecorder:
         shortened = [layer for layer in self._order if layer in base and layer not in full]
         if shortened and any(self._kept[layer].prefills for layer in shortened):
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
-        if not parts:
-            return ""
-        return f"Left out by the budget of {self._request.budget_bytes} bytes a step: {'; '.join(parts)}."
+        said = [f"Layers {_ranges(self._unasked)} were not asked for."] if self._unasked else []
+        if parts:
+            said.append(f"Left out by the budget of {self._request.budget_bytes} bytes a step: {'; '.join(parts)}.")
+        return " ".join(said)
 
     # -- copying ---------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ import { render } from "../vendor/preact/preact.js";
 import { effect } from "../vendor/signals/signals.js";
 import { followDraft, followFocus, followSpeed } from "./control/actions.js";
 import { listenToKeys } from "./control/keyboard.js";
+import { followOpening, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
 import { themeChanged } from "./kit/colour.js";
@@ -15,10 +16,12 @@ import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
 import { followPrinting } from "./page/print.js";
 import { followSelection } from "./state/selection.js";
-import { connectSettings, settings } from "./state/settings.js";
+import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { t } from "./tell/words.js";
 
+const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
+offerOpening(localStorageOrNull(), asked);
 
 const root = document.documentElement;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -43,6 +46,7 @@ followDraft();
 followPrinting();
 acceptDroppedTraces();
 offerTour(localStorageOrNull());
+followOpening();
 session.start();
 
 /** A `.kvtrace` dropped on the page is shown, and kept. */

@@ -41,6 +41,8 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         locale: str = "en-US",
         connection: str = "live",
         tour: bool = False,
+        opening: bool = False,
+        until: str | None = None,
         motion: bool = False,
         **options: bool | str,
     ) -> Page:
@@ -48,14 +50,16 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         options.setdefault("reduced_motion", "no-preference" if motion else "reduce")
         context = browser.new_context(viewport=size, locale=locale, **options)  # type: ignore[arg-type]
         contexts.append(context)
-        if not tour:  # as for somebody who has been here before
+        if not (tour or opening):  # as for somebody who has been here before
             context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
+        if not opening:
+            context.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
         page = context.new_page()
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
         page.goto(live_server + path)
-        page.wait_for_selector(f"#connection.{connection}")
+        page.wait_for_selector(until or ("#opening" if opening else f"#connection.{connection}"))
         return page
 
     yield opened

@@ -4,6 +4,7 @@ import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";
 import { chain, connection, log, numRecords, pointed, selected, viewIndex } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
+import { opening } from "./opening.js";
 
 // on this device: the stop one is at, or "done". Not a setting: a link must not carry it.
 const MEMORY_KEY = "kvtheater.tour";
@@ -87,6 +88,7 @@ export function offerTour(memory) {
   if (kept === "done" || (kept === null && invited)) return;
   const from = Math.min(STOPS.length - 1, Number(kept) || 0);
   const wait = effect(() => {
+    if (opening.value || settings.distance.value !== "bench") return;
     if (connection.value === "live" && log.value) queueMicrotask(() => (wait(), stop.value === null && show(from)));
   });
 }

@@ -2,6 +2,7 @@
 
 import { exportOpen } from "../control/export_side.js";
 import { helpOpen } from "../control/keyboard.js";
+import { opening } from "../control/opening.js";
 import { stop } from "../control/tour.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
@@ -20,10 +21,19 @@ import { Detail } from "./detail.js";
 
 const Export = lazyPanel(() => import("../panels/export/panel.js"));
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
+const Look = lazyPanel(() => import("../panels/look/panel.js"));
+const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
+/** From three distances the same log: the opening and the first look, or everything. */
 export function App() {
+  if (opening.value) return html`<${Opening} /><${Toasts} />`;
+  if (settings.distance.value === "look") return html`<${Look} /><${Toasts} />`;
+  return html`<${Bench} />`;
+}
+
+function Bench() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />

@@ -37,7 +37,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  * @typedef {{
  *   lang: string, theme: "auto" | "light" | "dark", theater: string | null, recording: string | null,
  *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
- *   speed: number, fault: string | null, priority: number, region: "stage" | "setup" | "memory" | "detail",
+ *   speed: number, fault: string | null, priority: number, distance: "look" | "room" | "bench", region: "stage" | "setup" | "memory" | "detail",
  *   detail: string, exhibit: string | null, run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, motion: boolean,
@@ -111,6 +111,8 @@ export const TABLE = {
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   ...optionRows(SAMPLING),
+  // from how far one looks: one picture and one sentence, stage and pool for a room, or everything
+  distance: { type: oneOf("look", "room", "bench"), initial: "bench", place: true },
   region: {
     type: oneOf("stage", "setup", "memory", "detail"),
     initial: "stage",

@@ -1,0 +1,190 @@
+// The opening of a first visit: whether it is shown, how far it is, and what happens when a word of it is taken.
+
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { parseTrace } from "../core/file.js";
+import { filmOf } from "../core/film.js";
+import { TraceLog } from "../core/log.js";
+import { command } from "../net/commands.js";
+import { session } from "../net/session.js";
+import { isEmbedded } from "../state/embedded.js";
+import { settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { language } from "../tell/language.js";
+
+/** @typedef {import("../core/film.js").Film} Film */
+
+const MEMORY_KEY = "kvtheater.opening"; // on this device: "seen". Not a setting: a link must not carry it.
+const LANGUAGES = new Set(["en", "zh"]); // that there are recordings in
+const READY_MS = 6000; // for which a click waits for the server, before the recorded future is shown
+
+/** Whether the opening is on the screen. */
+export const opening = signal(false);
+/** Seconds of it that have passed. */
+export const time = signal(0);
+export const playing = signal(false);
+/** The index of the word that was taken, or null. @type {import("../../vendor/signals/signals.js").Signal<number | null>} */
+export const taken = signal(null);
+/** @type {import("../../vendor/signals/signals.js").Signal<Film | null>} */
+export const film = signal(null);
+/** How the text goes on after each word of the fan. @type {import("../../vendor/signals/signals.js").Signal<string[]>} */
+export const futures = signal([]);
+export const failed = signal(false);
+
+/** The language of the recording: the reader's, or English. */
+export const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? language.value : "en"));
+
+/** @type {Pick<Storage, "getItem" | "setItem"> | null} */
+let storage = null;
+
+/** @type {(keyof import("../state/settings.js").Settings)[]} */
+const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b", "detail", "distance", "fault"];
+
+/**
+ * Show the opening to somebody who is here for the first time and follows no link to a place.
+ *
+ * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
+ * @param {Record<string, unknown>} asked what the address names
+ */
+export function offerOpening(memory, asked) {
+  storage = memory;
+  if (isEmbedded || visited() || PLACES.some((name) => name in asked)) return;
+  startOpening();
+}
+
+export function startOpening() {
+  batch(() => {
+    opening.value = true;
+    time.value = 0;
+    taken.value = null;
+    playing.value = true;
+  });
+}
+
+/** The opening is over: on to the first look. */
+export function endOpening() {
+  batch(() => {
+    opening.value = playing.value = false;
+    settings.distance.value = "look";
+  });
+  try {
+    storage?.setItem(MEMORY_KEY, "seen");
+  } catch {
+    // a private window forgets; it can be skipped again
+  }
+}
+
+function visited() {
+  try {
+    return Boolean(storage?.getItem(MEMORY_KEY) ?? storage?.getItem("kvtheater.tour"));
+  } catch {
+    return false;
+  }
+}
+
+// ── The recordings ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+const folder = (/** @type {string} */ path) => new URL(`../../${path}`, import.meta.url);
+
+/** @param {URL} address */
+async function logAt(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(String(answer.status));
+  const trace = parseTrace(await answer.arrayBuffer());
+  const log = new TraceLog(trace.header);
+  trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
+  return log;
+}
+
+/** Load the film of the page's language whenever the opening is shown. Called once. */
+export function followOpening() {
+  effect(() => {
+    if (!opening.value) return;
+    const wanted = filmLanguage.value;
+    load(wanted).then(
+      ([found, texts]) => {
+        if (wanted === filmLanguage.peek()) batch(() => ([film.value, futures.value] = [found, texts]));
+      },
+      () => (failed.value = true),
+    );
+  });
+}
+
+/** @param {string} code @returns {Promise<[Film, string[]]>} */
+async function load(code) {
+  const [log, plain, texts] = await Promise.all([
+    logAt(folder(`recordings/opening-${code}.kvtrace`)),
+    logAt(folder(`opening/${code}-plain.kvtrace`)),
+    fetch(folder(`opening/${code}-futures.json`)).then((answer) => answer.json()),
+  ]);
+  return [filmOf(log, plain), texts];
+}
+
+// ── A word is taken ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+/**
+ * Go on with word `k` of the fan: live, where this server can make the recorded run again, else as it was recorded.
+ *
+ * @param {number} k
+ */
+export async function take(k) {
+  const now = film.peek();
+  if (!now || taken.peek() !== null) return;
+  taken.value = k;
+  if (!(await forkLive(now, k))) await openRecorded(now, k);
+  endOpening();
+}
+
+/**
+ * @param {Film} now
+ * @param {number} k
+ */
+async function forkLive(now, k) {
+  if (!(await live())) return false;
+  return takeWord(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.seq, now.fan[k].token_id);
+}
+
+/**
+ * Make a run again up to the record that chose a word, take `token` in its place, and follow that future. Whether one
+ * does; why not is shown.
+ *
+ * @param {string} theater or a recording
+ * @param {number} record
+ * @param {number} seq
+ * @param {number} token
+ */
+export async function takeWord(theater, record, seq, token) {
+  /** @type {import("../core/wire.js").ForkToken} */
+  const change = { kind: "token", seq_id: seq, token_id: token };
+  const answer = await command("fork", { theater, at: record, change, follow: false });
+  if (!answer || !(await session.watch(answer.theater))) return false;
+  settings.seq.value = seq;
+  await command("step"); // the word is chosen in the step that computes the one before it
+  return true;
+}
+
+/** Whether a live run is followed, at the latest after a while. @returns {Promise<boolean>} */
+function live() {
+  if (store.connection.peek() === "live") return Promise.resolve(true);
+  if (store.connection.peek() !== "connecting") return Promise.resolve(false);
+  return new Promise((done) => {
+    const end = (/** @type {boolean} */ found) => (stop(), clearTimeout(timer), done(found));
+    const timer = setTimeout(() => end(false), READY_MS);
+    const stop = store.connection.subscribe((now) => now === "live" && queueMicrotask(() => end(true)));
+  });
+}
+
+/**
+ * @param {Film} now
+ * @param {number} k
+ */
+async function openRecorded(now, k) {
+  try {
+    const answer = await fetch(folder(`opening/${filmLanguage.peek()}-fork-${k}.kvtrace`));
+    if (!answer.ok) throw new Error(String(answer.status));
+    session.open(await answer.arrayBuffer());
+    settings.seq.value = now.seq;
+    store.goTo(now.fanAt + 1); // after the record that says which word is taken
+  } catch {
+    failed.value = true;
+  }
+}

@@ -1,0 +1,214 @@
+// What the opening shows, read from its two recordings: A alone, then B that begins like it, then C that waits; and A
+// again without a cache. Pure: every number of the film is a number of these logs.
+
+import { vectorAt } from "./attention.js";
+import { loneLabel } from "./labels.js";
+import { attentionRow } from "./sequence_view.js";
+
+/**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {import("./trace.js").Defer} Defer
+ * @typedef {{index: number, layer: number, head: number, query: number, weights: Float32Array}} Asking a query and
+ *   whom it asks: `weights` of the keys from position 0 to its own
+ * @typedef {{token_id: number, text: string, p: number}} Word that could have been said, and how probable it was
+ * @typedef {{id: number, table: number[]}} Holder a sequence and its block table
+ * @typedef {{index: number, a: Holder, b: Holder, c: number, shared: number[], needed: number, available: number}}
+ *   Serving `shared`: the blocks in both tables; what C needs and would find free, in blocks
+ * @typedef {object} Film
+ * @property {TraceLog} log
+ * @property {number} seq id of A
+ * @property {number} layer whose arrays the recording has
+ * @property {number} numPrompt
+ * @property {string[]} words A's tokens as a reader sees them
+ * @property {number[]} steps the records that computed A until B came
+ * @property {number[]} without tokens computed up to and with each of these steps, where nothing is kept
+ * @property {number[]} kept the same with the cache
+ * @property {number} blockSize
+ * @property {number} numBlocks
+ * @property {number[]} table A's, after the last of `steps`
+ * @property {Serving | null} serving
+ * @property {number} fanAt the record whose word the fan opens
+ * @property {Word[]} fan its words, most probable first
+ */
+
+const FEWEST = 6; // keys, so that there is somebody to ask
+const [WEAKEST, STRONGEST] = [0.15, 0.5]; // between them lies the largest weight of a row that teaches
+const LEAST = 0.02; // of a word in the fan
+const MOST_WORDS = 5;
+
+/**
+ * The film of a recording `log`, whose requests are called A, B and C, and of `plain`, A again without a cache.
+ * Throws where there is no A.
+ * @param {TraceLog} log @param {TraceLog} plain @returns {Film}
+ */
+export function filmOf(log, plain) {
+  const named = new Map([...log.tail.sequences.values()].map((seq) => [seq.request_id, seq]));
+  const a = named.get("A");
+  if (!a) throw new Error("the opening's recording has no request A");
+  const b = named.get("B");
+  const until = b ? b.submitted_in : log.length;
+  const steps = computing(log, a.seq_id).filter((index) => index < until);
+  const last = steps[steps.length - 1];
+  const kept = sums(log, steps);
+  const without = sums(plain, computing(plain, [...plain.tail.sequences.keys()][0])).slice(0, steps.length);
+  const after = log.stateAt(last);
+  return {
+    log,
+    seq: a.seq_id,
+    layer: log.capture(last)?.layers[0]?.layer ?? 0,
+    numPrompt: a.num_prompt_tokens,
+    words: a.token_bytes.map(wordOf),
+    steps,
+    without,
+    kept,
+    blockSize: after.block_size,
+    numBlocks: after.blocks.length,
+    table: after.sequences.get(a.seq_id)?.block_tables[0] ?? [],
+    serving: servingOf(log, a.seq_id, b?.seq_id, named.get("C")?.seq_id),
+    ...fanOf(log, a.seq_id, steps),
+  };
+}
+
+/**
+ * The query that is shown asking: of those with at most `most` keys the one whose weights are spread widest, while its
+ * strongest stands out. Null where no row was recorded.
+ * @param {Film} film @param {number} most @returns {Asking | null}
+ */
+export function askingOf(film, most) {
+  /** @type {(Asking & {spread: number}) | null} */
+  let best = null;
+  for (const index of film.steps) {
+    const query = queryIn(film, index);
+    if (query + 1 < FEWEST || query + 1 > most) continue;
+    const found = widestRow(film.log, index, film.seq, query);
+    if (found && (!best || found.spread > best.spread)) best = { index, query, ...found };
+  }
+  return best;
+}
+
+/**
+ * Among the rows of a query that were recorded, the one whose weights are spread widest while its strongest stands out;
+ * `spread`: its entropy as a share of what equal weights would have. Null where there is none.
+ * @param {TraceLog} log @param {number} index @param {number} seq @param {number} query
+ */
+function widestRow(log, index, seq, query) {
+  /** @type {{layer: number, head: number, weights: Float32Array, spread: number} | null} */
+  let best = null;
+  for (const { layer } of log.capture(index)?.layers ?? [])
+    for (let head = 0; head < log.header.model.num_heads; head++) {
+      const row = attentionRow(log, index, seq, layer, head, query);
+      if (!row || row.keyStart !== 0 || row.max < WEAKEST || row.max > STRONGEST) continue;
+      const spread = entropy(row.weights) / Math.log(row.weights.length);
+      if (!best || spread > best.spread) best = { layer, head, weights: row.weights, spread };
+    }
+  return best;
+}
+
+/** @type {WeakMap<TraceLog, {layer: number, head: number}>} */
+const teaching = new WeakMap();
+
+/**
+ * The layer and head whose row spreads widest in the first record where a query has so many keys that a picture of it
+ * teaches; the same for the whole log. Null as long as there is no such record.
+ * @param {TraceLog} log @returns {{layer: number, head: number} | null}
+ */
+export function widestHead(log) {
+  const known = teaching.get(log);
+  if (known) return known;
+  for (const { index, batch } of log.records)
+    for (const entry of batch ?? []) {
+      if (entry.context_len < FEWEST) continue;
+      const found = widestRow(log, index, entry.seq_id, entry.context_len - 1);
+      if (!found) continue;
+      const { layer, head } = found;
+      teaching.set(log, { layer, head });
+      return { layer, head };
+    }
+  return null;
+}
+
+/**
+ * K and V of A's position, and its Q in query head `head`; null where they were not recorded.
+ * @param {Film} film @param {"q" | "k" | "v"} kind @param {number} position @param {number} head
+ */
+export function vectorIn(film, kind, position, head) {
+  const { log, seq, layer } = film;
+  const { num_heads, num_kv_heads } = log.header.model;
+  const record = film.steps[Math.max(0, position - film.numPrompt + 1)];
+  const kvHead = Math.floor(head / (num_heads / num_kv_heads));
+  return vectorAt(log, { record, seq_id: seq, position }, layer, kind, kind === "q" ? head : kvHead);
+}
+
+/** Position of A's last token computed in record `index`. @param {Film} film @param {number} index */
+const queryIn = (film, index) => film.numPrompt - 1 + film.steps.indexOf(index);
+
+/**
+ * A token as a reader sees it: without the space before it, a line's end as a sign.
+ * @param {Uint8Array} bytes
+ */
+export function wordOf(bytes) {
+  const label = loneLabel(bytes);
+  const text = label.of ? label.hex : label.text;
+  return text.length > 1 ? text.replace(/^␣/, "") : text;
+}
+
+/** Records that computed sequence `seq`, in order. @param {TraceLog} log @param {number} seq */
+const computing = (log, seq) => (log.computed.get(seq) ?? []).map((span) => span.record);
+
+/** Tokens computed up to and with each record. @param {TraceLog} log @param {number[]} records */
+function sums(log, records) {
+  let sum = 0;
+  return records.map((index) => {
+    for (const entry of log.records[index].batch ?? []) sum += entry.token_ids.length;
+    return sum;
+  });
+}
+
+/** @param {Float32Array} weights */
+const entropy = (weights) => -weights.reduce((sum, w) => sum + (w > 0 ? w * Math.log(w) : 0), 0);
+
+/**
+ * The first record in which C is put off while A and B run.
+ * @param {TraceLog} log @param {number} a @param {number | undefined} b @param {number | undefined} c
+ * @returns {Serving | null}
+ */
+function servingOf(log, a, b, c) {
+  if (b === undefined || c === undefined) return null;
+  for (const [index, record] of log.records.entries()) {
+    const op = (record.ops ?? []).find((one) => one.type === "defer" && one.seq_id === c);
+    if (op?.type !== "defer") continue;
+    const { sequences } = log.stateAt(index);
+    const [first, second] = [a, b].map((id) => ({ id, table: sequences.get(id)?.block_tables[0] ?? [] }));
+    const shared = first.table.filter((id) => second.table.includes(id));
+    return { index, a: first, b: second, c, shared, needed: op.needed, available: op.available };
+  }
+  return null;
+}
+
+/**
+ * The word that the model was least sure of, and what it might have said in its place.
+ * @param {TraceLog} log @param {number} seq @param {number[]} steps
+ */
+function fanOf(log, seq, steps) {
+  let [fanAt, least] = [steps[0], Infinity];
+  for (const index of steps) {
+    const top = topOf(log, index, seq);
+    if (top[0] && top[0].p < least) [fanAt, least] = [index, top[0].p];
+  }
+  return {
+    fanAt,
+    fan: topOf(log, fanAt, seq)
+      .slice(0, MOST_WORDS)
+      .filter((word) => word.p >= LEAST),
+  };
+}
+
+/** @param {TraceLog} log @param {number} index @param {number} seq @returns {Word[]} */
+function topOf(log, index, seq) {
+  const output = log.records[index].outputs?.find((one) => one.seq_id === seq);
+  return (output?.top ?? []).map((one) => ({
+    token_id: one.token_id,
+    text: wordOf(one.token_bytes),
+    p: Math.exp(one.logprob),
+  }));
+}

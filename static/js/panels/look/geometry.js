@@ -1,0 +1,164 @@
+// Where things are in the pictures of the first look. Pure, but for measuring words.
+
+/**
+ * @typedef {{width: number, height: number}} Size
+ * @typedef {{x: number, y: number, width: number, height: number}} Box
+ * @typedef {{size: number, x: number[], widths: number[], first: number}} Columns of words from `first` on: their
+ *   middles and widths, and the size of the letters
+ */
+
+let family = "";
+
+/**
+ * The page's font at `size` px, for a canvas.
+ *
+ * @param {number} size
+ * @param {string} [weight]
+ */
+export function fontOf(size, weight = "") {
+  family ||= getComputedStyle(document.documentElement).getPropertyValue("--sans");
+  return `${weight} ${size}px ${family}`;
+}
+
+const LARGEST = 52;
+const LEAST = 15; // px of letters
+const COMFORTABLE = 23;
+const AIR = 0.62; // between words, in letters' sizes
+
+/**
+ * Columns for `words` in the middle of `width`; where they do not fit in letters of 15 px, the first ones are left out.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {string[]} words
+ * @param {number} width
+ * @param {number} [largest]
+ * @returns {Columns}
+ */
+export function columnsOf(c, words, width, largest = LARGEST) {
+  c.font = fontOf(100);
+  const wide = words.map((word) => c.measureText(word).width / 100); // at a size of one
+  const share = (/** @type {number} */ w) => Math.max(0.9, w) + AIR;
+  const total = wide.reduce((sum, w) => sum + share(w), 0);
+  const size = Math.max(LEAST, Math.min(largest, Math.floor(width / total)));
+  let first = 0;
+  let left = total * size;
+  while (left > width && first < words.length - 1) left -= share(wide[first++]) * size;
+  let at = (width - left) / 2;
+  const widths = wide.slice(first).map((w) => share(w) * size);
+  const x = widths.map((w) => (at += w) - w / 2);
+  return { size, x, widths, first };
+}
+
+/**
+ * How many words of a line fit beside each other on a screen of `width`.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {string[]} words
+ * @param {number} width
+ */
+export function fitting(c, words, width) {
+  c.font = fontOf(100);
+  let [count, used] = [0, 0];
+  for (const word of words) {
+    used += (Math.max(0.9, c.measureText(word).width / 100) + AIR) * COMFORTABLE;
+    if (used > width) break;
+    count += 1;
+  }
+  return count;
+}
+
+/**
+ * The two lanes of the race: places of `count` tokens side by side, `steps` rows above, one row below, and room for the
+ * counters.
+ *
+ * @param {Size} size
+ * @param {number} count
+ * @param {number} steps
+ */
+export function lanesOf({ width, height }, count, steps) {
+  const narrow = width < 720;
+  const margin = narrow ? 14 : Math.round(width * 0.05);
+  const counter = narrow ? 0 : 190;
+  const cell = Math.min(64, (width - 2 * margin - counter) / count);
+  const top = narrow ? 66 : 36;
+  const bottom = narrow ? 62 : 34; // above the lower lane: its title, and a phone's counter
+  const [kv, foot] = [narrow ? 26 : 32, 34];
+  const rows = Math.max(60, height - top - bottom - kv - foot - 24);
+  const row = Math.min(22, rows / steps);
+  const low = top + rows + 24 + bottom;
+  return {
+    narrow,
+    margin,
+    cell,
+    row,
+    top,
+    low,
+    kv,
+    foot: low + kv + 6,
+    right: width - margin,
+    x: (/** @type {number} */ i) => margin + i * cell,
+  };
+}
+
+/**
+ * The pool: a box for each block, with room above; for tables more of it.
+ *
+ * @param {Size} size
+ * @param {number} blocks
+ * @param {number} slots a block
+ * @param {number} tables from 0 to 1: how much of that room there is
+ */
+export function poolOf({ width, height }, blocks, slots, tables) {
+  const narrow = width < 720;
+  const columns = narrow ? 3 : 6;
+  const rows = Math.ceil(blocks / columns);
+  const margin = narrow ? 14 : Math.round(width * 0.09);
+  const gap = narrow ? 12 : 24;
+  const top = height * (0.3 + (narrow ? 0.14 : 0.18) * tables);
+  const label = 20;
+  const wide = (width - 2 * margin - (columns - 1) * gap) / columns;
+  const tall = Math.min(narrow ? 60 : 84, (height - top - 8) / rows - label - 12);
+  const slot = wide / slots;
+  const box = (/** @type {number} */ id) => ({
+    x: margin + (id % columns) * (wide + gap),
+    y: top + Math.floor(id / columns) * (tall + label + 12) + label,
+    width: wide,
+    height: tall,
+  });
+  return {
+    narrow,
+    margin,
+    top,
+    slot,
+    box,
+    slotBox: (/** @type {number} */ id, /** @type {number} */ offset) => {
+      const { x, y, height: h } = box(id);
+      return { x: x + offset * slot + 1, y: y + 3, width: slot - 2, height: h - 6 };
+    },
+  };
+}
+
+/**
+ * Where the fan's words stand, and where their branches begin.
+ *
+ * @param {Size} size
+ * @param {number} count
+ */
+export function fanOf({ width, height }, count) {
+  const narrow = width < 720;
+  const stem = narrow ? { x: width / 2, y: 64 } : { x: width * 0.3, y: height / 2 };
+  const [left, wide] = narrow ? [16, width - 32] : [width * 0.42, width * 0.55];
+  const from = narrow ? 112 : height * 0.08;
+  const each = Math.min(84, (height - from - (narrow ? 4 : height * 0.08)) / count);
+  const start = narrow ? from : (height - each * count) / 2;
+  return {
+    narrow,
+    stem,
+    words: Array.from({ length: count }, (_, i) => ({
+      x: left,
+      y: start + i * each + (each - Math.min(60, each - 8)) / 2,
+      width: wide,
+      height: Math.min(60, each - 8),
+    })),
+  };
+}

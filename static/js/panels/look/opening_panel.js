@@ -1,0 +1,151 @@
+// The opening: one picture, one sentence, and seven parts that play by themselves and can be walked through.
+
+import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { effect } from "../../../vendor/signals/signals.js";
+import { endOpening, failed, film, futures, playing, take, taken, time } from "../../control/opening.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { LanguageSwitch } from "../../kit/language_switch.js";
+import { still } from "../../state/moment.js";
+import { t } from "../../tell/words.js";
+import { Fan } from "./fan.js";
+import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
+import { BEATS, beatAt, END, endOf } from "./time.js";
+
+/** @typedef {import("../../core/film.js").Film} Film */
+
+export function Panel() {
+  const { id, index } = beatAt(time.value);
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(followClock, []);
+  useEffect(() => {
+    box.current?.focus({ preventScroll: true });
+    document.addEventListener("keydown", onKey, true);
+    return () => document.removeEventListener("keydown", onKey, true);
+  }, []);
+  const now = film.value;
+  const text = taken.value === null ? sentenceOf(id, now) : t("look.taken");
+  return html`<main class="opening" id="opening" ref=${box} tabindex="-1" aria-label=${t("look.title")} data-beat=${id}
+    data-ready=${Boolean(now)}>
+    <div class="opening-head">
+      <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
+      <span class="opening-tools"><${LanguageSwitch} /><button class="quiet" id="opening-skip"
+        onClick=${endOpening}>${t("look.skip")}</button></span>
+    </div>
+    ${now ? html`<${Picture} now=${now} fan=${id === "fan"} />` : html`<div class="opening-picture"></div>`}
+    <p class="opening-sentence" id="opening-sentence" aria-live="polite">${
+      failed.value ? t("look.missing") : now ? text : t("look.loading")
+    }</p>
+    <div class="opening-controls">
+      <button class="tool" id="opening-play" aria-label=${t(playing.value ? "look.pause" : "look.play")}
+        onClick=${toggle}><${Icon} name=${playing.value ? "pause" : "play"} /></button>
+      <input class="opening-time" id="opening-time" type="range" min="0" max=${END} step="0.05" value=${time.value}
+        aria-label=${t("look.title")} aria-valuetext=${t("look.beat", { i: index + 1, n: BEATS.length, text })}
+        data-arrows onInput=${scrub} />
+      <span class="opening-marks" aria-hidden="true">${BEATS.map(
+        ({ from }, i) => html`<i style=${{ left: `${(100 * from) / END}%` }} data-done=${i <= index}></i>`,
+      )}</span>
+    </div>
+  </main>`;
+}
+
+/**
+ * @param {import("./time.js").BeatId} id
+ * @param {Film | null} now
+ */
+function sentenceOf(id, now) {
+  if (id !== "race" || !now) return t(`look.${id}`);
+  const times = now.without[now.without.length - 1] / now.kept[now.kept.length - 1];
+  return t("look.race", { times: Number(times.toPrecision(3)) });
+}
+
+/** @param {{now: Film, fan: boolean}} props */
+function Picture({ now, fan }) {
+  if (fan)
+    return html`<${Fan} stem=${stemOf(now)} words=${now.fan} futures=${futures.value} taken=${taken} choose=${take} />`;
+  return html`<${Moving} now=${now} />`;
+}
+
+/** @param {{now: Film}} props */
+function Moving({ now }) {
+  const scene = useRef(/** @type {{width: number, found: import("./film_scene.js").Scene} | null} */ (null));
+  const ref = usePainter(
+    () => [time.value, themeVersion.value],
+    (element, size) => {
+      const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
+      if (!size.width) return;
+      if (scene.current?.width !== size.width || scene.current.found.film !== now)
+        scene.current = { width: size.width, found: sceneOf(c, now, size.width) };
+      paintFilm(c, size, scene.current.found, time.peek());
+    },
+  );
+  return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas
+    aria-hidden="true"></canvas></div></div>`;
+}
+
+// ── Time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** Time passes while it plays; without motion a part is shown whole. */
+function followClock() {
+  let frame = 0;
+  let before = 0;
+  /** @param {number} now */
+  const tick = (now) => {
+    // a page that was hidden, or a slow frame, does not jump
+    if (before) time.value = Math.min(END, time.peek() + Math.min(0.1, (now - before) / 1000));
+    before = now;
+    if (time.peek() >= END) playing.value = false;
+    else frame = requestAnimationFrame(tick);
+  };
+  return effect(() => {
+    cancelAnimationFrame(frame);
+    before = 0;
+    if (!film.value) return;
+    if (still.value) {
+      playing.value = false;
+      time.value = endOf(beatAt(time.peek()).index);
+    } else if (playing.value) frame = requestAnimationFrame(tick);
+    return () => cancelAnimationFrame(frame);
+  });
+}
+
+function toggle() {
+  if (!playing.peek() && time.peek() >= END) time.value = 0;
+  if (still.peek()) return walk(1);
+  playing.value = !playing.peek();
+}
+
+/** @param {Event & {currentTarget: HTMLInputElement}} event */
+function scrub(event) {
+  playing.value = false;
+  const to = event.currentTarget.valueAsNumber;
+  time.value = still.peek() ? endOf(beatAt(to).index) : to;
+}
+
+/**
+ * To the part after this one or before it.
+ *
+ * @param {number} direction
+ */
+function walk(direction) {
+  const to = Math.max(0, Math.min(BEATS.length - 1, beatAt(time.peek()).index + direction));
+  time.value = still.peek() ? endOf(to) : BEATS[to].from;
+}
+
+/** @param {KeyboardEvent} event */
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  /** @type {Record<string, () => void>} */
+  const keys = {
+    ...{ ArrowRight: () => walk(1), PageDown: () => walk(1), ArrowLeft: () => walk(-1), PageUp: () => walk(-1) },
+    ...{ Escape: endOpening, " ": toggle },
+  };
+  const act = keys[event.key];
+  const onButton = event.target instanceof Element && event.target.closest("button");
+  event.stopPropagation(); // the page below does nothing meanwhile
+  if (!act || (event.key === " " && onButton)) return;
+  event.preventDefault();
+  act();
+}

@@ -1,0 +1,255 @@
+// A query asks: its word in orange, a line to every word before as thick as its weight, values that flow back along the
+// lines, and the word that comes of it. Painted for the opening and for the first look at any record.
+
+import { colours } from "../../kit/colour.js";
+import { fontOf } from "./geometry.js";
+import { paintStripes } from "./stripes.js";
+import { eased, linear } from "./time.js";
+
+/**
+ * @typedef {import("./geometry.js").Columns} Columns
+ * @typedef {import("./geometry.js").Size} Size
+ * @typedef {{
+ *   words: string[], numPrompt: number, weights: Float32Array | null, query: number, next: string | null,
+ *   k: (position: number) => Float32Array | null, v: (position: number) => Float32Array | null,
+ *   q: Float32Array | null,
+ * }} Asked what is drawn: `words` of all positions up to the query's, `weights` of the keys from 0 on, `next` the word
+ *   that was chosen
+ * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
+ */
+
+const CELL = 32; // px high, K and V each
+const NAMED = 3; // weights that are written out
+const APART = 40; // px between two of them, or the smaller one is left out
+const LOUD = 0.04; // a weight from which on a line is drawn
+
+/**
+ * How far the picture is `now` seconds after the query began to ask.
+ *
+ * @param {number} now
+ * @returns {Progress}
+ */
+export const askingAt = (now) => ({
+  cells: eased(now, 0, 0.6),
+  query: eased(now, 0.5, 1),
+  lines: linear(now, 1, 2.6),
+  values: linear(now, 2.6, 4),
+  next: eased(now, 4, 4.6),
+});
+
+/** The picture whole. @type {Progress} */
+export const ASKED = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
+
+/**
+ * Heights of the rows of the picture.
+ *
+ * @param {Size} size
+ * @param {Columns} columns
+ */
+export function rowsOf({ height }, { size }) {
+  const below = size + 24 + CELL;
+  const text = Math.round(Math.min(height - below, height * 0.72));
+  const v = text - size * 0.5 - 20 - CELL;
+  return { text, v, k: v - CELL - 4, q: text + size * 0.5 + 18, cell: CELL };
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {Columns} columns of the words and the next one
+ * @param {Asked} asked
+ * @param {Progress} progress
+ */
+export function paintAsk(c, size, columns, asked, progress) {
+  const rows = rowsOf(size, columns);
+  const { words, query } = asked;
+  for (let p = columns.first; p <= query; p++) paintColumn(c, columns, rows, asked, p, progress);
+  if (progress.query > 0) paintQuery(c, columns, rows, asked, progress);
+  if (progress.lines > 0) paintLines(c, columns, rows, asked, progress);
+  if (progress.next > 0 && asked.next !== null)
+    paintWord(c, columns, words.length, asked.next, rows.text - 14 * (1 - progress.next), {
+      colour: colours().generated,
+      opacity: progress.next,
+    });
+  if (columns.first > 0) {
+    c.fillStyle = colours()["ink-3"];
+    c.textAlign = "center";
+    c.fillText("…", Math.max(8, columns.x[0] - columns.widths[0] / 2 - 4), rows.text);
+  }
+}
+
+/**
+ * A word at its column.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Columns} columns
+ * @param {number} position
+ * @param {string} word
+ * @param {number} y
+ * @param {{colour: string, opacity?: number}} look
+ */
+export function paintWord(c, { x, size, first }, position, word, y, { colour, opacity = 1 }) {
+  const at = x[position - first];
+  if (at === undefined) return;
+  c.globalAlpha = opacity;
+  c.font = fontOf(size);
+  c.textAlign = "center";
+  c.textBaseline = "middle";
+  c.fillStyle = colour;
+  c.fillText(word, at, y);
+  c.globalAlpha = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Columns} columns
+ * @param {ReturnType<typeof rowsOf>} rows
+ * @param {Asked} asked
+ * @param {number} p
+ * @param {Progress} progress
+ */
+function paintColumn(c, columns, rows, asked, p, progress) {
+  const palette = colours();
+  const at = columns.x[p - columns.first];
+  const width = Math.min(columns.widths[p - columns.first] - 8, 56);
+  const asking = p === asked.query && progress.query > 0;
+  const own = p < asked.numPrompt ? palette.prompt : palette.generated;
+  paintWord(c, columns, p, asked.words[p], rows.text, { colour: asking ? palette.q : own });
+  c.globalAlpha = progress.cells * (0.45 + 0.55 * loudness(asked, p, progress));
+  const box = { x: at - width / 2, y: rows.k, width, height: rows.cell };
+  paintStripes(c, asked.k(p), "k", box);
+  paintStripes(c, asked.v(p), "v", { ...box, y: rows.v });
+  c.globalAlpha = 1;
+}
+
+/**
+ * How bright a column is: all of them before the query asks, then as its weight says.
+ *
+ * @param {Asked} asked
+ * @param {number} p
+ * @param {Progress} progress
+ */
+function loudness({ weights }, p, progress) {
+  if (!weights) return 1;
+  const most = weights.reduce((a, b) => Math.max(a, b), 1e-9);
+  return 1 - progress.lines * (1 - Math.sqrt((weights[p] ?? 0) / most));
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Columns} columns
+ * @param {ReturnType<typeof rowsOf>} rows
+ * @param {Asked} asked
+ * @param {Progress} progress
+ */
+function paintQuery(c, columns, rows, asked, progress) {
+  const at = columns.x[asked.query - columns.first];
+  const width = Math.min(columns.widths[asked.query - columns.first] - 8, 56);
+  c.globalAlpha = progress.query;
+  paintStripes(c, asked.q, "q", { x: at - width / 2, y: rows.q, width, height: rows.cell });
+  c.fillStyle = colours().q;
+  c.font = fontOf(16, "600");
+  c.textAlign = "right";
+  c.textBaseline = "middle";
+  c.fillText("Q", at - width / 2 - 8, rows.q + rows.cell / 2);
+  c.globalAlpha = progress.cells;
+  const left = columns.x[0] - columns.widths[0] / 2 - 2;
+  if (left > 14) {
+    c.fillStyle = colours().k;
+    c.fillText("K", left, rows.k + rows.cell / 2);
+    c.fillStyle = colours().v;
+    c.fillText("V", left, rows.v + rows.cell / 2);
+  }
+  c.globalAlpha = 1;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Columns} columns
+ * @param {ReturnType<typeof rowsOf>} rows
+ * @param {Asked} asked
+ * @param {Progress} progress
+ */
+function paintLines(c, columns, rows, asked, progress) {
+  const { weights, query } = asked;
+  if (!weights) return;
+  const palette = colours();
+  const from = columns.x[query - columns.first];
+  const named = namedOf(weights, columns);
+  const reach = Math.max(1, query - columns.first);
+  for (let p = columns.first; p <= query; p++) {
+    if (weights[p] < LOUD / 4) continue;
+    const to = columns.x[p - columns.first];
+    const farness = (query - p) / reach; // nearer words answer first
+    const drawn = eased(progress.lines, 0.5 * farness, 0.5 * farness + 0.5);
+    const roof = Math.max(14, rows.k - 26 - (rows.k - 46) * Math.sqrt(farness));
+    const curve = p === query ? loop(from, rows.k) : arc(from, to, rows.k - 4, roof);
+    c.strokeStyle = palette.q;
+    c.lineCap = "round";
+    c.globalAlpha = 0.3 + 0.6 * Math.min(1, weights[p] / 0.25);
+    c.lineWidth = 1 + 9 * weights[p];
+    along(c, curve, 0, drawn);
+    const back = progress.values;
+    if (back > 0 && back < 1 && p !== query) {
+      c.strokeStyle = palette.v;
+      c.globalAlpha = Math.min(1, 0.25 + 3 * weights[p]);
+      c.lineWidth = 2 + 12 * weights[p];
+      along(c, curve, Math.max(0, 1 - back * 1.25), Math.min(1, 1.25 - back * 1.25));
+    }
+    if (named.has(p) && weights[p] >= LOUD && progress.lines > 0.8) {
+      c.globalAlpha = linear(progress.lines, 0.8, 1);
+      c.fillStyle = palette["ink-2"];
+      c.font = fontOf(14);
+      c.textAlign = "center";
+      c.textBaseline = "alphabetic";
+      const own = p === query;
+      c.fillText(weights[p].toFixed(2), own ? from + 26 : to, own ? rows.k - 30 : rows.k - 10);
+    }
+  }
+  c.globalAlpha = 1;
+}
+
+/**
+ * The positions whose weights are written out: the largest, as far as there is room between them.
+ *
+ * @param {Float32Array} weights
+ * @param {Columns} columns
+ */
+function namedOf(weights, { x, first }) {
+  const found = new Set();
+  for (const p of [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, NAMED))
+    if (![...found].some((other) => Math.abs(x[p - first] - x[other - first]) < APART)) found.add(p);
+  return found;
+}
+
+/** @typedef {[number, number, number, number, number, number, number, number]} Curve a cubic one, by its points */
+
+/** @type {(from: number, to: number, foot: number, roof: number) => Curve} */
+const arc = (from, to, foot, roof) => [from, foot, from, roof, to, roof, to, foot - 16];
+
+/** @type {(at: number, foot: number) => Curve} */
+const loop = (at, foot) => [at, foot - 4, at + 2, foot - 20, at + 8, foot - 34, at + 16, foot - 34];
+
+const PIECES = 40;
+
+/**
+ * The part of a curve between two shares of it.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {number[]} curve
+ * @param {number} from
+ * @param {number} to
+ */
+function along(c, [x0, y0, x1, y1, x2, y2, x3, y3], from, to) {
+  if (to <= from) return;
+  c.beginPath();
+  for (let i = 0; i <= PIECES; i++) {
+    const t = from + ((to - from) * i) / PIECES;
+    const s = 1 - t;
+    const x = s * s * s * x0 + 3 * s * s * t * x1 + 3 * s * t * t * x2 + t * t * t * x3;
+    const y = s * s * s * y0 + 3 * s * s * t * y1 + 3 * s * t * t * y2 + t * t * t * y3;
+    if (i) c.lineTo(x, y);
+    else c.moveTo(x, y);
+  }
+  c.stroke();
+}

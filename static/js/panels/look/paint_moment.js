@@ -1,0 +1,50 @@
+// The picture of a record in the first look: the query that it computed, and whom it asked.
+
+import { widestHead, wordOf } from "../../core/film.js";
+import { attentionRow, vectorOf } from "../../core/sequence_view.js";
+import { colours } from "../../kit/colour.js";
+import { columnsOf } from "./geometry.js";
+import { ASKED, paintAsk, paintWord, rowsOf } from "./paint_ask.js";
+
+/**
+ * The words up to the query and the one that came of it; those that do not fit are left out at the beginning.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {import("./geometry.js").Size} size
+ * @param {import("../../state/store.js").View} now
+ */
+export function paintMoment(c, size, now) {
+  const words = now.seq.token_bytes.map(wordOf);
+  const { query } = now;
+  const shown = query === null ? words : words.slice(0, query + 2);
+  const columns = columnsOf(c, shown, size.width - 56, 30);
+  if (query === null) {
+    const { text } = rowsOf(size, columns);
+    shown.forEach((word, p) => {
+      const colour = p < now.seq.num_prompt_tokens ? colours().prompt : colours().generated;
+      if (p >= columns.first) paintWord(c, columns, p, word, text, { colour });
+    });
+    return;
+  }
+  const { layer, head } = widestHead(now.log) ?? now;
+  const { num_heads, num_kv_heads } = now.log.header.model;
+  const view = { ...now, layer, head, kvHead: Math.floor(head / (num_heads / num_kv_heads)) };
+  const row = attentionRow(now.log, now.index, now.seq.seq_id, layer, head, query);
+  const weights = row && Float32Array.from({ length: query + 1 }, (_, p) => row.weights[p - row.keyStart] ?? 0);
+  paintAsk(
+    c,
+    size,
+    columns,
+    {
+      words: words.slice(0, query + 1),
+      numPrompt: now.seq.num_prompt_tokens,
+      weights,
+      query,
+      next: words[query + 1] ?? null,
+      k: (p) => vectorOf(view, "k", p) ?? null,
+      v: (p) => vectorOf(view, "v", p) ?? null,
+      q: vectorOf(view, "q", query) ?? null,
+    },
+    ASKED,
+  );
+}

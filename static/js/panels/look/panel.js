@@ -1,0 +1,119 @@
+// The first look at a run: the text so far, one picture of the query that asks, one sentence, one thing to do.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { draft, step } from "../../control/actions.js";
+import { startOpening, takeWord } from "../../control/opening.js";
+import { stepRecord } from "../../control/playback.js";
+import { wordOf } from "../../core/film.js";
+import { joinText } from "../../core/labels.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { LanguageSwitch } from "../../kit/language_switch.js";
+import { session } from "../../net/session.js";
+import { settings } from "../../state/settings.js";
+import * as store from "../../state/store.js";
+import { inWords } from "../../tell/operations.js";
+import { sentencesOf } from "../../tell/sentence.js";
+import { langOf, sentences, t } from "../../tell/words.js";
+import { Fan } from "./fan.js";
+import { paintMoment } from "./paint_moment.js";
+
+/**
+ * @typedef {import("../../core/film.js").Word} Word
+ * @typedef {import("../../state/store.js").View} View
+ */
+
+/** Whether the words that might have come are shown in place of the picture. */
+const fanOpen = signal(false);
+/** The word that is being taken, or null. @type {import("../../../vendor/signals/signals.js").Signal<number | null>} */
+const taken = signal(null);
+const MOST_WORDS = 5;
+const MOST_SENTENCES = 2;
+
+export function Panel() {
+  const now = store.sequenceView.value;
+  const live = store.connection.value === "live";
+  const atEnd = store.viewIndex.value >= store.numRecords.value - 1;
+  const over = now?.seq.status === "finished" && atEnd;
+  const words = now?.output ? wordsOf(now.output) : [];
+  const open = fanOpen.value && now !== null && words.length > 1;
+  return html`<main class="look" id="look" data-records=${store.numRecords.value}>
+    <div class="opening-head">
+      <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
+      <span class="opening-tools"><${LanguageSwitch} />
+        <button class="tool" id="look-opening" aria-label=${t("look.first.opening")} title=${t("look.first.opening")}
+          onClick=${startOpening}><${Icon} name="play" /></button>
+        <button class="quiet" id="look-more" title=${t("look.first.more.title")}
+          onClick=${() => (settings.distance.value = "bench")}>${t("look.first.more")}</button></span>
+    </div>
+    <div class="look-middle">
+      <${SoFar} now=${now} />
+      ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
+    </div>
+    <p class="opening-sentence" id="look-sentence" aria-live="polite">${saying(over, open)}</p>
+    <div class="look-controls">
+      <button class="quiet" id="look-back" disabled=${store.viewIndex.value < 0}
+        onClick=${() => stepRecord(-1)}>${t("look.first.back")}</button>
+      <button class="command primary" id="look-step" disabled=${over || (!live && atEnd)}
+        onClick=${() => (live && atEnd ? step() : stepRecord(1))}>${t("look.first.step")}</button>
+      <button class="quiet" id="look-fan" aria-pressed=${open} disabled=${words.length < 2}
+        onClick=${() => (fanOpen.value = !fanOpen.value)}>${t(open ? "look.first.fan.close" : "look.first.fan")}</button>
+    </div>
+  </main>`;
+}
+
+/**
+ * @param {boolean} over
+ * @param {boolean} open
+ */
+function saying(over, open) {
+  const { value: log } = store.log;
+  const index = store.viewIndex.value;
+  if (!log || index < 0) return t("look.first.empty");
+  if (open) return t(session.run ? "look.fan" : "look.first.recorded");
+  if (over) return t("look.first.end");
+  return sentences(sentencesOf(log, index, store.shownSeq.value).map(inWords).slice(0, MOST_SENTENCES));
+}
+
+/** The text so far, as it would be read. @param {{now: View | null}} props */
+function SoFar({ now }) {
+  if (!now) return html`<p class="look-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
+  const { token_bytes: bytes, num_prompt_tokens: count } = now.seq;
+  const prompt = joinText(bytes.slice(0, count));
+  return html`<p class="look-text" lang=${langOf(prompt)}><span class="prompt">${prompt}</span><span
+    class="generated">${joinText(bytes.slice(count))}</span></p>`;
+}
+
+/** @param {import("../../core/trace.js").Output} output @returns {Word[]} */
+const wordsOf = (output) =>
+  output.top
+    .slice(0, MOST_WORDS)
+    .map((one) => ({ token_id: one.token_id, text: wordOf(one.token_bytes), p: Math.exp(one.logprob) }));
+
+/** @param {{words: Word[], now: View}} props */
+function Others({ words, now }) {
+  const { run } = session;
+  const stem = joinText(now.seq.token_bytes.slice(0, (now.query ?? -1) + 1));
+  const choose = async (/** @type {number} */ k) => {
+    if (!run || taken.peek() !== null) return;
+    taken.value = k;
+    if (await takeWord(run.theater, now.index, now.seq.seq_id, words[k].token_id)) fanOpen.value = false;
+    taken.value = null;
+  };
+  return html`<${Fan} stem=${stem} words=${words} taken=${taken} choose=${run ? choose : null} />`;
+}
+
+function Picture() {
+  const ref = usePainter(
+    () => [store.sequenceView.value, store.captureVersion.value, themeVersion.value],
+    (element, size) => {
+      const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
+      const now = store.sequenceView.peek();
+      if (now && size.width) paintMoment(c, size, now);
+    },
+  );
+  return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas
+    aria-hidden="true"></canvas></div></div>`;
+}

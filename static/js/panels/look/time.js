@@ -1,0 +1,62 @@
+// The opening's beats, and how far a movement is at a moment. Pure.
+
+/** @typedef {"next" | "ask" | "again" | "race" | "kept" | "serve" | "fan"} BeatId */
+
+/**
+ * When each beat begins, in seconds.
+ *
+ * @type {readonly {id: BeatId, from: number}[]}
+ */
+export const BEATS = [
+  { id: "next", from: 0 },
+  { id: "ask", from: 4 },
+  { id: "again", from: 10 },
+  { id: "race", from: 16 },
+  { id: "kept", from: 23 },
+  { id: "serve", from: 31 },
+  { id: "fan", from: 39 },
+];
+export const END = 45;
+
+/**
+ * The beat at `time`, its index, and the seconds since it began.
+ *
+ * @param {number} time
+ */
+export function beatAt(time) {
+  let index = 0;
+  while (index + 1 < BEATS.length && time >= BEATS[index + 1].from) index += 1;
+  return { ...BEATS[index], index, local: time - BEATS[index].from };
+}
+
+/** Where a still of beat `index` is whole: its end. @param {number} index */
+export const endOf = (index) => (index + 1 < BEATS.length ? BEATS[index + 1].from - 0.01 : END);
+
+/**
+ * How far a movement from `from` to `to` (seconds) is at `now`: 0 to 1, fast and then a pause.
+ *
+ * @param {number} now
+ * @param {number} from
+ * @param {number} to
+ */
+export function eased(now, from, to) {
+  return 1 - (1 - linear(now, from, to)) ** 3;
+}
+
+/**
+ * The same at an even speed.
+ *
+ * @param {number} now
+ * @param {number} from
+ * @param {number} to
+ */
+export const linear = (now, from, to) => Math.max(0, Math.min(1, (now - from) / (to - from)));
+
+/**
+ * Between `a` and `b` at the share `t`.
+ *
+ * @param {number} a
+ * @param {number} b
+ * @param {number} t
+ */
+export const between = (a, b, t) => a + (b - a) * t;

@@ -1,0 +1,147 @@
+"""The opening of a first visit: a minute to walk through, a word to click, and a run of one's own after it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import open_with_axe, violations
+from tests.browser.driving import OpenPage
+
+BEATS = ["next", "ask", "again", "race", "kept", "serve", "fan"]
+SENTENCES = {
+    "en": {
+        "next": "What comes next?",
+        "ask": "To choose one word, it asks every word before.",
+        "race": re.compile(r"^\d\d(\.\d)? times the work for the same text\.$"),
+        "fan": "Click any word it might have said.",
+    },
+    "zh": {"next": "下一个字是什么？", "race": re.compile(r"^同样的文字，\d\d(\.\d)? 倍的计算。$")},
+}
+
+
+def ready(page: Page) -> None:
+    page.wait_for_selector("#opening[data-ready=true]")
+
+
+def to_the_fan(page: Page) -> None:
+    ready(page)
+    for _ in BEATS:
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#opening")).to_have_attribute("data-beat", "fan")
+
+
+@pytest.mark.parametrize(("locale", "language"), [("en-US", "en"), ("zh-CN", "zh")])
+def test_the_arrows_walk_through_its_parts_in_the_readers_language(
+    open_page: OpenPage, locale: str, language: str
+) -> None:
+    page = open_page(opening=True, locale=locale)
+    ready(page)
+    for beat in BEATS:
+        expect(page.locator("#opening")).to_have_attribute("data-beat", beat)
+        if beat in SENTENCES[language]:
+            expect(page.locator("#opening-sentence")).to_have_text(SENTENCES[language][beat])
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#opening")).to_have_attribute("data-beat", "serve")
+
+
+def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
+    page = open_page(opening=True, motion=True)
+    ready(page)
+    time = page.locator("#opening-time")
+    page.wait_for_function("Number(document.querySelector('#opening-time').value) > 0.5")
+    page.click("#opening-play")
+    stopped = time.input_value()
+    page.wait_for_timeout(400)
+    assert time.input_value() == stopped
+
+
+def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
+    page = open_page(opening=True)
+    ready(page)
+    before = page.locator("#opening-time").input_value()
+    assert 3 < float(before) < 4  # the end of the first part
+    page.wait_for_timeout(400)
+    assert page.locator("#opening-time").input_value() == before
+
+
+def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: OpenPage) -> None:
+    page = open_page(opening=True)
+    page.keyboard.press("Escape")
+    expect(page.locator("#look")).to_be_visible()
+    page.click("#look-step")
+    expect(page.locator("#look")).to_have_attribute("data-records", "2")
+    page.click("#look-more")
+    page.wait_for_selector("#connection.live")
+    page.goto(page.url.split("?")[0])
+    page.wait_for_selector("#connection.live")
+    expect(page.locator("#opening")).to_have_count(0)
+
+
+def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> None:
+    """The second word of the fan is forced in a live run, which goes on step by step; its link shows it to others."""
+    page = open_page(opening=True)
+    to_the_fan(page)
+    word = page.locator(".opening-fan li:nth-child(2) b").inner_text()
+    page.click(".opening-fan li:nth-child(2) button")
+    look = page.locator("#look")
+    expect(look).to_be_visible()
+    expect(page).to_have_url(re.compile(r"theater=.*distance=look"))
+    expect(page.locator(".look-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
+    count = int(look.get_attribute("data-records") or 0)
+    page.click("#look-step")
+    expect(look).to_have_attribute("data-records", str(count + 1))
+    link = "/?" + page.url.split("?")[1]
+    phone = open_page(link, width=390, height=844, until="#look")
+    expect(phone.locator(".look-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
+
+
+def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
+    page = open_page(opening=True)
+    to_the_fan(page)
+    page.click(".opening-fan li:nth-child(1) button")
+    page.wait_for_selector("#look")
+    for _ in range(3):
+        page.click("#look-step")
+    records = page.locator("#look").get_attribute("data-records")
+    first = page.url
+    page.click("#look-fan")
+    word = page.locator(".opening-fan li:nth-child(3) b").inner_text()
+    page.click(".opening-fan li:nth-child(3) button")
+    expect(page).not_to_have_url(first)
+    expect(page.locator(".look-text .generated")).to_have_text(re.compile(re.escape(word) + r"\s*$"))
+    assert records is not None
+
+
+@pytest.mark.parametrize("size", [(390, 844), (844, 390), (768, 1024), (1280, 720)])
+def test_its_words_are_in_sight_and_large_enough_for_a_thumb(open_page: OpenPage, size: tuple[int, int]) -> None:
+    page = open_page(opening=True, width=size[0], height=size[1])
+    to_the_fan(page)
+    for box in page.evaluate(
+        "[...document.querySelectorAll('.opening-word, #opening-skip, #opening-play')]"
+        ".map(e => { const {left, top, right, bottom, height} = e.getBoundingClientRect();"
+        " return {left, top, right, bottom, height} })"
+    ):
+        assert box["left"] >= 0 and box["top"] >= 0 and box["right"] <= size[0] and box["bottom"] <= size[1]
+        assert box["height"] >= (44 if size[1] > 480 else 32)
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+
+
+@pytest.mark.parametrize("beat", [1, 4, 7])
+def test_it_is_accessible(open_page: OpenPage, beat: int) -> None:
+    page = open_with_axe(open_page, opening=True)
+    ready(page)
+    for _ in range(beat - 1):
+        page.keyboard.press("ArrowRight")
+    assert violations(page) == []
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#look")
+    assert violations(page) == []
+
+
+def test_a_link_to_a_place_is_followed_instead(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-moon&step=3", opening=True, until="#connection.replay")
+    expect(page.locator("#opening")).to_have_count(0)
