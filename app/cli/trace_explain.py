@@ -21,7 +21,7 @@ Columns = tuple[tuple[str, int], ...]  # (name, width in columns of a terminal),
 STEPS: Columns = (("record", 6), ("step", 6), ("ms", 8), ("forward", 8), ("sample", 7), ("schedule", 8))
 REQUESTS: Columns = (
     ("request", -16), ("seq", 4), ("prompt", 6), ("cached", 6), ("new", 5), ("preempted", 9), ("again", 6),
-    ("blocks", 6), ("ttft", 8),
+    ("blocks", 6), ("queue", 8), ("ttft", 8), ("tpot", 8), ("slow", 4),
 )  # fmt: skip
 
 
@@ -106,12 +106,12 @@ def _print_overview(found: Overview, voice: Voice) -> None:
     say("", _head(REQUESTS, voice) + "  " + voice.say("explain.column.end"))
     for named in found.sequences:
         s = named.figures
-        first = f"{s.ttft * 1000:.1f}" if s.ttft is not None else "-"
-        cells = (
+        times = ["-" if seconds is None else f"{seconds * 1000:.1f}" for seconds in (s.queue, s.ttft, named.tpot)]
+        cells: tuple[str | int, ...] = (
             named.request_id, s.seq_id, len(s.prompt_token_ids), s.num_cached_tokens, len(s.tokens),
-            s.num_preemptions, named.recomputed_tokens, s.blocks_peak, first,
+            s.num_preemptions, named.recomputed_tokens, s.blocks_peak, *times, named.slow_steps,
         )  # fmt: skip
-        say(_row(REQUESTS, cells) + "  " + voice.say(f"explain.end.{s.finish_reason or s.status}"))
+        say(_row(REQUESTS, cells) + "  " + voice.say(f"story.end.{s.finish_reason or s.status}"))
     say(voice.say("explain.notes"))
 
 
@@ -177,26 +177,26 @@ class _Narrator:
                 where = {"record": f"{moment.record:>5}", "step": f"{moment.step:>5}"}
                 say("  " + self._say("explain.moment", **where, text=self._moment(moment)))
             if story.waiting:
-                say("  " + self._waited("explain.waits", story.waiting))
+                say("  " + self._waited("story.waits", story.waiting))
 
     def _moment(self, moment: Moment) -> str:
         record = self._log.record(moment.record)
         place = record.ops.index(moment.op)
         said = [self._voice.tell(moment.op, Context(header=self._log.header, record=record, place=place))]
         if moment.computed_again:
-            said.append(self._say("explain.again", n=moment.computed_again))
+            said.append(self._say("story.again", n=moment.computed_again))
         if moment.wait and moment.wait.steps:
-            said.append(self._waited("explain.waited", moment.wait))
+            said.append(self._waited("story.waited", moment.wait))
         return self._say("join.sentences").join(said)
 
     def _waited(self, key: str, wait: Wait) -> str:
         """“It waited 9 steps: 3 behind others, 6 because …; at last it needed 2, and 1 was available.”"""
-        parts = [self._say("explain.behind", n=wait.behind)] if wait.behind else []
+        parts = [self._say("story.behind", n=wait.behind)] if wait.behind else []
         for reason, count in wait.deferred.items():
-            parts.append(self._say("explain.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
+            parts.append(self._say("story.deferred", n=count, reason=self._say(f"op.defer.reason.{reason}.chain")))
         reasons = self._say("join.list").join(parts)
         if wait.last:
-            last = self._say("explain.needed", needed=wait.last.needed, available=wait.last.available)
+            last = self._say("story.needed", needed=wait.last.needed, available=wait.last.available)
             reasons += self._say("join.clauses") + last
         return self._say(key, n=wait.steps, reasons=reasons)
 

@@ -18,6 +18,7 @@ from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
 
 NUM_SLOW = 5  # steps that an overview shows
+SLOW = 2  # a step is slow when it took more than so many times the median of the run's steps
 
 
 class Holder(Struct, frozen=True, kw_only=True):
@@ -55,6 +56,8 @@ class Named(Struct, frozen=True, kw_only=True):
     request_id: str
     figures: SequenceFigures
     recomputed_tokens: int  # computed again after preemptions
+    tpot: float | None  # seconds of the engine for an output token, see SequenceFigures
+    slow_steps: int  # slow steps that computed something of it
 
 
 class Overview(Struct, frozen=True, kw_only=True):
@@ -64,6 +67,7 @@ class Overview(Struct, frozen=True, kw_only=True):
     sequences: list[Named]
     fullest: Fullest | None  # None: a log without records
     slowest: list[SlowStep]  # longest first
+    num_slow: int  # steps that took more than SLOW times the median
     median_seconds: float  # of all steps
 
 
@@ -116,16 +120,26 @@ def overview(log: TraceReader) -> Overview:
         if record.kind == "step":
             steps.append(_timed(record))
     again = {story.seq_id: sum(moment.computed_again for moment in story.moments) for story in stories.all()}
+    middle = median(step.seconds for step in steps) if steps else 0.0
+    slow = [step.record for step in steps if step.seconds > SLOW * middle]
+    slow_steps = Counter(entry.seq_id for index in slow for entry in log.record(index).batch)
     return Overview(
         totals=reading.figures().totals,
         sequences=[
-            Named(request_id=request_id, figures=member, recomputed_tokens=again.get(member.seq_id, 0))
+            Named(
+                request_id=request_id,
+                figures=member,
+                recomputed_tokens=again.get(member.seq_id, 0),
+                tpot=member.tpot,
+                slow_steps=slow_steps[member.seq_id],
+            )
             for (request_id, _), members in reading.members.items()
             for member in members
         ],
         fullest=_fullest(log.record(fullest), log.state_at(fullest)) if fullest >= 0 else None,
         slowest=sorted(steps, key=lambda step: -step.seconds)[:NUM_SLOW],
-        median_seconds=median(step.seconds for step in steps) if steps else 0.0,
+        num_slow=len(slow),
+        median_seconds=middle,
     )
 
 
@@ -173,14 +187,22 @@ def _fullest(record: StepRecord, state: State) -> Fullest:
 
 
 class _Stories:
-    """Puts the sequences' stories together, record by record."""
+    """Puts the sequences' stories together, record by record; `static/js/core/stories.js` mirrors it.
+
+    A wait is counted when it ends, from the steps that were read meanwhile: a step costs no more where many wait.
+    """
 
     def __init__(self) -> None:
         self._stories: dict[int, Story] = {}
-        self._waiting: dict[int, Story] = {}
         self._lost: dict[int, int] = {}  # by sequence: tokens that were computed when it was preempted
+        self._steps = 0  # of the engine, read so far
+        self._waits_from: dict[int, int] = {}  # by sequence that waits: how many of them had been read when it began
 
     def all(self) -> list[Story]:
+        """The stories as far as they were read."""
+        for story in self._stories.values():
+            if story.waiting:
+                self._count(story, story.waiting)
         return list(self._stories.values())
 
     def read(self, record: StepRecord) -> None:
@@ -188,10 +210,10 @@ class _Stories:
         for op in record.ops:
             match op:
                 case Submit():
-                    waiting = Wait(since=record.index)
-                    new = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[], waiting=waiting)
-                    self._stories[op.seq_id] = self._waiting[op.seq_id] = new
+                    story = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
+                    self._stories[op.seq_id] = story
                     self._tell(op.seq_id, record, op)
+                    self._begin_waiting(story, record)
                 case Fork():
                     self._stories[op.seq_id] = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
                     self._tell(op.seq_id, record, op)
@@ -209,17 +231,20 @@ class _Stories:
                 case Preempt():
                     self._tell(op.seq_id, record, op)
                     self._lost[op.seq_id] = op.num_computed_tokens
-                    if story := self._stories.get(op.seq_id):
-                        story.waiting = Wait(since=record.index)
-                        self._waiting[op.seq_id] = story
+                    if preempted := self._stories.get(op.seq_id):
+                        self._begin_waiting(preempted, record)
                 case _:
                     pass
-        if record.kind == "step":
-            deferred = {op.seq_id for op in record.ops if isinstance(op, Defer)}
-            for story in self._waiting.values():
-                if story.waiting and story.waiting.since < record.index:
-                    story.waiting.steps += 1
-                    story.waiting.behind += story.seq_id not in deferred
+        self._steps += record.kind == "step"
+
+    def _begin_waiting(self, story: Story, record: StepRecord) -> None:
+        story.waiting = Wait(since=record.index)
+        self._waits_from[story.seq_id] = self._steps + (record.kind == "step")
+
+    def _count(self, story: Story, wait: Wait) -> None:
+        """The steps of a wait that lasts until now."""
+        wait.steps = max(0, self._steps - self._waits_from[story.seq_id])
+        wait.behind = max(0, wait.steps - sum(wait.deferred.values()))
 
     def _tell(
         self, seq_id: int, record: StepRecord, op: Submit | Fork | Lookup | Admit | Preempt | Adjust | Finish,
@@ -231,7 +256,8 @@ class _Stories:
         wait = None
         if isinstance(op, Admit | Finish):
             wait, story.waiting = story.waiting, None
-            self._waiting.pop(seq_id, None)
+            if wait:
+                self._count(story, wait)
         story.moments.append(
             Moment(record=record.index, step=record.step, op=op, wait=wait, computed_again=computed_again)
         )

@@ -64,9 +64,17 @@ class SequenceFigures(Struct, kw_only=True):
     computed_tokens: int = 0  # in these: more than it has where something was computed again
     blocks: int = 0  # held now
     blocks_peak: int = 0
+    queue: float | None = None  # engine seconds from the submission to the beginning of the step that admitted it first
     ttft: float | None = None  # engine seconds from the submission to the end of the step that chose the first token
     ttft_steps: int | None = None
     seconds: float | None = None  # to the end of the step that chose the last one so far
+
+    @property
+    def tpot(self) -> float | None:
+        """Time per output token: (last token - first token) / (tokens - 1); None of fewer than two."""
+        if self.seconds is None or self.ttft is None or len(self.tokens) < 2:
+            return None
+        return (self.seconds - self.ttft) / (len(self.tokens) - 1)
 
 
 class Totals(Struct, kw_only=True):
@@ -140,6 +148,7 @@ class RunReading:
         self._request_of: dict[int, tuple[str, int]] = {}
         self._named: Counter[str] = Counter()
         self._operations: Counter[str] = Counter()
+        self._before = 0.0  # seconds of the engine when the record that is read began
         self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
         self._totals = Totals()
         self._series: list[Point] = []
@@ -174,7 +183,7 @@ class RunReading:
 
     def _read(self, record: StepRecord) -> None:
         totals, memory = self._totals, record.memory
-        seconds = step_seconds(record.timing)
+        seconds, self._before = step_seconds(record.timing), totals.seconds
         totals.num_records += 1
         totals.num_steps = record.step
         totals.seconds += seconds
@@ -260,6 +269,8 @@ class RunReading:
                 sequence = self._by_id[op.seq_id]
                 if not op.resumed:
                     sequence.num_cached_tokens = op.num_cached_tokens
+                if sequence.queue is None:
+                    sequence.queue = max(0.0, self._before - self._began[op.seq_id][0])
                 sequence.status = "running"
             case Copy():
                 totals.copies += 1

@@ -1,5 +1,5 @@
-// node figures_dump.mjs FILE.kvtrace: what the page derives from a log, as JSON: {header, records, sequences}. Python has the same
-// figures from the same log (test_figures_parity.py).
+// node figures_dump.mjs FILE.kvtrace: what the page derives from a log, as JSON. Python has the same figures from the same log
+// (test_figures_parity.py).
 
 import { readFileSync } from "node:fs";
 
@@ -10,8 +10,10 @@ import { parseTrace } from "../../static/js/core/file.js";
 import { figuresByGroup } from "../../static/js/core/groups.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { kvTerms, latencies } from "../../static/js/core/metrics.js";
+import { requestFigures } from "../../static/js/core/requests.js";
 import { memoryRows, rooflineRows, sequenceRows, stepRows } from "../../static/js/core/series.js";
 import { memoryFigures, recentHitRate } from "../../static/js/core/state.js";
+import { storyOf } from "../../static/js/core/stories.js";
 import { keysRead } from "../../static/js/tell/sentence.js";
 
 const trace = parseTrace(readFileSync(process.argv[2]));
@@ -44,7 +46,22 @@ function figuresAt(index) {
   };
 }
 
+/** A story as JSON; its moments with the types of their operations. */
+function story(seq) {
+  const said = (wait) => wait && { ...wait, deferred: Object.fromEntries(wait.deferred) };
+  const { moments, waiting, ...rest } = storyOf(log, seq);
+  const typed = ({ wait, ...moment }) => ({
+    ...moment,
+    type: log.records[moment.record].ops[moment.at].type,
+    wait: said(wait),
+  });
+  return { ...rest, moments: moments.map(typed), waiting: said(waiting) };
+}
+
+const { rows, slowest, numSlow, median } = requestFigures(log);
 const found = {
+  requests: { rows, slowest, num_slow: numSlow, median },
+  stories: rows.map((row) => story(row.seq)),
   terms: kvTerms(log.header),
   group_terms: log.groups.map((group) => kvTerms(log.header, group)),
   records: log.records.map((_, index) => figuresAt(index)),

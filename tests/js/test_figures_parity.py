@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
 from engine.cache.reach import Reach, WindowPolicy, reaches_of
 from engine.trace.events import Admit, Allocate, Free
-from engine.trace.explain import stories
+from engine.trace.explain import Wait, overview, stories
 from engine.trace.figures import RunReading, SequenceFigures, step_seconds
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
@@ -104,6 +104,58 @@ def test_waiting_times(log: TraceReader) -> None:
         if story.moments[0].op.__class__.__name__ == "Submit":
             expected = None if admitted is None else ends[admitted - 1] - ends[story.moments[0].record]
             assert rows[story.seq_id]["queue"] == (None if expected is None else pytest.approx(expected, abs=1e-9))
+
+
+def test_the_figures_of_every_request(log: TraceReader) -> None:
+    """What `trace explain` prints of a sequence is what the page's table of requests has of it."""
+    mine, theirs = overview(log), page(log.path)["requests"]
+    rows = {row["seq"]: row for row in theirs["rows"]}
+    assert len(rows) == len(theirs["rows"])
+    named = {named.figures.seq_id: named for named in mine.sequences}
+    assert set(rows) == set(named)
+    for seq_id, found in named.items():
+        row, figures = rows[seq_id], found.figures
+        assert (row["request"], row["end"]) == (found.request_id, figures.finish_reason or figures.status)
+        assert (row["prompt"], row["output"]) == (len(figures.prompt_token_ids), len(figures.tokens))
+        assert (row["hit"], row["preempted"]) == (figures.num_cached_tokens, figures.num_preemptions)
+        assert (row["lost"], row["slow"]) == (found.recomputed_tokens, found.slow_steps)
+        for name, seconds in (("queue", figures.queue), ("ttft", figures.ttft), ("tpot", found.tpot)):
+            assert row[name] == (None if seconds is None else pytest.approx(seconds, abs=1e-9)), name
+
+
+def test_the_slowest_steps(log: TraceReader) -> None:
+    mine, theirs = overview(log), page(log.path)["requests"]
+    assert (theirs["num_slow"], theirs["median"]) == (mine.num_slow, mine.median_seconds)
+    for step, found in zip(mine.slowest, theirs["slowest"], strict=True):
+        assert (found["record"], found["step"], found["seconds"]) == (step.record, step.step, step.seconds)
+        assert (found["prefill"], found["decode"]) == (step.prefill_tokens, step.decode_tokens)
+
+
+def waited(wait: Wait | None) -> dict[str, Any] | None:
+    """A wait as the page has it."""
+    if wait is None:
+        return None
+    last = wait.last and {name: getattr(wait.last, name) for name in ("reason", "needed", "available")}
+    return {**asdict(wait), "last": last}
+
+
+def test_the_story_of_every_sequence(log: TraceReader) -> None:
+    for story, theirs in zip(stories(log), page(log.path)["stories"], strict=True):
+        assert (theirs["seq"], theirs["request_id"]) == (story.seq_id, story.request_id)
+        for moment, found in zip(story.moments, theirs["moments"], strict=True):
+            tag = moment.op.__struct_config__.tag
+            assert (found["record"], found["step"], found["type"]) == (moment.record, moment.step, tag)
+            assert log.record(moment.record).ops[found["at"]] == moment.op
+            assert found["again"] == moment.computed_again
+            assert theirs_of(found["wait"]) == waited(moment.wait)
+        assert theirs_of(theirs["waiting"]) == waited(story.waiting)
+
+
+def theirs_of(wait: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A wait of the page, whose last refusal has its type with it."""
+    if wait is None or wait["last"] is None:
+        return wait
+    return {**wait, "last": {name: wait["last"][name] for name in ("reason", "needed", "available")}}
 
 
 def policy_of(header: Header) -> WindowPolicy | None:

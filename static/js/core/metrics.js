@@ -57,36 +57,45 @@ function clockOf(log) {
 }
 
 /**
- * Latencies of a sequence, seconds of engine time; null while not defined.
- * @typedef {object} Latencies
+ * Times of a sequence, seconds of engine time; null while not defined.
+ * @typedef {object} SequenceTimes
  * @property {number | null} queue from its submission to the beginning of the step that admitted it
  * @property {number | null} ttft from its submission to the end of the step that chose its first token (time to first
  *   token)
- * @property {number[]} itl between one token and the next (inter-token latency)
- * @property {number | null} tpot (last token − first token) / (tokens − 1), the mean of `itl` (time per output token)
+ * @property {number | null} tpot (last token − first token) / (tokens − 1) (time per output token)
  * @property {number} num_output_tokens a fork's begin with those of its parent
+ * @typedef {SequenceTimes & {itl: number[]}} Latencies `itl`: between one token and the next (inter-token latency);
+ *   `tpot` is its mean
  */
+
+/**
+ * The times of `seqId` as far as record `index`.
+ * @param {Log} log @param {number} seqId @param {number} index @returns {SequenceTimes}
+ */
+export function timesOf(log, seqId, index) {
+  const clock = clockOf(log);
+  const sequence = clock.sequences.get(seqId);
+  if (!sequence || index < sequence.submitted) return { queue: null, ttft: null, tpot: null, num_output_tokens: 0 };
+  const { submitted, admitted, tokens } = sequence;
+  const count = countUpTo(tokens, index);
+  const since = (/** @type {number} */ record) => clock.at[record] - clock.at[submitted];
+  return {
+    queue: admitted !== null && admitted <= index && admitted > 0 ? Math.max(0, since(admitted - 1)) : null,
+    ttft: count ? since(tokens[0]) : null,
+    tpot: count > 1 ? (since(tokens[count - 1]) - since(tokens[0])) / (count - 1) : null,
+    num_output_tokens: count,
+  };
+}
 
 /**
  * The latencies of `seqId` as far as record `index`.
  * @param {Log} log @param {number} seqId @param {number} index @returns {Latencies}
  */
 export function latencies(log, seqId, index) {
-  const clock = clockOf(log);
-  const sequence = clock.sequences.get(seqId);
-  const none = { queue: null, ttft: null, tpot: null, itl: [], num_output_tokens: 0 };
-  if (!sequence || index < sequence.submitted) return none;
-  const { submitted, admitted } = sequence;
-  const count = countUpTo(sequence.tokens, index);
-  const since = (/** @type {number} */ record) => clock.at[record] - clock.at[submitted];
-  const times = sequence.tokens.slice(0, count).map(since);
-  return {
-    queue: admitted !== null && admitted <= index && admitted > 0 ? since(admitted - 1) : null,
-    ttft: count ? times[0] : null,
-    tpot: count > 1 ? (times[count - 1] - times[0]) / (count - 1) : null,
-    itl: times.slice(1).map((time, i) => time - times[i]),
-    num_output_tokens: count,
-  };
+  const times = timesOf(log, seqId, index);
+  const { at, sequences } = clockOf(log);
+  const tokens = sequences.get(seqId)?.tokens.slice(0, times.num_output_tokens) ?? [];
+  return { ...times, itl: tokens.slice(1).map((record, i) => at[record] - at[tokens[i]]) };
 }
 
 /** How many of the ascending `indices` are at most `index`. @param {number[]} indices @param {number} index */

@@ -411,6 +411,7 @@ export interface SequenceFigures {
   computed_tokens: number;
   blocks: number;
   blocks_peak: number;
+  queue: number | null;
   ttft: number | null;
   ttft_steps: number | null;
   seconds: number | null;

@@ -1,0 +1,151 @@
+// What an engineer asks of a run: a row of figures for each sequence, the slowest steps, who was preempted most.
+// engine/trace/explain.py has the same figures; a test holds both to the same numbers. Pure.
+
+import { stepSeconds, timesOf } from "./metrics.js";
+import { allStories, lostTokens } from "./stories.js";
+
+/** A step is slow when it took more than so many times the median of the run's steps. */
+export const SLOW = 2;
+const FEW = 5; // steps, and sequences, of the short lists
+
+/**
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "running" | "preempted"} End
+ * @typedef {object} Row of one sequence
+ * @property {number} seq
+ * @property {string} request
+ * @property {number} prompt tokens
+ * @property {number} output tokens chosen; a fork's begin with those of its parent
+ * @property {number} hit tokens found in the prefix cache at its first admission
+ * @property {number | null} queue seconds, see `timesOf`
+ * @property {number | null} ttft seconds
+ * @property {number | null} tpot seconds
+ * @property {number} preempted times
+ * @property {number} lost tokens computed again after preemptions
+ * @property {number} slow slow steps that computed something of it
+ * @property {End} end how it ended, else its status
+ * @typedef {{record: number, step: number, seconds: number, prefill: number, decode: number, seqs: number}} SlowStep
+ * @typedef {{records: StepRecord[]}} Log
+ */
+
+/** What operations alone say of the sequences; grows with the log. */
+class Counts {
+  length = 0;
+  /** @type {Map<number, Pick<Row, "request" | "prompt" | "hit" | "preempted" | "end">>} by sequence */
+  bySeq = new Map();
+  /** @type {number[]} records that are steps */
+  steps = [];
+
+  /** @param {StepRecord} record */
+  append(record) {
+    for (const op of record.ops ?? []) this.#read(op);
+    if (record.kind === "step") this.steps.push(this.length);
+    this.length += 1;
+  }
+
+  /** @param {import("./trace.js").Op} op */
+  #read(op) {
+    if (op.type === "submit") {
+      const { request_id: request, prompt_token_ids: prompt } = op;
+      this.bySeq.set(op.seq_id, { request, prompt: prompt.length, hit: 0, preempted: 0, end: "waiting" });
+    } else if (op.type === "fork") {
+      const parent = this.bySeq.get(op.parent_seq_id);
+      if (parent) this.bySeq.set(op.seq_id, { ...parent, preempted: 0 });
+    }
+    const row = "seq_id" in op ? this.bySeq.get(Number(op.seq_id)) : undefined;
+    if (!row) return;
+    if (op.type === "admit") {
+      if (!op.resumed) row.hit = op.num_cached_tokens;
+      row.end = "running";
+    } else if (op.type === "preempt") {
+      row.preempted += 1;
+      row.end = "preempted";
+    } else if (op.type === "finish") row.end = op.reason;
+  }
+}
+
+/**
+ * @typedef {{counts: Counts, length: number, rows: Row[], slowest: SlowStep[], numSlow: number, median: number}} Figures
+ */
+/** @type {WeakMap<Log, Figures>} */
+const known = new WeakMap();
+
+/**
+ * The figures of a log as far as it is here; made anew when it has grown.
+ * @param {Log} log @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median">>}
+ */
+export function requestFigures(log) {
+  let found = known.get(log);
+  if (found && found.length === log.records.length) return found;
+  const counts = found?.counts ?? new Counts();
+  while (counts.length < log.records.length) counts.append(log.records[counts.length]);
+  const seconds = new Map(counts.steps.map((record) => [record, stepSeconds(log.records[record])]));
+  const median = medianOf([...seconds.values()]);
+  const slow = counts.steps.filter((record) => Number(seconds.get(record)) > SLOW * median);
+  const slowSteps = new Map();
+  for (const record of slow)
+    for (const { seq_id: seq } of log.records[record].batch ?? []) slowSteps.set(seq, (slowSteps.get(seq) ?? 0) + 1);
+  const last = log.records.length - 1;
+  found = {
+    counts,
+    length: counts.length,
+    rows: allStories(log).flatMap((story) => {
+      const row = counts.bySeq.get(story.seq);
+      if (!row) return [];
+      const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
+      const more = { lost: lostTokens(story), slow: slowSteps.get(story.seq) ?? 0 };
+      return [{ seq: story.seq, ...row, output, queue, ttft, tpot, ...more }];
+    }),
+    slowest: [...seconds]
+      .sort(([a, one], [b, other]) => other - one || a - b)
+      .slice(0, FEW)
+      .map(([record, taken]) => slowStep(log.records[record], taken)),
+    numSlow: slow.length,
+    median,
+  };
+  known.set(log, found);
+  return found;
+}
+
+/** @param {StepRecord} record @param {number} seconds @returns {SlowStep} */
+function slowStep({ index, step, batch = [] }, seconds) {
+  const found = { record: index, step, seconds, prefill: 0, decode: 0, seqs: batch.length };
+  for (const entry of batch) found[entry.phase] += entry.token_ids.length;
+  return found;
+}
+
+/** @param {number[]} values */
+function medianOf(values) {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  if (!sorted.length) return 0;
+  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/** The sequences that were preempted most often, then those that lost most. @param {readonly Row[]} rows */
+export const mostPreempted = (rows) =>
+  rows
+    .filter((row) => row.preempted > 0)
+    .sort((a, b) => b.preempted - a.preempted || b.lost - a.lost || a.seq - b.seq)
+    .slice(0, FEW);
+
+/**
+ * The rows whose request's name has `text` in it (a number also finds the sequence of that number), in the order of a
+ * column, smallest first or, `down`, largest first; what is not known comes last.
+ * @param {readonly Row[]} rows @param {string} text @param {keyof Row} column @param {boolean} down
+ */
+export function foundRows(rows, text, column, down) {
+  const wanted = text.trim().toLowerCase();
+  const found = rows.filter((row) => row.request.toLowerCase().includes(wanted) || String(row.seq) === wanted);
+  return found.sort((a, b) => {
+    const [one, other] = [a[column], b[column]];
+    if (one === null || other === null) return Number(one === null) - Number(other === null) || a.seq - b.seq;
+    return (down ? -1 : 1) * compared(one, other) || a.seq - b.seq;
+  });
+}
+
+const names = new Intl.Collator("en", { numeric: true }); // r9 before r10
+
+/** @param {string | number} a @param {string | number} b */
+const compared = (a, b) =>
+  typeof a === "number" && typeof b === "number" ? a - b : names.compare(String(a), String(b));
