@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from app import __version__
 from app.cli import bench, export, generate, info, replay, serve, trace
-from app.cli.options import UserError
+from app.cli.options import Parser, UserError
 from app.cli.terminal import say
 
 
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kvtheater",
         description="A real language model's KV cache on a stage.",
         epilog=(

@@ -13,6 +13,7 @@ import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from app.cli.options import UserError
 from app.paths import data_dir
@@ -98,8 +99,10 @@ def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
         yield bound
 
 
-def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettings, what: str, opened: bool) -> None:
-    """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address."""
+def serve_until_stopped(
+    app: Flask, bound: socket.socket, settings: ServerSettings, what: str, opened: bool, **view: str
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address, which shows `view`."""
     from app.serving import Listener
 
     stop = threading.Event()
@@ -112,7 +115,7 @@ def serve_until_stopped(app: Flask, bound: socket.socket, settings: ServerSettin
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stopped)
-    address = _address(settings, listener.port)
+    address = _address(settings, listener.port, view)
     print(f"{what}: {address}", flush=True)
     if settings.token:
         print("anyone who has this address can use the server: it holds the token", flush=True)
@@ -130,9 +133,10 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _address(settings: ServerSettings, port: int) -> str:
+def _address(settings: ServerSettings, port: int, view: dict[str, str]) -> str:
     host = settings.host.strip("[]")
     if host in ("0.0.0.0", "::", ""):
         host = socket.gethostname()
     host = f"[{host}]" if ":" in host else host
-    return f"http://{host}:{port}/" + (f"?token={settings.token}" if settings.token else "")
+    query = urlencode(({"token": settings.token} if settings.token else {}) | view)
+    return f"http://{host}:{port}/" + (f"?{query}" if query else "")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +16,52 @@ from engine.options.words import OptionWords, words_in
 
 class UserError(Exception):
     """The user's mistake: one sentence, exit status 2, no traceback."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A command line that says which of its words was probably meant by one that it does not have."""
+
+    def parse_known_args(  # type: ignore[override]  # argparse's own overloads say the same of fewer types
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:  # said here, where the options of this command are known
+            flag = next((one for one in unknown if one.startswith("-")), None)
+            meant = meant_by(flag.split("=")[0], self._option_string_actions) if flag else []
+            self.error(f"unrecognized arguments: {' '.join(unknown)}" + _question(meant))
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        meant = [*meant_by(str(value), choices), *_inside(action, str(value))]
+        name = action.metavar or "/".join(action.option_strings) or action.dest
+        raise argparse.ArgumentError(
+            None, f"{name}: there is no {value!r}{_question(meant[:1])} (choose from {', '.join(choices)})"
+        )
+
+
+def _question(meant: list[str]) -> str:
+    return f"; did you mean {meant[0]}?" if meant else ""
+
+
+def _inside(action: argparse.Action, value: str) -> list[str]:
+    """Commands of commands that may be meant: `explain` is `trace explain`."""
+    if not isinstance(action, argparse._SubParsersAction):
+        return []
+    return [
+        f"{name} {command}"
+        for name, parser in action.choices.items()
+        for inner in parser._actions
+        if isinstance(inner, argparse._SubParsersAction)
+        for command in meant_by(value, inner.choices)
+    ]
+
+
+def meant_by(word: str, known: Iterable[str]) -> list[str]:
+    """Known words that are spelt much like `word`, the likeliest first."""
+    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.7)
 
 
 def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.ArgumentParser:

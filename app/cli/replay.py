@@ -33,8 +33,11 @@ def run(arguments: argparse.Namespace) -> int:
         from app.server import create_app
 
         app = create_app(None, settings, files)
+        # named in the address, the first one opens even where a browser remembers another visit
+        first = app.extensions["kvtheater"].library.first_shown()
+        view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
         what = f"{len(files)} recording{'s' if len(files) != 1 else ''}" if arguments.paths else "recordings"
-        serve_until_stopped(app, bound, settings, what, arguments.open)
+        serve_until_stopped(app, bound, settings, what, arguments.open, **view)
     return 0
 
 

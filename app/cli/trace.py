@@ -12,6 +12,7 @@ from app.cli import trace_check, trace_compare, trace_explain, trace_export
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
+from engine.trace.events import Sample, Submit, Write
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
 
@@ -116,11 +117,14 @@ def _summary(record: StepRecord) -> str:
         if entries:
             tokens = sum(len(e.token_ids) for e in entries)
             parts.append(f"{phase} {_count(tokens, 'token')} of {_count(len(entries), 'sequence')}")
-    told_by_batch = {"write", "sample"}
-    names = Counter(name for op in record.ops if (name := type(op).__name__.lower()) not in told_by_batch)
+    submitted = [op for op in record.ops if isinstance(op, Submit)]
+    if submitted:
+        who = submitted[0].request_id if len(submitted) == 1 else _count(len(submitted), "sequence")
+        parts.append(f"{who}, {_count(sum(len(op.prompt_token_ids) for op in submitted), 'prompt token')}")
+    names = Counter(type(op).__name__.lower() for op in record.ops if not isinstance(op, Submit | Write | Sample))
     parts += [f"{name} {count}" if count > 1 else name for name, count in names.items()]
     text = "".join(o.text for o in record.outputs)
-    return f"{record.kind}: " + ", ".join(parts) + (f" -> {text!r}" if text else "")
+    return ": ".join([record.kind, *([", ".join(parts)] if parts else [])]) + (f" -> {text!r}" if text else "")
 
 
 def _count(number: int, noun: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
-from app.cli.options import UserError, add_command
+from app.cli.options import UserError, add_command, meant_by
 from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
 from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, overview, stories
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     with open_trace(arguments.file) as log:
         if arguments.request is not None:
             everyone = stories(log)
-            found = _of_request(everyone, arguments.request)
+            found = of_request(everyone, arguments.request)
             if arguments.json:
                 say_json(found)
             else:
@@ -64,13 +65,25 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_request(everyone: list[Story], request_id: str) -> list[Story]:
+def of_request(everyone: list[Story], request_id: str) -> list[Story]:
+    """The stories of a request's sequences. A number alone is that of the one request whose name ends with it."""
+    names = list(dict.fromkeys(story.request_id for story in everyone))
+    numbered = [name for name in names if _number(name) == _number(request_id)]
+    if request_id not in names and request_id.isdecimal() and len(numbered) == 1:
+        request_id = numbered[0]
     found = [story for story in everyone if story.request_id == request_id]
     if not found:
-        names = list(dict.fromkeys(story.request_id for story in everyone))
         some = ", ".join(names[:8]) + (f", … {names[-1]}" if len(names) > 8 else "")
-        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {some or 'none'}")
+        meant = numbered if _number(request_id) is not None and numbered else meant_by(request_id, names)
+        hint = f"; did you mean {' or '.join(meant[:3])}?" if meant else ""
+        raise UserError(f"no request is called {request_id!r}; the trace has {len(names)}: {some or 'none'}{hint}")
     return found
+
+
+def _number(name: str) -> int | None:
+    """The number that a request's name ends with."""
+    digits = re.search(r"[0-9]{1,18}$", name)
+    return int(digits.group()) if digits else None
 
 
 def _print_overview(found: Overview, voice: Voice) -> None:

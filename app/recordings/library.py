@@ -36,8 +36,8 @@ DEFAULTS = ServerSettings()
 def open_library(settings: ServerSettings, shown: Iterable[Path] = ()) -> Library:
     """The library in the server's data folder, with the recordings that come with the program and those in `shown`."""
     folder = settings.data_dir / "recordings" if settings.data_dir else None
-    shelves = [Shelf("file", shown), Shelf("shipped", traces_in(static_dir() / "recordings"))]
-    return Library(folder, shelves, settings)
+    shipped = Shelf("shipped", traces_in(static_dir() / "recordings"))
+    return Library(folder, [Shelf("file", shown, shipped.ids), shipped], settings)
 
 
 class Library:
@@ -72,6 +72,10 @@ class Library:
         """Every recording: the library's, the latest first, then the shelves'."""
         own = [entry for row in (self._rows.all() if self._rows else []) if (entry := self._entry(row))]
         return own + [entry for shelf in self._shelves for entry in shelf.entries()]
+
+    def first_shown(self) -> str | None:
+        """The id of the first file that was named when the server was started; None: none was."""
+        return next((found for shelf in self._shelves if shelf.source == "file" for found in shelf.ids), None)
 
     def entry(self, recording_id: str) -> Entry:
         """One of them."""

@@ -11,7 +11,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import msgspec
@@ -38,11 +39,20 @@ class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Shelf:
     """Some trace files, each opened when it is first listed."""
 
-    def __init__(self, source: Source, files: Iterable[Path]) -> None:
-        self._source = source
-        self._files = {recording_id(path.stem): path for path in files}
+    def __init__(self, source: Source, files: Iterable[Path], taken: Collection[str] = ()) -> None:
+        """`taken`: ids that other shelves have. Files of one name, or of such an id, are called after their folders."""
+        self.source = source
+        files = list(dict.fromkeys(files))
+        named = Counter(recording_id(path.stem) for path in files) + Counter(taken)
+        self._alike = {path for path in files if named[recording_id(path.stem)] > 1}
+        self._files = {recording_id(str(path) if path in self._alike else path.stem): path for path in files}
         self._read: dict[str, tuple[str, Summary]] = {}  # by id: the file as it was when it was read
         self._lock = threading.Lock()
+
+    @property
+    def ids(self) -> list[str]:
+        """Of all files, in their order."""
+        return list(self._files)
 
     def path(self, wanted: str) -> Path | None:
         """Where the recording lies; None when it is not here."""
@@ -64,10 +74,11 @@ class Shelf:
             logger.warning("%s: %s", readable(path.name), error)
             return None
         if card is None:
-            return Entry(id=wanted, source=self._source, name=readable(path.stem), summary=summary)
+            name = f"{path.parent.name}/{path.stem}" if path in self._alike else path.stem
+            return Entry(id=wanted, source=self.source, name=readable(name), summary=summary)
         return Entry(
             id=wanted,
-            source=self._source,
+            source=self.source,
             name=card.title["en"],
             title=card.title,
             text=card.text,
