@@ -53,12 +53,14 @@ def words_of(language: str) -> dict[str, Any]:
     tell operations are the trace's (`engine/trace/telling`); the command line has them too.
     """
     told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
-    texts = option_texts(language) | told
+    tables = {"the options": option_texts(language), "the telling": told}
     for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
-        for key, text in _content(path).items():
-            if key in texts:
-                raise ValueError(f"{path.name} of {path.parent.name} has {key!r}, which another room has too")
-            texts[key] = _joined(text)
+        tables[f"{path.parent.name}/{path.name}"] = {key: _joined(text) for key, text in _content(path).items()}
+    texts: dict[str, str] = {}
+    for name, table in tables.items():
+        if twice := sorted(texts.keys() & table.keys()):
+            raise ValueError(f"{name} has {twice[0]!r}, which another room has too")
+        texts |= table
     return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
 
 

@@ -165,7 +165,7 @@ def test_what_is_no_trace_is_refused_in_a_sentence_and_the_run_stays(open_page: 
     page = open_page()
     prefill(page)
     drop(page, b"hello", "hello.kvtrace")
-    expect(page.locator("#toasts")).to_contain_text("not a .kvtrace file")
+    expect(page.locator("#toasts")).to_contain_text("“hello.kvtrace” is not a recording of a run")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
 
 

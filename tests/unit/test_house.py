@@ -1,5 +1,6 @@
 """The rules of the house: who may import whom, and an engine that runs without any web package."""
 
+import json
 import re
 import subprocess
 import sys
@@ -24,6 +25,36 @@ def test_every_file_that_a_paper_names_is_there(paper: str) -> None:
     named += re.findall(r"\]\((?!http|#)([\w./-]+)", text)
     assert named or paper == "CHANGELOG.md"
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+JSON_TABLES = [
+    path
+    for folder in ("app", "engine", "static", "tests")
+    for path in sorted((ROOT / folder).rglob("*.json"))
+    if "vendor" not in path.parts
+]
+
+
+def repeated_keys(text: str) -> list[str]:
+    """Keys that stand twice in one object of a JSON text: a reader takes the last one, and never tells."""
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        names = [name for name, _ in pairs]
+        found.extend(sorted({name for name in names if names.count(name) > 1}))
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=look)
+    return found
+
+
+def test_a_repeated_key_is_found_at_any_depth() -> None:
+    assert repeated_keys('{"a": {"b": 1, "c": 2, "b": 3}, "d": [{"e": 1, "e": 1}]}') == ["b", "e"]
+
+
+@pytest.mark.parametrize("path", JSON_TABLES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_key_stands_twice_in_a_json_file(path: Path) -> None:
+    assert not repeated_keys(path.read_text(encoding="utf-8"))
 
 
 def test_no_test_imports_a_test() -> None:

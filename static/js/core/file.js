@@ -13,8 +13,14 @@ const MAX_PAYLOAD = 256 * 1024 * 1024;
  * @property {Uint8Array} header
  * @property {Uint8Array[]} records
  * @property {(Uint8Array | null)[]} captures parallel to `records`
- * @property {string | null} damage where a tail that is left out starts, and why
+ * @property {string | null} damage why a tail is left out, and where it starts
  */
+
+/**
+ * Whether a file that begins with `bytes` is a trace of the version that is read here.
+ * @param {Uint8Array} bytes
+ */
+export const beginsAsTrace = (bytes) => MAGIC.every((byte, i) => bytes[i] === byte);
 
 /**
  * The frames of a trace. A damaged tail is left out.
@@ -23,7 +29,7 @@ const MAX_PAYLOAD = 256 * 1024 * 1024;
  */
 export function parseTrace(buffer) {
   const bytes = asBytes(buffer);
-  if (MAGIC.some((byte, i) => bytes[i] !== byte)) throw new TraceFormatError("not a .kvtrace file, version 1");
+  if (!beginsAsTrace(bytes)) throw new TraceFormatError("not a .kvtrace file, version 1");
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const first = readFrame(bytes, view, MAGIC.length);
   if (first.kind !== "header") throw new TraceFormatError(`a ${first.kind} where the header belongs`);
@@ -44,7 +50,7 @@ export function parseTrace(buffer) {
       offset = frame.end;
     } catch (error) {
       if (!(error instanceof TraceFormatError)) throw error;
-      trace.damage = `${error.message}; the ${trace.records.length} records before it are readable`;
+      trace.damage = error.message;
       break;
     }
   }

@@ -6,6 +6,7 @@ import { log, status, toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { command } from "./commands.js";
 import { session } from "./session.js";
+import { isTrace, unreadable } from "./trace_file.js";
 
 /**
  * What the server last answered; null before that.
@@ -37,6 +38,7 @@ export const beingMade = computed(() => {
  */
 
 const AT_ONCE = 64 * 2 ** 20; // bytes; a larger file is shown from the server, not read into the page
+const HEAD = 8; // bytes that tell whether a file is a trace
 
 let asked = 0; // lists: the last one asked for counts, whichever comes last
 
@@ -100,16 +102,17 @@ export async function take(file) {
   const mine = ++taken;
   const small = file.size <= AT_ONCE;
   let shown = null;
-  if (small || isEmbedded) {
-    try {
+  try {
+    if (!isTrace(file.name, await file.slice(0, HEAD).arrayBuffer())) return;
+    if (small || isEmbedded) {
       const content = await file.arrayBuffer();
       if (mine === taken) {
         session.open(content);
         shown = log.value;
       }
-    } catch (error) {
-      return toast(t("error.recording", { reason: messageOf(error) }), "error");
     }
+  } catch (error) {
+    return unreadable(file.name, error);
   }
   if (isEmbedded) return;
   if (!library.value) await refresh();

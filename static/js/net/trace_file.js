@@ -1,21 +1,49 @@
 // A whole `.kvtrace` file as a log.
 
-import { parseTrace } from "../core/file.js";
+import { beginsAsTrace, parseTrace } from "../core/file.js";
 import { TraceLog } from "../core/log.js";
 import { toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 
 /**
- * The log in `buffer`; `damage` says where a damaged file ends. Throws TraceFormatError when it is no trace.
+ * The log in `buffer`, as far as it can be read; `damage` says why it ends there, in words, or is null. Throws
+ * TraceFormatError when it is no trace.
  *
  * @param {ArrayBuffer | Uint8Array} buffer
  */
 export function logOf(buffer) {
   const trace = parseTrace(buffer);
   const log = new TraceLog(trace.header);
-  trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
-  return { log, damage: trace.damage };
+  let reason = trace.damage;
+  try {
+    trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
+  } catch (error) {
+    if (!log.length) throw error;
+    reason = /** @type {Error} */ (error).message;
+  }
+  return { log, damage: reason && t("file.damaged", { reason, n: log.length }) };
 }
+
+/**
+ * Whether the file `name`, which begins with `head`, is a trace; that it is none is said.
+ *
+ * @param {string} name
+ * @param {ArrayBuffer} head
+ */
+export function isTrace(name, head) {
+  const is = beginsAsTrace(new Uint8Array(head));
+  if (!is) toast(t("file.no_trace", { name }), "error");
+  return is;
+}
+
+/**
+ * Say why the file `name` could not be read.
+ *
+ * @param {string} name
+ * @param {unknown} error
+ */
+export const unreadable = (name, error) =>
+  toast(t("file.unreadable", { name, reason: /** @type {Error} */ (error).message }), "error");
 
 /**
  * The log in the file at an address of this server; null when it cannot be read, which is said.
@@ -28,12 +56,14 @@ export async function fetchLog(url) {
     toast(t("error.recording_origin"), "error");
     return null;
   }
+  const name = decodeURIComponent(address.pathname.split("/").at(-1) || address.pathname);
   try {
     const answer = await fetch(address);
-    if (!answer.ok) throw new Error(String(answer.status));
-    return logOf(await answer.arrayBuffer());
+    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    const content = await answer.arrayBuffer();
+    return isTrace(name, content) ? logOf(content) : null;
   } catch (error) {
-    toast(t("error.recording", { reason: /** @type {Error} */ (error).message }), "error");
+    unreadable(name, error);
     return null;
   }
 }

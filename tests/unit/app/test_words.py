@@ -1,0 +1,48 @@
+"""The words of all rooms in one table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app import words
+from engine.options.words import option_texts
+
+
+@pytest.fixture
+def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of `static`, with the glossary that a language must have."""
+    monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
+    put(tmp_path, "tell", {"sentence.a": ["One, ", "two."]})
+    (tmp_path / "js/tell/glossary.en.json").write_text("{}", encoding="utf-8")
+    return tmp_path
+
+
+def put(folder: Path, room: str, texts: dict[str, str | list[str]]) -> None:
+    (folder / "js" / room).mkdir(parents=True)
+    (folder / "js" / room / "words.en.json").write_text(json.dumps(texts), encoding="utf-8")
+
+
+def test_the_rooms_words_are_joined(rooms: Path) -> None:
+    put(rooms, "net", {"net.a": "a"})
+    texts = words.words_of("en")["texts"]
+    assert (texts["sentence.a"], texts["net.a"]) == ("One, two.", "a")
+
+
+def test_a_key_of_two_rooms_is_refused(rooms: Path) -> None:
+    put(rooms, "net", {"sentence.a": "another"})
+    with pytest.raises(ValueError, match=r"tell/words.en.json has 'sentence.a', which another room has too"):
+        words.words_of("en")
+
+
+def test_so_is_one_that_the_engine_has_words_for(rooms: Path) -> None:
+    put(rooms, "net", {next(iter(option_texts("en"))): "another"})
+    with pytest.raises(ValueError, match="which another room has too"):
+        words.words_of("en")
+
+
+@pytest.mark.parametrize("language", words.languages())
+def test_no_room_has_a_key_of_another(language: str) -> None:
+    assert len(words.words_of(language)["texts"]) > 1000
