@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
+from app.closing import Cause
 from app.recordings.index import Ended
 from engine.trace.records import Objection
 
@@ -80,7 +81,9 @@ class Closed(TypedDict):
     """The `closed` event."""
 
     theater: str
-    reason: str
+    cause: Cause
+    detail: str  # a mistake of the server's: what went wrong
+    reason: str  # both in one sentence
 
 
 # Acknowledgements, without `ok`

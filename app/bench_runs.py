@@ -20,6 +20,7 @@ from msgspec import Struct
 from app.bench_watch import PREFIX, BenchWatch, latest_trace
 from app.bench_worker import TRACES, Order
 from app.broadcast import Emit
+from app.closing import Closing
 from app.errors import AppError
 from engine.bench.scenario import scenario_ids
 from engine.trace.codec import TraceFormatError
@@ -183,7 +184,7 @@ class BenchRuns:
             self._process, self._running = None, None
             watch, self._watch = self._watch, None
         if watch is not None:
-            watch.close("the benchmark is over")
+            watch.close(Closing("over"))
         with self._lock:
             status = msgspec.structs.replace(self.status, theater="")
             if "failed" in end:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
+from app.closing import Closing
 from app.run import OpenLog
 from engine.trace import codec
 from engine.trace.codec import TraceFormatError
@@ -104,11 +105,11 @@ class BenchWatch:
         """Whether `sid` was a viewer; it is none now."""
         return self._broadcast.leave(sid)
 
-    def close(self, reason: str) -> None:
+    def close(self, why: Closing) -> None:
         """Tell the viewers. Reads under way go on to their end."""
         self._over.set()
         self._thread.join()
-        self._broadcast.close(reason)
+        self._broadcast.close(why)
         self.run.retire()
 
     def _look(self) -> None:

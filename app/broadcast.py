@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from app.answers import Closed, Records, Reset, Status
+from app.closing import Closing
 from app.errors import AppError
 from app.run import OpenLog, read_batch
 
@@ -134,13 +135,18 @@ class Broadcast:
             self.wake()
         return found
 
-    def close(self, reason: str) -> None:
+    def close(self, why: Closing) -> None:
         """Tell every viewer and end the thread."""
         with self._lock:
             viewers, self._viewers = list(self._viewers), {}
             self._closed = True
         if viewers:
-            message: Closed = {"theater": self._theater_id, "reason": reason}
+            message: Closed = {
+                "theater": self._theater_id,
+                "cause": why.cause,
+                "detail": why.detail,
+                "reason": str(why),
+            }
             self._emit("closed", message, viewers)
         self.wake()
 

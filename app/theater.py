@@ -19,6 +19,7 @@ from msgspec import structs
 
 from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
+from app.closing import Closing
 from app.commands import CommandQueue
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError, one_sentence
@@ -75,7 +76,7 @@ class Theater:
         try:
             self._ask(lambda: self._performance.begin(config))
         except BaseException:
-            self.close("it could not be built")
+            self.close(Closing("unbuilt"))
             raise
 
     # Questions that need no engine thread
@@ -212,15 +213,15 @@ class Theater:
         self._ask(lambda: self._end_recording("stopped"))
         return self.status()
 
-    def close(self, reason: str) -> None:
+    def close(self, why: Closing) -> None:
         """End both threads and delete the log; commands without an answer get `unknown_theater`. Idempotent."""
-        self.begin_close(reason)
+        self.begin_close(why)
         self.has_closed(None)
 
-    def begin_close(self, reason: str) -> None:
+    def begin_close(self, why: Closing) -> None:
         """As `close`, without waiting for the step under way."""
-        self._commands.close(AppError("unknown_theater", f"theater {self.theater_id} is closed: {reason}"))
-        self._broadcast.close(reason)
+        self._commands.close(AppError("unknown_theater", f"theater {self.theater_id} is closed: {why}"))
+        self._broadcast.close(why)
 
     def has_closed(self, seconds: float | None) -> bool:
         """Whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
@@ -255,7 +256,7 @@ class Theater:
                 self._perform()
             except BaseException as error:
                 logger.exception("theater %s", self.theater_id)
-                self.close(f"the server made a mistake in it ({one_sentence(error)}); start another one")
+                self.close(Closing("mistake", one_sentence(error)))
                 ending.callback(self._failed, self)
             self._performance.end_jobs(self._commands.gone)
 

@@ -11,6 +11,7 @@ from app.bench_runs import BenchRuns
 from app.bench_watch import PREFIX as BENCHMARK
 from app.bench_watch import BenchWatch
 from app.broadcast import Emit
+from app.closing import SENTENCES, Closing
 from app.engine_face import BuildEngine
 from app.errors import AppError
 from app.recordings.library import Library
@@ -54,7 +55,7 @@ class Theaters:
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
-                raise AppError("refused", "the server is shutting down")
+                raise AppError("refused", SENTENCES["shutdown"])
             left = self._reclaim() if len(self._theaters) + self._being_built >= limit else None
             if len(self._theaters) + self._being_built >= limit:
                 raise AppError(
@@ -64,7 +65,7 @@ class Theaters:
                 )
             self._being_built += 1
         if left is not None:
-            left.close("it had no viewers and another theater needed the place")
+            left.close(Closing("displaced"))
         try:
             theater_id = secrets.token_urlsafe(9)
             theater = Theater(theater_id, name, config, build, self._settings, self._turns, self._emit, self._take_out)
@@ -130,7 +131,7 @@ class Theaters:
             theaters = list(self._theaters.values())
             self._theaters.clear()
         for theater in theaters:
-            theater.begin_close("the server is shutting down")
+            theater.begin_close(Closing("shutdown"))
         end = time.monotonic() + CLOSE_SECONDS
         left = sum(not theater.has_closed(max(0.0, end - time.monotonic())) for theater in theaters)
         self._janitor.join()
@@ -144,7 +145,7 @@ class Theaters:
         limit = self._settings.idle_seconds
         for theater in self.all():
             if theater.is_idle and time.monotonic() - theater.last_used >= limit:
-                self.remove(theater, "it had no viewers for a while")
+                self.remove(theater, Closing("unused"))
 
     def _reclaim(self) -> Theater | None:
         """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
@@ -154,10 +155,10 @@ class Theaters:
             return None
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
 
-    def remove(self, theater: Theater, reason: str) -> None:
+    def remove(self, theater: Theater, why: Closing) -> None:
         """Close a theater; its viewers are told the reason."""
         if self._take_out(theater):
-            theater.close(reason)
+            theater.close(why)
 
     def _take_out(self, theater: Theater) -> bool:
         """Free its place for another theater. Returns whether it had one."""

@@ -16,6 +16,7 @@ from werkzeug.exceptions import ClientDisconnected
 
 from app import routing
 from app.api_answers import RecordingsAnswer
+from app.closing import Closing
 from app.errors import AppError
 from app.messages import Message, RecordingName, Tags, parse
 from app.recordings.entry import Entry
@@ -96,7 +97,7 @@ def change(here: Here, request: Request, recording_id: str) -> Response:
 def delete(here: Here, request: Request, recording_id: str) -> Response:
     """Delete a recording."""
     here.theaters.library.delete(recording_id)
-    here.theaters.playbacks.drop(recording_id, "the recording was deleted")
+    here.theaters.playbacks.drop(recording_id, Closing("deleted"))
     return json_answer({"deleted": recording_id})
 
 

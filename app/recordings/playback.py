@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from app.answers import Joined, JoinedRecording, Status
 from app.broadcast import Broadcast, Emit
+from app.closing import Closing
 from app.plain import plain
 from app.recordings.library import Library
 from app.run import OpenLog
@@ -83,9 +84,9 @@ class Playback:
         self.last_used = time.monotonic()
         return self._broadcast.leave(sid)
 
-    def close(self, reason: str) -> None:
+    def close(self, why: Closing) -> None:
         """Tell the viewers. Reads under way go on to their end."""
-        self._broadcast.close(reason)
+        self._broadcast.close(why)
         self.run.retire()
 
 
@@ -106,7 +107,7 @@ class Playbacks:
         with self._lock:
             found = self._open.get(recording_id)
             if found is not None and found.has_grown and not found.num_viewers:
-                self._open.pop(recording_id).close("it has grown")
+                self._open.pop(recording_id).close(Closing("grown"))
                 found = None
             if found is None:
                 found = self._opened(recording_id)
@@ -118,20 +119,20 @@ class Playbacks:
         for playback in list(self._open.values()):
             playback.leave(sid)
 
-    def drop(self, recording_id: str, reason: str) -> None:
+    def drop(self, recording_id: str, why: Closing) -> None:
         """Close a recording whose file goes away."""
         with self._lock:
             found = self._open.pop(recording_id, None)
         if found:
-            found.close(reason)
+            found.close(why)
 
     def close(self) -> None:
         for recording_id in list(self._open):
-            self.drop(recording_id, "the server is shutting down")
+            self.drop(recording_id, Closing("shutdown"))
 
     def _opened(self, recording_id: str) -> Playback:
         unused = sorted((p for p in self._open.values() if not p.num_viewers), key=lambda p: p.last_used)
         for playback in unused[: max(0, len(self._open) + 1 - MAX_OPEN)]:
-            self._open.pop(playback.recording_id).close("it had no viewers")
+            self._open.pop(playback.recording_id).close(Closing("unused"))
         found = self._open[recording_id] = Playback(recording_id, self._library, self._emit)
         return found

@@ -5,7 +5,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { SHOWN_AS, TRANSITIONS } from "../../static/js/net/states.js";
+import { t } from "../../static/js/tell/words.js";
 import { file, joined, settings, socket, soon, store } from "./session_page.mjs";
+import { speak } from "./words.mjs";
 
 const { Session } = await import("../../static/js/net/session.js");
 
@@ -87,8 +89,8 @@ async function back() {
   await soon();
 }
 
-async function closed(theater) {
-  socket.handlers.closed({ theater, reason: "it was closed" });
+async function closed(theater, cause = "deleted") {
+  socket.handlers.closed({ theater, cause, detail: "", reason: "it was closed" });
   await soon();
 }
 
@@ -153,7 +155,7 @@ const WAYS = {
       const session = await recording();
       store.modelFacts.value = { live: false }; // a server that only shows recordings, and has no more
       globalThis.fetch = async () => ({ ok: true, json: async () => ({ recordings: [] }) });
-      socket.handlers.closed({ theater: "rec-1", reason: "it was deleted" });
+      socket.handlers.closed({ theater: "rec-1", cause: "deleted", detail: "", reason: "it was deleted" });
       return session;
     },
   },
@@ -212,12 +214,60 @@ test("a recording is joined again with what is here of it when the server is bac
   assert.deepEqual([session.state, store.numRecords.value], ["recording", 3]);
 });
 
+test("a recording is read on when the server is stopped, and joined again when it is back", async () => {
+  const session = await recording();
+  await closed("rec-1", "shutdown");
+  assert.equal(session.state, "recording");
+  await drop();
+  await back();
+  await join("rec-1");
+  assert.equal(session.state, "recording");
+});
+
+test("a new run that is asked for while the server is away begins when it is back, once", async () => {
+  const session = await gone();
+  await drop();
+  const [begun, again] = [session.startAgain(), session.startAgain()];
+  assert.equal(await again, false);
+  await soon();
+  assert.deepEqual([session.beginning.value, socket.asked.length], [true, 0]);
+  await back();
+  socket.question("create").lose(); // away again, before it answered
+  await drop();
+  await soon();
+  assert.deepEqual([session.beginning.value, socket.asked.length], [true, 0]);
+  await back();
+  socket.question("create").answer(joined("N"));
+  assert.equal(await begun, true);
+  assert.deepEqual([session.state, session.beginning.value, socket.asked.length], ["live", false, 0]);
+});
+
+test("a new run that was asked for is not begun any more when a file was opened meanwhile", async () => {
+  const session = await gone();
+  await drop();
+  const begun = session.startAgain();
+  session.open(file(2));
+  assert.equal(await begun, false);
+  assert.deepEqual([session.state, session.beginning.value], ["file", false]);
+});
+
+test("why a run is gone is told in the page's language", async () => {
+  const session = await live();
+  await closed("T", "shutdown");
+  const told = () => t(session.trouble.value.key, session.trouble.value.values);
+  speak("en");
+  assert.equal(told(), "The server was stopped.");
+  speak("zh");
+  assert.equal(told(), "服务器已停止。");
+  speak("en");
+});
+
 test("a connection that was left says nothing any more", async () => {
   const session = await live();
   const left = socket;
   session.open(file(2));
   left.handlers.status({ theater: "T", epoch: 0, mode: "running", error: "late" });
-  left.handlers.closed({ theater: "T", reason: "late" });
+  left.handlers.closed({ theater: "T", cause: "unused", detail: "", reason: "late" });
   left.handlers.connect();
   await soon();
   assert.deepEqual([session.state, store.status.value, store.numRecords.value], ["file", null, 2]);

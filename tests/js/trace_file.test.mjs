@@ -29,7 +29,10 @@ test("a trace without a sound beginning cannot be read, and says why", async () 
 test("a damaged file is shown as far as it goes, and says how far", async () => {
   const whole = file(3);
   const [said] = await taken(whole.subarray(0, whole.length - 1), "cut.kvtrace");
-  assert.match(said, /^The file is damaged \(the file ends inside the record at byte \d+\)\. Its first 2 records are shown\.$/);
+  assert.match(
+    said,
+    /^The file is damaged \(the file ends inside the record at byte \d+\)\. Its first 2 records are shown\.$/,
+  );
   assert.deepEqual([store.connection.value, store.numRecords.value], ["replay", 2]);
 });
 

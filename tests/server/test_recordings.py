@@ -13,6 +13,7 @@ import pytest
 import requests
 from msgspec.structs import replace
 
+from app.closing import Closing
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
@@ -74,7 +75,7 @@ def test_a_recording_ends_with_its_run(server, client, theater, ended):
         client.do("reset", theater=theater)
         assert grow(client, theater, 2) == 3
     else:
-        server.theaters.remove(server.theaters.get(theater), "it is over")
+        server.theaters.remove(server.theaters.get(theater), Closing("unused"))
     (entry,) = own(server)
     assert entry["ended"] == ended and entry["summary"]["num_records"] == count
 

@@ -49,7 +49,9 @@ def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
 def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
     server.theaters.close()
     wait_for(lambda: client.closed)
-    assert client.closed[0]["theater"] == theater and "shutting down" in client.closed[0]["reason"]
+    assert client.closed == [
+        {"theater": theater, "cause": "shutdown", "detail": "", "reason": "the server is shutting down"}
+    ]
 
 
 def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):

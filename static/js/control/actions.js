@@ -118,9 +118,9 @@ async function configure() {
   return mine === configurations ? answer : null;
 }
 
-/** A new run where there is none any more; the prompts come back. */
+/** A new run where there is none any more, when the server is back; the prompts come back too. */
 export async function startAgain() {
-  if (await session.startAnew()) await bringBack();
+  if (await session.startAgain()) await bringBack();
 }
 
 async function bringBack() {

@@ -24,6 +24,8 @@ export interface BenchRun {
 }
 
 export interface Closed {
+  cause: "deleted" | "displaced" | "grown" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
+  detail: string;
   reason: string;
   theater: string;
 }

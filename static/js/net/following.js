@@ -8,9 +8,9 @@ import { SHOWN_AS, TRANSITIONS } from "./states.js";
 
 export class Following {
   /**
-   * Why there is no run to follow, as the server said it; null when it did not say or there is one.
+   * Why there is no run to follow; null when it is not known or there is one.
    *
-   * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
+   * @type {import("../../vendor/signals/signals.js").Signal<import("./trouble.js").Trouble | null>}
    */
   trouble = signal(null);
   /** @type {import("./states.js").SessionState} */
@@ -82,13 +82,13 @@ export class Following {
   /**
    * The run is gone: what is here can be read on, and another one can be started.
    *
-   * @param {string | null} [reason]
+   * @param {import("./trouble.js").Trouble | null} [why]
    */
-  lose(reason = null) {
+  lose(why = null) {
     settings.recording.value = null;
     if (store.log.value) store.log.value.fetchable = false;
     batch(() => {
-      this.trouble.value = reason;
+      this.trouble.value = why;
       store.status.value = null;
       this.#go("lose", null);
     });

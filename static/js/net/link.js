@@ -1,6 +1,6 @@
 // A connection as the session uses it: of the runs that were asked for, the one asked for last is followed.
 
-import { Client } from "./client.js";
+import { Client, NoAnswer } from "./client.js";
 
 /**
  * @typedef {import("../core/wire.js").Joined} Joined
@@ -9,6 +9,10 @@ import { Client } from "./client.js";
  */
 
 export class Link {
+  /** Whether the server can be reached now. */
+  isOnline = false;
+  /** @type {((reached: boolean) => void)[]} */
+  #awaiting = [];
   /**
    * What was asked for last: a theater or recording, or a new theater (null). Another object for each question.
    *
@@ -22,8 +26,14 @@ export class Link {
    * @param {Handlers} handlers get what the server says until the link is closed
    * @param {(theater: string) => boolean} keeps whether the page looks at that theater, or comes back to it
    */
-  constructor(handlers, keeps) {
+  constructor({ connect, disconnect, ...told }, keeps) {
     this.#keeps = keeps;
+    /** @type {Handlers} */
+    const handlers = {
+      ...told,
+      connect: () => (this.#reached(true), connect()),
+      disconnect: (reason) => ((this.isOnline = false), disconnect(reason)),
+    };
     const whileOpen = Object.entries(handlers).map(([event, handle]) => [
       event,
       /** @param {any} message of the kind that `handle` takes: Handlers says which */
@@ -35,7 +45,40 @@ export class Link {
   /** Go away for good: questions without an answer throw NoAnswer. */
   close() {
     this.isClosed = true;
+    this.#reached(false);
     this.client.disconnect();
+  }
+
+  /**
+   * Wait until the server can be reached. Fulfilled with false when the link is closed before.
+   *
+   * @returns {Promise<boolean>}
+   */
+  async reachable() {
+    if (this.isOnline || this.isClosed) return this.isOnline;
+    return new Promise((done) => this.#awaiting.push(done));
+  }
+
+  /**
+   * Do `ask` as soon as the server can be reached, and again when it went away before it answered. What else `ask`
+   * throws is thrown.
+   *
+   * @param {() => Promise<unknown>} ask
+   * @param {() => boolean} wanted whether it still is
+   */
+  async insist(ask, wanted) {
+    while ((await this.reachable()) && wanted())
+      try {
+        return void (await ask());
+      } catch (error) {
+        if (!(error instanceof NoAnswer)) throw error;
+      }
+  }
+
+  /** @param {boolean} yes whether the server can be reached now */
+  #reached(yes) {
+    this.isOnline = yes;
+    for (const done of this.#awaiting.splice(0)) done(yes);
   }
 
   /**

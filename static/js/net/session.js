@@ -2,7 +2,7 @@
 // states.js has its states, following.js what is followed, link.js the connection, commands.js what is asked of the
 // run.
 
-import { batch } from "../../vendor/signals/signals.js";
+import { batch, signal } from "../../vendor/signals/signals.js";
 import { embeddedTrace, isEmbedded } from "../state/embedded.js";
 import { wantedConfig } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -15,6 +15,7 @@ import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
 import { fetchLog, logOf } from "./trace_file.js";
+import { closedBecause, NOTHING_HERE, refusedBy } from "./trouble.js";
 
 /**
  * @typedef {import("../core/wire.js").Joined} Joined
@@ -40,10 +41,13 @@ export class Session {
     return this.#now.run;
   }
 
-  /** Why there is no run to follow, as a signal; null when the server did not say or there is one. */
+  /** Why there is no run to follow, as a signal; null when it is not known or there is one. */
   get trouble() {
     return this.#now.trouble;
   }
+
+  /** Whether a new run was asked for that has not begun, as a signal: the server may be away. */
+  beginning = signal(false);
 
   /** The connection; null where a file was opened and none was made since. */
   get client() {
@@ -97,7 +101,7 @@ export class Session {
       if (link.isClosed || link.wish !== wish) return; // a file has taken its place, or another run
       if (!wanted && (await this.#withoutModel())) await this.openFirst();
       else if (isUnknown(error)) this.#now.lose();
-      else if (error instanceof Refusal && !store.log.value) this.#now.lose(error.message);
+      else if (error instanceof Refusal && !store.log.value) this.#now.lose(refusedBy(error));
       else complain(error);
     }
   }
@@ -105,8 +109,8 @@ export class Session {
   /** @param {import("../core/wire.js").Closed} message */
   #heardClosed(message) {
     if (message.theater !== this.run?.theater) return;
-    if (this.run.isRecording) this.#removed();
-    else this.#now.lose(message.reason);
+    if (!this.run.isRecording) this.#now.lose(closedBecause(message));
+    else if (message.cause === "deleted") this.#removed(); // else it is read on, and joined again
   }
 
   /**
@@ -143,6 +147,21 @@ export class Session {
     const link = this.#link;
     if (!link) return false;
     return this.#attempt(() => store.whileBusy(() => this.#create(link, config)));
+  }
+
+  /**
+   * Follow a new run of what the controls show, in place of one that is gone, as soon as the server can be reached.
+   *
+   * @returns {Promise<boolean>} whether there is one now
+   */
+  async startAgain() {
+    const link = this.#link;
+    if (!link || this.beginning.value) return false;
+    this.beginning.value = true;
+    const create = () => store.whileBusy(() => this.#create(link));
+    await this.#attempt(() => link.insist(create, () => this.state === "gone"));
+    this.beginning.value = false;
+    return this.state === "live";
   }
 
   /**
@@ -235,7 +254,7 @@ export class Session {
     const first = await firstRecording();
     if (this.#link !== link) return; // a file was opened meanwhile
     if (first) await this.watch(first);
-    else this.#now.lose(t("library.nothing_here"));
+    else this.#now.lose({ key: NOTHING_HERE });
   }
 
   /** The recording that is followed was deleted. */

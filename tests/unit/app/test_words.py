@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import words
+from app.closing import SENTENCES
 from engine.options.words import option_texts
 
 
@@ -46,3 +47,10 @@ def test_so_is_one_that_the_engine_has_words_for(rooms: Path) -> None:
 @pytest.mark.parametrize("language", words.languages())
 def test_no_room_has_a_key_of_another(language: str) -> None:
     assert len(words.words_of(language)["texts"]) > 1000
+
+
+@pytest.mark.parametrize("language", words.languages())
+def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str) -> None:
+    """A deleted recording has its own, and one that has grown is closed while nobody looks."""
+    texts = words.words_of(language)["texts"]
+    assert not [cause for cause in SENTENCES.keys() - {"deleted", "grown"} if f"closed.{cause}" not in texts]

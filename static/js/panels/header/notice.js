@@ -5,6 +5,7 @@ import { startAgain } from "../../control/actions.js";
 import { blackout } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
 import { session } from "../../net/session.js";
+import { NOTHING_HERE } from "../../net/trouble.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { sentences, t } from "../../tell/words.js";
 
@@ -18,24 +19,31 @@ export function Notice() {
     ? Unmodelled()
     : html`<p class="toast" id="notice">
         <span>${sentences(whyGone())}</span>
-        <button class="command primary" id="btn-again" onClick=${startAgain}>${t("connection.again")}</button>
+        <button class="command primary" id="btn-again" onClick=${startAgain}
+          aria-disabled=${session.beginning.value}>${t("connection.again")}</button>
       </p>`;
 }
 
 /** Why there is no run, and what can still be done. */
 function whyGone() {
-  const why = session.trouble.value;
-  const said = why ? [why] : [];
+  if (session.beginning.value) return [t("connection.awaited")];
+  const said = trouble();
   if (numRecords.value) return [...said, t("connection.gone_long", { n: numRecords.value })];
-  return why ? said : [t("connection.gone_empty")];
+  return said.length ? said : [t("connection.gone_empty")];
+}
+
+/** What is known of why there is no run, in words: one sentence or none. */
+function trouble() {
+  const why = session.trouble.value;
+  return why ? [t(why.key, why.values)] : [];
 }
 
 /** Nothing can be started on a server without a model: its recordings are what there is. */
 function Unmodelled() {
-  const nothing = session.trouble.value === t("library.nothing_here");
+  const nothing = session.trouble.value?.key === NOTHING_HERE;
   return html`<p class="toast" id="notice">
     <span>${
-      session.trouble.value ??
+      trouble()[0] ??
       t(numRecords.value ? "connection.gone_read" : "connection.gone_unmodelled", { n: numRecords.value })
     }</span>
     ${
