@@ -13,6 +13,7 @@ from msgspec import structs
 
 from app import answers, messages
 from app.broadcast import Emit
+from app.closing import Closing
 from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, change_of, config_of
@@ -132,7 +133,7 @@ class Events:
                 )
             config = change.config if isinstance(change, ConfigChange) else config
             theater = self._theaters.create(config, message.name)
-            undo.callback(self._theaters.remove, theater, "the fork could not be made")
+            undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
             job = theater.follow(fork)
             while not wait((job.forked,), FORK_NEWS).done:
                 self._emit("status", theater.status(), [sid])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.engine_face import BuildEngine
 from app.live_engine import check_limits, engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
 from engine.config import EngineConfig
 from engine.machine import machine_facts, measure_roofs
-from engine.model.compiled import compile_in_background
+from engine.model.compiled import Compilation, compile_in_background
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import SHIPPED
@@ -29,6 +31,7 @@ class LiveModel:
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
         self._max_pool_bytes = settings.max_pool_bytes
+        self._compilation: Compilation | None = None
 
     def compared(self) -> str:
         """How the model was compared with itself at loading, as part of a line for the terminal."""
@@ -41,7 +44,12 @@ class LiveModel:
 
     def compile_in_background(self) -> None:
         """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then."""
-        compile_in_background(self._model)
+        self._compilation = compile_in_background(self._model)
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether the compiler is at work: it lets no process end before it has done a part."""
+        return self._compilation is not None and self._compilation.is_alive()
 
     @property
     def machine(self) -> Machine:
@@ -65,10 +73,12 @@ class LiveModel:
         return bytes(self._model.tokenizer.token_bytes(token_id)) if self._model.tokenizer else b""
 
 
-def load(name_or_path: str, dtype: str, device: str, settings: ServerSettings) -> LiveModel:
-    """Load a model to serve it.
+def load(
+    name_or_path: str, dtype: str, device: str, settings: ServerSettings, telling: Callable[[str], object]
+) -> LiveModel:
+    """Load a model to serve it. `telling` is called with what is done next.
 
     Raises:
         ModelError: one sentence.
     """
-    return LiveModel(load_model(name_or_path, dtype=dtype, device=device), name_or_path in SHIPPED, settings)
+    return LiveModel(load_model(name_or_path, dtype, device, telling=telling), name_or_path in SHIPPED, settings)

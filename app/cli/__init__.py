@@ -28,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit would fail again
         return 141
     except KeyboardInterrupt:
+        say("kvtheater: stopped", to=sys.stderr)
         return 130
 
 

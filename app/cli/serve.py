@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     settings = server_settings(arguments, config=engine_config(arguments), max_theaters=arguments.max_theaters)
     with bound_socket(arguments) as bound:
-        model = load(arguments.model, arguments.dtype, arguments.device, settings)
+        model = load(arguments.model, arguments.dtype, arguments.device, settings, aloud=True)
         try:
             model.check(settings.config)  # now, not when the first page asks for a theater
         except ValueError as error:  # ConfigError
@@ -49,4 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             model.compile_in_background()
         what = f"{model.facts.name} on {model.machine.device}, {model.compared()}"
         serve_until_stopped(app, bound, settings, what, arguments.open)
+    if model.is_compiling:  # it would hold the process for seconds; what it has not written it makes again
+        sys.stdout.flush()
+        os._exit(0)
     return 0

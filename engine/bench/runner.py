@@ -24,7 +24,7 @@ from engine.bench.findings import findings
 from engine.bench.formulas import Context
 from engine.bench.measurement import Measurement
 from engine.bench.metrics import METRICS
-from engine.bench.models import Models
+from engine.bench.models import Models, without_paths
 from engine.bench.peers import make_peer
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.quiet import busy_cpus, cpu_times, wait_until_quiet
@@ -257,7 +257,7 @@ class Runner:
         model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
         infos = {name: METRICS[name] for name in scenario.measure if name in measured}
         return Record(
-            scenario=scenario,
+            scenario=without_paths(scenario),
             environment=environment(
                 model.device, model.dtype, command=self._command, seed=self._seed, quiet=quiet, busy_cpus=busy
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
 from engine.model.loaded import DTYPES, LoadedModel
+from engine.model.naming import model_name
 from engine.model.plain_check import plain_logits
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
@@ -27,13 +28,18 @@ from engine.trace.records import TokenizerFacts
 
 
 def load_model(
-    name_or_path: str | None = None, dtype: str = "auto", device: str = "auto", revision: str | None = None
+    name_or_path: str | None = None,
+    dtype: str = "auto",
+    device: str = "auto",
+    revision: str | None = None,
+    telling: Callable[[str], object] = lambda stage: None,
 ) -> LoadedModel:
     """Open a causal language model.
 
     `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
     folder, or a hub name.
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. `device`: "auto" is a GPU if there is one.
+    `telling` is called with what is done next, in a few words.
     Only safetensors weights are read and no code of the model's repository is run.
 
     Raises:
@@ -51,12 +57,15 @@ def load_model(
         raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
     # A mapping entry may be a tuple of alternatives; the first is the default.
     refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
+    telling("reading its vocabulary")
     words = str(shipped.tokenizer_folder) if shipped else source
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
+    telling("reading its weights")
     with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
         module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
-    loaded = from_module(module.to(target), tokenizer, name)
+    telling("comparing its paged attention with its own forward pass")
+    loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name))
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
     return loaded

@@ -20,7 +20,7 @@ from engine.config import EngineConfig
 def main() -> None:
     """Serve until SIGTERM. On the standard output: `port N`, then a line `index seconds` (CLOCK_MONOTONIC) a record."""
     settings = ServerSettings(config=EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True))
-    model = load("bundled", "auto", "cpu", settings)
+    model = load("bundled", "auto", "cpu", settings, lambda stage: None)
     build = model.build
 
     def noted(index: int) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -393,6 +397,55 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
         status, out, err = run(capsys, "info", name)
         assert (status, out) == (2, "") and "nobody answers" in err
     assert said == ["kvtheater: nobody/nothing is not a folder here; asking the Hugging Face hub\n", ""]
+
+
+def test_what_takes_time_before_the_server_is_there_is_told_as_it_begins(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nobody sits at a terminal, as under make: a line before torch is imported, one for each stage."""
+    from app import live_model
+
+    said: list[list[str]] = []
+
+    def load(*arguments: Any) -> None:
+        said.append(capsys.readouterr().err.splitlines())
+        arguments[-1]("reading its weights")
+        said.append(capsys.readouterr().err.splitlines())
+        raise ValueError("that was enough")
+
+    monkeypatch.setattr(live_model, "load", load)
+    status, out, err = run(capsys, "serve", "--port", "0")
+    assert (status, out, err) == (2, "", "kvtheater: that was enough\n")
+    assert said == [["kvtheater: loading bundled: starting torch"], ["kvtheater: loading bundled: reading its weights"]]
+
+
+def test_an_interrupted_command_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from app import live_model
+
+    def load(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(live_model, "load", load)
+    assert run(capsys, "info") == (130, "", "kvtheater: stopped\n")
+
+
+@pytest.mark.slow
+def test_a_server_that_is_stopped_while_its_model_is_compiled_ends_at_once(tmp_path: Path) -> None:
+    """The compiler's own threads used to hold the process for seconds after it had said `stopped`."""
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--data-dir", str(tmp_path)]
+    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "XDG_CACHE_HOME": str(tmp_path)}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as server:
+        assert server.stdout is not None
+        assert "http://" in server.stdout.readline()
+        time.sleep(2)  # the compiler is at work
+        server.send_signal(signal.SIGINT)
+        lines = [server.stdout.readline() for _ in range(2)]
+        said = time.monotonic()
+        assert server.wait(30) == 0
+        assert lines[0].startswith("stopping: ") and lines[1] == "stopped\n"
+        assert time.monotonic() - said < 2
 
 
 def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:

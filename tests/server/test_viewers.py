@@ -11,6 +11,7 @@ import requests
 
 from app.answers import Status
 from app.broadcast import Broadcast, Emit
+from app.closing import Closing
 from app.messages import SubmittedPrompt
 from app.run import Run
 from engine.config import EngineConfig, SamplingParams
@@ -136,7 +137,7 @@ class Round:
         begin()
 
     def close(self) -> None:
-        self.broadcast.close("")
+        self.broadcast.close(Closing("over"))
         self.run.retire()
 
     def _status(self) -> Status:
@@ -203,7 +204,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
     broadcast.follow(one_round.run)
     wait_for(lambda: len(told) == 2)
     assert sorted(told) == [(0, ["a", "b", "c"]), (1, ["d"])]
-    broadcast.close("")
+    broadcast.close(Closing("over"))
 
 
 def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from engine.lab.watch.log import Generated, Pass, Row, write_log
 from engine.model.attention import ProbeContext
 from engine.model.attention_backend import AttentionCall
 from engine.model.facts import model_facts
+from engine.model.naming import model_name
 from engine.model.sampling import Sampler
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import AttentionRows, LayerCapture, Timing
@@ -92,7 +93,8 @@ class _Watcher:
     def facts(self) -> Any:
         """The model's facts, from the calls that were watched."""
         self._probe.calls.sort(key=lambda entry: entry[0].layer)
-        return model_facts(self._model, self._model.config._name_or_path or type(self._model).__name__, self._probe)
+        given = self._model.config._name_or_path
+        return model_facts(self._model, model_name(given) if given else type(self._model).__name__, self._probe)
 
     # generate
 

@@ -1,0 +1,23 @@
+"""Models that a benchmark names."""
+
+from __future__ import annotations
+
+from engine.bench.models import without_paths
+from tests.unit.bench.small import SMALL, TEXT, scenario
+
+
+def test_a_record_names_folders_without_their_paths() -> None:
+    given = scenario(
+        model="/home/ada/models/tiny",
+        axis={
+            "name": "model",
+            "title": TEXT,
+            "cases": [{"value": "own", "set": {"model": "~/models/own"}}, {"value": "hub", "set": {"model": "a/b"}}],
+        },
+        variants=[{"id": "none", "title": TEXT, "set": {"model": "./other", "engine.block_size": 8}}],
+    )
+    told = without_paths(given)
+    assert told.model == "tiny"
+    assert [case.set for case in told.axis.points()] == [{"model": "own"}, {"model": "a/b"}]
+    assert told.variants[0].set == {"model": "other", "engine.block_size": 8}
+    assert without_paths(scenario()) == scenario() and SMALL.get("model") is None
