@@ -34,6 +34,8 @@ class Prompt(Protocol):
     def priority(self) -> int: ...
     @property
     def cache_salt(self) -> str | None: ...
+    @property
+    def after_steps(self) -> int: ...
 
 
 class RecomputedLike(Protocol):
@@ -60,9 +62,10 @@ class RerunLike(Protocol):
 class EngineLike(Protocol):
     """What a theater needs of an engine. Every method is called on one thread only.
 
-    `submit` accepts all prompts or none. `focus` chooses what captures keep first (of no layer: nothing at all);
-    `stop_captures` ends them for the rest of the log. `recompute_attention` computes a layer of a sequence again and
-    changes nothing. `rerun` plays a log to an engine without records, up to record `at`, then the change.
+    `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` chooses
+    what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log.
+    `recompute_attention` computes a layer of a sequence again and changes nothing. `rerun` plays a log to an engine
+    without records, up to record `at`, then the change.
     """
 
     @property
@@ -70,6 +73,7 @@ class EngineLike(Protocol):
     @property
     def config(self) -> EngineConfig: ...
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]: ...
+    def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
     def step(self) -> StepRecord: ...
     def abort(self, request_id: str) -> bool: ...
     def num_unfinished(self) -> int: ...

@@ -38,11 +38,11 @@ class LiveEngine:
 
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
         """All or none; RequestError or ConfigError says why not."""
-        return list(
-            self._engine.add_requests(
-                [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt) for p in prompts]
-            )
-        )
+        return list(self._engine.add_requests(_specs(prompts, sampling)))
+
+    def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        """Raises what `submit` would."""
+        self._engine.check_requests(_specs(prompts, sampling))
 
     def step(self) -> StepRecord:
         return self._engine.step()
@@ -111,3 +111,7 @@ def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
         return LiveEngine(model, config, path)
 
     return build
+
+
+def _specs(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:
+    return [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt) for p in prompts]

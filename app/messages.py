@@ -48,6 +48,7 @@ class SubmittedPrompt(Message, frozen=True, kw_only=True):
     request_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31)] = 0
     cache_salt: Annotated[str, Meta(max_length=200)] | None = None
+    after_steps: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: at once
 
 
 class Submit(OfTheater, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError, one_sentence, refusal_of
@@ -21,6 +21,14 @@ from engine.trace.records import Objection, StepRecord
 
 Mode = Literal["paused", "running"]
 logger = logging.getLogger(__name__)
+
+
+class _Later(NamedTuple):
+    """Prompts that come in once `after` steps have been taken."""
+
+    after: int
+    prompts: list[Prompt]
+    sampling: SamplingParams
 
 
 class Performance:
@@ -47,6 +55,8 @@ class Performance:
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # the fork that this run began as
+        self._later: list[_Later] = []  # what comes in by itself, by the step after which it does
+        self._steps = 0  # taken since the log began
         self._over: AppError | None = None  # why nothing more can be written to the log
         self._jobs: deque[StepJob | ForkJob] = deque()
         self._next_step_at = 0.0
@@ -83,6 +93,7 @@ class Performance:
         self.mode, self.notice, self.unfinished = "paused", None, 0
         self.error = self.objection = None
         self.fork = self._over = None
+        self._later, self._steps = [], 0
         self._next_epoch += 1
         self._began(run)
         self.run, self.config = run, config
@@ -91,18 +102,30 @@ class Performance:
         return run
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """All prompts or none. Returns the requests and the number of records."""
-        unfinished, limit = self.unfinished + len(prompts), self._settings.max_unfinished
+        """All prompts or none, those with `after_steps` so many steps from now; when nothing else is left to compute,
+        the next of them does not wait. Returns the requests that came in at once, and the number of records."""
+        unfinished = self.unfinished + sum(len(later.prompts) for later in self._later) + len(prompts)
+        limit = self._settings.max_unfinished
         if unfinished > limit:
             raise AppError(
                 "refused", f"{len(prompts)} more would make {unfinished} unfinished sequences; a theater takes {limit}"
             )
         self._check_not_forking()
         self._check_room()
-        with self._writing():
-            requests = self.current.engine.submit(prompts, sampling)
+        engine = self.current.engine
+        engine.check(prompts, sampling)
+        now = [prompt for prompt in prompts if not prompt.after_steps]
+        requests: list[RequestLike] = []
+        if now:
+            with self._writing():
+                requests = engine.submit(now, sampling)
         self.error = self.objection = None
-        self.unfinished = self.current.engine.num_unfinished()
+        self.unfinished = engine.num_unfinished()
+        for steps in sorted({prompt.after_steps for prompt in prompts} - {0}):
+            those = [prompt for prompt in prompts if prompt.after_steps == steps]
+            self._later.append(_Later(self._steps + steps, those, sampling))
+        self._later.sort(key=lambda later: later.after)
+        self._let_in()
         return requests, len(self.current.log)
 
     def abort(self, request_id: str) -> int:
@@ -113,6 +136,7 @@ class Performance:
         if not found:
             raise AppError("refused", f"no unfinished request is called {request_id!r}")
         self.unfinished = self.current.engine.num_unfinished()
+        self._let_in()
         return len(self.current.log)
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
@@ -222,8 +246,10 @@ class Performance:
             self._check_room()
             with self._writing():
                 record = self.current.engine.step()
+            self._steps += 1
             self.unfinished = self.current.engine.num_unfinished()
             self.error = self.objection = None
+            self._let_in()
             return record
         except Exception as error:
             refusal = refusal_of(error)
@@ -233,6 +259,14 @@ class Performance:
                 refusal = AppError("internal", f"the step failed: {one_sentence(error)}", objection)
             self._fail(refusal.message, refusal.objection)
             raise refusal from None
+
+    def _let_in(self) -> None:
+        """Submit what is due by now, and what would wait for steps that nobody takes."""
+        while self._later and (self._later[0].after <= self._steps or not self.unfinished):
+            later = self._later.pop(0)
+            with self._writing():
+                self.current.engine.submit(later.prompts, later.sampling)
+            self.unfinished = self.current.engine.num_unfinished()
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:

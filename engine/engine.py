@@ -171,7 +171,7 @@ class Engine:
         if not stage.requests:
             eager = eager or self.config.enforce_eager or self.config.fault is not None
             self._runner.compiled = None if eager else self.model.compiled
-        requests = self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
+        requests = self._accepted(specs)
         self._num_requests += len(requests)
         for request in requests:
             stage.add(request)
@@ -183,6 +183,14 @@ class Engine:
         if requests:
             self._append_record("submit")
         return requests
+
+    def check_requests(self, specs: Items[RequestSpec]) -> None:
+        """Raises what `add_requests` would, and queues nothing."""
+        self._accepted(specs)
+
+    def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
+        stage = self._stage
+        return self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""

@@ -72,7 +72,7 @@ class FakeEngine:
         self.requests: dict[int, FakeRequest] = {}
         self.next_seq, self.steps = 0, 0
 
-    def submit(self, prompts, sampling: SamplingParams):
+    def check(self, prompts, sampling: SamplingParams) -> None:
         sampling.checked()
         for prompt in prompts:
             size = len(prompt.text.encode())
@@ -82,6 +82,9 @@ class FakeEngine:
                 raise ConfigError(
                     f"the prompt has {size} tokens; that is over max_model_len {self.config.max_model_len}"
                 )
+
+    def submit(self, prompts, sampling: SamplingParams):
+        self.check(prompts, sampling)
         ops: list[Op] = []
         new = []
         for prompt in prompts:

@@ -10,7 +10,7 @@ from engine.cache.guards import MisuseError
 from engine.trace import codec
 from engine.trace.events import Submit
 from engine.trace.records import Header, StepRecord
-from tests.server.conftest import wait_for
+from tests.server.conftest import Client, wait_for
 
 
 def test_create_gives_an_empty_log_with_its_header(client):
@@ -164,6 +164,38 @@ def test_refused_prompts_say_the_numbers_and_change_nothing(client, theater):
     assert error["code"] == "refused" and "12 tokens" in error["message"] and "8" in error["message"]
     assert "empty" in client.refused("submit", theater=theater, prompts=[{"text": ""}])["message"]
     assert client.do("step", theater=theater) == {"ok": True, "num_records": 0, "performed": 0}
+
+
+def kinds(client: Client) -> list[tuple[str, int]]:
+    return [(record.kind, record.step) for record in (codec.decode(each, StepRecord) for each in client.records())]
+
+
+def test_a_prompt_comes_in_after_so_many_steps(client, theater):
+    prompts = [{"text": "abc"}, {"text": "abcd", "after_steps": 2}]
+    answer = client.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 6})
+    assert [request["num_prompt_tokens"] for request in answer["requests"]] == [3]
+    client.do("run", theater=theater, speed=0)
+    wait_for(lambda: len(client.records()) >= 5)
+    assert kinds(client)[:5] == [("submit", 0), ("step", 1), ("step", 2), ("submit", 2), ("step", 3)]
+
+
+def test_a_prompt_that_would_wait_for_steps_that_nobody_takes_comes_in_at_once(client, theater):
+    prompts = [{"text": "ab"}, {"text": "abc", "after_steps": 1000}]
+    client.do("submit", theater=theater, prompts=prompts, sampling={"max_tokens": 2})
+    client.do("step", theater=theater, count=3)
+    wait_for(lambda: len(client.records()) == 5)
+    assert kinds(client) == [("submit", 0), ("step", 1), ("step", 2), ("submit", 2), ("step", 3)]
+
+
+def test_a_prompt_for_later_is_refused_when_it_is_submitted_and_forgotten_by_a_reset(client, theater):
+    client.do("configure", theater=theater, config={"max_model_len": 8})
+    late = {"text": "far too long", "after_steps": 1}
+    assert "12 tokens" in client.refused("submit", theater=theater, prompts=[{"text": "ok"}, late])["message"]
+    assert client.do("step", theater=theater)["num_records"] == 0
+    client.do("submit", theater=theater, prompts=[{"text": "ok"}, {"text": "late", "after_steps": 1}])
+    client.do("reset", theater=theater)
+    client.do("submit", theater=theater, prompts=[{"text": "ok"}])
+    assert client.do("step", theater=theater, count=1)["num_records"] == 2
 
 
 def test_a_theater_takes_a_bounded_number_of_sequences(make_server):
