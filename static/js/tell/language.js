@@ -12,6 +12,9 @@ export const LANGUAGES = [
 /** The language that the page is written in now; its words are here (net/words.js loads them before they are shown). */
 export const language = signal("en");
 
+/** Whether the cache lies in a GPU's memory, which has a word of its own: texts `<key>.gpu` stand in for `<key>`. */
+export const onGpu = signal(false);
+
 /**
  * The entry of `code` in the list.
  * @param {string} code

@@ -1,6 +1,6 @@
 // Words of the page in its language: `t(key, {n: 3})`; `{n|key|keys}` in a text chooses by number.
 
-import { language } from "./language.js";
+import { language, onGpu } from "./language.js";
 
 /** @typedef {Record<string, any>} Values by their names in a text; of any type that has a text form */
 /** @typedef {[term: string, definition: string]} Term */
@@ -31,7 +31,8 @@ export const hasText = (key) => Object.hasOwn(TEXTS[language.value], key);
  * @param {string} key @param {Values} [values] @param {string | null} [missing]
  */
 export function t(key, values = {}, missing = null) {
-  return fill(TEXTS[language.value]?.[key] ?? key, values, language.value, missing);
+  const texts = TEXTS[language.value] ?? {};
+  return fill((onGpu.value ? texts[`${key}.gpu`] : undefined) ?? texts[key] ?? key, values, language.value, missing);
 }
 
 /**
@@ -43,10 +44,11 @@ export function tIn(code, key, values = {}) {
 }
 
 /**
- * The text in the page's language out of one that the server words itself; English where it has none.
- * @param {Record<string, string> | {en: string, zh: string}} text by language
+ * What there is in the page's language of something that the server has in several; in English where it has none.
+ * @template T
+ * @param {Record<string, T> | {en: T, zh: T}} texts by language
  */
-export const inLanguage = (text) => /** @type {Record<string, string>} */ (text)[language.value] ?? text.en;
+export const inLanguage = (texts) => /** @type {Record<string, T>} */ (texts)[language.value] ?? texts.en;
 
 /** Whole sentences, one after the other: English puts a space between them. @param {string[]} list */
 export const sentences = (list) => list.join(t("join.sentences"));
