@@ -15,9 +15,14 @@ from app.recordings.entry import Entry
 from app.recordings.repair import Finding
 from app.scenes.museum import Exhibit
 from app.scenes.presets import Preset
+from app.scenes.told import Translated, TranslatedList
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import OptionsPayload
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
+
+# What each scene has by language, beside its fields
+PRESET_WORDS = {"title": Translated, "watch": Translated, "end": Translated, "prompts": TranslatedList}
+EXHIBIT_WORDS = {"title": Translated, "text": Translated, "watch": Translated, "prompts": TranslatedList}
 
 
 class Limits(TypedDict):
@@ -38,8 +43,8 @@ class ModelAnswer(TypedDict):
     config: EngineConfig
     sampling: SamplingParams
     options: OptionsPayload
-    presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": ("title", "watch")})]]
-    museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": ("title", "text", "watch")})]]
+    presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": PRESET_WORDS})]]
+    museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
     machine: Machine | None
     limits: Limits
 

@@ -121,7 +121,7 @@ def main(names: list[str]) -> int:
             forks = [folder() / f"{language}-fork-{k}{SUFFIX}" for k in range(len(fan(log)[2]))]
             for k, path in enumerate(forks):
                 record_fork(model, opening, log, k, path)
-        futures = json.dumps([beginning_of(path) for path in forks], ensure_ascii=False, indent=1)
+        futures = json.dumps([beginning_of(path) for path in forks], ensure_ascii=False)
         (folder() / f"{language}-futures.json").write_text(futures + "\n", encoding="utf-8")
         for path in sorted(folder().glob(f"{language}-*{SUFFIX}")):
             print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -21,7 +21,6 @@ from app import answers, api_answers, messages
 from app.bench_runs import RunStatus
 from app.events import EVENTS
 from app.jobs import Performed
-from app.scenes.told import Translated
 from app.transport.clients import Ack, Answer
 from engine.bench.record import Record as BenchRecord
 from engine.trace.compare import Comparison
@@ -86,8 +85,8 @@ class Module:
 
     def _type(self, found: inspect.Type) -> str:
         match found:
-            case inspect.Metadata(extra={"fields_of": kind, "words": names}):
-                texts = "".join(f" {name}: {self.type_of(Translated)};" for name in names)
+            case inspect.Metadata(extra={"fields_of": kind, "words": words}):
+                texts = "".join(f" {name}: {self.type_of(by_language)};" for name, by_language in words.items())
                 return f"({self.type_of(kind)} & {{{texts} }})"
             case inspect.Metadata(extra={"fields_of": kind}):
                 return self.type_of(kind)

@@ -9,19 +9,14 @@ from msgspec.structs import asdict
 
 from engine.config import EngineConfig, FaultName
 
-_MOON = "春江潮水连海平，海上明月共潮生。"
-_MOUNTAIN = "白日依山尽，黄河入海流。欲穷千里目，"
-_FROST = "床前明月光，疑是地上霜。"
-
 
 class Exhibit(Struct, frozen=True, kw_only=True):
     """One fault, and what to submit, all at once, to a healthy and a faulty engine.
 
-    Its words: `title`, `text` (the mistake) and `watch` (where it shows).
+    Its words: `title`, `text` (the mistake), `watch` (where it shows) and `prompts`.
     """
 
     id: FaultName
-    prompts: list[str]
     sampling: dict[str, Any]
     config: dict[str, Any]  # every field but `fault`: what is seen does not depend on how the server was started
 
@@ -35,37 +30,31 @@ def _config(**fields: Any) -> dict[str, Any]:
 EXHIBITS = [
     Exhibit(
         id="slot_off_by_one",
-        prompts=[_MOON],
         sampling={"max_tokens": 24, "ignore_eos": True},
         config=_config(block_size=4, num_blocks=32),
     ),
     Exhibit(
         id="no_copy_at_shared_write",
-        prompts=[_MOUNTAIN],
         sampling={"max_tokens": 16, "ignore_eos": True, "n": 2, "temperature": 1.2, "seed": 1},
         config=_config(block_size=4, num_blocks=32),
     ),
     Exhibit(
         id="stale_hash_after_reallocation",
-        prompts=[_MOON, _FROST + "举头望明月，低头思故乡。", _MOON],
         sampling={"max_tokens": 16, "ignore_eos": True},
         config=_config(block_size=4, num_blocks=10, max_num_seqs=1),
     ),
     Exhibit(
         id="output_lost_at_preemption",
-        prompts=[_MOON, "白日依山尽，黄河入海流。", _FROST],
         sampling={"max_tokens": 32, "ignore_eos": True},
         config=_config(block_size=4, num_blocks=18),
     ),
     Exhibit(
         id="missing_causal_mask",
-        prompts=[_MOUNTAIN],
         sampling={"max_tokens": 24, "ignore_eos": True},
         config=_config(block_size=4, num_blocks=32),
     ),
     Exhibit(
         id="rope_restarted_at_chunk",
-        prompts=[_MOON + "滟滟随波千万里，何处春江无月明？"],
         sampling={"max_tokens": 24, "ignore_eos": True},
         config=_config(block_size=4, num_blocks=32, max_num_batched_tokens=12),
     ),

@@ -1,73 +1,72 @@
-"""What the page offers to begin with: prompts that each show one thing."""
+"""What the page offers to begin with: scenes that each show one thing."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+Panel = Literal["attention", "scheduler", "time"]
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """Prompts to submit together, with the settings that make the point. Its words: `title`, and `watch`, a sentence.
+    """One scene: settings that make the point, when each prompt comes, and where to look.
 
-    `tests/unit/engine/test_strategies.py` runs each on the bundled model and holds it to its sentence.
+    Its words, in `words.<language>.json`: `title`; `watch`, what to look for; `end`, one sentence with figures of the
+    run (`static/js/core/scene_figures.js`); `prompts`, the same number in every language, which make the same point.
+    `tests/unit/engine/test_strategies.py` runs each on the bundled model in every language and holds it to its words.
     """
 
     id: str
-    prompts: list[str]
+    after_steps: list[Annotated[int, Meta(ge=0)]] = []  # steps before each prompt comes; empty: all come at once
     sampling: dict[str, Any] = {}  # fields that differ from the defaults
     config: dict[str, Any] = {}  # likewise; needs a new log
+    seq: int = 0  # the sequence that it is about
+    pattern: str | None = None  # of the head to look at; None: the one that the model opens on
+    detail: Panel = "attention"
+    speed: float = 2.0  # steps a second
 
 
-_MOON = "春江潮水连海平，海上明月共潮生。"
-_STORY = "Once upon a time, there was a little girl named Lily. She loved to play in the garden"
+_SMALL = {"block_size": 4, "num_blocks": 48}
 
 PRESETS = [
-    Preset(
-        id="moon",
-        prompts=[_MOON],
-        sampling={"max_tokens": 48},
-        config={"block_size": 4, "num_blocks": 48},
-    ),
-    Preset(
-        id="story",
-        prompts=[_STORY],
-        sampling={"max_tokens": 48},
-        config={"block_size": 4, "num_blocks": 48},
-    ),
-    Preset(
-        id="shared-prefix",
-        prompts=[_MOON + "滟滟随波千万里，", _MOON + "江流宛转绕芳甸，"],
-        sampling={"max_tokens": 24},
-        config={"block_size": 4, "num_blocks": 48},
-    ),
+    Preset(id="moon", sampling={"max_tokens": 64}, config=_SMALL),
+    Preset(id="tokens", sampling={"max_tokens": 32}, config=_SMALL),
+    Preset(id="shared-prefix", after_steps=[0, 2], sampling={"max_tokens": 24}, config=_SMALL, seq=1, speed=1.0),
     Preset(
         id="samples",
-        prompts=["白日依山尽，黄河入海流。欲穷"],
-        sampling={"max_tokens": 24, "temperature": 0.9, "seed": 8, "n": 3},
-        config={"block_size": 4, "num_blocks": 48},
+        sampling={"max_tokens": 24, "temperature": 1.0, "seed": 8, "n": 3},
+        config=_SMALL,
+        seq=1,
+        detail="scheduler",
+        speed=1.0,
     ),
     Preset(
         id="batch",
-        prompts=["白日依山尽，", _MOON + "滟滟随波千万里，", "床前明月光，", _STORY],
-        sampling={"max_tokens": 32, "stop": ["。"]},
-        config={"block_size": 4, "num_blocks": 48, "max_num_seqs": 2},
+        sampling={"max_tokens": 64},
+        config={**_SMALL, "max_num_seqs": 2},
+        detail="scheduler",
+        seq=2,
+        speed=4.0,
     ),
     Preset(
         id="chunks",
-        prompts=["床前明月光，", " ".join([_STORY + "."] * 4)],
+        after_steps=[0, 3],
         sampling={"max_tokens": 24},
-        config={"block_size": 4, "num_blocks": 48, "max_num_batched_tokens": 16, "enable_chunked_prefill": True},
+        config={**_SMALL, "max_num_batched_tokens": 16, "enable_chunked_prefill": True},
+        detail="scheduler",
+        seq=1,
+        speed=1.0,
     ),
     Preset(
         id="preemption",
-        prompts=[_MOON, "白日依山尽，黄河入海流。", "床前明月光，疑是地上霜。"],
         sampling={"max_tokens": 40, "ignore_eos": True},
         config={"block_size": 4, "num_blocks": 20},
+        detail="scheduler",
+        seq=2,
     ),
     Preset(
         id="hybrid",
-        prompts=[_MOON],
         sampling={"max_tokens": 40, "ignore_eos": True},
         config={
             "block_size": 4,
@@ -77,11 +76,21 @@ PRESETS = [
             "attention_window": 8,
             "sliding_window_pattern": 2,
         },
+        detail="time",
+        speed=4.0,
     ),
     Preset(
+        id="sinks",
+        sampling={"max_tokens": 48, "ignore_eos": True},
+        config={"block_size": 4, "num_blocks": 24, "attention_window": 16, "attention_sinks": 4},
+        speed=4.0,
+    ),
+    Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}, detail="time"),
+    Preset(
         id="long",
-        prompts=[_MOON],
         sampling={"max_tokens": 272, "ignore_eos": True},
         config={"block_size": 16, "num_blocks": 24},
+        detail="time",
+        speed=16.0,
     ),
 ]

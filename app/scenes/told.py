@@ -11,15 +11,23 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 Translated = dict[str, str]  # language -> text; English is always there
+TranslatedList = dict[str, list[str]]  # likewise
 Kind = Literal["presets", "museum"]
 
 
 def told(kind: Kind, scene: Struct) -> dict[str, Any]:
-    """A scene's fields, and each of its texts by language."""
+    """A scene's fields, and each of its texts by language; its `prompts` are a list in each."""
     fields = asdict(scene)
     words = {language: texts[kind][fields["id"]] for language, texts in _words().items()}
     names = words["en"]
     return {**fields, **{name: {language: text[name] for language, text in words.items()} for name in names}}
+
+
+def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
+    """What the scene submits for readers of `language`."""
+    prompts = _words()[language][kind][scene_id]["prompts"]
+    assert isinstance(prompts, list)
+    return prompts
 
 
 def languages() -> list[str]:
@@ -28,8 +36,8 @@ def languages() -> list[str]:
 
 
 @functools.cache
-def _words() -> dict[str, dict[str, dict[str, dict[str, str]]]]:
-    """language -> kind -> scene -> name -> text"""
+def _words() -> dict[str, dict[str, dict[str, dict[str, str | list[str]]]]]:
+    """language -> kind -> scene -> name -> text, or texts"""
     found = [file for file in files("app.scenes").iterdir() if file.name.endswith(".json")]
     return {
         file.name.split(".")[1]: json.loads(file.read_text(encoding="utf-8"))

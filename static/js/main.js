@@ -3,6 +3,7 @@
 import { render } from "../vendor/preact/preact.js";
 import { effect } from "../vendor/signals/signals.js";
 import { followDraft, followFocus, followSpeed } from "./control/actions.js";
+import { playLinkedScene } from "./control/anew.js";
 import { listenToKeys } from "./control/keyboard.js";
 import { followOpening, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
@@ -47,6 +48,7 @@ followPrinting();
 acceptDroppedTraces();
 offerTour(localStorageOrNull());
 followOpening();
+playLinkedScene();
 session.start();
 
 /** A `.kvtrace` dropped on the page is shown, and kept. */

@@ -32,6 +32,7 @@ import torch
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from engine.machine import machine_facts
+from tests.browser.driving import SENT
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。" * 16  # 32 tokens each
@@ -191,7 +192,7 @@ def memory(browser: Browser, url: str, steps: int) -> dict[str, float]:
 def submit(page: Page, text: str) -> None:
     page.fill("#prompt", text)
     page.click("#btn-add")
-    page.wait_for_function("document.querySelector('#prompt').value === ''")
+    page.wait_for_function(SENT)
 
 
 def wait_for_end(page: Page, records: int) -> None:

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 OpenPage = Callable[..., Page]
 POEM = "春江潮水连海平，海上明月共潮生。"
+SENT = "import('/static/js/state/prompts.js').then((prompts) => prompts.draftIsSent.value)"
 SHOWN = "Number(document.documentElement.dataset.painted)"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import POEM, SHOWN, OpenPage, prefill, rests, shows, step, tokens, wait_until
+from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import address, comes_to, still, theater_of
 
@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def test_the_first_visit_offers_the_poem_and_teaches(open_page: OpenPage) -> None:
     page = open_page()
-    expect(page.locator("#prompt")).to_have_value(POEM)
+    expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")
+    expect(open_page(locale="zh-CN").locator("#prompt")).to_have_value(POEM)
     expect(page.locator("#stage-text")).to_contain_text("Nothing is on stage yet")
     expect(page.locator("#sentence")).to_contain_text("Press Prefill")
     expect(page.locator(".block-button")).to_have_count(48)
@@ -255,7 +256,7 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
     for prompt in ("春江潮水连海平，海上", "白日依山尽，黄河", "床前明月光，疑是地"):
         page.fill("#prompt", prompt)
         page.click("#btn-add")
-        expect(page.locator("#prompt")).to_have_value("")
+        wait_until(page, SENT)
     page.click("#btn-run")
     wait_until(page, "[...document.querySelectorAll('.status')].filter((e) => e.matches('.finished')).length === 3")
     said = ""

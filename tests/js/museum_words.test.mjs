@@ -121,8 +121,13 @@ test("of what both runs decided alike only what faults hide behind is told, once
 
 test("both lanes are asked the same, but for the fault", () => {
   const config = { block_size: 4, num_blocks: 32, max_num_seqs: 16 };
-  const { prompts, configs } = wishOf({ id: "slot_off_by_one", prompts: ["月"], sampling: {}, config });
-  assert.deepEqual(prompts, ["月"]);
+  const { prompts, configs } = wishOf({
+    id: "slot_off_by_one",
+    prompts: { en: ["moon"], zh: ["月"] },
+    sampling: {},
+    config,
+  });
+  assert.deepEqual(prompts, ["moon"], "in the reader's language");
   assert.deepEqual(configs.healthy, { ...config, fault: null });
   assert.deepEqual(configs.faulty, { ...config, fault: "slot_off_by_one" });
 });

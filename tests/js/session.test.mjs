@@ -130,18 +130,20 @@ test("buttons are free when nothing is under way any more, not when one of two t
 });
 
 test("of two changes of the settings the second is sent when the first is done, and the prompts come back once", async () => {
-  const actions = await import("../../static/js/control/actions.js");
+  const { applyConfig } = await import("../../static/js/control/anew.js");
+  const { draft, draftIsSent } = await import("../../static/js/state/prompts.js");
   await coming("a");
   socket.question("join", "a").answer(joined("a"));
+  socket.records("a", 0, 1);
   await soon();
-  actions.draft.value = "";
+  assert.deepEqual([draft.value, draftIsSent.value], ["a", true], "the box has the run's own prompt");
   settings.block_size.value = 8;
-  const first = actions.applyConfig();
+  const first = applyConfig();
   await soon();
   settings.block_size.value = 4;
-  const second = actions.applyConfig();
+  const second = applyConfig();
   settings.block_size.value = 2;
-  const third = actions.applyConfig();
+  const third = applyConfig();
   await soon();
   const asked = socket.question("configure");
   assert.equal(asked.body.config.block_size, 8);
@@ -150,10 +152,9 @@ test("of two changes of the settings the second is sent when the first is done, 
   await soon();
   const last = socket.question("configure");
   assert.equal(last.body.config.block_size, 2, "the second one has nothing that the third has not");
-  assert.equal(actions.draft.value, "", "no prompt comes back to a run that is about to go");
   last.answer({ epoch: 2, header: joined("a").header });
   await Promise.all([first, second, third]);
-  assert.notEqual(actions.draft.value, "");
+  assert.deepEqual([draft.value, draftIsSent.value], ["a", false], "it waits to be sent again");
   assert.equal(socket.asked.length, 0);
 });
 

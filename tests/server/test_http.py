@@ -21,7 +21,10 @@ def test_health_and_model(server):
     assert requests.get(f"{server.url}/api/health").json()["ok"] is True
     facts = requests.get(f"{server.url}/api/model").json()
     assert facts["model"]["num_layers"] == 2 and facts["config"]["block_size"] == 4
-    assert facts["presets"][0]["prompts"] == ["春江潮水连海平，海上明月共潮生。"]
+    assert facts["presets"][0]["prompts"] == {
+        "en": ["Who has seen the wind?"],
+        "zh": ["春江潮水连海平，海上明月共潮生。"],
+    }
     rows = {row["name"]: row for row in facts["options"]["tables"]["engine"]}
     assert rows["strategy"]["choices"] == ["paged", "contiguous", "none"] and list(rows) == list(facts["config"])
     assert [row["name"] for row in facts["options"]["tables"]["sampling"]] == list(facts["sampling"])

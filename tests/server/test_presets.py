@@ -21,7 +21,7 @@ def facts(server: Server) -> dict[str, Any]:
 
 def test_every_preset_says_in_both_languages_what_to_watch(facts: dict[str, Any]) -> None:
     for preset in facts["presets"]:
-        for text in (preset["title"], preset["watch"]):
+        for text in (preset["title"], preset["watch"], preset["end"], preset["prompts"]):
             assert set(text) == {"en", "zh"} and all(text.values()), preset["id"]
     ids = [preset["id"] for preset in facts["presets"]]
     assert len(set(ids)) == len(ids)

@@ -1,24 +1,16 @@
 // What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
 
-import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { effect, signal } from "../../vendor/signals/signals.js";
 import { asTheModelSees, command, focusOn, submit } from "../net/commands.js";
-import { session } from "../net/session.js";
-import { PRESETS } from "../state/prompts.js";
-import { chooseConfig, chooseSampling, differing, wantedConfig } from "../state/run_settings.js";
-import { optionSetting, settings, TABLE } from "../state/settings.js";
+import { draft, draftIsSent, markSent } from "../state/prompts.js";
+import { differing } from "../state/run_settings.js";
+import { optionSetting, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
+import { applyConfig } from "./anew.js";
 
-/** The prompt being written: what the next submission sends. */
-export const draft = signal(PRESETS[0]);
 /** Whether the model will see the draft with other punctuation than it was written with. */
 export const rewritten = signal(false);
-let lastSubmitted = [PRESETS[0]]; // prompts that a reset brings back
-
-/** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
-
-/** The page's own value of every setting. */
-const initialValues = () => Object.fromEntries(Object.entries(TABLE).map(([name, row]) => [name, row.initial]));
 
 const expected = () => ({ expect: store.numRecords.peek() });
 
@@ -26,10 +18,10 @@ const expected = () => ({ expect: store.numRecords.peek() });
 export async function addPrompt() {
   const text = draft.value;
   if (!text) return store.toast(t("error.no_prompt"));
-  const answer = await submit([text]);
+  const answer = await submit([{ text }]);
   if (!answer) return null;
-  lastSubmitted = [text];
-  if (draft.value === text) draft.value = "";
+  markSent(text);
+  settings.scene.value = null; // from here on it is the reader's own run
   return answer;
 }
 
@@ -39,14 +31,14 @@ const unfinished = () => {
 };
 
 /**
- * Submit the draft when there is one (`always`) or when nothing else is left to compute. False: nothing to do.
+ * Submit the draft when there is a new one (`always`) or when nothing else is left to compute. False: nothing to do.
  *
  * @param {boolean} always
  */
 async function ensureWork(always) {
   store.backToLive();
   if (store.status.value?.mode === "running" && unfinished() === 0) await command("pause"); // it ran out of work
-  if (draft.value && (always || unfinished() === 0)) return Boolean(await addPrompt());
+  if (draft.value && !draftIsSent.value && (always || unfinished() === 0)) return Boolean(await addPrompt());
   if (unfinished() > 0) return true;
   store.toast(t("transport.nothing"));
   return false;
@@ -88,91 +80,6 @@ export function pause() {
 
 /** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
 export const running = () => store.status.value?.mode === "running" && store.numRecords.value > 0 && unfinished() > 0;
-
-/** A new, empty log under the same settings; the prompt comes back to be sent again, those of a scene wait again. */
-export async function reset() {
-  store.backToLive();
-  if (await command("reset")) await bringBack();
-}
-
-/** A new log under the settings that the controls show. */
-export async function applyConfig() {
-  store.backToLive();
-  if (await configure()) await bringBack();
-}
-
-/** @type {Promise<unknown>} */
-let configured = Promise.resolve(); // what was asked for last
-let configurations = 0;
-
-/**
- * Tell the server the settings when it has those before: requests may overtake each other. Null: refused, or later ones
- * follow.
- */
-async function configure() {
-  const mine = (configurations += 1);
-  const before = configured;
-  const sent = before.then(() => (mine === configurations ? command("configure", { config: wantedConfig() }) : null));
-  configured = sent.catch(() => null);
-  const answer = await sent;
-  return mine === configurations ? answer : null;
-}
-
-/** A new run where there is none any more, when the server is back; the prompts come back too. */
-export async function startAgain() {
-  if (await session.startAgain()) await bringBack();
-}
-
-async function bringBack() {
-  if (draft.value) return;
-  if (lastSubmitted.length > 1) await submit(lastSubmitted);
-  else draft.value = lastSubmitted[0];
-}
-
-/**
- * Set the stage for one of the server's presets: its settings, a new log, all its prompts waiting.
- *
- * @param {Scene} preset
- */
-export async function playScene(preset) {
-  const initial = initialValues();
-  store.backToLive();
-  batch(() => {
-    chooseConfig(preset.config, initial);
-    chooseSampling(preset.sampling, initial);
-    settings.priority.value = Number(initial.priority);
-  });
-  if (!(await configure())) return;
-  await queue(preset.prompts);
-}
-
-/**
- * Follow a run of its own that sets the stage for `scene` (as a preset, with a whole configuration), and take its first
- * `count` steps. Whether there is one: the run that was followed stays when there is not.
- *
- * @param {Omit<Scene, "id" | "title" | "watch">} scene
- * @param {number} count
- */
-export async function openScene(scene, count) {
-  if (!(await session.startAnew(scene.config))) return false;
-  const initial = initialValues();
-  batch(() => {
-    chooseSampling(scene.sampling, initial);
-    settings.priority.value = Number(initial.priority);
-  });
-  if ((await queue(scene.prompts)) && count > 0) await command("step", { count });
-  return true;
-}
-
-/** @param {string[]} prompts */
-function queue(prompts) {
-  lastSubmitted = prompts;
-  draft.value = "";
-  return submit(prompts);
-}
-
-/** What a race is about: the prompt that is written, else the one submitted last. */
-export const racePrompt = () => draft.value || lastSubmitted[0];
 
 /** Whether the controls say something other than the run's own header. */
 export const configDiffers = () => differing().length > 0;

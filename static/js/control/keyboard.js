@@ -4,6 +4,7 @@
 import { signal } from "../../vendor/signals/signals.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
+import { reset } from "./anew.js";
 import * as playback from "./playback.js";
 
 export const helpOpen = signal(false);
@@ -54,7 +55,7 @@ export const KEYS = [
   { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
   { keys: ["s"], shown: ["S"], text: "key.step", run: () => actions.step() },
   { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => actions.prefill() },
-  { keys: ["r"], shown: ["R"], text: "key.reset", run: () => actions.reset() },
+  { keys: ["r"], shown: ["R"], text: "key.reset", run: () => reset() },
   { keys: ["Escape"], shown: ["Esc"], text: "key.escape", run: letGo },
   { keys: ["?"], shown: ["?"], text: "key.help", run: () => (helpOpen.value = !helpOpen.value) },
 ];

@@ -108,7 +108,6 @@ export interface Entry {
 
 export interface Exhibit {
   id: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation";
-  prompts: string[];
   sampling: Record<string, unknown>;
   config: Record<string, unknown>;
 }
@@ -224,9 +223,9 @@ export interface ModelAnswer {
   live: boolean;
   machine: Machine | null;
   model: ModelFacts | null;
-  museum: (Exhibit & { title: Record<string, string>; text: Record<string, string>; watch: Record<string, string>; })[];
+  museum: (Exhibit & { title: Record<string, string>; text: Record<string, string>; watch: Record<string, string>; prompts: Record<string, string[]>; })[];
   options: OptionsPayload;
-  presets: (Preset & { title: Record<string, string>; watch: Record<string, string>; })[];
+  presets: (Preset & { title: Record<string, string>; watch: Record<string, string>; end: Record<string, string>; prompts: Record<string, string[]>; })[];
   sampling: SamplingParams;
   tokenizer: TokenizerFacts | null;
   version: string;
@@ -305,9 +304,13 @@ export interface PrefillMessage {
 
 export interface Preset {
   id: string;
-  prompts: string[];
+  after_steps: number[];
   sampling: Record<string, unknown>;
   config: Record<string, unknown>;
+  seq: number;
+  pattern: string | null;
+  detail: "attention" | "scheduler" | "time";
+  speed: number;
 }
 
 export interface ReadMessage {
@@ -477,6 +480,7 @@ export interface SubmittedPrompt {
   request_id?: string | null;
   priority?: number;
   cache_salt?: string | null;
+  after_steps?: number;
 }
 
 export interface SubmittedRequest {

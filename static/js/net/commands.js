@@ -44,11 +44,11 @@ export async function command(event, body = {}, refused = () => {}) {
 /**
  * Queue prompts, all or none.
  *
- * @param {string[]} texts
+ * @param {{text: string, after_steps?: number}[]} asked
  */
-export function submit(texts) {
+export function submit(asked) {
   const priority = settings.priority.value;
-  const prompts = texts.map((text) => (priority ? { text, priority } : { text }));
+  const prompts = asked.map((prompt) => (priority ? { ...prompt, priority } : prompt));
   return command("submit", { prompts, sampling: wantedSampling() });
 }
 

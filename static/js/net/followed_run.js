@@ -121,6 +121,7 @@ export class FollowedRun {
     if (message.theater !== this.theater || message.epoch === this.epoch) return;
     const mine = this.resetting > 0 || message.epoch === this.ownEpoch;
     const nextTrace = store.status.value?.mode === "recording"; // of a benchmark: it is no reset
+    if (!mine) settings.scene.value = null;
     if (!mine && !nextTrace) store.toast(t("connection.reset_by_other"));
     this.begin(message);
   }

@@ -61,6 +61,7 @@ export class Following {
     const run = same ? before : new FollowedRun(answer.theater, answer.epoch);
     batch(() => {
       settings.recording.value = run.isRecording ? run.theater : null;
+      if (store.log.value && before?.theater !== run.theater) settings.scene.value = null; // the first is as linked
       if (!run.isRecording) settings.theater.value = run.theater;
       this.trouble.value = null;
       this.#go(run.isRecording ? "replay" : "follow", run);
@@ -107,6 +108,7 @@ export class Following {
   show(log) {
     batch(() => {
       leaveLog();
+      settings.scene.value = null;
       this.#go("show", null);
       store.status.value = null;
       store.log.value = log;

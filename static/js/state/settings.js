@@ -37,8 +37,9 @@ import { ENGINE, SAMPLING } from "./options.js";
  * @typedef {{
  *   lang: string, theme: "auto" | "light" | "dark", theater: string | null, recording: string | null,
  *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
- *   speed: number, fault: string | null, priority: number, distance: "look" | "room" | "bench", region: "stage" | "setup" | "memory" | "detail",
- *   detail: string, exhibit: string | null, run_a: string | null, run_b: string | null,
+ *   speed: number, scene: string | null, fault: string | null, priority: number, distance: "look" | "room" | "bench",
+ *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
+ *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, motion: boolean,
  * }} OwnValues
@@ -108,6 +109,7 @@ export const TABLE = {
   head: { type: integer, initial: null, place: true },
   speed: { type: number, initial: 4 }, // steps a second, of the engine and of playing; 0 = as fast as it goes
   ...optionRows(ENGINE),
+  scene: { type: text, initial: null }, // whose prompts the run has; null = the reader's own
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   ...optionRows(SAMPLING),

@@ -1,9 +1,10 @@
 // What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
 
-import { batch, computed, signal } from "../../vendor/signals/signals.js";
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { tellingHeads } from "../core/heads.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
+import { onGpu } from "../tell/language.js";
 import { settings } from "./settings.js";
 
 /**
@@ -51,6 +52,10 @@ export const status = signal(null);
  * @type {import("../../vendor/signals/signals.js").Signal<Facts | null>}
  */
 export const modelFacts = signal(null);
+effect(() => {
+  const machine = log.value?.header.machine ?? modelFacts.value?.machine;
+  onGpu.value = (machine?.device || "cpu") !== "cpu";
+});
 /** The exhibits of the fault museum that the server has; empty while it has not said. */
 export const exhibits = computed(() => modelFacts.value?.museum ?? []);
 const underWay = signal(0);

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.scenes.museum import EXHIBITS
+from app.scenes.told import prompts_of
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.faults import make_engine
 from engine.model.capture import CaptureRequest
@@ -37,7 +38,7 @@ def main() -> None:
             path.unlink(missing_ok=True)
             config = EngineConfig(**{**exhibit.config, "num_logprobs": 0}, fault=fault)
             with make_engine(model, config, log_path=path, capture=capture) as engine:
-                for prompt in exhibit.prompts:
+                for prompt in prompts_of("museum", exhibit.id, "zh"):
                     engine.add_request(prompt, sampling)
                 while engine.has_unfinished():
                     engine.step()

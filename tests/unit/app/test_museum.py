@@ -8,7 +8,7 @@ import pytest
 
 from app.scenes.museum import EXHIBITS, Exhibit
 from app.scenes.presets import PRESETS
-from app.scenes.told import Kind, languages, told
+from app.scenes.told import Kind, languages, prompts_of, told
 from engine.cache.guards import Rule
 from engine.config import EngineConfig, FaultName, SamplingParams
 from engine.lab.faults import make_engine
@@ -25,10 +25,10 @@ def model() -> LoadedModel:
     return load_model("bundled", device="cpu")
 
 
-def run(model: LoadedModel, exhibit: Exhibit, fault: FaultName | None) -> list[StepRecord]:
+def run(model: LoadedModel, exhibit: Exhibit, fault: FaultName | None, language: str) -> list[StepRecord]:
     config = EngineConfig(**exhibit.config, fault=fault)
     with make_engine(model, config) as engine:
-        for prompt in exhibit.prompts:
+        for prompt in prompts_of("museum", exhibit.id, language):
             engine.add_request(prompt, SamplingParams(**exhibit.sampling))
         while engine.has_unfinished():
             engine.step()
@@ -48,33 +48,36 @@ def test_every_fault_is_on_show_once() -> None:
     assert [exhibit.id for exhibit in EXHIBITS] == list(get_args(FaultName))
 
 
+@pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("exhibit", EXHIBITS, ids=lambda exhibit: exhibit.id)
-def test_the_exhibit_breaks_and_its_healthy_twin_does_not(model: LoadedModel, exhibit: Exhibit) -> None:
-    healthy, faulty = run(model, exhibit, None), run(model, exhibit, exhibit.id)
+def test_the_exhibit_breaks_and_its_healthy_twin_does_not(model: LoadedModel, exhibit: Exhibit, language: str) -> None:
+    healthy, faulty = run(model, exhibit, None, language), run(model, exhibit, exhibit.id, language)
     assert not any(record.integrity for record in healthy)
     assert tokens(healthy) != tokens(faulty)
     assert any(record.integrity for record in faulty) == (exhibit.id in OBJECTED)
     assert all(found.rule in set(get_args(Rule)) - {""} for record in faulty for found in record.objections)
 
 
+@pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize(("fault", "op"), [("no_copy_at_shared_write", Copy), ("output_lost_at_preemption", Preempt)])
-def test_the_healthy_twin_does_what_the_fault_spoils(model: LoadedModel, fault: str, op: type) -> None:
+def test_the_healthy_twin_does_what_the_fault_spoils(model: LoadedModel, fault: str, op: type, language: str) -> None:
     exhibit = next(exhibit for exhibit in EXHIBITS if exhibit.id == fault)
-    assert any(isinstance(found, op) for record in run(model, exhibit, None) for found in record.ops)
+    assert any(isinstance(found, op) for record in run(model, exhibit, None, language) for found in record.ops)
 
 
-def test_the_third_request_hits_what_is_no_longer_there(model: LoadedModel) -> None:
+@pytest.mark.parametrize("language", languages())
+def test_the_third_request_hits_what_is_no_longer_there(model: LoadedModel, language: str) -> None:
     exhibit = next(exhibit for exhibit in EXHIBITS if exhibit.id == "stale_hash_after_reallocation")
-    hits = {
-        fault: [op.num_hit_tokens for r in run(model, exhibit, fault) for op in r.ops if isinstance(op, Lookup)][2]
-        for fault in (None, exhibit.id)
-    }
+    hits = {}
+    for fault in (None, exhibit.id):
+        ops = [op for record in run(model, exhibit, fault, language) for op in record.ops]
+        hits[fault] = [op.num_hit_tokens for op in ops if isinstance(op, Lookup)][2]
     assert hits[exhibit.id] > hits[None]
 
 
 SCENES: list[tuple[Kind, list[Any], list[str]]] = [
-    ("presets", list(PRESETS), ["title", "watch"]),
-    ("museum", list(EXHIBITS), ["title", "text", "watch"]),
+    ("presets", list(PRESETS), ["title", "watch", "end", "prompts"]),
+    ("museum", list(EXHIBITS), ["title", "text", "watch", "prompts"]),
 ]
 
 
@@ -84,4 +87,5 @@ def test_every_scene_has_its_words_in_every_language(kind: Kind, scenes: list[An
         found = told(kind, scene)
         for name in names:
             assert list(found[name]) == languages() and all(found[name].values()), (scene.id, name)
+        assert len({len(prompts) for prompts in found["prompts"].values()}) == 1, scene.id
     assert {"en", "zh"} <= set(languages())

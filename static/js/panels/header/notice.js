@@ -1,7 +1,7 @@
 // What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black
 // page.
 
-import { startAgain } from "../../control/actions.js";
+import { startAgain } from "../../control/anew.js";
 import { blackout } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
 import { session } from "../../net/session.js";

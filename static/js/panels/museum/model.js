@@ -2,12 +2,13 @@
 // the stage.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
-import { openScene } from "../../control/actions.js";
+import { openRun } from "../../control/anew.js";
 import { Lockstep } from "../../runs/lockstep.js";
 import { firstTokenDifference, sequencesAt } from "../../runs/tokens.js";
 import { settings } from "../../state/settings.js";
 import { exhibits } from "../../state/store.js";
-import { t } from "../../tell/words.js";
+import { language } from "../../tell/language.js";
+import { inLanguage, t } from "../../tell/words.js";
 import { firstKeyDifference } from "./arrays.js";
 import { firstContradiction } from "./evidence.js";
 
@@ -52,10 +53,10 @@ export const scene = computed(() => {
   return { logs, step, last, seqs, seq, first };
 });
 
-let onShow = settings.exhibit.peek();
+let [onShow, inWords] = [settings.exhibit.peek(), language.peek()];
 effect(() => {
-  if (settings.exhibit.value === onShow) return;
-  onShow = settings.exhibit.value;
+  if (settings.exhibit.value === onShow && language.value === inWords) return;
+  [onShow, inWords] = [settings.exhibit.value, language.value]; // another language has other prompts
   chosenSeq.value = null;
   lanes.reset(); // what was run was another exhibit's
 });
@@ -73,7 +74,11 @@ const configOf = (shown, lane) => ({ ...shown.config, fault: lane === "faulty" ?
  */
 export function wishOf(shown) {
   const { prompts, sampling } = shown;
-  return { prompts, sampling, configs: Object.fromEntries(LANES.map((lane) => [lane, configOf(shown, lane)])) };
+  return {
+    prompts: inLanguage(prompts),
+    sampling,
+    configs: Object.fromEntries(LANES.map((lane) => [lane, configOf(shown, lane)])),
+  };
 }
 
 /**
@@ -84,7 +89,8 @@ export function wishOf(shown) {
 export async function openOnStage(shown, lane) {
   const { prompts, sampling } = shown;
   lanes.pause();
-  if (!(await openScene({ prompts, sampling, config: configOf(shown, lane) }, lanes.shownStep.value))) return;
+  const asked = { prompts: lanes.asked.value?.prompts ?? inLanguage(prompts), sampling, config: configOf(shown, lane) };
+  if (!(await openRun(asked, lanes.shownStep.value))) return;
   batch(() => {
     settings.detail.value = "attention";
     settings.region.value = "stage";

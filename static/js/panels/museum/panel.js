@@ -79,12 +79,13 @@ function show(id) {
  */
 function Label({ shown }) {
   const { block_size: size, num_blocks: blocks, max_num_seqs: seqs, max_num_batched_tokens: budget } = shown.config;
-  const asked = t("museum.asked", { n: shown.prompts.length, prompts: shown.prompts.join(" / ") });
+  const prompts = inLanguage(shown.prompts);
+  const asked = t("museum.asked", { n: prompts.length, prompts: prompts.join(" / ") });
   return html`<div class="museum-label">
     <p class="museum-wrong" id="museum-wrong"><span aria-hidden="true">⚠\uFE0E </span>${inLanguage(shown.text)}</p>
     <p id="museum-watch"><b>${t("museum.watch")}</b> ${inLanguage(shown.watch)}</p>
     <p class="hint" id="museum-asked">
-      <span lang=${langOf(shown.prompts[0])}>${asked}</span> · ${t("museum.setting", { size, blocks, seqs, budget })}
+      <span lang=${langOf(prompts[0])}>${asked}</span> · ${t("museum.setting", { size, blocks, seqs, budget })}
     </p>
     <${OpenOnStage} shown=${shown} />
   </div>`;

@@ -1,9 +1,9 @@
 // With and without: the same prompt under three strategies, in step. Drawn from the lanes' own logs.
 
-import { racePrompt } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
 import { LockstepControls, Sentence } from "../../runs/controls.js";
 import { Nothing, useLanes } from "../../runs/room.js";
+import { draft } from "../../state/prompts.js";
 import { wantedConfig, wantedSampling } from "../../state/run_settings.js";
 import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
@@ -39,5 +39,5 @@ function wish() {
   const { n, ...sampling } = wantedSampling();
   const config = { block_size, num_blocks, ...(kv_cache_dtype ? { kv_cache_dtype } : {}) };
   const configs = Object.fromEntries(STRATEGIES.map((strategy) => [strategy, { ...config, strategy }]));
-  return { prompts: [racePrompt()], sampling, configs };
+  return { prompts: [draft.value], sampling, configs };
 }

@@ -1,11 +1,11 @@
 // The proof that a cache changes no token: what each lane chose, place by place.
 
-import { racePrompt } from "../../control/actions.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { align } from "../../runs/tokens.js";
 import { verdict } from "../../runs/words.js";
+import { draft } from "../../state/prompts.js";
 import { langOf, t } from "../../tell/words.js";
 import { names, race, STRATEGIES } from "./model.js";
 
@@ -16,7 +16,7 @@ const NONE = align(
 
 /** @param {{now: import("./figures.js").Race | null}} props */
 export function Proof({ now }) {
-  const prompt = race.asked.value?.prompts[0] ?? racePrompt();
+  const prompt = race.asked.value?.prompts[0] ?? draft.value;
   const aligned = now?.tokens ?? NONE;
   const after = t("race.prompt", { text: prompt });
   return html`<section class="race-proof">

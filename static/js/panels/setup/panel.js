@@ -1,21 +1,26 @@
 // The left region: what is asked of the model, and under which settings.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { addPrompt, applyConfig, configDiffers, draft, playScene, rewritten } from "../../control/actions.js";
+import { addPrompt, configDiffers, rewritten } from "../../control/actions.js";
+import { applyConfig, playScene, scene, sceneEnd, scenes } from "../../control/anew.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
-import { PRESETS } from "../../state/prompts.js";
+import { draft, offeredPrompts, writeDraft } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
 import { settings } from "../../state/settings.js";
-import { connection, log, modelFacts } from "../../state/store.js";
+import { connection, log } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Sequences } from "./sequences.js";
 import { CacheSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
 
-/** The id of the preset that is looked at, or "". */
-const scene = signal("");
+/**
+ * The id of the scene that is looked at, "" for none; null: the one that is played.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
+ */
+const looked = signal(null);
 
 export function Panel() {
   const replay = connection.value === "replay";
@@ -47,13 +52,13 @@ function Composer() {
       lang=${langOf(draft.value)}
       placeholder=${t("setup.placeholder")}
       value=${draft.value}
-      onInput=${withValue((text) => (draft.value = text))}
+      onInput=${withValue(writeDraft)}
     ></textarea>
     <div class="presets" role="group" aria-label=${t("setup.presets")}>
-      ${PRESETS.map(
+      ${offeredPrompts().map(
         (text) =>
           html`<button class=${draft.value === text ? "preset chosen" : "preset"} title=${text} lang=${langOf(text)}
-            onClick=${() => (draft.value = text)}>${text}</button>`,
+            onClick=${() => writeDraft(text)}>${text}</button>`,
       )}
     </div>
     <div class="add-row">
@@ -72,27 +77,34 @@ function Composer() {
 
 /** The server's presets: several prompts and settings that make one point, with a word on what to watch. */
 function Scenes() {
-  const presets = modelFacts.value?.presets ?? [];
-  const chosen = presets.find((preset) => preset.id === scene.value);
-  if (!presets.length) return null;
+  const chosen = scenes.value.find(({ id }) => id === (looked.value ?? settings.scene.value));
+  if (!scenes.value.length) return null;
+  const end = chosen === scene.value ? sceneEnd.value : null;
   return html`<div class="group scenes">
-    <select id="scene" aria-label=${t("setup.scenes")} onChange=${withValue((id) => (scene.value = id))}>
+    <select id="scene" aria-label=${t("setup.scenes")} onChange=${withValue((id) => (looked.value = id))}>
       <option value="" selected=${!chosen}>${t("setup.scene_none")}</option>
-      ${presets.map(
-        (preset) => html`<option value=${preset.id}
-        selected=${preset === chosen}>${inLanguage(preset.title)}</option>`,
+      ${scenes.value.map(
+        (one) => html`<option value=${one.id}
+        selected=${one === chosen}>${inLanguage(one.title)}</option>`,
       )}
     </select>
     ${
       chosen
         ? html`<p class="scene-watch" id="scene-watch">${inLanguage(chosen.watch)}</p>
+          ${end ? html`<p class="scene-end" id="scene-end">${end}</p>` : null}
           <button class="apply" id="btn-scene" disabled=${connection.value !== "live"}
-            onClick=${() => playScene(chosen)} title=${t("setup.scene_hint")}>
-            ${t("setup.scene_play", { n: chosen.prompts.length })}
+            onClick=${() => show(chosen)} title=${t("setup.scene_hint")}>
+            ${t("setup.scene_play", { n: inLanguage(chosen.prompts).length })}
           </button>`
         : null
     }
   </div>`;
+}
+
+/** @param {import("../../control/anew.js").Scene} chosen */
+function show(chosen) {
+  looked.value = null;
+  playScene(chosen);
 }
 
 /** At the foot of the region wherever one has scrolled to, when the controls ask for something else than the run. */

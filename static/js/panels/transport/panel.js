@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect } from "../../../vendor/signals/signals.js";
 import * as actions from "../../control/actions.js";
+import { reset } from "../../control/anew.js";
 import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
@@ -124,7 +125,7 @@ function Main() {
 
 function Reset() {
   return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"}
-    onClick=${actions.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
+    onClick=${reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
     <${Icon} name="reset" />
   </button>`;
 }

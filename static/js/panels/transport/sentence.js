@@ -1,6 +1,7 @@
 // The sentence of the moment shown: the record's, or that of one of its sub-steps.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { sceneEnd } from "../../control/anew.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
@@ -31,7 +32,9 @@ export function spoken(index, sub, attention = null) {
 export function Sentence() {
   const index = viewIndex.value;
   const sub = viewSub.value;
-  const text = sentences(spoken(index, sub, attentionShown(index, sub)));
+  const said = spoken(index, sub, attentionShown(index, sub));
+  const end = sub === null && index === numRecords.value - 1 ? sceneEnd.value : null;
+  const text = sentences(end ? [end, ...said] : said);
   const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);

@@ -1,0 +1,140 @@
+// Figures of a whole run, by the names that a scene's last sentence uses (`end` in app/scenes/words.*.json). Pure.
+
+import { heldIn } from "./groups.js";
+import { blockSize } from "./header.js";
+import { joinText } from "./labels.js";
+import { kvTerms } from "./metrics.js";
+
+/**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {Record<string, number>} Figures
+ */
+
+/** Bytes of a number as models compute. @type {Record<string, number>} */
+const DTYPE_BYTES = { float32: 4, float16: 2, bfloat16: 2 };
+
+/** Whether every sequence of the run is done; false before the first. @param {TraceLog} log */
+export const isOver = ({ tail }) => tail.sequences.size > 0 && !tail.waiting.length && !tail.running.length;
+
+/**
+ * What the whole of `log` adds up to, for a scene that is about sequence `seq`; null while the log has no such one.
+ * @param {TraceLog} log @param {number} seq @returns {Figures | null}
+ */
+export function sceneFigures(log, seq) {
+  const about = log.tail.sequences.get(seq);
+  return about
+    ? { ...ofTexts(log, about), ...ofWork(log, seq), ...ofCache(log, about), ...ofBlocks(log), ...ofBytes(log) }
+    : null;
+}
+
+/** @typedef {NonNullable<ReturnType<TraceLog["tail"]["sequences"]["get"]>>} Sequence */
+
+/**
+ * Tokens: `prompt` of the sequence, with its `words` and Chinese `characters`; `text` it has in the end. `sequences` in
+ * the run.
+ * @param {TraceLog} log @param {Sequence} about @returns {Figures}
+ */
+function ofTexts({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
+  const written = joinText(tokens.slice(0, prompt));
+  const count = (/** @type {RegExp} */ what) => written.match(what)?.length ?? 0;
+  return {
+    prompt,
+    words: count(/[\p{L}'’]+/gu),
+    characters: count(/\p{Script=Han}/gu),
+    text: tokens.length,
+    sequences: tail.sequences.size,
+  };
+}
+
+/**
+ * What was computed. `computed`: tokens, over all steps; `again` of them had been computed before by the same sequence;
+ * `without`: tokens that the same outputs cost when every step computes all tokens so far; `chunks`: steps in which the
+ * sequence's prompt was computed; `most_at_once`: sequences in one step; `last_keys`: context of the last token.
+ * @param {TraceLog} log @param {number} seq @returns {Figures}
+ */
+function ofWork({ records }, seq) {
+  const found = { computed: 0, again: 0, without: 0, chunks: 0, most_at_once: 0, last_keys: 0, steps: 0 };
+  /** @type {Map<number, number>} sequence -> the position up to which it was computed at some time */
+  const reached = new Map();
+  for (const { batch = [], step } of records) {
+    found.steps = step;
+    found.most_at_once = Math.max(found.most_at_once, batch.length);
+    for (const { seq_id, phase, start, token_ids, context_len, samples } of batch) {
+      const end = start + token_ids.length;
+      const before = reached.get(seq_id) ?? 0;
+      found.computed += token_ids.length;
+      found.again += Math.max(0, Math.min(end, before) - start);
+      if (samples) found.without += context_len;
+      if (seq_id === seq && phase === "prefill") found.chunks += 1;
+      found.last_keys = context_len;
+      reached.set(seq_id, Math.max(before, end));
+    }
+  }
+  return found;
+}
+
+/**
+ * What the cache gave. `hit`, `hit_blocks`: tokens and blocks that the sequence found when it was first looked up, and
+ * `fresh`: the others of its prompt; `copies`, `preemptions`, `released`: operations in the run; `prompt_blocks`.
+ * @param {TraceLog} log @param {Sequence} about @returns {Figures}
+ */
+function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
+  const ops = records.flatMap((record) => record.ops ?? []);
+  const count = (/** @type {string} */ type) => ops.filter((op) => op.type === type).length;
+  const lookup = ops.find((op) => op.type === "lookup" && op.seq_id === seq_id);
+  const { num_hit_tokens: hit, block_ids } = lookup?.type === "lookup" ? lookup : { num_hit_tokens: 0, block_ids: [] };
+  return {
+    hit,
+    hit_blocks: block_ids.length,
+    fresh: prompt - hit,
+    prompt_blocks: Math.ceil(prompt / blockSize(header)),
+    copies: count("copy"),
+    preemptions: count("preempt"),
+    released: count("release"),
+  };
+}
+
+/**
+ * Blocks. `held`: most that the sequences of one step read and wrote; `held_full` and `held_windowed`: the same in the
+ * layers that keep every key, and in those with a window; `most_empty`: most slots that one running sequence held
+ * without content after a step; `shared`: blocks in several tables just before the first sequence ends;
+ * `blocks_of_all`: what the longest text fills where every key is kept (the last token's is never written).
+ * @param {TraceLog} log @returns {Figures}
+ */
+function ofBlocks(log) {
+  const size = blockSize(log.header);
+  const found = { held: 0, held_full: 0, held_windowed: 0, most_empty: 0, shared: 0, blocks_of_all: 0 };
+  const most = (/** @type {keyof typeof found} */ name, /** @type {number} */ n) =>
+    (found[name] = Math.max(found[name], n));
+  let ended = false;
+  for (const { index, ops = [], batch = [] } of log.records) {
+    const state = log.stateAt(index);
+    const tables = batch.map((entry) => log.tablesAtCompute(index, entry.seq_id) ?? []);
+    const held = log.groups.map((_, group) => new Set(tables.flatMap((table) => heldIn(table[group] ?? []))).size);
+    most(
+      "held",
+      held.reduce((sum, n) => sum + n, 0),
+    );
+    log.groups.forEach(({ window }, group) => most(window === null ? "held_full" : "held_windowed", held[group]));
+    for (const id of state.running) {
+      const seq = state.sequences.get(id);
+      if (seq) most("most_empty", (seq.block_tables[0]?.length ?? 0) * size - seq.num_computed_tokens);
+    }
+    ended ||= ops.some((op) => op.type === "finish");
+    if (!ended) found.shared = state.blocks.filter(({ ref_count }) => ref_count > 1).length;
+  }
+  for (const { token_bytes } of log.tail.sequences.values())
+    most("blocks_of_all", Math.ceil((token_bytes.length - 1) / size));
+  return found;
+}
+
+/**
+ * A token's K and V in all layers: `token_bytes` as they were kept, `plain_bytes` as the model computes them; `times`
+ * as many tokens fit.
+ * @param {TraceLog} log @returns {Figures}
+ */
+function ofBytes({ header }) {
+  const { num_layers, num_kv_heads, head_dim, v_head_dim, bytes_per_token: token } = kvTerms(header);
+  const plain = num_layers * num_kv_heads * (head_dim + v_head_dim) * (DTYPE_BYTES[header.model.dtype] ?? 2);
+  return { token_bytes: token, plain_bytes: plain, times: Number((plain / token).toFixed(1)) };
+}

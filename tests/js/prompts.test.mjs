@@ -1,0 +1,82 @@
+// The prompt in the box: offered in the reader's language, kept as it was asked, sent once.
+
+import assert from "node:assert/strict";
+import { beforeEach, test } from "node:test";
+import { TraceLog } from "../../static/js/core/log.js";
+import { draft, draftIsSent, followRun, keepDraft, markSent, writeDraft } from "../../static/js/state/prompts.js";
+import { log, numRecords } from "../../static/js/state/store.js";
+import { bytes, header, op, recordsOf } from "./log_builder.mjs";
+import { speak } from "./words.mjs";
+
+/** A run that was asked `prompts`, each a list of its tokens' texts, is shown. */
+function shows(...prompts) {
+  const found = new TraceLog(header());
+  const ops = prompts.map((tokens, seq) => ({
+    ...op.submit(
+      seq,
+      tokens.map((_, i) => i),
+    ),
+    prompt_token_bytes: tokens.map(bytes),
+  }));
+  if (ops.length) for (const record of recordsOf([{ kind: "submit", ops }])) found.append(record);
+  log.value = found;
+  numRecords.value = found.length;
+}
+
+beforeEach(() => {
+  speak("en");
+  followRun();
+  shows();
+});
+
+test("an untouched box offers a prompt in the reader's language", () => {
+  assert.deepEqual([draft.value, draftIsSent.value], ["Who has seen the wind?", false]);
+  speak("zh");
+  assert.deepEqual([draft.value, draftIsSent.value], ["春江潮水连海平，海上明月共潮生。", false]);
+});
+
+test("who comes to a run that has begun finds its own prompt, which no step sends again", () => {
+  shows(["Once", " upon", " a", " time"]);
+  assert.deepEqual([draft.value, draftIsSent.value], ["Once upon a time", true]);
+  speak("zh");
+  assert.equal(draft.value, "Once upon a time", "another language changes no run");
+});
+
+test("of several prompts the newest is in the box", () => {
+  shows(["a"], ["b", "c"]);
+  assert.equal(draft.value, "bc");
+});
+
+test("what a tokenizer puts before a prompt is none of it", () => {
+  shows(["<s>", " Once", " upon"]);
+  assert.equal(draft.value, "Once upon");
+});
+
+test("what is written stays, is sent once, and can be sent again by hand", () => {
+  writeDraft("moon");
+  shows(["sea"]);
+  assert.deepEqual([draft.value, draftIsSent.value], ["moon", false]);
+  markSent("moon");
+  assert.deepEqual([draft.value, draftIsSent.value], ["moon", true]);
+  writeDraft("moon");
+  assert.equal(draftIsSent.value, false);
+});
+
+test("what was written while the prompt was on its way is not sent", () => {
+  writeDraft("moon");
+  writeDraft("moons");
+  markSent("moon");
+  assert.deepEqual([draft.value, draftIsSent.value], ["moons", false]);
+});
+
+test("a box emptied by hand stays empty", () => {
+  writeDraft("");
+  assert.equal(draft.value, "");
+});
+
+test("before a reset the prompt is kept to be sent again, after it", () => {
+  shows(["sea"]);
+  keepDraft();
+  shows();
+  assert.deepEqual([draft.value, draftIsSent.value], ["sea", false]);
+});
