@@ -35,9 +35,10 @@ test("the list that was asked for last stays, whichever comes last", async () =>
 test("of two files the later one is shown, however long the other takes to be read", async () => {
   library.value = { recordings: [], can_keep: false };
   let read;
-  const slow = { name: "slow", size: 10, arrayBuffer: () => new Promise((done) => (read = () => done(file(1)))) };
-  const first = take(slow);
-  await take({ name: "quick", size: 10, arrayBuffer: async () => file(3) });
+  const head = { arrayBuffer: async () => file(1).slice(0, 8) };
+  const whole = () => new Promise((done) => (read = () => done(file(1))));
+  const first = take({ name: "slow", size: 10, slice: () => head, arrayBuffer: whole });
+  await take({ name: "quick", size: 10, slice: () => head, arrayBuffer: async () => file(3) });
   read();
   await Promise.race([first, soon()]);
   assert.equal(store.numRecords.value, 3);

@@ -22,11 +22,19 @@ export const opening = signal(false);
 /** Seconds of it that have passed. */
 export const time = signal(0);
 export const playing = signal(false);
-/** The index of the word that was taken, or null. @type {import("../../vendor/signals/signals.js").Signal<number | null>} */
+/**
+ * The index of the word that was taken, or null.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ */
 export const taken = signal(null);
 /** @type {import("../../vendor/signals/signals.js").Signal<Film | null>} */
 export const film = signal(null);
-/** How the text goes on after each word of the fan. @type {import("../../vendor/signals/signals.js").Signal<string[]>} */
+/**
+ * How the text goes on after each word of the fan.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
+ */
 export const futures = signal([]);
 export const failed = signal(false);
 

@@ -117,7 +117,6 @@ function paintBlock(c, pool, id, label) {
  * The query of the last word, which is kept nowhere.
  *
  * @param {CanvasRenderingContext2D} c
- * @param {Size} size
  * @param {Pool} pool
  * @param {Float32Array | null} q
  * @param {number} now

@@ -1,7 +1,7 @@
 // The first look at a run: the text so far, one picture of the query that asks, one sentence, one thing to do.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { draft, step } from "../../control/actions.js";
+import { step } from "../../control/actions.js";
 import { startOpening, takeWord } from "../../control/opening.js";
 import { stepRecord } from "../../control/playback.js";
 import { wordOf } from "../../core/film.js";
@@ -12,6 +12,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { session } from "../../net/session.js";
+import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import * as store from "../../state/store.js";
 import { inWords } from "../../tell/operations.js";
