@@ -31,6 +31,9 @@ effect(() => {
   themeChanged();
 });
 dark.addEventListener("change", themeChanged);
+effect(() => {
+  root.dataset.distance = settings.distance.value;
+});
 await followLanguage();
 effect(() => {
   document.title = t("app.title");

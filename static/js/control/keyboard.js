@@ -5,7 +5,9 @@ import { signal } from "../../vendor/signals/signals.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
 import { reset } from "./anew.js";
+import { startOpening } from "./opening.js";
 import * as playback from "./playback.js";
+import * as room from "./room.js";
 
 export const helpOpen = signal(false);
 /** Whether the list of places to go to is open. */
@@ -50,8 +52,12 @@ export const KEYS = [
   { keys: digits, shown: ["0", "…", "9"], text: "key.tenths", run: (key) => playback.jumpToTenth(Number(key)) },
   { keys: ["Home"], shown: ["Home"], text: "key.home", moves: true, run: () => playback.jumpTo(-1) },
   { keys: ["End"], shown: ["End"], text: "key.end", moves: true, run: () => playback.backToLive() },
-  { keys: ["PageDown"], shown: ["PgDn"], text: "key.next", run: () => playback.next() },
+  { keys: ["PageDown"], shown: ["PgDn"], text: "key.next", run: () => room.next() },
   { keys: ["PageUp"], shown: ["PgUp"], text: "key.previous", run: () => playback.previous() },
+  { keys: ["Shift+PageDown"], shown: ["⇧ PgDn"], text: "key.next_scene", run: () => room.toScene(1) },
+  { keys: ["Shift+PageUp"], shown: ["⇧ PgUp"], text: "key.previous_scene", run: () => room.toScene(-1) },
+  { keys: ["v"], shown: ["V"], text: "key.room", run: () => room.toggle() },
+  { keys: ["o"], shown: ["O"], text: "key.opening", run: () => startOpening() },
   { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
   { keys: ["s"], shown: ["S"], text: "key.step", run: () => actions.step() },
   { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => actions.prefill() },
@@ -63,7 +69,8 @@ export const KEYS = [
 /** One thing at a time: what covers the page, then the help or the list, then the selection. */
 function letGo() {
   for (const open of [blackout, jumpOpen, helpOpen]) if (open.value) return void (open.value = false);
-  store.selected.value = null;
+  if (store.selected.value) store.selected.value = null;
+  else if (room.inRoom()) room.toggle();
 }
 
 /**
@@ -74,7 +81,7 @@ function letGo() {
 export function keyOf({ key, shiftKey }) {
   const letter = /^[a-z]$/i.test(key);
   const name = letter ? key.toLowerCase() : key;
-  return shiftKey && (letter || key.startsWith("Arrow")) ? `Shift+${name}` : name;
+  return shiftKey && (letter || key.startsWith("Arrow") || key.startsWith("Page")) ? `Shift+${name}` : name;
 }
 
 /**

@@ -68,7 +68,9 @@ export function usePainter(watch, paint) {
     const element = ref.current;
     if (!element) return undefined;
     const size = { width: element.clientWidth, height: element.clientHeight };
-    const run = () => latest.current(element, size);
+    const run = () => {
+      if (size.width && size.height) latest.current(element, size); // what is hidden has no size, and nothing to paint
+    };
     again.current = () => schedule(run);
     const stop = effect(() => {
       watch();

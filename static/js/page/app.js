@@ -18,6 +18,7 @@ import { settings } from "../state/settings.js";
 import { dismiss, provenance, toasts } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Detail } from "./detail.js";
+import { Room } from "./room.js";
 
 const Export = lazyPanel(() => import("../panels/export/panel.js"));
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
@@ -30,7 +31,8 @@ const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 export function App() {
   if (opening.value) return html`<${Opening} /><${Toasts} />`;
   if (settings.distance.value === "look") return html`<${Look} /><${Toasts} />`;
-  return html`<${Bench} />`;
+  if (settings.distance.value === "room") return html`<${Room} /><${Around} />`;
+  return html`<${Bench} /><${Around} />`;
 }
 
 function Bench() {
@@ -46,8 +48,12 @@ function Bench() {
       <${Memory} />
     </main>
     <${Transport} />
-    <p class="print-link" id="print-link"></p>
-    <${Toasts} />
+    <p class="print-link" id="print-link"></p>`;
+}
+
+/** What comes and goes over the page. */
+function Around() {
+  return html`<${Toasts} />
     ${helpOpen.value ? html`<${Help} />` : null}
     ${exportOpen.value ? html`<${Export} />` : null}
     <${Tooltip} />

@@ -1,6 +1,7 @@
 // The top line: which model, which connection, which language and theme, a link to this very step.
 
 import { helpOpen } from "../../control/keyboard.js";
+import { toggle } from "../../control/room.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
@@ -31,6 +32,8 @@ export function Panel() {
       ${isEmbedded ? null : html`<a class="tool header-bench" href="/bench">${t("header.bench")}</a>`}
       <${LanguageSwitch} />
       <${ThemeButton} />
+      <button class="tool" id="btn-room" onClick=${toggle} aria-label=${t("header.room")}
+        title=${t("header.room")}><${Icon} name="room" /></button>
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")}
         title=${t("header.share")}><${Icon} name="share" /></button>
       ${

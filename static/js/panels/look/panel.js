@@ -60,7 +60,9 @@ export function Panel() {
       <button class="command primary" id="look-step" disabled=${over || (!live && atEnd)}
         onClick=${() => (live && atEnd ? step() : stepRecord(1))}>${t("look.first.step")}</button>
       <button class="quiet" id="look-fan" aria-pressed=${open} disabled=${words.length < 2}
-        onClick=${() => (fanOpen.value = !fanOpen.value)}>${t(open ? "look.first.fan.close" : "look.first.fan")}</button>
+        onClick=${() => (fanOpen.value = !fanOpen.value)}>${t(
+          open ? "look.first.fan.close" : "look.first.fan",
+        )}</button>
     </div>
   </main>`;
 }

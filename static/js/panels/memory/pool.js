@@ -5,6 +5,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { pointIn } from "../../kit/pointer.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/moment.js";
@@ -197,6 +198,6 @@ function pick(event, layout) {
  */
 function hitOf(event, layout) {
   if (!layout) return null;
-  const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
-  return layout.hit(event.clientX - box.left, event.clientY - box.top);
+  const { x, y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
+  return layout.hit(x, y);
 }

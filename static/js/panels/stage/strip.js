@@ -8,6 +8,7 @@ import { computed, signal } from "../../../vendor/signals/signals.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
+import { pointIn } from "../../kit/pointer.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/moment.js";
@@ -215,8 +216,7 @@ function leave() {
  */
 function positionAt(event, { layout }) {
   if (!layout) return null;
-  const box = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
-  return layout.at(event.clientX - box.left + offset.peek());
+  return layout.at(pointIn(event, /** @type {HTMLElement} */ (event.currentTarget)).x + offset.peek());
 }
 
 /**
@@ -229,7 +229,7 @@ function hover(event, { layout, size }) {
   if (hovered.peek()?.position !== position) hovered.value = { position };
   const now = sequenceView.value;
   if (!now) return;
-  const y = event.clientY - /** @type {Element} */ (event.currentTarget).getBoundingClientRect().top;
+  const { y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
   const at = rows(size.height);
   const kind = KINDS.find((name) => y >= at[name].y && y < at[name].y + at[name].height) ?? null;
   const vector = kind && cellOf(now, kind, position).vector;

@@ -1,0 +1,62 @@
+// The page for a room: the scene's card, stage and pool, and the sentence, as large as the screen allows.
+
+import { useEffect } from "../../vendor/preact/hooks.js";
+import { scene, sceneEnd, scenes } from "../control/anew.js";
+import { toggle, toScene } from "../control/room.js";
+import { sharpen } from "../kit/canvas.js";
+import { themeChanged } from "../kit/colour.js";
+import { html } from "../kit/html.js";
+import { Icon } from "../kit/icon.js";
+import { Panel as Memory } from "../panels/memory/panel.js";
+import { Panel as Stage } from "../panels/stage/panel.js";
+import { Panel as Transport } from "../panels/transport/panel.js";
+import { inLanguage, t } from "../tell/words.js";
+
+const DRAWN_FOR = { width: 1280, height: 720 }; // px for which the regions are laid out; larger screens enlarge them
+
+export function Room() {
+  useEffect(enlarge, []);
+  return html`<${Card} />
+    <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
+    <${Transport} />`;
+}
+
+function Card() {
+  const all = scenes.value;
+  const now = scene.value;
+  const at = now ? all.indexOf(now) : -1;
+  const text = now ? (sceneEnd.value ?? inLanguage(now.watch)) : t("room.choose");
+  return html`<header class="room-card" id="room-card">
+    <div class="room-scene">
+      ${now ? html`<h1 class="room-title">${inLanguage(now.title)}</h1>` : null}
+      <p class="room-watch" data-over=${sceneEnd.value !== null}>${text}</p>
+    </div>
+    <nav class="room-tools">
+      <button class="tool" id="room-previous" disabled=${at <= 0} aria-label=${t("room.previous")}
+        onClick=${() => toScene(-1)}><${Icon} name="back" /></button>
+      <span class="num">${now ? t("room.position", { i: at + 1, n: all.length }) : ""}</span>
+      <button class="tool" id="room-next" disabled=${at >= all.length - 1} aria-label=${t("room.next")}
+        onClick=${() => toScene(1)}><${Icon} name="forward" /></button>
+      <button class="quiet" id="room-leave" onClick=${toggle}>${t("room.leave")}</button>
+    </nav>
+  </header>`;
+}
+
+/** Marks of 12 px on a screen of 1280 × 720 have 18 on one of 1920 × 1080, and canvases stay sharp. */
+function enlarge() {
+  const root = document.documentElement;
+  const fit = () => {
+    const scale = Math.max(1, Math.min(innerWidth / DRAWN_FOR.width, innerHeight / DRAWN_FOR.height));
+    root.style.setProperty("--room-scale", String(scale));
+    sharpen(scale * devicePixelRatio);
+    themeChanged(); // everything is painted again
+  };
+  fit();
+  addEventListener("resize", fit);
+  return () => {
+    removeEventListener("resize", fit);
+    root.style.removeProperty("--room-scale");
+    sharpen(1);
+    themeChanged();
+  };
+}
