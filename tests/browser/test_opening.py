@@ -1,4 +1,4 @@
-"""The opening of a first visit: a minute to walk through, a word to click, and a run of one's own after it."""
+"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote goes on by scenes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import OpenPage
+from tests.browser.driving import OpenPage, wait_until
 
 BEATS = ["next", "ask", "again", "race", "kept", "serve", "fan"]
 SENTENCES = {
@@ -52,7 +52,7 @@ def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
     page = open_page(opening=True, motion=True)
     ready(page)
     time = page.locator("#opening-time")
-    page.wait_for_function("Number(document.querySelector('#opening-time').value) > 0.5")
+    wait_until(page, "Number(document.querySelector('#opening-time').value) > 0.5")
     page.click("#opening-play")
     stopped = time.input_value()
     page.wait_for_timeout(400)

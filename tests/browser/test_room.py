@@ -1,4 +1,4 @@
-"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen, from scene to scene by a remote."""
+"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote goes on by scenes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import OpenPage
+from tests.browser.driving import OpenPage, wait_until
 
 
 def in_the_room(open_page: OpenPage, **options: int | str) -> Page:
     page = open_page("/?scene=moon&distance=room", until=".room-title", **options)
-    page.wait_for_function("Number(document.documentElement.dataset.numRecords) >= 1")
+    wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
     return page
 
 
