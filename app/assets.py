@@ -27,19 +27,26 @@ _IMPORT = re.compile(r"""^\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*
 _WORTH_COMPRESSING = ("text/", "application/javascript", "application/json", "image/svg+xml")
 
 
-def modules_from(folder: Path, entry: str) -> list[str]:
+def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
     """The modules that `entry` imports, directly or not, as paths below `folder`; the nearest first, itself left out.
+
+    `later`: modules that it asks for by and by; they and what they import come last.
 
     A browser learns of a module's imports only when it has that module: naming them all at once saves a round trip for
     each level.
     """
-    found = [entry]
+    found = _closure(folder, [entry])
+    return _closure(folder, [*found, *(name for name in later if name not in found)])[1:]
+
+
+def _closure(folder: Path, found: list[str]) -> list[str]:
+    """These modules, and all that they import."""
     for name in found:
         for target in _imports(folder / name, _stamp(folder / name)):
             path = normpath(join(name, "..", target))
             if path not in found and (folder / path).is_file():  # what is missing, the browser will say
                 found.append(path)
-    return found[1:]
+    return found
 
 
 def panel_sheets(folder: Path) -> list[str]:

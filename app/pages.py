@@ -27,7 +27,8 @@ class Here(NamedTuple):
 
 def page(here: Here, request: Request) -> Response:
     """The stage."""
-    modules = assets.modules_from(static_dir(), "js/main.js")
+    # most visits go on to everything, whose code main.js asks for only then
+    modules = assets.modules_from(static_dir(), "js/main.js", "js/page/bench.js")
     sheets = assets.panel_sheets(static_dir())
     response = flask.make_response(
         flask.render_template("index.html", modules=modules, panel_sheets=sheets, options=option_tables())

@@ -21,7 +21,7 @@ def answer() -> Response:
     Raises:
         AppError: `not_found`, where the package is not installed.
     """
-    path = _path()
+    path = script_path()
     if path is None:
         raise AppError("not_found", "charts need the plotly package: pip install plotly")
     response = flask.send_file(path, "text/javascript", etag=f"plotly-{version('plotly')}", max_age=DAY)
@@ -29,7 +29,7 @@ def answer() -> Response:
     return response
 
 
-def _path() -> Path | None:
+def script_path() -> Path | None:
     """Where the script lies, found without importing the package."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or spec.origin is None:

@@ -1,8 +1,9 @@
-"""`kvtheater export`: a recorded run as one HTML file."""
+"""`kvtheater export`: a recorded run as one HTML file, or the page with all its recordings as a site."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "export",
-        "write a recorded run as one HTML file that needs no server and no network",
+        "write a recorded run as one HTML file that needs no server and no network, or a whole site",
         "  kvtheater export run.kvtrace -o run.html\n"
+        "  kvtheater export --site public --url https://example.org/kv/    for any static host\n"
         "  kvtheater generate 'Once upon a time' --record run.kvtrace && kvtheater export run.kvtrace\n",
     )
-    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE")
+    parser.add_argument("--site", type=Path, metavar="DIR", help="write a folder with the page and its recordings")
+    parser.add_argument("--url", default="", metavar="URL", help="of the site, for the picture in previews of links")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT", help="the HTML file (default: FILE with .html at its end)"
     )
@@ -31,6 +35,10 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is in the page)."""
+    if arguments.site is not None:
+        return _export_site(arguments)
+    if arguments.file is None:
+        raise UserError("name the recording to export, or a folder with --site")
     from app.onefile import TooLarge, export_page
 
     path: Path = arguments.file
@@ -55,4 +63,29 @@ def run(arguments: argparse.Namespace) -> int:
     if damage:
         say(f"kvtheater: {path} is damaged: {damage}", to=sys.stderr)
         return 1
+    return 0
+
+
+def _export_site(arguments: argparse.Namespace) -> int:
+    folder: Path = arguments.site
+    if arguments.file is not None:
+        raise UserError("a site has the recordings that come with the program: leave FILE out")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not arguments.force:
+        raise UserError(f"{folder} exists already and is not empty; choose another name, or --force to replace it")
+    from app.site.export import write_site
+    from engine.model.loader import load_model
+    from engine.model.shipped import BUNDLED
+
+    unfinished = folder.with_name(folder.name + ".part")
+    try:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        write_site(unfinished, load_model(BUNDLED), arguments.url, say)
+        if folder.exists():
+            shutil.rmtree(folder)
+        unfinished.replace(folder)
+    except OSError as error:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    say(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files):,} bytes")
     return 0

@@ -5,7 +5,7 @@ import { effect } from "../vendor/signals/signals.js";
 import { followDraft, followFocus, followSpeed } from "./control/actions.js";
 import { playLinkedScene } from "./control/anew.js";
 import { listenToKeys } from "./control/keyboard.js";
-import { followOpening, offerOpening } from "./control/opening.js";
+import { followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
 import { themeChanged } from "./kit/colour.js";
@@ -18,6 +18,7 @@ import { App } from "./page/app.js";
 import { followPrinting } from "./page/print.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
+import { isSite } from "./state/site.js";
 import { t } from "./tell/words.js";
 
 const asked = parseAddress(location);
@@ -51,6 +52,7 @@ followPrinting();
 acceptDroppedTraces();
 offerTour(localStorageOrNull());
 followOpening();
+if (isSite) loadFutures();
 playLinkedScene();
 session.start();
 

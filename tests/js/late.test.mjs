@@ -120,10 +120,10 @@ test("two runs that grow faster than they are compared are shown all the same, a
   await following(1);
   const asked = slowFetch();
   const answer = (question, records) => question.answer(200, { runs: [{ status: {} }], records });
-  const compares = () => asked.filter(({ address }) => address.startsWith("/api/compare"));
+  const compares = () => asked.filter(({ address }) => address.startsWith("api/compare"));
   const lists = () =>
     asked
-      .filter(({ address }) => !address.startsWith("/api/compare"))
+      .filter(({ address }) => !address.startsWith("api/compare"))
       .forEach((one) => one.answer(200, { theaters: [], recordings: [] }));
   settings.run_b.value = "U";
   const stop = followComparison();

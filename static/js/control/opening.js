@@ -8,6 +8,7 @@ import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
+import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 
@@ -91,7 +92,10 @@ function visited() {
 
 // ── The recordings ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const folder = (/** @type {string} */ path) => new URL(`../../${path}`, import.meta.url);
+const folder = (/** @type {string} */ path) =>
+  isSite && path.startsWith("recordings/")
+    ? new URL(path.replace("recordings/", "runs/rec-"), document.baseURI)
+    : new URL(`../../${path}`, import.meta.url);
 
 /** @param {URL} address */
 async function logAt(address) {
@@ -138,7 +142,8 @@ export async function take(k) {
   const now = film.peek();
   if (!now || taken.peek() !== null) return;
   taken.value = k;
-  if (!(await forkLive(now, k))) await openRecorded(now, k);
+  if (isSite) await openFuture(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.fan[k].token_id);
+  else if (!(await forkLive(now, k))) await openRecorded(now, k);
   endOpening();
 }
 
@@ -179,6 +184,32 @@ function live() {
     const timer = setTimeout(() => end(false), READY_MS);
     const stop = store.connection.subscribe((now) => now === "live" && queueMicrotask(() => end(true)));
   });
+}
+
+/**
+ * The futures of a site's recordings; empty elsewhere.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<import("../state/site.js").Future[]>}
+ */
+export const recordedFutures = signal([]);
+
+/** Learn which futures there are. Called once, on a site. */
+export async function loadFutures() {
+  recordedFutures.value = await (await fetch("futures.json")).json();
+}
+
+/**
+ * Follow the recorded future of run `of` with `token` in `record`. Whether there is one.
+ *
+ * @param {string | null} of
+ * @param {number} record
+ * @param {number} token
+ */
+export async function openFuture(of, record, token) {
+  const found = recordedFutures.peek().find((one) => one.of === of && one.record === record && one.token_id === token);
+  if (!found) return false;
+  settings.seq.value = found.seq;
+  return session.watch(found.id, record + 1); // after the record that says which word is taken
 }
 
 /**

@@ -12,7 +12,7 @@
 import { isEmbedded } from "../state/embedded.js";
 import { alpha, colours } from "./colour.js";
 
-const ADDRESS = "/vendor/plotly.min.js";
+const ADDRESS = "vendor/plotly.min.js";
 const MAP_STYLE_ID = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53"; // in plotly.js 4.1
 
 /** @type {Promise<Plotly> | null} */

@@ -106,4 +106,4 @@ export async function wantLayer(index, layer) {
  *
  * @param {"trace" | "export.html"} what the log so far, or a page with it
  */
-export const runAddress = (what) => session.run && `/api/theaters/${session.run.theater}/${what}`;
+export const runAddress = (what) => session.run && `api/theaters/${session.run.theater}/${what}`;

@@ -6,7 +6,7 @@ import { connection, log, modelFacts } from "../state/store.js";
 /** Ask for the facts. The page works without them too, with presets of its own. */
 export async function fetchModelFacts() {
   try {
-    const answer = await fetch("/api/model");
+    const answer = await fetch("api/model");
     if (answer.ok) modelFacts.value = await answer.json();
   } catch {
     return;
@@ -22,7 +22,7 @@ export async function fetchModelFacts() {
  */
 export async function firstRecording() {
   /** @type {import("../core/wire.js").Answers["/api/recordings"]} */
-  const { recordings } = await (await fetch("/api/recordings")).json();
+  const { recordings } = await (await fetch("api/recordings")).json();
   const bySource = ["file", "shipped", "library"].map((source) => recordings.find((one) => one.source === source));
   return bySource.find(Boolean)?.id ?? null;
 }

@@ -87,7 +87,7 @@ export class FollowedRun {
 
   /** @param {TraceLog} log */
   #fetcherFor(log) {
-    const from = `/api/theaters/${this.theater}/layers`;
+    const from = `api/theaters/${this.theater}/layers`;
     const query = `epoch=${this.epoch}`;
     return new LayerFetcher(log, {
       address: (layer, records) => `${from}/${layer}?${query}&records=${records}`,

@@ -2,6 +2,7 @@
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";
+import { isSite } from "../state/site.js";
 import { log, status, toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { command } from "./commands.js";
@@ -46,7 +47,7 @@ let asked = 0; // lists: the last one asked for counts, whichever comes last
 export async function refresh() {
   const mine = ++asked;
   try {
-    const found = await ask("/api/recordings");
+    const found = await ask("api/recordings");
     if (mine === asked) [library.value, failed.value] = [found, null];
   } catch (error) {
     if (mine === asked) failed.value = messageOf(error);
@@ -64,7 +65,7 @@ let changing = Promise.resolve(); // one change after the other: two requests ma
  */
 export const change = (id, fields) =>
   (changing = changing.then(() =>
-    attempt(() => ask(`/api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) })),
+    attempt(() => ask(`api/recordings/${id}`, { method: "PATCH", body: JSON.stringify(fields) })),
   ));
 
 /**
@@ -72,7 +73,7 @@ export const change = (id, fields) =>
  *
  * @param {string} id
  */
-export const remove = (id) => attempt(() => ask(`/api/recordings/${id}`, { method: "DELETE" }));
+export const remove = (id) => attempt(() => ask(`api/recordings/${id}`, { method: "DELETE" }));
 
 /**
  * Write the followed run to a recording from its first record on, and go on with it.
@@ -104,7 +105,7 @@ export async function take(file) {
   let shown = null;
   try {
     if (!isTrace(file.name, await file.slice(0, HEAD).arrayBuffer())) return;
-    if (small || isEmbedded) {
+    if (small || isEmbedded || isSite) {
       const content = await file.arrayBuffer();
       if (mine === taken) {
         session.open(content);
@@ -114,7 +115,7 @@ export async function take(file) {
   } catch (error) {
     return unreadable(file.name, error);
   }
-  if (isEmbedded) return;
+  if (isEmbedded || isSite) return;
   if (!library.value) await refresh();
   if (!library.value?.can_keep && shown) return;
   const entry = await attempt(() => upload(file));
@@ -134,7 +135,7 @@ function upload(file) {
   return new Promise((done, refused) => {
     const request = new XMLHttpRequest();
     const name = file.name.replace(/\.kvtrace$/, "");
-    request.open("POST", `/api/recordings?name=${encodeURIComponent(name)}`);
+    request.open("POST", `api/recordings?name=${encodeURIComponent(name)}`);
     request.responseType = "json";
     request.upload.addEventListener(
       "progress",

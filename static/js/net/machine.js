@@ -25,7 +25,7 @@ async function ask() {
   asked.value = "waiting";
   const stoodInTheWay = status.peek()?.mode === "running";
   try {
-    const answer = await fetch("/api/machine");
+    const answer = await fetch("api/machine");
     asked.value = answer.ok ? ((await answer.json()).roofs ?? "failed") : answer.status === 409 ? "busy" : "failed";
   } catch {
     asked.value = "failed";

@@ -6,6 +6,7 @@ import { batch, signal } from "../../vendor/signals/signals.js";
 import { embeddedTrace, isEmbedded } from "../state/embedded.js";
 import { wantedConfig } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
+import { isSite, siteRecording } from "../state/site.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
@@ -57,6 +58,7 @@ export class Session {
   /** Begin: the file that is in the page or that the address names, else the run of the address, else a new one. */
   async start() {
     if (isEmbedded) return this.#show(logOf(await embeddedTrace()));
+    if (isSite) return this.#startOfSite();
     const wanted = settings.recording.value;
     if (!wanted || isRecording(wanted)) return this.#connect();
     const found = await fetchLog(wanted);
@@ -172,8 +174,35 @@ export class Session {
    * @returns {Promise<boolean>} whether it could be joined
    */
   async watch(wanted, step = null) {
+    if (isSite) return this.#watchFile(wanted, step);
     if (wanted !== this.run?.theater) return this.#attempt(() => this.#follow(wanted, step));
     this.#link?.stay(wanted);
+    return true;
+  }
+
+  /** A site has no server: facts and runs are files of it. */
+  async #startOfSite() {
+    this.#facts = fetchModelFacts();
+    await this.#facts;
+    const { step } = settings;
+    await this.#watchFile(settings.recording.value ?? `rec-opening-${settings.lang.value}`, step.value);
+  }
+
+  /**
+   * Show a recording that a site has as a file. Whether it could be read.
+   *
+   * @param {string} wanted
+   * @param {number | null} step
+   */
+  async #watchFile(wanted, step) {
+    const found = await fetchLog(siteRecording(wanted));
+    if (!found) return false;
+    batch(() => {
+      store.backToLive();
+      this.#show(found);
+      settings.recording.value = wanted;
+      settings.step.value = step;
+    });
     return true;
   }
 

@@ -11,7 +11,7 @@ import { addWords, hasWords, t } from "../tell/words.js";
 async function load(code) {
   if (hasWords(code)) return;
   if (isEmbedded) return addWords(code, embeddedWords(code));
-  const answer = await fetch(`/words/${code}.json`);
+  const answer = await fetch(`words/${code}.json`);
   if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
   addWords(code, await answer.json());
 }

@@ -5,10 +5,11 @@ import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
+import { isSite } from "../state/site.js";
 import { t } from "../tell/words.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
-const PANELS = DETAIL_PANELS.filter((panel) => !(panel.needsServer && isEmbedded));
+const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (isSite && needs === "server")));
 
 /** The panel that is shown: a link may name one that is not here. */
 const shown = () => PANELS.find((panel) => panel.name === settings.detail.value) ?? PANELS[0];

@@ -6,16 +6,17 @@ import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";
 
 /**
- * In the order of their tabs; a name is a value of the setting `detail`. `needsServer`: a page in one file has none.
+ * In the order of their tabs; a name is a value of the setting `detail`. `needs`: what a page in one file lacks
+ * ("files" beside it), and a site too ("server").
  *
- * @type {{name: string, component: import("../kit/html.js").Component, needsServer?: boolean}[]}
+ * @type {{name: string, component: import("../kit/html.js").Component, needs?: "files" | "server"}[]}
  */
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js")) },
-  { name: "race", component: lazyPanel(() => import("../panels/race/panel.js")), needsServer: true },
-  { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js")), needsServer: true },
-  { name: "compare", component: lazyPanel(() => import("../panels/compare/panel.js")), needsServer: true },
-  { name: "library", component: lazyPanel(() => import("../panels/library/panel.js")), needsServer: true },
+  { name: "race", component: lazyPanel(() => import("../panels/race/panel.js")), needs: "files" },
+  { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js")), needs: "files" },
+  { name: "compare", component: lazyPanel(() => import("../panels/compare/panel.js")), needs: "server" },
+  { name: "library", component: lazyPanel(() => import("../panels/library/panel.js")), needs: "files" },
 ];

@@ -11,6 +11,7 @@ import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { inLanguage, t } from "../tell/words.js";
+import { Around } from "./around.js";
 
 const DRAWN_FOR = { width: 1280, height: 720 }; // px for which the regions are laid out; larger screens enlarge them
 
@@ -18,7 +19,8 @@ export function Room() {
   useEffect(enlarge, []);
   return html`<${Card} />
     <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
-    <${Transport} />`;
+    <${Transport} />
+    <${Around} />`;
 }
 
 function Card() {

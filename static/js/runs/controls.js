@@ -18,7 +18,7 @@ import { t } from "../tell/words.js";
  */
 export function LockstepControls({ lanes, wish }) {
   const phase = lanes.phase.value;
-  const off = connection.value !== "live";
+  const off = connection.value !== "live" && !lanes.recorded;
   const opening = phase === "opening"; // a second press does nothing, and the first one keeps the focus
   const running = phase === "running";
   const over = phase === "done";

@@ -3,7 +3,10 @@
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { Client, Refusal } from "../net/client.js";
+import { fetchLog } from "../net/trace_file.js";
+import { isSite, siteRecording } from "../state/site.js";
 import { Lane } from "./lane.js";
+import { stepRecords } from "./steps.js";
 
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
@@ -25,11 +28,14 @@ const lost = (message = "") => new Refusal({ code: "lost", message });
  */
 export class Lockstep {
   /**
-   * `kind`: what the theaters are called after; `captures`: whether the lanes' arrays are wanted.
+   * `kind`: what the theaters are called after; `captures`: whether the lanes' arrays are wanted. `recorded`: where
+   * there is no server, what the lane `name` of a wish is called among the recorded runs.
    * @param {string} kind
    * @param {string[]} names
+   * @param {{captures?: boolean, recorded?: ((name: string) => string) | null}} [options]
    */
-  constructor(kind, names, { captures = false } = {}) {
+  constructor(kind, names, { captures = false, recorded = null } = {}) {
+    this.recorded = isSite ? recorded : null;
     this.kind = kind;
     this.names = names;
     this.captures = captures;
@@ -125,11 +131,11 @@ export class Lockstep {
     try {
       await before;
       if (mine !== this.turn) return false;
-      await this.#setUp(wish);
+      const logs = this.recorded ? await this.#load(this.recorded) : await this.#setUp(wish);
       if (mine !== this.turn) return false;
       batch(() => {
         this.asked.value = wish;
-        this.logs.value = this.lanes.map((lane) => lane.log);
+        this.logs.value = logs;
         this.numSteps.value = 0;
         this.phase.value = "ready";
       });
@@ -141,6 +147,18 @@ export class Lockstep {
     }
   }
 
+  /**
+   * The lanes' logs as they were recorded, to their ends.
+   * @param {(name: string) => string} recorded
+   */
+  async #load(recorded) {
+    const found = await Promise.all(this.names.map((name) => fetchLog(siteRecording(recorded(name)))));
+    return found.map((one) => {
+      if (!one) throw lost();
+      return one.log;
+    });
+  }
+
   /** @param {Wish} wish */
   async #setUp({ configs, prompts, sampling }) {
     const client = await this.#connect();
@@ -150,6 +168,7 @@ export class Lockstep {
       const { num_records } = await client.ask("submit", asked);
       await lane.arrival(num_records);
     }
+    return this.lanes.map((lane) => lane.log);
   }
 
   /**
@@ -173,7 +192,7 @@ export class Lockstep {
         }
         if (over()) return;
         this.numSteps.value += 1;
-        if (!lanes.some((lane) => lane.unfinished)) return void (this.phase.value = "done");
+        if (this.#areDone()) return void (this.phase.value = "done");
         if (taken + 1 < count && this.speed.value)
           await this.#rest(1000 / this.speed.value - (performance.now() - began));
       }
@@ -181,6 +200,11 @@ export class Lockstep {
     } catch (error) {
       if (!over()) this.#fail(error);
     }
+  }
+
+  #areDone() {
+    if (!this.recorded) return !this.lanes.some((lane) => lane.unfinished);
+    return (this.logs.value ?? []).every((log) => stepRecords(log).length <= this.numSteps.value);
   }
 
   /**

@@ -1,6 +1,7 @@
 // What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { widestHead } from "../core/film.js";
 import { tellingHeads } from "../core/heads.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
@@ -86,6 +87,8 @@ export const captureVersion = signal(0);
 /** How many arrays are on their way. */
 export const fetching = signal(0);
 
+const MOST_SEARCHED = 32; // records, for the first arrays
+
 /** Index of the record asked for (-1: before the first). */
 export const viewIndex = computed(() => {
   const pinned = settings.step.value;
@@ -114,8 +117,29 @@ export const shownSeq = computed(() => {
   return batch[0]?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
 });
 
-/** The layer and head that the shown model is best explained with, where they were measured; else the first. */
-const teaching = computed(() => tellingHeads(log.value?.header.model)[0] ?? { layer: 0, head: 0 });
+/**
+ * The layer and head that the shown model is best explained with, where they were measured; else the first. Where a
+ * recording has arrays of other layers alone, its own widest row.
+ */
+const teaching = computed(() => {
+  const known = tellingHeads(log.value?.header.model)[0] ?? { layer: 0, head: 0 };
+  const first = numRecords.value ? firstCapture(log.value) : null;
+  if (!log.value || !first || first.layers.some((one) => one.layer === known.layer)) return known;
+  return widestHead(log.value) ?? { layer: first.layers[0].layer, head: 0 };
+});
+
+/**
+ * The first capture with arrays that came with the log, or null.
+ *
+ * @param {TraceLog | null} found
+ */
+function firstCapture(found) {
+  for (let i = 0; found && i < Math.min(found.length, MOST_SEARCHED); i++) {
+    const capture = found.capture(i);
+    if (capture?.layers.length) return capture;
+  }
+  return null;
+}
 
 /** @type {(value: number, count: number) => number} */
 const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));

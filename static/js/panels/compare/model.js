@@ -116,14 +116,14 @@ export async function look(side, index) {
  * @param {string} b
  * @returns {Promise<Answer | {error: {message: string}}>}
  */
-const compare = (a, b) => fetchJson(`/api/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
+const compare = (a, b) => fetchJson(`api/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
 
 /** @returns {Promise<Run[]>} */
 async function listRuns() {
   /** @type {[{theaters: Theater[]}, Partial<Library>]} */
   const [{ theaters }, { recordings = [] }] = await Promise.all([
-    fetchJson("/api/theaters"),
-    fetchJson("/api/recordings"),
+    fetchJson("api/theaters"),
+    fetchJson("api/recordings"),
   ]);
   return [
     ...theaters.map(({ theater: id, name, config, status }) => {

@@ -9,6 +9,7 @@ import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../../state/store.js";
 import { countText, t } from "../../tell/words.js";
 import { ExportButton } from "./export_button.js";
@@ -29,7 +30,7 @@ export function Panel() {
     <${Connection} />
     <${RecordMark} />
     <div class="header-tools">
-      ${isEmbedded ? null : html`<a class="tool header-bench" href="/bench">${t("header.bench")}</a>`}
+      ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
       <${LanguageSwitch} />
       <${ThemeButton} />
       <button class="tool" id="btn-room" onClick=${toggle} aria-label=${t("header.room")}

@@ -4,6 +4,7 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { change, library, remove } from "../../net/library.js";
+import { isSite, siteRecording } from "../../state/site.js";
 import { inLanguage, t } from "../../tell/words.js";
 
 /** @typedef {import("../../net/library.js").Entry} Entry */
@@ -20,7 +21,9 @@ export const shownName = (entry) => (entry.title ? inLanguage(entry.title) : ent
  *
  * @type {Record<string, (id: string) => string>}
  */
-const FILES = { ".kvtrace": (id) => `/api/recordings/${id}/trace`, HTML: (id) => `/api/theaters/${id}/export.html` };
+const FILES = isSite
+  ? { ".kvtrace": siteRecording }
+  : { ".kvtrace": (id) => `api/recordings/${id}/trace`, HTML: (id) => `api/theaters/${id}/export.html` };
 
 /** @param {{entry: Entry}} props */
 export function Details({ entry }) {
@@ -43,7 +46,7 @@ export function Details({ entry }) {
       )}
       ${own ? html`<${Delete} entry=${entry} />` : null}
     </div>
-    <${Exports} id=${entry.id} />
+    ${isSite ? null : html`<${Exports} id=${entry.id} />`}
   </div>`;
 }
 
@@ -63,7 +66,7 @@ function Exports({ id }) {
             lacks
               ? html`<span class="quiet lacking">${t(`library.export.${to}`)}</span>`
               : html`<a class="quiet"
-            href=${`/api/recordings/${id}/export/${to}`} download>${t(`library.export.${to}`)}</a>`
+            href=${`api/recordings/${id}/export/${to}`} download>${t(`library.export.${to}`)}</a>`
           }
           <span class="hint">${t(lacks ? "library.export.lacks" : `library.export.${to}_text`, { lacks })}</span>
         </li>`,

@@ -12,14 +12,14 @@ import { paintFan } from "./paint_fan.js";
 const OPENING_MS = 1500;
 
 /**
- * `choose`: null where none can be taken. `futures`: how the text goes on after each, where it is known.
+ * `can`: whether a word can be taken. `futures`: how the text goes on after each, where it is known.
  *
  * @param {{
- *   stem: string, futures?: string[], words: import("../../core/film.js").Word[], choose: ((k: number) => void) | null,
+ *   stem: string, futures?: string[], words: import("../../core/film.js").Word[], choose: (k: number) => void, can?: (k: number) => boolean,
  *   taken: import("../../../vendor/signals/signals.js").Signal<number | null>,
  * }} props
  */
-export function Fan({ stem, words, futures = [], taken, choose }) {
+export function Fan({ stem, words, futures = [], taken, choose, can = () => true }) {
   const [box, size] = useBox();
   let began = 0;
   const ref = usePainter(
@@ -40,9 +40,9 @@ export function Fan({ stem, words, futures = [], taken, choose }) {
       const place = { left: `${x}px`, top: `${y}px`, maxWidth: `${width}px`, height: `${height}px` };
       const p = probabilityText(word.p);
       return html`<li style=${place} data-taken=${taken.value === null ? null : taken.value === i}>
-        <button class="opening-word" lang=${langOf(word.text)} disabled=${!choose}
+        <button class="opening-word" lang=${langOf(word.text)} disabled=${!can(i)}
           aria-disabled=${taken.value !== null} aria-label=${t("look.word", { word: word.text, p })}
-          onClick=${() => choose?.(i)}><span class="opening-future"><b>${word.text}</b>${futures[i]}</span>
+          onClick=${() => choose(i)}><span class="opening-future"><b>${word.text}</b>${futures[i]}</span>
           <span class="num">${p}</span></button>
       </li>`;
     })}</ol>

@@ -2,7 +2,7 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { step } from "../../control/actions.js";
-import { startOpening, takeWord } from "../../control/opening.js";
+import { openFuture, recordedFutures, startOpening, takeWord } from "../../control/opening.js";
 import { stepRecord } from "../../control/playback.js";
 import { wordOf } from "../../core/film.js";
 import { joinText } from "../../core/labels.js";
@@ -14,6 +14,7 @@ import { LanguageSwitch } from "../../kit/language_switch.js";
 import { session } from "../../net/session.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
 import { inWords } from "../../tell/operations.js";
 import { sentencesOf } from "../../tell/sentence.js";
@@ -75,7 +76,7 @@ function saying(over, open) {
   const { value: log } = store.log;
   const index = store.viewIndex.value;
   if (!log || index < 0) return t("look.first.empty");
-  if (open) return t(session.run ? "look.fan" : "look.first.recorded");
+  if (open) return t(session.run || recordedFutures.value.length ? "look.fan" : "look.first.recorded");
   if (over) return t("look.first.end");
   return sentences(sentencesOf(log, index, store.shownSeq.value).map(inWords).slice(0, MOST_SENTENCES));
 }
@@ -97,15 +98,22 @@ const wordsOf = (output) =>
 
 /** @param {{words: Word[], now: View}} props */
 function Others({ words, now }) {
-  const { run } = session;
+  const theater = session.run?.theater ?? (isSite ? settings.recording.value : null);
   const stem = joinText(now.seq.token_bytes.slice(0, (now.query ?? -1) + 1));
+  const token = (/** @type {number} */ k) => words[k].token_id;
+  const known = (/** @type {number} */ k) =>
+    recordedFutures.value.some((one) => one.of === theater && one.record === now.index && one.token_id === token(k));
   const choose = async (/** @type {number} */ k) => {
-    if (!run || taken.peek() !== null) return;
+    if (!theater || taken.peek() !== null) return;
     taken.value = k;
-    if (await takeWord(run.theater, now.index, now.seq.seq_id, words[k].token_id)) fanOpen.value = false;
+    const done = isSite
+      ? openFuture(theater, now.index, token(k))
+      : takeWord(theater, now.index, now.seq.seq_id, token(k));
+    if (await done) fanOpen.value = false;
     taken.value = null;
   };
-  return html`<${Fan} stem=${stem} words=${words} taken=${taken} choose=${run ? choose : null} />`;
+  const can = isSite ? known : () => session.run !== null;
+  return html`<${Fan} stem=${stem} words=${words} taken=${taken} choose=${choose} can=${can} />`;
 }
 
 function Picture() {

@@ -22,7 +22,10 @@ import { firstContradiction } from "./evidence.js";
 export const LANES = ["healthy", "faulty"];
 /** What they are called. */
 export const names = () => LANES.map((name) => t(`museum.${name}`));
-export const lanes = new Lockstep("museum", LANES, { captures: true });
+export const lanes = new Lockstep("museum", LANES, {
+  captures: true,
+  recorded: (lane) => `museum-${settings.exhibit.value?.replaceAll("_", "-")}-${language.value}-${lane}`,
+});
 
 /** The one on show, or null. */
 export const exhibit = computed(() => {

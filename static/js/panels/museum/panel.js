@@ -5,6 +5,7 @@ import { html } from "../../kit/html.js";
 import { LockstepControls, Sentence } from "../../runs/controls.js";
 import { Nothing, useLanes } from "../../runs/room.js";
 import { markPlace, settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
 import { connection, exhibits, modelFacts } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Facts } from "./facts.js";
@@ -18,7 +19,7 @@ import { museumSentence } from "./words.js";
 
 export function Panel() {
   useLanes(lanes);
-  if (connection.value === "replay") return html`<${Nothing} of="museum" text=${t("museum.replay")} />`;
+  if (connection.value === "replay" && !isSite) return html`<${Nothing} of="museum" text=${t("museum.replay")} />`;
   const all = /** @type {Exhibit[]} */ (exhibits.value);
   if (!all.length)
     return html`<${Nothing} of="museum" text=${t(modelFacts.value ? "museum.none" : "museum.waking")} />`;

@@ -5,6 +5,7 @@ import { LockstepControls, Sentence } from "../../runs/controls.js";
 import { Nothing, useLanes } from "../../runs/room.js";
 import { draft } from "../../state/prompts.js";
 import { wantedConfig, wantedSampling } from "../../state/run_settings.js";
+import { isSite } from "../../state/site.js";
 import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { RaceChart } from "./chart.js";
@@ -16,7 +17,7 @@ import { raceSentence, TimeNote } from "./words.js";
 
 export function Panel() {
   useLanes(race);
-  if (connection.value === "replay") return html`<${Nothing} of="race" text=${t("race.replay")} />`;
+  if (connection.value === "replay" && !isSite) return html`<${Nothing} of="race" text=${t("race.replay")} />`;
   const logs = race.logs.value;
   race.numSteps.value; // the logs grow
   const now = logs ? raceAt(logs, race.shownStep.value) : null;

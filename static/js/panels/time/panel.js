@@ -5,6 +5,7 @@ import { html } from "../../kit/html.js";
 import { roofs, wantRoofs } from "../../net/machine.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
@@ -44,7 +45,7 @@ export function Panel() {
           html`<button class="chart-choice" id=${`chart-${key}`} aria-pressed=${key === name}
             onClick=${() => (settings.chart.value = key)}>${t(`time.${key}`)}</button>`,
       )}
-      ${isEmbedded ? null : html`<a class="chart-choice" href="/bench">${t("header.bench")}</a>`}
+      ${isEmbedded || isSite ? null : html`<a class="chart-choice" href="bench">${t("header.bench")}</a>`}
       <${Downloads} name=${name} at=${at} rows=${rows} />
     </div>
     <${Plot} key=${name} name=${name} at=${at} rows=${rows} />

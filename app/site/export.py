@@ -1,0 +1,124 @@
+"""The files of a site: what a server without a model would answer, each answer under its own address.
+
+index.html       the page, its addresses relative, with a preview for links
+static/          modules without comments, styles, vendored packages
+words/, api/     the words, the facts and the list of recordings, as files
+runs/            every recording as a .kvtrace: shipped ones, futures of the openings, races, exhibits of the museum
+futures.json     which word leads to which recorded future
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urljoin
+
+import msgspec
+
+from app import assets
+from app.paths import static_dir
+from app.plotly_asset import script_path
+from app.recordings.shelf import SUFFIX, recording_id, traces_in
+from app.server import create_app
+from app.settings import ServerSettings
+from app.site.runs import Future, record_exhibits, record_futures, record_races
+from app.words import languages
+from engine.model.loaded import LoadedModel
+
+RUNS = "runs"
+FUTURES = "futures.json"
+PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
+_SERVER_ONLY = ("recordings", "socket.io-client")  # or under runs/
+_SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
+_PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
+_FORK = re.compile(r"-fork-\d+\.kvtrace$")  # those of a site are under runs/
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'"
+)
+
+Say = Callable[[str], None]
+
+
+def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
+    """Write the site into `folder`, which must not exist or be empty.
+
+    Args:
+        model: the bundled model, which makes the runs again that the page would ask a server for.
+        base: the address that the site will have, for the picture of link previews; "" leaves it relative.
+        say: is told what is being done.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    say("the page …")
+    write_page(folder, base)
+    runs = folder / RUNS
+    say("futures of the openings …")
+    write_futures(folder, model)
+    for language in languages():
+        say(f"the race, {language} …")
+        record_races(model, language, runs)
+        say(f"the museum, {language} …")
+        record_exhibits(model, language, runs)
+
+
+def write_page(folder: Path, base: str) -> None:
+    """The page, what it asks for, and the shipped recordings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_static(folder / "static")
+    _write_answers(folder, base)
+    (folder / RUNS).mkdir()
+    for path in traces_in(static_dir() / "recordings"):
+        shutil.copyfile(path, folder / RUNS / f"{recording_id(path.stem)}{SUFFIX}")
+    (folder / FUTURES).write_bytes(b"[]")
+
+
+def write_futures(folder: Path, model: LoadedModel) -> None:
+    """The futures of every opening, and the list of them."""
+    futures: list[Future] = []
+    for path in traces_in(static_dir() / "recordings"):
+        if path.stem.startswith("opening-"):
+            futures += record_futures(model, path, recording_id(path.stem), folder / RUNS)
+    (folder / FUTURES).write_bytes(msgspec.json.encode(futures))
+
+
+def _write_static(folder: Path) -> None:
+    for path in sorted(static_dir().rglob("*")):
+        name = path.relative_to(static_dir())
+        if not path.is_file() or any(part in _SERVER_ONLY for part in name.parts) or _FORK.search(name.name):
+            continue
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(assets.served(path))
+    if plotly := script_path():  # without it the page says so where charts would be
+        (folder.parent / "vendor").mkdir()
+        shutil.copyfile(plotly, folder.parent / "vendor/plotly.min.js")
+
+
+def _write_answers(folder: Path, base: str) -> None:
+    """What a server that shows recordings only answers, as files."""
+    client = create_app(None, ServerSettings()).test_client()
+    (folder / "index.html").write_text(site_page(client.get("/").get_data(as_text=True), base), encoding="utf-8")
+    for address in ["api/model", "api/recordings", *(f"words/{code}.json" for code in languages())]:
+        path = folder / address
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(client.get(f"/{address}").get_data())
+
+
+def site_page(page: str, base: str) -> str:
+    """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
+    picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
+    head = [
+        '<meta name="kvtheater-site" content="1" />',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />',
+    ]
+    page = _PRELOAD.sub("", _SOCKETS.sub("", page))
+    first = assets.modules_from(static_dir(), "js/main.js", "js/panels/look/opening_panel.js")
+    head += [f'<link rel="modulepreload" href="static/{name}" />' for name in first]
+    page = page.replace('<meta charset="utf-8" />', '<meta charset="utf-8" />\n    ' + "\n    ".join(head), 1)
+    page = page.replace(f'content="/static/{PICTURE}"', f'content="{html.escape(picture)}"')
+    return page.replace('href="/static/', 'href="static/').replace('src="/static/', 'src="static/')

@@ -1,0 +1,114 @@
+"""The runs of a site that a page with a server would ask for when somebody clicks: recorded beforehand, and said so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from app.recordings.shelf import SUFFIX
+from app.scenes.museum import EXHIBITS, Exhibit
+from app.scenes.presets import PRESETS
+from app.scenes.told import prompts_of
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestSpec
+from engine.lab import faults
+from engine.lab.change import TokenChange
+from engine.lab.rerun import Rerun
+from engine.model.capture import CaptureRequest
+from engine.model.loaded import LoadedModel
+from engine.trace.log import TraceReader
+
+LANES = ("none", "contiguous", "paged")  # of the race, as EngineConfig.strategy names them
+FIRST_STEPS = 4  # of an opening whose words have futures
+WORDS = 3  # the likeliest ones of each
+IN_FAN = 5  # of the one that the opening asks about
+FUTURE = 24  # steps of a future
+RACE = "moon"  # the scene whose prompt races
+RACE_TOKENS = 64
+
+
+class Future(Struct, frozen=True, kw_only=True):
+    """What became of a run when a sequence got another word, and the id of its recording."""
+
+    of: str
+    record: int
+    seq: int
+    token_id: int
+    id: str
+
+
+def record_futures(model: LoadedModel, path: Path, name: str, folder: Path) -> list[Future]:
+    """Futures of request A of the opening's recording at `path`, whose id is `name`."""
+    found = []
+    with TraceReader(path) as log:
+        config = msgspec.convert(log.header.engine, EngineConfig)
+        layer = _captured_layer(log)
+        for record, seq, token_id in _words(log):
+            future = Future(of=name, record=record, seq=seq, token_id=token_id, id=f"{name}-{record}-{token_id}")
+            capture = CaptureRequest(layers=[layer], only=True)
+            with Engine(model, config, log_path=folder / f"{future.id}{SUFFIX}", capture=capture) as engine:
+                Rerun(engine, log, record, TokenChange(seq_id=seq, token_id=token_id), follow=False).finish()
+                _play(engine, FUTURE)
+            found.append(future)
+    return found
+
+
+def record_races(model: LoadedModel, language: str, folder: Path) -> None:
+    """The same prompt under every strategy."""
+    scene = next(preset for preset in PRESETS if preset.id == RACE)
+    sampling = SamplingParams(**scene.sampling | {"max_tokens": RACE_TOKENS})
+    prompts = prompts_of("presets", RACE, language)
+    for lane in LANES:
+        config = EngineConfig(**scene.config, strategy=lane)  # type: ignore[arg-type]
+        with Engine(model, config, log_path=folder / f"race-{language}-{lane}{SUFFIX}") as engine:
+            engine.add_requests([RequestSpec(prompts[0], sampling)])
+            _play(engine, None)
+
+
+def record_exhibits(model: LoadedModel, language: str, folder: Path) -> None:
+    """Each exhibit of the museum, healthy and with its fault."""
+    for exhibit in EXHIBITS:
+        for lane in ("healthy", "faulty"):
+            path = folder / f"museum-{exhibit.id.replace('_', '-')}-{language}-{lane}{SUFFIX}"
+            _record_exhibit(model, exhibit, lane == "faulty", prompts_of("museum", exhibit.id, language), path)
+
+
+def _record_exhibit(model: LoadedModel, exhibit: Exhibit, is_faulty: bool, prompts: list[str], path: Path) -> None:
+    fields: dict[str, Any] = {**exhibit.config, "fault": exhibit.id if is_faulty else None, "enforce_eager": True}
+    config = msgspec.convert(fields, EngineConfig)
+    capture = CaptureRequest(dtype="float32", budget_bytes=16 << 20)
+    with faults.make_engine(model, config, log_path=path, capture=capture) as engine:
+        sampling = msgspec.convert(exhibit.sampling, SamplingParams)
+        engine.add_requests([RequestSpec(text, sampling) for text in prompts])
+        _play(engine, None)
+
+
+def _play(engine: Engine, steps: int | None) -> None:
+    """So many steps; None: to the end."""
+    while engine.has_unfinished() and (steps is None or steps > 0):
+        engine.step()
+        steps = None if steps is None else steps - 1
+
+
+def _captured_layer(log: TraceReader) -> int:
+    """The layer whose arrays the recording has."""
+    for index in range(len(log)):
+        if (capture := log.capture(index)) is not None and capture.layers:
+            return capture.layers[0].layer
+    raise ValueError("the recording has no arrays")
+
+
+def _words(log: TraceReader) -> Iterator[tuple[int, int, int]]:
+    """Record, sequence and token of the likeliest words that A did not say in its first steps."""
+    end = log.state_at(len(log) - 1)
+    a = next(s.seq_id for s in end.sequences.values() if s.request_id == "A")
+    outputs = [(index, out) for index in range(len(log)) for out in log.record(index).outputs if out.seq_id == a]
+    least_sure = min(outputs, key=lambda found: found[1].top[0].logprob)  # there the opening shows its fan
+    for index, output in sorted({index: out for index, out in (*outputs[:FIRST_STEPS], least_sure)}.items()):
+        most = IN_FAN if index == least_sure[0] else WORDS
+        yield from ((index, a, word.token_id) for word in output.top[:most])

@@ -1,0 +1,49 @@
+// Everything: header, four regions, transport; on a phone one region at a time.
+
+import { stop } from "../control/tour.js";
+import { html } from "../kit/html.js";
+import { lazyPanel } from "../kit/lazy.js";
+import { Panel as Header } from "../panels/header/panel.js";
+import { Panel as Memory } from "../panels/memory/panel.js";
+import { Panel as Setup } from "../panels/setup/panel.js";
+import { Panel as Stage } from "../panels/stage/panel.js";
+import { Panel as Transport } from "../panels/transport/panel.js";
+import { settings } from "../state/settings.js";
+import { provenance } from "../state/store.js";
+import { t } from "../tell/words.js";
+import { Around } from "./around.js";
+import { Detail } from "./detail.js";
+
+const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
+const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
+
+export function Everything() {
+  return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
+    ${stop.value === null ? null : html`<${Tour} />`}
+    <${Header} />
+    <${Tabs} />
+    <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
+      <${Setup} />
+      ${provenance.value ? html`<${Provenance} />` : null}
+      <${Stage} />
+      <${Detail} />
+      <${Memory} />
+    </main>
+    <${Transport} />
+    <p class="print-link" id="print-link"></p>
+    <${Around} />`;
+}
+
+/** @type {import("../state/settings.js").OwnValues["region"][]} */
+const REGIONS = ["stage", "setup", "memory", "detail"];
+
+function Tabs() {
+  return html`<nav class="tabs" aria-label=${t("app.title")}>
+    ${REGIONS.map(
+      (name) => html`<button class="tab" aria-pressed=${settings.region.value === name} id=${`tab-${name}`}
+        onClick=${() => (settings.region.value = name)}>
+        ${t(`region.${name}`)}
+      </button>`,
+    )}
+  </nav>`;
+}

@@ -1,0 +1,17 @@
+// A site: this page and recordings as plain files, without a server (`kvtheater export --site`).
+
+/** Whether the page is one of a site. */
+export const isSite = globalThis.document?.querySelector('meta[name="kvtheater-site"]') != null;
+
+/**
+ * Where a site has a recording.
+ *
+ * @param {string} id
+ */
+export const siteRecording = (id) => `runs/${id}.kvtrace`;
+
+/**
+ * A future that was recorded: what became of the run `of` when sequence `seq` got `token_id` in `record`.
+ *
+ * @typedef {{of: string, record: number, seq: number, token_id: number, id: string}} Future
+ */
