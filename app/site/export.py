@@ -113,7 +113,7 @@ def site_page(page: str, base: str) -> str:
     """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
-        '<meta name="kvtheater-site" content="1" />',
+        '<meta name="kvtheater-site" id="kvtheater-site" content="1" />',
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />',
     ]
     page = _PRELOAD.sub("", _SOCKETS.sub("", page))

@@ -1,7 +1,7 @@
 // A site: this page and recordings as plain files, without a server (`kvtheater export --site`).
 
 /** Whether the page is one of a site. */
-export const isSite = globalThis.document?.querySelector('meta[name="kvtheater-site"]') != null;
+export const isSite = globalThis.document?.getElementById("kvtheater-site") != null;
 
 /**
  * Where a site has a recording.
