@@ -53,7 +53,7 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
 
 
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
-    page = open_page("/?recording=rec-moon&step=9&block_size=8", connection="replay")
+    page = open_page("/?recording=rec-moon&step=9&block_size=8&telling=expert", connection="replay")
     shows(page, 9)
     expect(page.locator("#sentence")).to_contain_text("Decode step 9")
     page.click('[data-position="20"]')

@@ -40,14 +40,72 @@ def commit(page: Page, field: str, value: str) -> None:
 def test_a_scene_says_what_to_watch_and_sets_everything(open_page: OpenPage) -> None:
     page = open_page("/?temperature=0.7&block_size=8")
     page.select_option("#scene", "shared-prefix")
-    expect(page.locator("#scene-watch")).to_contain_text("finds those 4 blocks in the prefix cache")
+    expect(page.locator("#scene-watch")).to_contain_text("finds that beginning in the prefix cache")
     play(page, "shared-prefix")
-    expect(page.locator(".sequence")).to_have_count(2)
+    expect(page.locator(".sequence")).to_have_count(1)
     expect(page.locator("#temperature")).to_have_value("0")
     assert page.evaluate(HEADER)["block_size"] == 4
-    step(page)
-    page.locator(".sequence-main").nth(1).click()
-    expect(page.locator("#sentence")).to_contain_text("The prefix cache held 16 of the 24 tokens")
+    for last in (1, 3, 4):  # the second prompt comes in by itself after two steps, and the page looks at it
+        page.click("#btn-step")
+        shows(page, last)
+    expect(page.locator(".sequence")).to_have_count(2)
+    expect(page.locator(".sequence.shown b")).to_have_text("seq 1")
+    expect(page.locator("#sentence")).to_contain_text("16 of its 29 tokens are already in 4 blocks")
+
+
+def test_a_scene_ends_with_what_its_run_proves_and_a_link_plays_it(open_page: OpenPage) -> None:
+    page = open_page("/?scene=tokens")
+    shows(page, 0)
+    expect(page.locator("#scene")).to_have_value("tokens")
+    expect(page.locator("#scene-end")).to_have_count(0)
+    page.select_option("#speed", "0")
+    page.click("#btn-run")
+    end = "The prompt has 6 words and 16 tokens: 16 slots, in 4 blocks."
+    expect(page.locator("#scene-end")).to_have_text(end, timeout=20_000)
+    expect(page.locator("#sentence")).to_contain_text(end)
+    wait_until(page, "location.search.includes('scene=tokens')")
+    page.reload()
+    page.wait_for_selector("#connection.live")
+    expect(page.locator("#scene-end")).to_have_text(end)
+    assert page.evaluate("import('/static/js/state/store.js').then((store) => store.numRecords.value)") > 2
+
+
+def test_the_own_prompt_ends_a_scene_and_stays_in_the_box(open_page: OpenPage) -> None:
+    page = open_page()
+    play(page, "tokens")
+    page.fill("#prompt", "Once upon a time")
+    page.click("#btn-add")
+    wait_until(page, SENT)
+    wait_until(page, "!location.search.includes('scene=')")
+    page.reload()
+    page.wait_for_selector("#connection.live")
+    expect(page.locator("#prompt")).to_have_value("Once upon a time")
+    wait_until(page, SENT)
+
+
+def test_a_language_has_prompts_of_its_own_until_one_is_sent(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")
+    page.click("#btn-language")
+    expect(page.locator("#prompt")).to_have_value(POEM)
+    assert "床前明月光，" in page.locator(".presets").inner_text()
+    prefill(page, "空山新雨后，")
+    page.click("#btn-language")
+    expect(page.locator("#prompt")).to_have_value("空山新雨后，")
+
+
+def test_one_key_tells_the_same_for_who_knows_the_words(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    expect(page.locator("#sentence")).to_contain_text("The model read the whole prompt at once: 16 tokens")
+    expect(page.locator("#sentence")).not_to_contain_text("cache")
+    page.keyboard.press("Escape")
+    page.locator("body").press("e")
+    expect(page.locator("#sentence")).to_contain_text("Prefill, step 1: 16 prompt tokens of seq 0 at once")
+    expect(page.locator("#sentence")).to_contain_text("The prefix cache held none of the 16 tokens of seq 0")
+    wait_until(page, "location.search.includes('telling=expert')")
+    page.locator("body").press("?")
+    expect(page.locator(".help")).to_contain_text("sentences for experts, or plain ones")
 
 
 def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -> None:
@@ -55,14 +113,15 @@ def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -
     play(page, "chunks")
     assert page.evaluate(HEADER)["max_num_batched_tokens"] == 16
     step(page, 2)
-    expect(page.locator("#sentence")).to_contain_text(re.compile("chunk of 15 tokens|decode", re.I))
+    expect(page.locator("#sentence")).to_contain_text(re.compile("Only “|more tokens of the prompt"))
     play(page, "batch")
     engine = page.evaluate(HEADER)
     assert (engine["max_num_batched_tokens"], engine["max_num_seqs"]) == (512, 2)
-    expect(page.locator("#stop")).to_have_value("。")
+    play(page, "samples")
+    expect(page.locator("#n")).to_have_value("3")
     play(page, "moon")
     assert page.evaluate(HEADER)["max_num_seqs"] == 16
-    expect(page.locator("#stop")).to_have_value("")
+    expect(page.locator("#n")).to_have_value("1")
 
 
 def test_scenes_speak_chinese(open_page: OpenPage) -> None:
@@ -110,6 +169,7 @@ def test_settings_at_once_while_the_log_is_empty_and_on_demand_after(open_page: 
     expect(page.locator("#btn-apply")).not_to_be_visible()
     expect(page.locator("#prompt")).to_have_value(POEM)
     prefill(page)
+    page.locator("body").press("e")
     expect(page.locator("#sentence")).to_contain_text("The prefix cache is off")
 
 

@@ -90,7 +90,7 @@ def test_what_is_played_is_what_is_looked_at(open_page: OpenPage) -> None:
     page.keyboard.press("ArrowLeft")
     shows(page, 2)
     page.click("#phase-schedule")
-    expect(page.locator("#sentence")).to_contain_text("The scheduler took 1 of at most")
+    expect(page.locator("#sentence")).to_contain_text("one token for each running sequence: 1")
     page.evaluate(
         """() => {
           globalThis.played = [];
@@ -130,12 +130,12 @@ def test_numbers_and_kinds_of_events_lead_there(open_page: OpenPage) -> None:
         expect(page.locator(f'[data-kind="{kind}"] .jump-kind .num')).to_have_text(str(count))
     page.click('[data-kind="copy"] [data-way="1"]')
     wait_until(page, f"{SHOWN} > 0")
-    expect(page.locator("#sentence")).to_contain_text("Copy-on-write: block")
+    expect(page.locator("#sentence")).to_contain_text("gets a copy of its own, block")
     page.keyboard.press("Escape")
     first = page.evaluate(SHOWN)
     page.keyboard.press("n")  # the kind stays chosen
     wait_until(page, f"{SHOWN} > {first}")
-    expect(page.locator("#sentence")).to_contain_text("Copy-on-write: block")
+    expect(page.locator("#sentence")).to_contain_text("gets a copy of its own, block")
     page.keyboard.press("Shift+N")
     shows(page, first)
 
@@ -199,7 +199,7 @@ def test_digits_are_tenths_and_remotes_go_on_and_back(open_page: OpenPage) -> No
 
 
 def test_sub_steps_are_walked_by_keys_and_said_with_their_numbers(open_page: OpenPage) -> None:
-    page = open_page(motion=True)
+    page = open_page("/?telling=expert", motion=True)
     prefill(page)
     step(page)
     count = len(tokens(page)) - 1  # tokens whose keys the step read, its own included

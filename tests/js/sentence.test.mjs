@@ -3,8 +3,9 @@ import { test } from "node:test";
 import { TraceLog } from "../../static/js/core/log.js";
 import { inWords } from "../../static/js/tell/operations.js";
 import { phaseSentencesOf } from "../../static/js/tell/phase_sentence.js";
+import { plainSentencesOf } from "../../static/js/tell/plain_sentence.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
-import { header, records } from "./log_builder.mjs";
+import { header, op, records, recordsOf } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
 const PHASES = ["schedule", "allocate", "qkv", "write", "attend", "sample"];
@@ -63,4 +64,103 @@ test("the largest weight is named where the row was captured", () => {
 
 test("before the first record the page says what to press", () => {
   assert.deepEqual(sentencesOf(wholeLog(), -1, null), [["sentence.start", {}]]);
+});
+
+/** The record in plain words. */
+const plainly = (log, index, seq = 0) => plainSentencesOf(log, index, seq).map(inWords).join(" ");
+
+/** A log of two sequences, as {ops, batch?, kind?} of each record. */
+function logOf(steps, engine = {}) {
+  const log = new TraceLog(header({ max_num_batched_tokens: 512, ...engine }));
+  for (const record of recordsOf(steps)) log.append(record);
+  return log;
+}
+
+test("in plain words the first prefill names no prefix cache, queue or scheduler", () => {
+  assert.equal(
+    plainly(wholeLog(), 1),
+    "The model read the whole prompt at once: 5 tokens, and for each a key and a value, kept in 3 blocks (0–2). " +
+      "Next: “E6” (p 0.61).",
+  );
+});
+
+test("a plain decode begins with what is new: the token that was chosen", () => {
+  const said = plainly(wholeLog(), 2);
+  assert.match(
+    said,
+    /^Next: “海 2\/2” \(p 0\.37\)\. Only “海 1\/2” was computed for it: its query read the 6 keys in 3 blocks;/,
+  );
+  assert.match(said, /seq 0 is done: it has as many tokens as it may have\./);
+});
+
+test("every sub-step of a plain telling is in words that need no other", () => {
+  const said = PHASES.map((phase) => phaseSentencesOf(wholeLog(), 2, phase, 0, null, "plain").map(inWords).join(" "));
+  assert.deepEqual(said.slice(0, 5), [
+    "This step computes one token for each running sequence: 1.",
+    "No new block is needed: there is room in block 2.",
+    "From “海 1/2” the model made a query, a key and a value, in each of its 1 layer.",
+    "The new key and value went to block 2, slot 1. The query is not kept: nobody asks it again.",
+    "The query of “海 1/2” was compared with 6 keys, in 3 blocks: the better a key fits, the more of its value is read.",
+  ]);
+});
+
+test("a hit is told before what was computed, and the usual is not explained beside it", () => {
+  const tokens = [1, 2, 3];
+  const log = logOf([
+    { kind: "submit", ops: [op.submit(0, tokens)] },
+    {
+      ops: [
+        op.admit(0),
+        op.allocate(0, 0, 0),
+        op.allocate(0, 1, 1),
+        op.write(0, 0, 3),
+        op.cache(0, 0, 0, "h0", [1, 2]),
+        op.sample(0),
+      ],
+      batch: [op.entry(0, "prefill", 0, tokens)],
+    },
+    { kind: "submit", ops: [op.submit(1, tokens)] },
+    {
+      ops: [
+        { type: "lookup", seq_id: 1, verdict: "hit", num_tokens: 3, num_hit_tokens: 2, block_ids: [0] },
+        op.share(1, 0, 0, false),
+        op.admit(1, 2),
+        op.allocate(1, 2, 1),
+        op.write(0, 3, 1),
+        op.write(1, 2, 1),
+        op.sample(0),
+        op.sample(1),
+      ],
+      batch: [op.entry(0, "decode", 3, [7]), op.entry(1, "prefill", 2, [3])],
+    },
+  ]);
+  const hit =
+    "The beginning of seq 1 had been computed before: 2 of its 3 tokens are already in 1 block (0), and its table points to it.";
+  const rest = "Only its other 1 token was computed, into 1 block (2). Next in seq 1: “x” (p 0.37).";
+  const others = "1 more sequence was computed in the same step.";
+  assert.equal(plainly(log, 3, 1), `${hit} ${rest} ${others}`);
+  assert.equal(plainly(log, 3, 0), `${hit} Next in seq 0: “x” (p 0.37). ${others}`);
+});
+
+test("that a sequence waits is told once, not in every step", () => {
+  const waits = { type: "defer", seq_id: 1, reason: "max_num_seqs", needed: 1, available: 0 };
+  const decode = (start) => ({
+    ops: [op.write(0, start, 1), op.sample(0), waits],
+    batch: [op.entry(0, "decode", start, [7])],
+  });
+  const log = logOf([
+    { kind: "submit", ops: [op.submit(0, [1, 2]), { ...op.submit(1, [1]), queue_position: 1 }] },
+    {
+      ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.write(0, 0, 2), op.sample(0), waits],
+      batch: [op.entry(0, "prefill", 0, [1, 2])],
+    },
+    decode(2),
+  ]);
+  assert.match(plainly(log, 1), /seq 1 waits/);
+  assert.doesNotMatch(plainly(log, 2), /waits/);
+  assert.match(
+    sentencesOf(log, 2, 0).map(inWords).join(" "),
+    /seq 1 waits/,
+    "who knows the words reads every decision",
+  );
 });

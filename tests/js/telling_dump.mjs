@@ -10,7 +10,7 @@ import { tell } from "../../static/js/tell/operations.js";
 import { addWords } from "../../static/js/tell/words.js";
 import { tellingTexts } from "./telling_words.mjs";
 
-const REGISTERS = ["chain", "short", "long"];
+const REGISTERS = ["chain", "plain", "short", "long"];
 const LANGUAGES = ["en", "zh"];
 for (const code of LANGUAGES) addWords(code, { texts: tellingTexts(code), glossary: {} });
 

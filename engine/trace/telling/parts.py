@@ -111,6 +111,15 @@ def _computed(op: Admit, context: Context | None) -> str | None:
     return None if context is None else "now" if _batch_entry(op.seq_id, context) else "later"
 
 
+def _last_block(op: Lookup, context: Context | None) -> str | None:
+    """Whether hits end, or there were none, before a last block that is full, too: its last token is computed."""
+    size = context.header.engine.get("block_size") if context else None
+    if not isinstance(size, int):
+        return None
+    whole = op.verdict == "miss" or (op.verdict == "hit" and op.num_hit_tokens == op.num_tokens - size)
+    return "spared" if whole and op.num_tokens % size == 0 else "asked"
+
+
 def _evict_cause(op: Evict, context: Context | None) -> str:
     return "promise" if context is not None and _taker(op, context) is None else "allocation"
 
@@ -126,6 +135,7 @@ CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
         _case("rank", "usual given", lambda op, _: "given" if op.priority else "usual"),
         _case("salt", "none given", lambda op, _: "given" if op.cache_salt else "none"),
     ),
+    Lookup: ("verdict", "reason", _case("last_block", "asked spared", _last_block)),
     Admit: (_case("entry", "new resumed swapped", _entry_kind), _case("computed", "now later", _computed)),
     Evict: (
         _case("cause", "allocation promise", _evict_cause),

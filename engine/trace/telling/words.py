@@ -13,7 +13,9 @@ from typing import Any, Literal
 from engine.trace.events import Op
 from engine.trace.telling.parts import Context, Values, parts_of
 
-Register = Literal["chain", "short", "long"]
+Register = Literal["chain", "plain", "short", "long"]
+"""`chain`: a name in a chain of links; `plain`: for newcomers, who do not know the words yet; `short`: the same for who
+does; `long`: every number. What has no plain text is told in the short one."""
 FOLDER = Path(__file__).parent
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 MOST_RANGES = 6  # longer lists of blocks end with an ellipsis
@@ -85,6 +87,8 @@ class Voice:
             if text is not None:
                 shown = {name: self._shown(name, part.values) for name in part.values}
                 said.append(self._fill(text, shown))
+        if register == "plain" and not said:
+            return self.tell(op, context, "short")
         return self._texts["join.sentences"].join(said)
 
     def _shown(self, name: str, values: Values) -> Any:

@@ -2,6 +2,7 @@
 // so do lists that use arrows themselves. F5 and a browser's own shortcuts are left alone.
 
 import { signal } from "../../vendor/signals/signals.js";
+import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
 import { reset } from "./anew.js";
@@ -58,6 +59,7 @@ export const KEYS = [
   { keys: ["Shift+PageUp"], shown: ["⇧ PgUp"], text: "key.previous_scene", run: () => room.toScene(-1) },
   { keys: ["v"], shown: ["V"], text: "key.room", run: () => room.toggle() },
   { keys: ["o"], shown: ["O"], text: "key.opening", run: () => startOpening() },
+  { keys: ["e"], shown: ["E"], text: "key.expert", run: toggleTelling },
   { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
   { keys: ["s"], shown: ["S"], text: "key.step", run: () => actions.step() },
   { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => actions.prefill() },
@@ -65,6 +67,11 @@ export const KEYS = [
   { keys: ["Escape"], shown: ["Esc"], text: "key.escape", run: letGo },
   { keys: ["?"], shown: ["?"], text: "key.help", run: () => (helpOpen.value = !helpOpen.value) },
 ];
+
+/** Sentences for who is new here, or for who knows the words. */
+export function toggleTelling() {
+  settings.telling.value = settings.telling.value === "plain" ? "expert" : "plain";
+}
 
 /** One thing at a time: what covers the page, then the help or the list, then the selection. */
 function letGo() {

@@ -91,6 +91,16 @@ const CASES = {
     aspect("rank", "usual given", (op) => (op.priority ? "given" : "usual")),
     aspect("salt", "none given", (op) => (op.cache_salt ? "given" : "none")),
   ],
+  lookup: [
+    "verdict",
+    "reason",
+    aspect("last_block", "asked spared", (op, at) => {
+      const size = Number(at?.header.engine.block_size);
+      if (!size) return null;
+      const whole = op.verdict === "miss" || (op.verdict === "hit" && op.num_hit_tokens === op.num_tokens - size);
+      return whole && op.num_tokens % size === 0 ? "spared" : "asked"; // its last token is always computed
+    }),
+  ],
   admit: [
     aspect("entry", "new resumed swapped", (op) =>
       op.num_swapped_tokens > 0 ? "swapped" : op.resumed ? "resumed" : "new",

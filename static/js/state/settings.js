@@ -41,7 +41,8 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
- *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, motion: boolean,
+ *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, telling: "plain" | "expert",
+ *   motion: boolean,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -134,6 +135,7 @@ export const TABLE = {
   answer: { type: oneOf("candidates", "softmax"), initial: "candidates" },
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
   select: { type: text, initial: null, place: true }, // what is held, as state/selection.js writes it
+  telling: { type: oneOf("plain", "expert"), initial: "plain", remember: true }, // whom the sentences are for
   motion: { type: flag, initial: true },
 };
 

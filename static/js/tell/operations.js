@@ -7,7 +7,7 @@ import { bytesText, hasText, sentences, t } from "./words.js";
 /**
  * @typedef {import("../core/telling.js").Part} Part
  * @typedef {import("../core/telling.js").Values} Values
- * @typedef {"chain" | "short" | "long"} Register
+ * @typedef {"chain" | "plain" | "short" | "long"} Register as in engine/trace/telling/words.py
  */
 
 const MOST_NAMED = 6; // of a longer list only the first are told
@@ -20,11 +20,15 @@ export const sequenceName = (id) => t("sequence.name", { id });
 export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${type}.chain`) : type);
 
 /**
- * The texts that parts have in a register, with their values.
+ * The texts that parts have in a register, with their values; what has no plain one is told in the short one.
  * @param {Part[]} parts @param {Register} register @returns {Part[]}
  */
-export const inRegister = (parts, register) =>
-  parts.map(([key, values]) => /** @type {Part} */ ([`${key}.${register}`, values])).filter(([key]) => hasText(key));
+export function inRegister(parts, register) {
+  const found = parts
+    .map(([key, values]) => /** @type {Part} */ ([`${key}.${register}`, values]))
+    .filter(([key]) => hasText(key));
+  return found.length || register !== "plain" ? found : inRegister(parts, "short");
+}
 
 /** Parts in words, sentence after sentence. @param {Part[]} parts @param {Register} [register] */
 export const tell = (parts, register = "long") => sentences(inRegister(parts, register).map(inWords));

@@ -7,13 +7,16 @@ import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { givesBack } from "../core/operation_kinds.js";
 import { alsoBlocks, alsoSlot, blocksRead, briefly, each, keysRead, probability } from "./sentence.js";
+import { hasText } from "./words.js";
 
 /**
  * @typedef {import("../core/telling.js").Part} Part
  * @typedef {import("../core/log.js").TraceLog} Log
  * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../core/sequence_view.js").Row & {layer: number, head: number}} Attention
+ * @typedef {import("./operations.js").Register} Register
  * @typedef {object} At a sub-step
+ * @property {Register} register that operations are told in
  * @property {Log} log
  * @property {number} index
  * @property {import("../core/trace.js").StepRecord} record
@@ -33,12 +36,19 @@ import { alsoBlocks, alsoSlot, blocksRead, briefly, each, keysRead, probability 
 const SUBS = { schedule, allocate, qkv, write, attend, sample };
 
 /**
+ * The same for who is new here: with a plain text where there is one.
+ * @param {Part[]} parts @returns {Part[]}
+ */
+const plainly = (parts) => parts.map(([key, values]) => [hasText(`${key}.plain`) ? `${key}.plain` : key, values]);
+
+/**
  * `[[key, values], …]` for phase `phase` of record `index` (a step), about `shownSeq` where a sequence must be chosen.
  * `attention`: {keyStart, weights, layer, head} of the shown query where it was captured, else null.
  * @param {Log} log @param {number} index @param {string} phase @param {number | null} shownSeq
- * @param {Attention | null} [attention] @returns {Part[]}
+ * @param {Attention | null} [attention] @param {Register} [register] of those that a narration has: "plain" or "short"
+ * @returns {Part[]}
  */
-export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) {
+export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, register = "short") {
   const record = log.records[index];
   const batch = record.batch ?? [];
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0] ?? null;
@@ -48,7 +58,8 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) 
   const table = tables[0] ?? []; // of the layers that see most
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
   const tell = /** @type {(at: any) => Part[]} what has no entry was told above */ (SUBS[phase]);
-  return tell({
+  const found = tell({
+    register,
     log,
     index,
     record,
@@ -62,6 +73,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null) 
     model: log.header.model,
     attention,
   });
+  return register === "plain" ? plainly(found) : found;
 }
 
 /** @param {Computed} at */
@@ -70,8 +82,13 @@ const SCHEDULES = new Set(["preempt", "admit", "defer"]);
 
 /** @param {At} at @returns {Part[]} */
 function schedule(at) {
-  const { batch, tokens, log } = at;
-  const found = each(log, at.index, (op) => SCHEDULES.has(op.type) || (op.type === "lookup" && op.verdict === "hit"));
+  const { batch, tokens, log, register } = at;
+  const found = each(
+    log,
+    at.index,
+    (op) => SCHEDULES.has(op.type) || (op.type === "lookup" && op.verdict === "hit"),
+    register,
+  );
   if (!batch.length) return found.length ? found : [["sentence.idle", {}]];
   const decodes = batch.filter((e) => e.phase === "decode").length;
   const values = {
@@ -90,11 +107,11 @@ function schedule(at) {
  * @param {Computed} at @returns {Part[]}
  */
 function allocate(at) {
-  const { log, index, ops, entry, end, table } = at;
+  const { log, index, ops, entry, end, table, register } = at;
   const taken = ops.filter((op) => op.type === "allocate");
   /** @type {Part[]} */
   const found = [];
-  found.push(...briefly(log, index, (op) => op.type === "evict"));
+  found.push(...briefly(log, index, (op) => op.type === "evict", register));
   log.groups.forEach((group, at) => {
     const inGroup = (/** @type {import("../core/trace.js").Op} */ op) =>
       groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
@@ -104,8 +121,8 @@ function allocate(at) {
     const values = { n: ids.length, block_ids: ids, before, after: before + queueChange(ops.filter(inGroup)) };
     found.push(["sentence.phase.allocate", log.groups.length > 1 ? { ...values, within: group.layers } : values]);
   });
-  for (const type of ["share", "swap_in"]) found.push(...briefly(log, index, (op) => op.type === type));
-  found.push(...each(log, index, (op) => op.type === "copy"));
+  for (const type of ["share", "swap_in"]) found.push(...briefly(log, index, (op) => op.type === type, register));
+  found.push(...each(log, index, (op) => op.type === "copy", register));
   if (found.length) return found;
   const place = slotOf(table, blockSize(log.header), entry.start);
   if (!place) return [["sentence.phase.allocate_none_left", {}]];
@@ -164,7 +181,7 @@ function write(at) {
   }
   const others = at.tokens - count;
   if (others) found.push(["sentence.phase.write_others", { n: others }]);
-  return [...found, ...briefly(log, at.index, (op) => op.type === "cache")];
+  return [...found, ...briefly(log, at.index, (op) => op.type === "cache", at.register)];
 }
 
 /** @param {Computed} at @returns {Part[]} */
@@ -246,5 +263,5 @@ function sample(at) {
   }
   const chosen = (record.outputs ?? []).length - (output ? 1 : 0);
   if (chosen > 0) found.push(["sentence.phase.sample_others", { n: chosen }]);
-  return [...found, ...each(at.log, at.index, (op) => op.type === "finish")];
+  return [...found, ...each(at.log, at.index, (op) => op.type === "finish", at.register)];
 }

@@ -1,5 +1,5 @@
-// The sentence that says what a record did, with its numbers. Facts come from the log alone; tell/operations.js writes
-// them out.
+// The sentence that says what a record did, with its numbers, for who knows the words (plain_sentence.js: for who does
+// not). Facts come from the log alone; tell/operations.js writes them out.
 
 import { visibleKeys } from "../core/attention.js";
 import { heldIn, policyOf } from "../core/groups.js";
@@ -15,10 +15,12 @@ import { inRegister } from "./operations.js";
  * @typedef {import("../core/trace.js").Op} Op
  * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../core/trace.js").StepRecord} StepRecord
+ * @typedef {import("./operations.js").Register} Register
  */
 
 const RARE = new Set(["preempt", "fork", "copy", "choose", "adjust"]); // said before what is computed, each by itself
 const OF_BLOCKS = ["evict", "swap_in"]; // said there too, all of a type at once
+const OF_BLOCKS_LAST = ["release"]; // all of a type at once, after it
 const LAST = new Set(["defer", "finish", "rank"]); // said after it
 
 /**
@@ -34,25 +36,28 @@ export function sentencesOf(log, index, shownSeq) {
   found.push(...each(log, index, (op) => RARE.has(op.type)));
   for (const type of OF_BLOCKS) found.push(...briefly(log, index, (op) => op.type === type));
   if (entry) found.push(...entrySentences(log, index, record, entry));
+  for (const type of OF_BLOCKS_LAST) found.push(...briefly(log, index, (op) => op.type === type));
   found.push(...each(log, index, (op) => LAST.has(op.type)));
   if (batch.length > 1) found.push(["sentence.others", { n: batch.length - 1 }]);
   return found.length ? found : [["sentence.idle", {}]];
 }
 
 /**
- * The operations that are `wanted`, one by one, in the short register.
- * @param {Log} log @param {number} index @param {(op: Op) => boolean} wanted @returns {Part[]}
+ * The operations that are `wanted`, one by one.
+ * @param {Log} log @param {number} index @param {(op: Op) => boolean} wanted @param {Register} [register]
+ * @returns {Part[]}
  */
-export const each = (log, index, wanted) =>
+export const each = (log, index, wanted, register = "short") =>
   (log.records[index].ops ?? []).flatMap((op, place) =>
-    wanted(op) ? briefly(log, index, (_, at) => at === place) : [],
+    wanted(op) ? briefly(log, index, (_, at) => at === place, register) : [],
   );
 
 /**
- * The operations that are `wanted`, which are of one type, told together in the short register.
- * @param {Log} log @param {number} index @param {(op: Op, at: number) => boolean} wanted @returns {Part[]}
+ * The operations that are `wanted`, which are of one type, told together.
+ * @param {Log} log @param {number} index @param {(op: Op, at: number) => boolean} wanted @param {Register} [register]
+ * @returns {Part[]}
  */
-export const briefly = (log, index, wanted) => inRegister(partsWhere(log, index, wanted), "short");
+export const briefly = (log, index, wanted, register = "short") => inRegister(partsWhere(log, index, wanted), register);
 
 /** @param {Log} log @param {number} index @param {StepRecord} record @param {BatchEntry} entry @returns {Part[]} */
 function entrySentences(log, index, record, entry) {

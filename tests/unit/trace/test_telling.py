@@ -99,7 +99,7 @@ def test_every_operation_is_told_in_every_register(kind: type[Op], language: str
             for key in reached:
                 names = key.removeprefix("op.").split(".")
                 assert len(names) == 1 or names[2] in entries(language)[names[0]][names[1]]
-            for register in ("chain", "short") if context is None else REGISTERS:
+            for register in ("chain", "plain", "short") if context is None else REGISTERS:
                 said = voice.tell(op, context, register)
                 assert said.strip() and not re.search(r"[{}]|None", said), (register, said)
                 assert MISSING not in said or register == "long", said  # a range of positions
@@ -156,15 +156,41 @@ def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
     gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
     said = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
     assert (
-        said == "甲1：前缀缓存未命中，2 个 4 槽位的满块一个也没有。下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
+        said
+        == "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有缓存。下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
     )  # ⌊8 / 4⌋ = 2
+
+
+def test_a_full_last_block_that_is_not_looked_up_gets_its_reason() -> None:
+    """16 tokens fill 4 blocks of 4, of which 3 can hit: the last token is always computed."""
+    miss, hit = lookup(num_tokens=16), lookup(verdict="hit", num_tokens=16, num_hit_tokens=12, block_ids=[0, 1, 2])
+    why = "The last token must always be computed, so its own block, though full, is not looked up."
+    assert Voice().tell(miss, context_of(miss)) == (
+        f"seq 1: prefix cache miss, none of the 3 full blocks before its last token is cached. {why}"
+    )
+    assert Voice().tell(hit, context_of(hit)).endswith(why)
+    for other in (lookup(num_tokens=15), lookup(verdict="hit", num_tokens=16, num_hit_tokens=8, block_ids=[0, 1])):
+        assert why not in Voice().tell(other, context_of(other)), "something else ended it"
 
 
 def test_a_preemption_says_whom_it_was_for_why_and_what_it_cost() -> None:
     plain: dict[str, Any] = {"seq_id": 1, "queue_position": 0, "for_seq_id": 0, "num_computed_tokens": 8}
     lost = Preempt(**plain, mode="recompute")  # an older log: it does not say num_recompute_tokens
     assert Voice().tell(lost, None, "short") == (
-        "seq 1 was preempted for seq 0. 8 computed tokens are lost and will be computed again."
+        "seq 1 was preempted for seq 0. It was the last one admitted. 8 computed tokens are lost and will be computed "
+        "again."
+    )
+    assert Voice().tell(lost, None, "plain") == (
+        "seq 0 needed a block and none was free: seq 1 had to give its own back. The last to come in is the first to "
+        "go. Its 8 computed tokens are lost, and will be computed again."
+    )
+    itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
+    assert (
+        Voice()
+        .tell(itself, None, "plain")
+        .startswith(
+            "seq 1 needed a block and none was free: it had to give its own back. The last to come in is the first to go."
+        )
     )
     kept = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
     assert Voice().tell(kept) == (
@@ -238,4 +264,4 @@ def test_aspects_are_in_the_order_in_which_they_are_told() -> None:
         return [aspect.name for aspect in aspects]
 
     assert names(aspects_of(Preempt)) == ["whom", "reason", "cost", "swap_refused"]
-    assert names(aspects_of(Lookup)) == ["verdict", "reason"]
+    assert names(aspects_of(Lookup)) == ["verdict", "reason", "last_block"]

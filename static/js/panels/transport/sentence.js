@@ -7,9 +7,11 @@ import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { PHASES, viewSub } from "../../state/moment.js";
+import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { inWords } from "../../tell/operations.js";
 import { phaseSentencesOf } from "../../tell/phase_sentence.js";
+import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { sentencesOf } from "../../tell/sentence.js";
 import { sentences } from "../../tell/words.js";
 
@@ -22,10 +24,12 @@ import { sentences } from "../../tell/words.js";
  */
 export function spoken(index, sub, attention = null) {
   if (!log.value || index >= numRecords.value) return [];
+  const plain = settings.telling.value === "plain";
+  const whole = plain ? plainSentencesOf : sentencesOf;
   const found =
     sub === null
-      ? sentencesOf(log.value, index, shownSeq.value)
-      : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention);
+      ? whole(log.value, index, shownSeq.value)
+      : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention, plain ? "plain" : "short");
   return found.map(inWords);
 }
 

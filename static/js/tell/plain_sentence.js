@@ -1,0 +1,130 @@
+// The sentences of a record for who is new here: first what is new in it, in words that need no other. The same facts
+// as sentence.js has for who knows the words.
+
+import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
+import { slotOf } from "../core/metrics.js";
+import { blocksRead, briefly, each, keysRead, probability } from "./sentence.js";
+
+/**
+ * @typedef {import("../core/telling.js").Part} Part
+ * @typedef {import("../core/log.js").TraceLog} Log
+ * @typedef {import("../core/trace.js").Op} Op
+ * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
+ * @typedef {NonNullable<ReturnType<Log["tail"]["sequences"]["get"]>>} Sequence
+ * @typedef {object} At what is told about
+ * @property {Log} log
+ * @property {number} index
+ * @property {import("../core/trace.js").StepRecord} record
+ * @property {BatchEntry} entry
+ * @property {Sequence} seq
+ * @property {number[]} table its block table in the layers that see most
+ * @property {number} end the position after its last token
+ * @property {boolean} alone whether the run has no other sequence, so that it needs no name
+ */
+
+const EVENTS = new Set(["submit", "preempt", "copy", "choose", "adjust"]); // each is news by itself
+const TOGETHER = ["swap_in"]; // news too, all of a type at once
+const AFTER = new Set(["finish", "rank"]); // said after what is computed
+const AFTER_TOGETHER = ["fork", "release", "evict"];
+
+/**
+ * The texts of record `index` with their values, about the shown sequence where one must be chosen.
+ * @param {Log} log @param {number} index @param {number | null} shownSeq @returns {Part[]}
+ */
+export function plainSentencesOf(log, index, shownSeq) {
+  if (index < 0) return [["sentence.start.plain", {}]];
+  const record = log.records[index];
+  const batch = record.batch ?? [];
+  const entry = batch.find((one) => one.seq_id === shownSeq) ?? batch[0];
+  const found = each(log, index, (op) => EVENTS.has(op.type), "plain");
+  for (const type of TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
+  found.push(...each(log, index, isHit, "plain"));
+  if (entry) found.push(...computed(log, index, entry, found.length > 0));
+  for (const type of AFTER_TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
+  found.push(...each(log, index, (op) => AFTER.has(op.type) || beginsToWait(log, index, op), "plain"));
+  if (batch.length > 1) found.push(["sentence.plain.others", { n: batch.length - 1 }]);
+  return found.length ? found : [["sentence.idle", {}]];
+}
+
+/** @param {Op} op */
+const isHit = (op) => op.type === "lookup" && op.verdict === "hit";
+
+/**
+ * Whether `op` says that a sequence waits, or waits for another reason than in the record before. That who has just
+ * given way waits, goes without saying.
+ * @param {Log} log @param {number} index @param {Op} op
+ */
+function beginsToWait(log, index, op) {
+  if (op.type !== "defer" || op.reason === "step_preempted") return false;
+  return !log.records[index - 1]?.ops?.some(
+    (one) => one.type === "defer" && one.seq_id === op.seq_id && one.reason === op.reason,
+  );
+}
+
+/**
+ * What was computed of a sequence, and what came of it; `brief`: a usual step is not explained beside other news.
+ * @param {Log} log @param {number} index @param {BatchEntry} entry @param {boolean} brief @returns {Part[]}
+ */
+function computed(log, index, entry, brief) {
+  const state = log.stateAt(index);
+  const seq = state.sequences.get(entry.seq_id);
+  if (!seq) return [];
+  const table = log.tablesAtCompute(index, entry.seq_id)?.[0] ?? [];
+  const end = entry.start + entry.token_ids.length;
+  const alone = state.sequences.size === 1;
+  const at = { log, index, record: log.records[index], entry, seq, table, end, alone };
+  const chosen = next(at);
+  if (log.header.engine.strategy === "none" && entry.samples)
+    return [...chosen, part("sentence.plain.none", { n: entry.token_ids.length })];
+  if (entry.phase === "prefill") return [prefill(at), ...chosen];
+  return brief ? chosen : [...chosen, ...decode(at)];
+}
+
+/** @param {string} key @param {Record<string, any>} values @returns {Part} */
+const part = (key, values) => [key, values];
+
+/** The token that was chosen; none while the prompt is not read to its end. @param {At} at @returns {Part[]} */
+function next({ record, seq, end, alone }) {
+  const output = record.outputs?.find((one) => one.seq_id === seq.seq_id);
+  if (!output) return [];
+  const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
+  const values = { token, p: probability(Math.exp(output.logprob)), seq_id: seq.seq_id };
+  return [[alone ? "sentence.plain.next" : "sentence.plain.next_of", values]];
+}
+
+/** @param {At} at @returns {Part} */
+function prefill({ log, record, entry, seq, table, end, alone }) {
+  const size = log.stateAt(record.index).block_size;
+  const block_ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
+  const values = { n: entry.token_ids.length, seq_id: entry.seq_id, blocks: block_ids.length, block_ids };
+  const { num_prompt_tokens: total } = seq;
+  if (!entry.samples) {
+    const budget = log.header.engine.max_num_batched_tokens;
+    return ["sentence.plain.chunk", { ...values, done: Math.min(end, total), total, budget }];
+  }
+  if (seq.num_preemptions > 0) return ["sentence.plain.resumed", values];
+  if ((record.ops ?? []).some((op) => isHit(op) && "seq_id" in op && op.seq_id === entry.seq_id))
+    return ["sentence.plain.rest", values];
+  if (entry.start > 0) return ["sentence.plain.last_chunk", values];
+  return [alone ? "sentence.plain.prefill" : "sentence.plain.prefill_of", values];
+}
+
+/** @param {At} at @returns {Part[]} */
+function decode({ log, record, entry, seq, table, end }) {
+  const place = slotOf(table, log.stateAt(record.index).block_size, end - 1);
+  const values = {
+    token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
+    keys: keysRead(log, entry.context_len),
+    blocks: blocksRead(log, entry.context_len),
+    block: place?.block ?? "–",
+  };
+  const taken = (record.ops ?? []).some(
+    (op) => op.type === "allocate" && op.seq_id === entry.seq_id && op.block_id === place?.block,
+  );
+  const copied = (record.ops ?? []).some((op) => op.type === "copy" && op.dst === place?.block); // told by itself
+  const others = log.groups.slice(1).map(({ layers }) => {
+    const keys = keysRead(log, entry.context_len, layers);
+    return part("group.also_keys", { layers, keys, blocks: blocksRead(log, entry.context_len, layers) });
+  });
+  return [part(taken && !copied ? "sentence.plain.decode_new" : "sentence.plain.decode", values), ...others];
+}
