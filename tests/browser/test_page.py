@@ -264,10 +264,8 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
         page.evaluate("(i) => import('/static/js/state/store.js').then((store) => store.goTo(i))", index)
         shows(page, index)
         said += page.locator("#sentence").inner_text() + "\n"
-    assert re.search(
-        r"seq \d was preempted for seq \d. It was the last one admitted. Of its \d+ computed tokens \d+ stay in the prefix cache",
-        said,
-    )
+    assert re.search(r"seq \d was preempted for seq \d. It was the last one admitted. Of its \d+ computed", said)
+    assert re.search(r"computed tokens \d+ stay in the prefix cache", said)
     assert re.search(r"\d cached blocks? evicted", said)
     assert re.search(r"seq \d waits: it needs \d blocks?, 0 free", said)
     assert re.search(r"is back after its preemption; \d+ tokens? computed again", said)

@@ -155,10 +155,10 @@ def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
     )
     gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
     said = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
-    assert (
-        said
-        == "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有缓存。下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
-    )  # ⌊8 / 4⌋ = 2
+    assert said == (
+        "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有缓存。"  # ⌊8 / 4⌋ = 2
+        "下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
+    )
 
 
 def test_a_full_last_block_that_is_not_looked_up_gets_its_reason() -> None:
@@ -185,13 +185,8 @@ def test_a_preemption_says_whom_it_was_for_why_and_what_it_cost() -> None:
         "go. Its 8 computed tokens are lost, and will be computed again."
     )
     itself = Preempt(**(plain | {"for_seq_id": 1}), mode="recompute")
-    assert (
-        Voice()
-        .tell(itself, None, "plain")
-        .startswith(
-            "seq 1 needed a block and none was free: it had to give its own back. The last to come in is the first to go."
-        )
-    )
+    said = Voice().tell(itself, None, "plain")
+    assert said.startswith("seq 1 needed a block and none was free: it had to give its own back. The last to come in")
     kept = Preempt(**plain, mode="recompute", num_kept_tokens=4, num_recompute_tokens=4, swap_refused=True)
     assert Voice().tell(kept) == (
         "seq 1 preempted: no block was free for seq 0. Chosen as the last one admitted. 8 computed tokens given up: "

@@ -17,7 +17,7 @@ import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
 import { inWords } from "../../tell/operations.js";
-import { sentencesOf } from "../../tell/sentence.js";
+import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { langOf, sentences, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { paintMoment } from "./paint_moment.js";
@@ -78,7 +78,7 @@ function saying(over, open) {
   if (!log || index < 0) return t("look.first.empty");
   if (open) return t(session.run || recordedFutures.value.length ? "look.fan" : "look.first.recorded");
   if (over) return t("look.first.end");
-  return sentences(sentencesOf(log, index, store.shownSeq.value).map(inWords).slice(0, MOST_SENTENCES));
+  return sentences(plainSentencesOf(log, index, store.shownSeq.value).map(inWords).slice(0, MOST_SENTENCES));
 }
 
 /** The text so far, as it would be read. @param {{now: View | null}} props */
