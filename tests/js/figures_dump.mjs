@@ -1,5 +1,5 @@
-// node figures_dump.mjs FILE.kvtrace: what the page derives from a log, as JSON. Python has the same figures from the same log
-// (test_figures_parity.py).
+// node figures_dump.mjs FILE.kvtrace: what the page derives from a log, as JSON. Python has the same figures from the
+// same log (test_figures_parity.py).
 
 import { readFileSync } from "node:fs";
 

@@ -14,6 +14,7 @@ import { Panel as Attention } from "../panels/attention/panel.js";
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
+  { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js")) },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js")) },
   { name: "race", component: lazyPanel(() => import("../panels/race/panel.js")), needs: "files" },
   { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js")), needs: "files" },

@@ -43,6 +43,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, telling: "plain" | "expert",
  *   motion: boolean,
+ *   find: string | null, sort: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -61,6 +62,8 @@ const number = {
 };
 /** @type {SettingType} */
 const text = { parse: (value) => value || undefined, write: String };
+/** @type {SettingType} */
+const order = { parse: (value) => (/^-?[a-z_]+$/.test(value) ? value : undefined), write: String };
 /** @type {SettingType} */
 const word = { parse: (value) => (/^[a-z_]+$/.test(value) ? value : undefined), write: String };
 /** @type {SettingType} */
@@ -128,6 +131,9 @@ export const TABLE = {
   // of the compare panel: a theater or recording; null = the run on stage
   run_a: { type: text, initial: null, place: true },
   run_b: { type: text, initial: null, place: true },
+  // of the requests panel: what their names are searched for; the column that orders them, a minus before it: downwards
+  find: { type: text, initial: null },
+  sort: { type: order, initial: null },
   // of the time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows

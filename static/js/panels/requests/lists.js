@@ -1,0 +1,59 @@
+// Where an engineer looks first: the slowest steps, and who was preempted most.
+
+import { jumpTo } from "../../control/playback.js";
+import { mostPreempted } from "../../core/requests.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { viewIndex } from "../../state/store.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
+
+/** @typedef {ReturnType<typeof import("../../core/requests.js").requestFigures>} Figures */
+
+/** @param {{figures: Figures, open: (seq: number) => void}} props */
+export function Lists({ figures, open }) {
+  const { slowest, numSlow, median, rows } = figures;
+  const victims = mostPreempted(rows);
+  return html`<div class="requests-lists num">
+    <section aria-labelledby="requests-slowest">
+      <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}
+        <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" /></h3>
+      <p class="hint">${t("requests.median", { median: secondsText(median), n: grouped(numSlow) })}</p>
+      <ol>
+        ${slowest.map(
+          ({ record, step, seconds, prefill, decode, seqs }) => html`<li key=${record}>
+            <button class="decision" aria-current=${viewIndex.value === record ? "step" : undefined}
+              onClick=${() => jumpTo(record)}>
+              <b>${secondsText(seconds)}</b>
+              <span>${t("requests.slow_step", {
+                step: grouped(step),
+                prefill: grouped(prefill),
+                decode: grouped(decode),
+                seqs,
+              })}</span>
+            </button>
+          </li>`,
+        )}
+      </ol>
+    </section>
+    <section aria-labelledby="requests-preempted">
+      <h3 class="panel-title" id="requests-preempted">${t("requests.most_preempted")}
+        <${Fidelity} kind="captured" /></h3>
+      ${
+        victims.length
+          ? html`<ol>
+            ${victims.map(
+              ({ seq, request, preempted, lost }) => html`<li key=${seq}>
+                <button class="decision" onClick=${() => open(seq)}>
+                  <b>${grouped(preempted)} ×</b>
+                  <span><${Swatch} id=${seq} />${request}${" "}
+                    ${t("requests.victim", { lost: grouped(lost), n: lost })}</span>
+                </button>
+              </li>`,
+            )}
+          </ol>`
+          : html`<p class="hint">${t("requests.none_preempted")}</p>`
+      }
+    </section>
+  </div>`;
+}

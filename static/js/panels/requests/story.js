@@ -1,0 +1,74 @@
+// The life of one request, sentence after sentence; each leads to its record.
+
+import { batch } from "../../../vendor/signals/signals.js";
+import { jumpTo } from "../../control/playback.js";
+import { kindOf } from "../../core/operation_kinds.js";
+import { storyOf } from "../../core/stories.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { Swatch } from "../../kit/swatch.js";
+import { settings } from "../../state/settings.js";
+import { log, selected, viewIndex } from "../../state/store.js";
+import { tellMoment, tellWaiting } from "../../tell/stories.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/requests.js").Row} Row */
+
+/** @param {{row: Row, close: () => void}} props */
+export function Story({ row, close }) {
+  const now = log.value;
+  const story = now && storyOf(now, row.seq);
+  if (!now || !story) return null;
+  return html`<section class="request-story" aria-labelledby="request-story">
+    <header>
+      <h3 class="panel-title" id="request-story"><${Swatch} id=${row.seq} />${row.request}
+        <small>${t("sequence.name", { id: row.seq })}</small></h3>
+      <button class="tool small" id="request-close" aria-label=${t("requests.close")} title=${t("requests.close")}
+        onClick=${close}><${Icon} name="close" /></button>
+    </header>
+    <p class="request-figures num">${figuresText(row)}</p>
+    <ol class="request-life num" tabindex="0" aria-labelledby="request-story">
+      ${story.moments.map(
+        (moment) => html`<${Turn} key=${`${moment.record}/${moment.at}`} ...${{ log: now, moment }}
+        seq=${row.seq} />`,
+      )}
+      ${story.waiting ? html`<li class="request-waits">${tellWaiting(story.waiting)}</li>` : null}
+    </ol>
+  </section>`;
+}
+
+/** The row in words, whatever columns there is room for. @param {Row} row */
+function figuresText(row) {
+  const said = [
+    t("requests.said.tokens", { prompt: grouped(row.prompt), output: grouped(row.output), hit: grouped(row.hit) }),
+    ...(row.queue === null ? [] : [t("requests.said.queue", { time: secondsText(row.queue) })]),
+    ...(row.ttft === null ? [] : [`TTFT ${secondsText(row.ttft)}`]),
+    ...(row.tpot === null ? [] : [`TPOT ${secondsText(row.tpot)}`]),
+    ...(row.preempted ? [t("requests.said.preempted", { n: row.preempted, lost: grouped(row.lost) })] : []),
+    ...(row.slow ? [t("requests.said.slow", { n: row.slow })] : []),
+  ];
+  return said.join(" · ");
+}
+
+/**
+ * @param {{
+ *   log: import("../../core/log.js").TraceLog, moment: import("../../core/stories.js").Moment, seq: number,
+ * }} props
+ */
+function Turn({ log: now, moment, seq }) {
+  const { record, at, step } = moment;
+  const { tone } = kindOf(now.records[record].ops?.[at].type ?? "");
+  const go = () =>
+    batch(() => {
+      jumpTo(record);
+      settings.seq.value = seq;
+      selected.value = { record, op: at };
+    });
+  return html`<li>
+    <button class=${`decision ${tone ?? ""}`} aria-current=${viewIndex.value === record ? "step" : undefined}
+      onClick=${go}>
+      <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}</span>
+      <span>${tellMoment(now, moment)}</span>
+    </button>
+  </li>`;
+}

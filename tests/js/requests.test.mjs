@@ -1,0 +1,152 @@
+// The table of requests: what is found and in which order, what is slow, the story in both languages. The figures
+// themselves are held to Python's by test_figures_parity.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
+import { storyOf } from "../../static/js/core/stories.js";
+import { columnsFor, nextOrder, orderOf } from "../../static/js/panels/requests/columns.js";
+import { tellMoment, tellWaiting } from "../../static/js/tell/stories.js";
+import { speak } from "./words.mjs";
+
+const HEADER = { engine: { block_size: 4, max_num_seqs: 1, max_num_batched_tokens: 8, strategy: "paged" } };
+const submit = (id, request, n) => ({
+  type: "submit",
+  seq_id: id,
+  request_id: request,
+  queue_position: id,
+  prompt_token_ids: Array(n).fill(1),
+  max_tokens: 9,
+});
+const entry = (id, phase, n) => ({ seq_id: id, phase, start: 0, token_ids: Array(n).fill(1), context_len: n });
+const sample = (id) => ({ type: "sample", seq_id: id, token_id: 1 });
+const defer = { type: "defer", seq_id: 1, reason: "max_num_seqs", needed: 1, available: 0 };
+
+/** r10 runs and is preempted, r9 waits for its place and still waits when the log ends; r9's second one never comes. */
+const RECORDS = [
+  { kind: "submit", step: 0, ops: [submit(0, "r10", 5), submit(1, "r9", 3)] },
+  {
+    kind: "step",
+    step: 1,
+    ops: [{ type: "admit", seq_id: 0, num_cached_tokens: 4, resumed: false }, defer, sample(0)],
+    batch: [entry(0, "prefill", 1)],
+    seconds: 4,
+  },
+  { kind: "step", step: 2, ops: [defer, sample(0)], batch: [entry(0, "decode", 1)], seconds: 1 },
+  {
+    kind: "step",
+    step: 3,
+    ops: [
+      {
+        type: "preempt",
+        seq_id: 0,
+        queue_position: 0,
+        mode: "recompute",
+        for_seq_id: 0,
+        num_computed_tokens: 6,
+        num_recompute_tokens: 2,
+        num_kept_tokens: 4,
+      },
+    ],
+    seconds: 1,
+  },
+  {
+    kind: "step",
+    step: 4,
+    ops: [{ type: "admit", seq_id: 0, num_cached_tokens: 4, resumed: true }, sample(0)],
+    batch: [entry(0, "prefill", 3)],
+    seconds: 1,
+  },
+].map(({ seconds = 0, ...record }, index) => ({ ...record, index, timing: { forward: seconds } }));
+
+const log = { header: HEADER, records: RECORDS };
+
+test("a row has what operations and times say of a sequence", () => {
+  const { rows, median, numSlow, slowest } = requestFigures(log);
+  assert.deepEqual(rows[0], {
+    seq: 0,
+    request: "r10",
+    prompt: 5,
+    output: 3,
+    hit: 4,
+    queue: 0,
+    ttft: 4,
+    tpot: (4 + 1 + 1 + 1 - 4) / 2, // three tokens, the first after 4 seconds and the last after 7
+    preempted: 1,
+    lost: 6 - 4,
+    slow: 1,
+    end: "running",
+  });
+  assert.equal(median, 1); // of 4, 1, 1, 1
+  assert.equal(numSlow, 1); // 4 > 2 · 1
+  assert.deepEqual(
+    slowest.map(({ record }) => record),
+    [1, 2, 3, 4],
+  );
+  assert.deepEqual(slowest[0], { record: 1, step: 1, seconds: 4, prefill: 1, decode: 0, seqs: 1 });
+  assert.deepEqual([rows[1].ttft, rows[1].tpot, rows[1].queue, rows[1].end], [null, null, null, "waiting"]);
+});
+
+test("the figures grow with the log", () => {
+  const growing = { header: HEADER, records: RECORDS.slice(0, 2) };
+  assert.equal(requestFigures(growing).rows[0].output, 1);
+  assert.equal(requestFigures(growing), requestFigures(growing)); // once for each length
+  growing.records.push(...RECORDS.slice(2));
+  assert.deepEqual(requestFigures(growing).rows, requestFigures(log).rows);
+});
+
+test("rows are found by a part of their request's name or their sequence's number, and put in order", () => {
+  const { rows } = requestFigures(log);
+  const seqs = (text, column = "seq", down = false) => foundRows(rows, text, column, down).map(({ seq }) => seq);
+  assert.deepEqual(seqs(""), [0, 1]);
+  assert.deepEqual(seqs("R9 "), [1]);
+  assert.deepEqual(seqs("0"), [0]); // r10, and sequence 0
+  assert.deepEqual(seqs("1"), [0, 1]); // r10, and sequence 1
+  assert.deepEqual(seqs("", "request"), [1, 0]); // r9 before r10
+  assert.deepEqual(seqs("", "prompt", true), [0, 1]);
+  for (const down of [false, true]) assert.deepEqual(seqs("", "ttft", down), [0, 1]); // what is not known comes last
+  assert.deepEqual(
+    mostPreempted(rows).map(({ seq }) => seq),
+    [0],
+  );
+});
+
+test("pressing a column's head goes through its orders and back to the order of arrival", () => {
+  assert.equal(nextOrder(null, "ttft"), "-ttft");
+  assert.equal(nextOrder("-ttft", "ttft"), "ttft");
+  assert.equal(nextOrder("ttft", "ttft"), null);
+  assert.equal(nextOrder("-ttft", "request"), "request");
+  assert.deepEqual(orderOf("-ttft"), { column: "ttft", down: true });
+  assert.deepEqual(orderOf("-nonsense"), { column: "seq", down: false });
+});
+
+test("where there is no room for all columns, those stay that tell requests apart", () => {
+  assert.equal(columnsFor(2000).length, 11);
+  for (const width of [340, 500, 640]) {
+    const found = columnsFor(width);
+    assert.ok(found.reduce((sum, column) => sum + column.width, 0) <= width);
+    for (const name of ["request", "ttft", "preempted"]) assert.ok(found.some((column) => column.name === name));
+  }
+});
+
+test("a story is told with what came before each turn", () => {
+  const told = (seq) => {
+    const story = storyOf(log, seq);
+    const said = story.moments.map((moment) => tellMoment(log, moment));
+    return [...said, ...(story.waiting ? [tellWaiting(story.waiting)] : [])];
+  };
+  speak("en");
+  const [arrived, , preempted, back] = told(0);
+  assert.match(arrived, /^seq 0 arrives with 5 prompt tokens/);
+  assert.match(preempted, /2 must be computed again/);
+  assert.match(back, /admitted again: 4 tokens come from the cache.*2 tokens computed before must be computed again/);
+  assert.equal(
+    told(1).at(-1),
+    "The log ends, and it has waited 4 steps: 2 behind others, 2 because as many sequences ran as may run at once " +
+      "(max_num_seqs); at last it needed 1, and 0 were available.",
+  );
+  speak("zh");
+  assert.match(told(1).at(-1), /已等了 4 步：2 步排在别的序列之后、2 步因为/);
+  speak("en");
+});
