@@ -226,6 +226,14 @@ export class TraceLog {
   }
 
   /**
+   * The last record up to `index` that computed something of `seqId`, or -1.
+   * @param {number} seqId @param {number} index
+   */
+  lastComputed(seqId, index) {
+    return this.computed.get(seqId)?.findLast((span) => span.record <= index)?.record ?? -1;
+  }
+
+  /**
    * Index of a token among the packed tokens of its step: the first axis of q, k and v. -1 when it is not there.
    * @param {number} record @param {number} seqId @param {number} position
    */

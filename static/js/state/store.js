@@ -118,6 +118,19 @@ export const shownSeq = computed(() => {
 });
 
 /**
+ * The record as at which the sequence on stage is shown: the one that is drawn; of a sequence that has finished before,
+ * the last one that computed it.
+ */
+export const stageIndex = computed(() => {
+  const [now, seq, index] = [log.value, shownSeq.value, drawnIndex.value];
+  if (!now || seq === null || state.value?.sequences.get(seq)?.status !== "finished") return index;
+  const last = now.lastComputed(seq, index);
+  return last < 0 ? index : last;
+});
+/** Whether that is an earlier record than the one that is drawn. */
+export const looksBack = computed(() => stageIndex.value !== drawnIndex.value);
+
+/**
  * The layer and head that the shown model is best explained with, where they were measured; else the first. Where a
  * recording has arrays of other layers alone, its own widest row.
  */
@@ -153,7 +166,7 @@ export const head = computed(() =>
 export const sequenceView = computed(() => {
   captureVersion.value; // a late capture changes what can be drawn
   if (!log.value || shownSeq.value === null) return null;
-  return sequenceViewAt(log.value, drawnIndex.value, shownSeq.value, layer.value, head.value);
+  return sequenceViewAt(log.value, stageIndex.value, shownSeq.value, layer.value, head.value);
 });
 
 /** What the newest capture that left something out says of it (English, from the engine), or "". */
@@ -189,15 +202,28 @@ const onStage = (target) =>
 
 const view = computed(() => (captureVersion.value, { seq: shownSeq.value, layer: layer.value, head: head.value }));
 
+/**
+ * Whether `target` is a position of the sequence on stage as it was: what it was then is told, and no slot of the pool
+ * is framed, because another sequence may have it now.
+ *
+ * @type {(target: Selection | null) => boolean}
+ */
+const isPast = (target) =>
+  looksBack.value && target?.position !== undefined && (target.seq ?? shownSeq.value) === shownSeq.value;
+
+/** @param {Selection | null} target */
+const provenanceNow = (target) =>
+  log.value && provenanceOf(log.value, isPast(target) ? stageIndex.value : drawnIndex.value, target, view.value);
+
 /** The provenance of what is pointed at (the one line) and of what is held (the panel); null for nothing. */
-export const chain = computed(() => log.value && provenanceOf(log.value, drawnIndex.value, pointed.value, view.value));
-export const provenance = computed(
-  () => log.value && provenanceOf(log.value, drawnIndex.value, selected.value, view.value),
-);
+export const chain = computed(() => provenanceNow(pointed.value));
+export const provenance = computed(() => provenanceNow(selected.value));
 
 /** What hangs together with what is pointed at: {blocks, slots, seqs}, sets of ids; null for nothing. */
 export const connected = computed(() =>
-  log.value && pointed.value ? connectedTo(log.value, drawnIndex.value, pointed.value, view.value) : null,
+  log.value && pointed.value && !isPast(pointed.value)
+    ? connectedTo(log.value, drawnIndex.value, pointed.value, view.value)
+    : null,
 );
 
 /**

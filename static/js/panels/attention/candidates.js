@@ -7,7 +7,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase } from "../../state/moment.js";
+import { phase } from "../../state/stage_moment.js";
 import { sequenceView } from "../../state/store.js";
 import { langOf, probabilityText, t } from "../../tell/words.js";
 

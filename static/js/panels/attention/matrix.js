@@ -9,7 +9,7 @@ import { colours, themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
-import { phase, phasesNow } from "../../state/moment.js";
+import { phase, phasesNow } from "../../state/stage_moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { fill, filling, image, imageOf, later, leftOut, sources, worstLater } from "./matrix_image.js";

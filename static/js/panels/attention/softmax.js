@@ -10,7 +10,7 @@ import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tips } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase } from "../../state/moment.js";
+import { phase } from "../../state/stage_moment.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { difference } from "./proof.js";

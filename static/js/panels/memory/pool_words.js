@@ -2,7 +2,7 @@
 
 import { groupOf } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
-import { drawnIndex, sequenceView } from "../../state/store.js";
+import { drawnIndex, looksBack, sequenceView } from "../../state/store.js";
 import { hashText } from "../../tell/chain.js";
 import { groupName } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
@@ -62,7 +62,7 @@ export function describeSlot(now, block, offset) {
  */
 export function targetOf(block, offset) {
   if (offset === null) return { block };
-  const now = sequenceView.value;
+  const now = looksBack.value ? null : sequenceView.value; // it had these blocks once
   const logical = now ? now.table.indexOf(block) : -1;
   if (!now || logical < 0) return { block, offset };
   const position = logical * now.blockSize + offset;

@@ -10,6 +10,13 @@ import { grouped, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {ReturnType<typeof import("../../core/requests.js").requestFigures>} Figures */
 
+/** @param {number} prefill @param {number} decode */
+const tokensText = (prefill, decode) =>
+  [
+    ...(prefill || !decode ? [t("requests.slow_prefill", { n: grouped(prefill), count: prefill })] : []),
+    ...(decode ? [t("requests.slow_decode", { n: grouped(decode), count: decode })] : []),
+  ].join(t("join.list"));
+
 /** @param {{figures: Figures, open: (seq: number) => void}} props */
 export function Lists({ figures, open }) {
   const { slowest, numSlow, median, rows } = figures;
@@ -25,12 +32,7 @@ export function Lists({ figures, open }) {
             <button class="decision" aria-current=${viewIndex.value === record ? "step" : undefined}
               onClick=${() => jumpTo(record)}>
               <b>${secondsText(seconds)}</b>
-              <span>${t("requests.slow_step", {
-                step: grouped(step),
-                prefill: grouped(prefill),
-                decode: grouped(decode),
-                seqs,
-              })}</span>
+              <span>${t("requests.slow_step", { step: grouped(step), tokens: tokensText(prefill, decode), seqs })}</span>
             </button>
           </li>`,
         )}

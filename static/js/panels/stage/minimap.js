@@ -5,7 +5,7 @@ import { useRef } from "../../../vendor/preact/hooks.js";
 import { contextOf, prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { colours, sequentialAt, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { phase, phasesNow } from "../../state/moment.js";
+import { phase, phasesNow } from "../../state/stage_moment.js";
 import { pointed, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { miniature, pooledWeights } from "./geometry.js";

@@ -2,6 +2,7 @@
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
+import { jumpTo } from "../../control/playback.js";
 import { tellingHeads } from "../../core/heads.js";
 import { joinText, visible } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
@@ -10,9 +11,9 @@ import { withValue } from "../../kit/inputs.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
-import { phase, phasesNow, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
-import { head, layer, log, sequenceView, shownSeq } from "../../state/store.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
+import { head, layer, log, looksBack, sequenceView, shownSeq, stageIndex } from "../../state/store.js";
 import { grouped, langOf, t } from "../../tell/words.js";
 import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
@@ -32,7 +33,7 @@ export function Panel() {
 function Heading() {
   return html`<div class="stage-head">
     <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
-    <div class="stage-tools"><${Scales} /><${Choice} /></div>
+    <div class="stage-tools">${looksBack.value ? html`<${Past} />` : html`<${Scales} />`}<${Choice} /></div>
   </div>`;
 }
 
@@ -78,6 +79,15 @@ function commonStart(a, b) {
   let n = 0;
   while (n < a.length && a[n] === b[n]) n++;
   return n;
+}
+
+/** That the sequence on stage has finished, and which record it is shown as at. */
+function Past() {
+  const [seq, index] = [shownSeq.value, stageIndex.value];
+  return html`<p class="stage-past num" id="stage-past">
+    ${t("stage.past", { name: t("sequence.name", { id: seq }) })}
+    <button class="way" onClick=${() => jumpTo(index)}>${t("stage.past.go", { record: grouped(index + 1) })}</button>
+  </p>`;
 }
 
 /** The two scales of values; each row says its own range. */

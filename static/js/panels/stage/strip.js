@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/pointer.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
-import { phase, phasesNow, viewSub } from "../../state/moment.js";
+import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { rows, scrollTo } from "./geometry.js";

@@ -3,7 +3,7 @@
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
-import { viewSub } from "../../state/moment.js";
+import { viewSub } from "../../state/stage_moment.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { rows } from "./geometry.js";
 import { done } from "./strip_columns.js";

@@ -3,7 +3,7 @@
 import { options } from "../../../vendor/preact/preact.js";
 import { usePainter } from "../../kit/canvas.js";
 import { flushNow } from "../../kit/frame.js";
-import { phase, phasesNow } from "../../state/moment.js";
+import { phase, phasesNow } from "../../state/stage_moment.js";
 
 /**
  * Draw now what a change asks for: paper does not wait.
