@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { cellAt, Lanes, lanesOf, marksIn } from "../../static/js/core/lanes.js";
+import { cellAt, Lanes, lanesIn, lanesOf, marksIn } from "../../static/js/core/lanes.js";
 import { attainable, latencies, phaseOf, ridge, rooflinePoint } from "../../static/js/core/metrics.js";
 import { operationsOf } from "../../static/js/core/operations.js";
 import { tellEntry } from "../../static/js/tell/operations.js";
@@ -116,6 +116,20 @@ test("a lane says what a sequence did in every record", () => {
       .map((run) => run.tokens),
     [4, 2, 3],
   );
+});
+
+test("of many lanes those are shown that are alive in the records in sight, the chosen one before them", () => {
+  const all = lanesOf(log); // 0 lives in records 0–5, 1 from 0 on, 2 in 6–7
+  const ids = (from, to, chosen = null) => lanesIn(all, from, to, chosen).lanes.map((lane) => lane.seq_id);
+  assert.deepEqual(ids(0, Infinity), [0, 1, 2]);
+  assert.deepEqual(ids(2, 4), [0, 1]);
+  assert.deepEqual(ids(5, 6), [0, 1, 2]);
+  assert.deepEqual(ids(6, 7), [1, 2]);
+  assert.deepEqual(ids(6, 7, 0), [0, 1, 2]); // chosen, though it has finished
+  assert.deepEqual(ids(2, 4, 1), [1, 0]);
+  assert.deepEqual(ids(2, 4, 99), [0, 1]); // not here
+  const { pinned, hidden, columns } = lanesIn(all, 6, 7, null);
+  assert.deepEqual([pinned, hidden, columns.length], [false, 1, 8]);
 });
 
 test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {

@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/machine.js";
-import { budgetScale, GUTTER, labelEvery, lanesLayout } from "../../static/js/panels/scheduler/geometry.js";
+import {
+  AXIS,
+  budgetScale,
+  GUTTER,
+  labelEvery,
+  lanesLayout,
+  recordsInSight,
+  rowsFit,
+} from "../../static/js/panels/scheduler/geometry.js";
 import { connection, log as shownLog } from "../../static/js/state/store.js";
 
 const HEADER = { kv_bytes_per_token: 16, engine: { block_size: 2, num_blocks: 4 } };
@@ -65,6 +73,20 @@ test("40 lanes over 500 records: cells stay clickable, the plane scrolls, points
   assert.deepEqual(layout.at(layout.x(321) + 1, layout.y(17) + 1), { record: 321, lane: 17 });
   assert.deepEqual(layout.at(10, layout.y(3) + 1), { record: null, lane: 3 }); // its name
   assert.deepEqual(layout.at(layout.x(5) + 1, 3), { record: 5, lane: null }); // the budgets
+});
+
+test("where 40 lanes do not fit, the window says which records are in sight, and a chosen lane stays below the budgets", () => {
+  const height = 134;
+  const { top } = lanesLayout({ records: 500, lanes: 40, width: 400, height });
+  const most = Math.floor((height - top - AXIS) / 13); // rows of 13 px at least
+  assert.deepEqual([rowsFit(most, height), rowsFit(most + 1, height)], [true, false]);
+  const width = GUTTER + 60; // 10 cells of 6 px
+  assert.deepEqual(recordsInSight(500, width, 0), [0, 10]);
+  assert.deepEqual(recordsInSight(500, width, 600), [100, 110]);
+  assert.deepEqual(recordsInSight(500, width, 500 * 6 - 30), [495, 499]);
+  assert.equal(lanesLayout({ records: 500, lanes: 40, width, height }).pinned, 0);
+  const layout = lanesLayout({ records: 500, lanes: 40, width, height, pinned: true });
+  assert.equal(layout.pinned, layout.row);
 });
 
 test("a budget's axis ends at the limit when it is near, else above the largest value", () => {

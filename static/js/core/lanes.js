@@ -175,6 +175,23 @@ export function lanesOf(log) {
 }
 
 /**
+ * What is shown of lanes: `lanes` in their order, a chosen one before them; the rest as Lanes has it.
+ * @typedef {Pick<Lanes, "lanes" | "columns" | "most" | "length"> & {pinned: boolean, hidden: number}} ShownLanes
+ *   `pinned`: the first lane is the chosen one; `hidden`: lanes that are left out
+ */
+
+/**
+ * The lanes that have something to show in records [from, to], and the chosen one first, whether it has or not.
+ * @param {Lanes} lanes @param {number} from @param {number} to @param {number | null} chosen @returns {ShownLanes}
+ */
+export function lanesIn({ lanes, byId, columns, most, length }, from, to, chosen) {
+  const pinned = chosen === null ? undefined : byId.get(chosen);
+  const alive = lanes.filter((lane) => lane !== pinned && lane.from <= to && (lane.to ?? to) >= from);
+  const shown = pinned ? [pinned, ...alive] : alive;
+  return { lanes: shown, columns, most, length, pinned: Boolean(pinned), hidden: lanes.length - shown.length };
+}
+
+/**
  * Place in `lane.runs` of the run that covers record `index`, or that of the next one after it.
  * @param {Lane} lane @param {number} index
  */

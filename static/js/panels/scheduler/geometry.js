@@ -10,22 +10,62 @@ const MAX_ROW = 24;
 /** @typedef {ReturnType<typeof lanesLayout>} Layout */
 
 /**
- * Where things lie when `records` columns and `lanes` rows are shown in width × height pixels.
+ * What follows from the room alone: heights of the budgets and their gaps, the first row's top.
  *
- * @param {{records: number, lanes: number, width: number, height: number}} counts
+ * @param {number} height
  */
-export function lanesLayout({ records, lanes, width, height }) {
+function budgets(height) {
   const tight = height < 170;
   const budget = { tokens: tight ? 26 : 56, seqs: tight ? 12 : 22, gap: tight ? 4 : 8 };
-  const top = budget.tokens + budget.gap + budget.seqs + budget.gap;
-  const room = Math.max(0, width - GUTTER - 2);
-  const cell = clamp(Math.floor(room / Math.max(records, 24)), MIN_CELL, MAX_CELL);
+  return { budget, top: budget.tokens + budget.gap + budget.seqs + budget.gap };
+}
+
+/**
+ * Width of a record's cell.
+ *
+ * @param {number} records
+ * @param {number} width
+ */
+const cellOf = (records, width) =>
+  clamp(Math.floor(Math.max(0, width - GUTTER - 2) / Math.max(records, 24)), MIN_CELL, MAX_CELL);
+
+/**
+ * The records that a window of `width` pixels shows when the plane is scrolled by `left`: [first, last].
+ *
+ * @param {number} records
+ * @param {number} width
+ * @param {number} left
+ * @returns {[first: number, last: number]}
+ */
+export function recordsInSight(records, width, left) {
+  const cell = cellOf(records, width);
+  return [Math.floor(left / cell), Math.min(records - 1, Math.ceil((left + width - GUTTER) / cell))];
+}
+
+/**
+ * Whether as many rows fit without scrolling.
+ *
+ * @param {number} lanes
+ * @param {number} height
+ */
+export const rowsFit = (lanes, height) => lanes * MIN_ROW <= height - budgets(height).top - AXIS;
+
+/**
+ * Where things lie when `records` columns and `lanes` rows are shown in width × height pixels. `pinned`: the first row
+ * stays below the budgets, as they stay at the top.
+ *
+ * @param {{records: number, lanes: number, width: number, height: number, pinned?: boolean}} counts
+ */
+export function lanesLayout({ records, lanes, width, height, pinned = false }) {
+  const { budget, top } = budgets(height);
+  const cell = cellOf(records, width);
   const row = clamp(Math.floor((height - top - AXIS) / Math.max(lanes, 1)), MIN_ROW, MAX_ROW);
   return {
     cell,
     row,
     top, // height of the budgets, which stay at the top
     budget,
+    pinned: pinned ? row : 0, // height of what stays below the budgets
     width: Math.max(width, GUTTER + records * cell + 2),
     height: Math.max(height, top + lanes * row + AXIS),
     /** @param {number} record */

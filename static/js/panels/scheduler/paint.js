@@ -13,7 +13,7 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 /**
  * What is painted: the lanes, their layout, the window of the plane that is in sight, the records in it.
  *
- * @typedef {ReturnType<typeof import("../../core/lanes.js").lanesOf>} Lanes
+ * @typedef {import("../../core/lanes.js").ShownLanes} Lanes
  * @typedef {Lanes["lanes"][number]} Lane
  * @typedef {{left: number, top: number, width: number, height: number}} View
  * @typedef {{
@@ -93,23 +93,38 @@ function paintShown({ c, palette, layout, view, shown, x }) {
 
 /** @param {At} at */
 function paintRows(at) {
-  const { c, palette, lanes, layout, view, shownSeq } = at;
+  const { c, palette, lanes, layout, view } = at;
   const from = Math.max(0, Math.floor(view.top / layout.row));
   const to = Math.min(lanes.lanes.length - 1, Math.floor((view.top + view.height - layout.top - AXIS) / layout.row));
-  for (let i = from; i <= to; i++) {
-    const lane = lanes.lanes[i];
-    const y = layout.y(i) - view.top;
-    clipped(c, GUTTER - 1, y, view.width - GUTTER + 1, layout.row, () => paintLane(at, lane, y));
-    c.fillStyle = palette.sequences[lane.seq_id % 8];
-    c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
-    c.fillStyle = sequencePattern(c, lane.seq_id, palette.paper, 0.9);
-    c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
-    c.textAlign = "left";
-    c.fillStyle = lane.seq_id === shownSeq ? palette.ink : palette["ink-2"];
-    c.font = lane.seq_id === shownSeq ? `bold ${FONT}` : FONT;
-    c.fillText(String(lane.seq_id), 15, y + layout.row / 2 + 4);
-    c.font = FONT;
-  }
+  for (let i = from; i <= to; i++) paintRow(at, lanes.lanes[i], layout.y(i) - view.top);
+  if (!layout.pinned) return;
+  c.fillStyle = palette.paper; // what is scrolled under it
+  c.fillRect(0, layout.top, view.width, layout.pinned);
+  c.fillStyle = alpha(palette.focus, 0.1);
+  c.fillRect(0, layout.top, view.width, layout.pinned);
+  clipped(c, GUTTER, layout.top, view.width - GUTTER, layout.pinned, () => paintShown(at));
+  paintRow(at, lanes.lanes[0], layout.top);
+}
+
+/**
+ * A lane and its name.
+ *
+ * @param {At} at
+ * @param {Lane} lane
+ * @param {number} y
+ */
+function paintRow(at, lane, y) {
+  const { c, palette, layout, view, shownSeq } = at;
+  clipped(c, GUTTER - 1, y, view.width - GUTTER + 1, layout.row, () => paintLane(at, lane, y));
+  c.fillStyle = palette.sequences[lane.seq_id % 8];
+  c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
+  c.fillStyle = sequencePattern(c, lane.seq_id, palette.paper, 0.9);
+  c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
+  c.textAlign = "left";
+  c.fillStyle = lane.seq_id === shownSeq ? palette.ink : palette["ink-2"];
+  c.font = lane.seq_id === shownSeq ? `bold ${FONT}` : FONT;
+  c.fillText(String(lane.seq_id), 15, y + layout.row / 2 + 4);
+  c.font = FONT;
 }
 
 /**

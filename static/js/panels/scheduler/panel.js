@@ -3,7 +3,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { lanesOf } from "../../core/lanes.js";
+import { cellAt, lanesIn, lanesOf } from "../../core/lanes.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Decisions } from "../../kit/decisions.js";
@@ -16,11 +16,12 @@ import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/stor
 import { language } from "../../tell/language.js";
 import { t } from "../../tell/words.js";
 import { describe, limitsOf, pick } from "./cells.js";
-import { AXIS, GUTTER, lanesLayout } from "./geometry.js";
+import { AXIS, GUTTER, lanesLayout, recordsInSight, rowsFit } from "./geometry.js";
 import { Legend } from "./legend.js";
 import { paintLanes } from "./paint.js";
 
 /**
+ * @typedef {import("../../core/lanes.js").Lanes} AllLanes
  * @typedef {import("./paint.js").Lanes} Lanes
  * @typedef {import("./geometry.js").Layout} Layout
  * @typedef {import("./paint.js").Lane} Lane
@@ -34,6 +35,9 @@ import { paintLanes } from "./paint.js";
  */
 const cursor = signal(null);
 
+/** How many lanes are left out, because nothing of them is in sight. */
+const hidden = signal(0);
+
 export function Panel() {
   const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
   return html`<div class="scheduler">
@@ -42,6 +46,7 @@ export function Panel() {
         <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured"
           /></h3>
         <${Legend} />
+        ${hidden.value ? html`<span class="hint num lanes-hidden">${t("lanes.hidden", { n: hidden.value })}</span>` : null}
       </header>
       ${lanes ? html`<${Plane} lanes=${lanes} />` : html`<p class="hint">${t("lanes.empty")}</p>`}
     </section>
@@ -50,16 +55,21 @@ export function Panel() {
 }
 
 /**
- * The scrolled plane: one canvas as large as the window, painted with what lies in it.
+ * The scrolled plane: one canvas as large as the window, painted with what lies in it. Where not all lanes fit, those
+ * stand in it that are alive in the records in sight, and the chosen one stays at their head.
  *
- * @param {{lanes: Lanes}} props
+ * @param {{lanes: AllLanes}} props
  */
-function Plane({ lanes }) {
+function Plane({ lanes: all }) {
   const outer = useRef(/** @type {HTMLElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
-  const layout = lanesLayout({ records: lanes.length, lanes: lanes.lanes.length, ...size });
-  const latest = useRef(layout);
-  latest.current = layout;
+  const [left, setLeft] = useState(0);
+  const fit = rowsFit(all.lanes.length, size.height);
+  const [from, to] = fit || !size.width ? [0, Infinity] : recordsInSight(all.length, size.width, left);
+  const lanes = lanesIn(all, from, to, fit ? null : settings.seq.value);
+  const layout = lanesLayout({ records: lanes.length, lanes: lanes.lanes.length, ...size, pinned: lanes.pinned });
+  const latest = useRef({ layout, lanes });
+  latest.current = { layout, lanes };
   const [scrolled] = useState(() => signal(0));
   const ref = usePainter(
     () => [
@@ -83,14 +93,20 @@ function Plane({ lanes }) {
   }, []);
   const shown = viewIndex.value;
   useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
-  // -1: none was chosen
-  const chosen = lanes.lanes.findIndex((/** @type {Lane} */ lane) => lane.seq_id === settings.seq.value);
-  useLayoutEffect(() => laneIntoView(outer.current, layout, chosen), [chosen, size.height]);
+  useEffect(() => {
+    hidden.value = lanes.hidden;
+  }, [lanes.hidden]);
+  useLayoutEffect(() => runningIntoView(outer.current, layout, lanes, shown), [shown, lanes.hidden, size.height]);
   /** @param {PointerEvent} event */
   const hoverHere = (event) => hover(event, lanes, layout);
   /** @param {MouseEvent} event */
   const pickHere = (event) => pick(pointAt(event, layout), lanes);
-  return html`<div class="lanes-scroll" ref=${outer} onScroll=${() => ((scrolled.value += 1), hideTip())}>
+  const scroll = () => {
+    scrolled.value += 1;
+    hideTip();
+    if (!fit) setLeft(outer.current?.scrollLeft ?? 0);
+  };
+  return html`<div class="lanes-scroll" ref=${outer} onScroll=${scroll} data-lanes=${lanes.lanes.length}>
     <div
       class="lanes-plane"
       ref=${ref}
@@ -111,9 +127,9 @@ function Plane({ lanes }) {
 /**
  * @param {HTMLElement} plane
  * @param {HTMLElement | null} scroll
- * @param {Layout} layout
+ * @param {{layout: Layout, lanes: Lanes}} latest
  */
-function paint(plane, scroll, layout) {
+function paint(plane, scroll, { layout, lanes }) {
   const canvas = plane.querySelector("canvas");
   if (!scroll || !canvas) return; // the panel was closed between the request for a frame and the frame
   const view = {
@@ -125,7 +141,7 @@ function paint(plane, scroll, layout) {
   const c = prepare(canvas, view.width, view.height);
   if (!log.value) return;
   paintLanes(c, {
-    lanes: lanesOf(log.value),
+    lanes,
     layout,
     view,
     limits: limitsOf(log.value),
@@ -151,19 +167,25 @@ function keepInView(scroll, layout, record) {
 }
 
 /**
- * Scroll up or down when the lane of the chosen sequence is hidden: the budgets stay at the top, the axis at the
+ * Scroll up or down when no lane that runs in the record shown is in sight: the budgets stay at the top, the axis at the
  * bottom.
  *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout
- * @param {number} lane
+ * @param {Lanes} lanes
+ * @param {number} record
  */
-function laneIntoView(scroll, layout, lane) {
-  if (!scroll || lane < 0) return;
-  const room = scroll.clientHeight - layout.top - AXIS;
-  const above = layout.y(lane) - layout.top;
-  if (above < scroll.scrollTop) scroll.scrollTop = above;
-  else if (above + layout.row > scroll.scrollTop + room) scroll.scrollTop = above + layout.row - room;
+function runningIntoView(scroll, layout, { lanes, pinned }, record) {
+  if (!scroll || record < 0) return;
+  const kept = Number(pinned);
+  const first = scroll.scrollTop / layout.row + kept; // rows in sight, those that stay left out
+  const last = first + (scroll.clientHeight - layout.top - AXIS - layout.pinned) / layout.row;
+  const running = lanes.flatMap((lane, row) => {
+    const kind = row < kept ? null : cellAt(lane, record)?.kind;
+    return kind === "prefill" || kind === "decode" || kind === "idle" ? [row] : [];
+  });
+  if (!running.length || running.some((row) => row >= first && row + 1 <= last)) return;
+  scroll.scrollTop = (running[0] - kept) * layout.row;
 }
 
 /**
@@ -178,6 +200,7 @@ function pointAt(event, layout) {
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const found = layout.at(x + scroll.scrollLeft, y < layout.top ? -1 : y + scroll.scrollTop);
   if (y > scroll.clientHeight - AXIS) found.lane = null;
+  else if (y >= layout.top && y < layout.top + layout.pinned) found.lane = 0;
   return x < GUTTER - 4 ? { record: null, lane: found.lane } : found;
 }
 
