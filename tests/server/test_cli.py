@@ -15,13 +15,10 @@ import msgspec
 import pytest
 
 from app.cli import main
-from app.cli.options import UserError
-from app.cli.trace_explain import of_request
 from app.messages import SubmittedPrompt
 from app.serving import bind
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
-from engine.trace.explain import Story
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
 from tests.server.fake import FakeModel
@@ -273,47 +270,6 @@ def test_trace_explain(capsys, trace):
     status, out, err = run(capsys, "trace", "explain", str(trace), "--request", "17")
     assert status == 2 and not out
     assert err == "kvtheater: no request is called '17'; the trace has 1: request-0\n"
-    for near in ("request0", "r0"):
-        status, _, err = run(capsys, "trace", "explain", str(trace), "--request", near)
-        assert status == 2 and err.endswith("request-0; did you mean request-0?\n")
-
-
-def test_a_number_names_the_request_that_ends_with_it(capsys, trace):
-    named = run(capsys, "trace", "explain", str(trace), "--request", "request-0")
-    assert named[0] == 0 and run(capsys, "trace", "explain", str(trace), "--request", "0") == named
-
-
-def test_a_number_that_two_requests_end_with_names_neither():
-    """r1 and s1: both are offered; r12 does not end with 1 as a number."""
-    everyone = [Story(seq_id=i, request_id=name, moments=[]) for i, name in enumerate(["r1", "s1", "r12"])]
-    with pytest.raises(UserError, match=r"did you mean r1 or s1\?"):
-        of_request(everyone, "1")
-    assert [story.request_id for story in of_request(everyone, "12")] == ["r12"]
-    assert [story.request_id for story in of_request(everyone, "s1")] == ["s1"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "meant"),
-    [
-        (["sevre"], "serve"),
-        (["trace", "shwo", "x"], "show"),
-        (["explain", "x"], "trace explain"),
-        (["shwo"], "trace show"),
-        (["serve", "--block-sise", "4"], "--block-size"),
-        (["serve", "--block-sise=4"], "--block-size"),
-        (["generate", "x", "--temprature", "1"], "--temperature"),
-        (["serve", "--strategy", "pagd"], "paged"),
-    ],
-)
-def test_a_word_that_is_not_there_gets_the_one_that_was_meant(capsys, arguments, meant):
-    status, out, err = run(capsys, *arguments)
-    assert status == 2 and not out and f"; did you mean {meant}?" in err
-
-
-def test_a_word_like_no_other_gets_no_guess(capsys):
-    for arguments in (["dance"], ["serve", "--qqqq"], ["trace", "show", "a", "b"]):
-        status, _, err = run(capsys, *arguments)
-        assert status == 2 and "did you mean" not in err
 
 
 def test_a_trace_that_contradicts_itself(capsys, trace, tmp_path):

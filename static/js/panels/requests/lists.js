@@ -32,7 +32,11 @@ export function Lists({ figures, open }) {
             <button class="decision" aria-current=${viewIndex.value === record ? "step" : undefined}
               onClick=${() => jumpTo(record)}>
               <b>${secondsText(seconds)}</b>
-              <span>${t("requests.slow_step", { step: grouped(step), tokens: tokensText(prefill, decode), seqs })}</span>
+              <span>${t("requests.slow_step", {
+                step: grouped(step),
+                tokens: tokensText(prefill, decode),
+                seqs,
+              })}</span>
             </button>
           </li>`,
         )}

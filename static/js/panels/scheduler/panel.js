@@ -46,7 +46,11 @@ export function Panel() {
         <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured"
           /></h3>
         <${Legend} />
-        ${hidden.value ? html`<span class="hint num lanes-hidden">${t("lanes.hidden", { n: hidden.value })}</span>` : null}
+        ${
+          hidden.value
+            ? html`<span class="hint num lanes-hidden">${t("lanes.hidden", { n: hidden.value })}</span>`
+            : null
+        }
       </header>
       ${lanes ? html`<${Plane} lanes=${lanes} />` : html`<p class="hint">${t("lanes.empty")}</p>`}
     </section>
@@ -167,8 +171,8 @@ function keepInView(scroll, layout, record) {
 }
 
 /**
- * Scroll up or down when no lane that runs in the record shown is in sight: the budgets stay at the top, the axis at the
- * bottom.
+ * Scroll up or down when no lane that runs in the record shown is in sight: the budgets stay at the top, the axis at
+ * the bottom.
  *
  * @param {HTMLElement | null} scroll
  * @param {Layout} layout

@@ -1,0 +1,69 @@
+"""Words that the command line does not know: it says which one was probably meant, and guesses nothing far-fetched."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cli import main
+from app.cli.options import UserError
+from app.cli.trace_explain import of_request
+from app.paths import static_dir
+from engine.trace.explain import Story
+
+TRACE = str(static_dir() / "recordings" / "preemption.kvtrace")  # request-0, request-1, request-2
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        status = main(arguments)
+    except SystemExit as ended:  # argparse
+        status = int(ended.code or 0)
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["sevre"], "serve"),
+        (["trace", "shwo", "x"], "show"),
+        (["explain", "x"], "trace explain"),
+        (["shwo"], "trace show"),
+        (["serve", "--block-sise", "4"], "--block-size"),
+        (["serve", "--block-sise=4"], "--block-size"),
+        (["generate", "x", "--temprature", "1"], "--temperature"),
+        (["serve", "--strategy", "pagd"], "paged"),
+    ],
+)
+def test_a_word_that_is_not_there_gets_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], meant: str
+) -> None:
+    status, out, err = run(capsys, *arguments)
+    assert status == 2 and not out and f"; did you mean {meant}?" in err
+
+
+def test_a_word_like_no_other_gets_no_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["dance"], ["serve", "--qqqq"], ["trace", "show", "a", "b"]):
+        status, _, err = run(capsys, *arguments)
+        assert status == 2 and "did you mean" not in err
+
+
+def test_a_request_is_found_by_its_number(capsys: pytest.CaptureFixture[str]) -> None:
+    named = run(capsys, "trace", "explain", TRACE, "--request", "request-1")
+    assert named[0] == 0 and run(capsys, "trace", "explain", TRACE, "--request", "1") == named
+
+
+def test_a_request_that_is_misspelt_gets_the_one_that_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
+    for near in ("request1", "r1"):
+        status, _, err = run(capsys, "trace", "explain", TRACE, "--request", near)
+        assert status == 2 and err.endswith("; did you mean request-1?\n")
+    assert "did you mean" not in run(capsys, "trace", "explain", TRACE, "--request", "17")[2]
+
+
+def test_a_number_that_two_requests_end_with_names_neither() -> None:
+    """r1 and s1: both are offered; r12 does not end with 1 as a number."""
+    everyone = [Story(seq_id=i, request_id=name, moments=[]) for i, name in enumerate(["r1", "s1", "r12"])]
+    with pytest.raises(UserError, match=r"did you mean r1 or s1\?"):
+        of_request(everyone, "1")
+    assert [story.request_id for story in of_request(everyone, "12")] == ["r12"]
+    assert [story.request_id for story in of_request(everyone, "s1")] == ["s1"]
