@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 import flask
@@ -12,13 +12,14 @@ from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
 from app.answers import Status
-from app.api_answers import ModelAnswer
+from app.api_answers import ListedTheater, ModelAnswer, TheatersAnswer
 from app.engine_face import ServedModel
 from app.errors import HTTP_STATUS, AppError, refusal_of
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
 from app.onefile import TooLarge, export_page
 from app.plain import to_json
+from app.recordings.summary import summary_of
 from app.routing import Route, json_answer
 from app.run import OpenLog
 from app.scenes.museum import EXHIBITS
@@ -87,14 +88,21 @@ def machine(here: Here, request: Request) -> Response:
 
 def list_theaters(here: Here, request: Request) -> Response:
     """The theaters that there are."""
-    return json_answer(
-        {
-            "theaters": [
-                {"theater": t.theater_id, "name": t.name, "config": t.run.engine.config, "status": t.status()}
-                for t in here.theaters.all()
-            ]
-        }
-    )
+    listed: list[ListedTheater] = []
+    for theater in here.theaters.all():
+        run = theater.run
+        with suppress(AppError), run.reading() as log:  # one that is over meanwhile is left out
+            listed.append(
+                {
+                    "theater": theater.theater_id,
+                    "name": theater.name,
+                    "config": run.engine.config,
+                    "status": theater.status(),
+                    "summary": summary_of(log),
+                }
+            )
+    answer: TheatersAnswer = {"theaters": listed}
+    return json_answer(answer)
 
 
 def compare(here: Here, request: Request) -> Response:

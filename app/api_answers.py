@@ -13,6 +13,7 @@ from app.answers import Status
 from app.bench_records import Listed, ScenarioCard
 from app.recordings.entry import Entry
 from app.recordings.repair import Finding
+from app.recordings.summary import Summary
 from app.scenes.museum import Exhibit
 from app.scenes.presets import Preset
 from app.scenes.told import Translated, TranslatedList
@@ -47,6 +48,22 @@ class ModelAnswer(TypedDict):
     museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
     machine: Machine | None
     limits: Limits
+
+
+class ListedTheater(TypedDict):
+    """A theater of /api/theaters."""
+
+    theater: str
+    name: str
+    config: EngineConfig
+    status: Status
+    summary: Summary  # of its log, as of a recording
+
+
+class TheatersAnswer(TypedDict):
+    """/api/theaters."""
+
+    theaters: list[ListedTheater]
 
 
 class RecordingsAnswer(TypedDict):

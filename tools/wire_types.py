@@ -170,6 +170,7 @@ def wire_types() -> str:
     addresses = {
         "/api/model": wire.type_of(api_answers.ModelAnswer),
         "/api/machine": wire.type_of(Machine),
+        "/api/theaters": wire.type_of(api_answers.TheatersAnswer),
         "/api/recordings": wire.type_of(api_answers.RecordingsAnswer),
         "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(api_answers.ComparedRun)}[] }}",
         "/api/bench": wire.type_of(api_answers.BenchAnswer),

@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 from engine.trace.codec import TraceFormatError
 from engine.trace.events import Submit
 from engine.trace.log import TraceReader
+from engine.trace.state import TraceStateError
 
 PREVIEW_CHARS = 120
 PREVIEW_RECORDS = 16  # where the first prompt is looked for
@@ -18,6 +19,7 @@ SUMMARY_CHARS = 500  # of each text: a list of recordings is sent whole, and fil
 SETTING_CHARS = 64
 MAX_SETTINGS = 64
 LARGEST_INT = 2**53  # what a page can count to
+MAX_BLOCKS = 1 << 16  # of a pool whose last state is read for a list
 
 Short = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
 Setting = str | bool | int | float | None
@@ -36,6 +38,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     num_bytes: int
     duration: float  # seconds from the beginning to the last record
     preview: Short  # the first prompt, or its beginning
+    num_requests: int | None = None  # None: not counted, see `_num_requests`
     damage: Short | None  # what is wrong with the file and where; None = it is sound
 
 
@@ -73,8 +76,20 @@ def summary_of(reader: TraceReader) -> Summary:
         num_bytes=num_bytes,
         duration=duration,
         preview=_first_prompt(reader),
+        num_requests=_num_requests(reader),
         damage=damage and _short(damage),
     )
+
+
+def _num_requests(reader: TraceReader) -> int | None:
+    """How many requests the log has, by its last state; None where that cannot be read, or is large."""
+    try:
+        if int(reader.header.engine.get("num_blocks") or 0) > MAX_BLOCKS:
+            return None
+        sequences = reader.state_at(len(reader) - 1).sequences.values()
+    except (TraceFormatError, TraceStateError, ValueError):
+        return None
+    return len({sequence.request_id for sequence in sequences})
 
 
 def _short(text: str) -> str:

@@ -36,6 +36,10 @@ def test_health_and_model(server):
 def test_theaters(server, client, theater):
     (only,) = requests.get(f"{server.url}/api/theaters").json()["theaters"]
     assert only["theater"] == theater and only["name"] == "a test" and only["status"]["mode"] == "paused"
+    assert only["summary"]["preview"] == "" and only["summary"]["num_requests"] == 0
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 4})
+    (only,) = requests.get(f"{server.url}/api/theaters").json()["theaters"]
+    assert only["summary"]["preview"] == "abc" and only["summary"]["num_requests"] == 1
 
 
 def test_records_captures_and_layers(base):

@@ -3,6 +3,7 @@
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { command } from "../net/commands.js";
 import { forking } from "../net/followed_run.js";
+import { rememberRun } from "../net/own_runs.js";
 import { settings } from "../state/settings.js";
 import { connection, log, viewIndex } from "../state/store.js";
 
@@ -83,6 +84,7 @@ export async function fork(asked) {
   try {
     const answer = await command("fork", { at, change }, refused);
     if (!answer) return false;
+    rememberRun(answer.theater);
     batch(() => {
       formOpen.value = false;
       goOnAt.value = "futures";

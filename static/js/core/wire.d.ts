@@ -213,6 +213,14 @@ export interface Limits {
   max_theaters: number;
 }
 
+export interface ListedTheater {
+  config: EngineConfig;
+  name: string;
+  status: Status;
+  summary: Summary;
+  theater: string;
+}
+
 export interface Message {
 }
 
@@ -500,7 +508,12 @@ export interface Summary {
   num_bytes: number;
   duration: number;
   preview: string;
+  num_requests: number | null;
   damage: string | null;
+}
+
+export interface TheatersAnswer {
+  theaters: ListedTheater[];
 }
 
 export interface Token {
@@ -600,6 +613,7 @@ export type InJson<T> = T extends Uint8Array
 export interface Answers {
   "/api/model": InJson<ModelAnswer>;
   "/api/machine": InJson<Machine>;
+  "/api/theaters": InJson<TheatersAnswer>;
   "/api/recordings": InJson<RecordingsAnswer>;
   "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
   "/api/bench": InJson<BenchAnswer>;

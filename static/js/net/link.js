@@ -1,6 +1,7 @@
 // A connection as the session uses it: of the runs that were asked for, the one asked for last is followed.
 
 import { Client, NoAnswer } from "./client.js";
+import { rememberRun } from "./own_runs.js";
 
 /**
  * @typedef {import("../core/wire.js").Joined} Joined
@@ -101,7 +102,12 @@ export class Link {
    */
   async create(config, heard) {
     const hear = this.#ifLast({ theater: null }, heard);
-    await this.client.ask("create", { config, captures: true }, { heard: hear });
+    /** @param {Joined} answer */
+    const made = (answer) => {
+      rememberRun(answer.theater);
+      hear(answer);
+    };
+    await this.client.ask("create", { config, captures: true }, { heard: made });
   }
 
   /**

@@ -231,7 +231,9 @@ export class Session {
     if (!link) {
       settings.recording.value = isRecording(wanted) ? wanted : null;
       if (!isRecording(wanted)) settings.theater.value = wanted;
-      return this.#connect();
+      this.#connect();
+      settings.step.value = step;
+      return;
     }
     /** @param {Joined} answer */
     const heard = (answer) => {

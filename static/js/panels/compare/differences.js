@@ -6,6 +6,7 @@ import { quoted } from "../../runs/words.js";
 import { grouped, t } from "../../tell/words.js";
 import { SIDES, wordOf } from "./comparison.js";
 import { look } from "./model.js";
+import { settingText } from "./verdict.js";
 import { opDifference } from "./words.js";
 
 /**
@@ -108,10 +109,4 @@ export function notes({ settings, same_model, same_machine, runs }) {
       ...(status.fork && status.error ? [status.error] : []),
     ]),
   ];
-}
-
-/** @param {Answer["settings"][number]["a"]} value */
-function settingText(value) {
-  if (typeof value === "boolean") return t(value ? "compare.on" : "compare.off");
-  return value === null ? "–" : String(value);
 }

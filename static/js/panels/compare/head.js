@@ -6,9 +6,9 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { busy } from "../../state/store.js";
-import { valueText } from "../../tell/options.js";
-import { grouped, inLanguage, t } from "../../tell/words.js";
-import { canContinue, chosen, continueBoth, runs } from "./model.js";
+import { t } from "../../tell/words.js";
+import { canContinue, chosen, continueBoth, onStage, runs } from "./model.js";
+import { runName, settingsThatDiffer } from "./names.js";
 
 /**
  * @typedef {import("./model.js").Run} Run
@@ -80,35 +80,28 @@ function Pick({ side }) {
     <select id=${`compare-${side}`} value=${id ?? ""} aria-label=${label} onChange=${choose}>
       ${side === "b" ? html`<option value="" selected=${!id}>${t("compare.choose")}</option>` : null}
       ${id && !known ? html`<option value=${id} selected=${true}>${id}</option>` : null}
-      <${Choices} kind="theater" id=${id} /><${Choices} kind="recording" id=${id} />
+      ${GROUPS.map((group) => html`<${Choices} key=${group} group=${group} id=${id} />`)}
     </select>
   </label>`;
 }
 
-/**
- * The runs of one kind that can be chosen, if there are any.
- * @param {{kind: Run["kind"], id: string | null}} props `id`: of the chosen one
- */
-function Choices({ kind, id }) {
-  const there = runs.value.filter((run) => run.kind === kind);
-  if (!there.length) return null;
-  return html`<optgroup label=${t(`compare.kind.${kind}`)}>
-    ${there.map(
-      (run) => html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${runName(run)}</option>`,
-    )}
-  </optgroup>`;
-}
+/** @type {Run["group"][]} */
+const GROUPS = ["own", "shipped", "other"];
 
 /**
- * What a run is called: its own name, or what it was made with; the one on stage says so.
- * @param {Run} run
+ * The runs of one group that can be chosen, if there are any.
+ * @param {{group: Run["group"], id: string | null}} props `id`: of the chosen one
  */
-function runName(run) {
-  const { strategy, block_size: size, num_blocks: blocks } = run.config;
-  const made = run.fork
-    ? t("compare.fork_of", { at: run.fork.at })
-    : t("compare.run", { strategy: valueText("strategy", strategy), size, blocks });
-  const what = (run.title ? inLanguage(run.title) : run.name) || made;
-  const here = run.id === settings.theater.value ? t("compare.here") : "";
-  return t("compare.option", { what, here, n: grouped(run.records) });
+function Choices({ group, id }) {
+  const there = runs.value.filter((run) => run.group === group);
+  if (!there.length) return null;
+  const differing = settingsThatDiffer(there);
+  return html`<optgroup label=${t(`compare.group.${group}`)}>
+    ${there.map(
+      (run) =>
+        html`<option key=${run.id} value=${run.id} selected=${run.id === id}>${
+          run.id === onStage.value ? t("compare.here") : ""
+        }${runName(run, differing)}</option>`,
+    )}
+  </optgroup>`;
 }

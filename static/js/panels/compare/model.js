@@ -2,6 +2,7 @@
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { command } from "../../net/commands.js";
+import { ownRuns } from "../../net/own_runs.js";
 import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
@@ -13,22 +14,31 @@ const AGAIN = 1500; // ms between two questions while a run that is not on stage
  * @typedef {import("./comparison.js").Answer} Answer
  * @typedef {import("./comparison.js").Side} Side
  * @typedef {Answer["runs"][number]["status"]} Status
- * @typedef {{strategy: string, block_size: number, num_blocks: number}} Config as far as a run is called after it
+ * @typedef {Record<string, unknown>} Config
  *
- * A run that can be compared.
+ * A run that can be compared. `group`: one's own, one that comes with the program, one of others on this server.
  * @typedef {{
  *   id: string,
  *   name: string,
- *   title?: {en: string, zh: string} | null,
- *   kind: "theater" | "recording",
+ *   title?: Record<string, string> | null,
+ *   group: "own" | "shipped" | "other",
  *   config: Config,
  *   records: number,
+ *   requests: number | null,
+ *   preview: string,
+ *   model: string,
+ *   created: string,
  *   fork: {at: number} | null,
  * }} Run
  */
 
+/** The run on stage: a recording, else the live run; null for a file that the server does not have. */
+export const onStage = computed(() =>
+  connection.value === "replay" ? settings.recording.value : settings.theater.value,
+);
+
 /** The two runs, by the id of their theater or recording: the first is the one on stage unless another was chosen. */
-export const chosen = computed(() => ({ a: settings.run_a.value ?? settings.theater.value, b: settings.run_b.value }));
+export const chosen = computed(() => ({ a: settings.run_a.value ?? onStage.value, b: settings.run_b.value }));
 
 /** The answer of /api/compare; null while there is none. */
 export const comparison = signal(/** @type {Answer | null} */ (null));
@@ -105,7 +115,7 @@ export async function continueBoth(count) {
 export async function look(side, index) {
   const { a, b } = chosen.peek();
   const id = side === "a" ? a : b;
-  if (id === settings.theater.peek()) return goTo(index);
+  if (id === onStage.peek()) return goTo(index);
   // the first is named, so that it stays the first when another run is on stage
   if (id !== null && (await session.watch(id, index)))
     batch(() => ((settings.run_a.value = a), (settings.run_b.value = b)));
@@ -118,26 +128,49 @@ export async function look(side, index) {
  */
 const compare = (a, b) => fetchJson(`api/compare?a=${encodeURIComponent(a)}&b=${encodeURIComponent(b)}`);
 
-/** @returns {Promise<Run[]>} */
+/** What can be compared, one's own runs first. @returns {Promise<Run[]>} */
 async function listRuns() {
-  /** @type {[{theaters: Theater[]}, Partial<Library>]} */
+  /** @type {[Answers["/api/theaters"], Partial<Answers["/api/recordings"]>]} */
   const [{ theaters }, { recordings = [] }] = await Promise.all([
     fetchJson("api/theaters"),
     fetchJson("api/recordings"),
   ]);
+  const mine = new Set([...ownRuns.peek(), settings.theater.peek()]);
   return [
-    ...theaters.map(({ theater: id, name, config, status }) => {
-      return /** @type {Run} */ ({ id, name, kind: "theater", config, records: status.num_records, fork: status.fork });
-    }),
-    ...recordings.map(({ id, name, title, summary: { config, num_records: records } }) => {
-      return /** @type {Run} */ ({ id, name, title, kind: "recording", config, records, fork: null });
-    }),
+    ...theaters.map(({ theater: id, name, config, status: { fork }, summary }) =>
+      runOf({ id, name, config, fork, summary, group: mine.has(id) && !name ? "own" : "other" }),
+    ),
+    ...recordings.map(({ id, name, title, source, summary }) =>
+      runOf({
+        id,
+        name,
+        title,
+        config: summary.config,
+        fork: null,
+        summary,
+        group: source === "shipped" ? source : "own",
+      }),
+    ),
   ];
 }
 
 /**
- * @typedef {{theater: string, name: string, config: Config, status: Status}} Theater
- * @typedef {import("../../core/wire.js").Answers["/api/recordings"]} Library
+ * @param {Pick<Run, "id" | "name" | "title" | "group" | "fork"> & {config: object, summary: Summary}} listed
+ * @returns {Run}
+ */
+const runOf = ({ summary, config, ...run }) => ({
+  ...run,
+  config: /** @type {Config} */ (config),
+  records: summary.num_records,
+  requests: summary.num_requests ?? null,
+  preview: summary.preview,
+  model: summary.model,
+  created: summary.created,
+});
+
+/**
+ * @typedef {import("../../core/wire.js").Answers} Answers
+ * @typedef {Answers["/api/recordings"]["recordings"][number]["summary"]} Summary
  */
 
 /** @param {string} address */

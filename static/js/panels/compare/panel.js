@@ -3,9 +3,9 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt } from "../../control/fork.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Nothing, useRoom } from "../../runs/room.js";
-import { connection } from "../../state/store.js";
+import { useRoom } from "../../runs/room.js";
 import { t } from "../../tell/words.js";
 import { Differences, FirstToken } from "./differences.js";
 import { Tables } from "./figures.js";
@@ -13,6 +13,7 @@ import { ForkForm } from "./fork_form.js";
 import { Head } from "./head.js";
 import { Lanes } from "./lanes.js";
 import { chosen, comparison, followComparison, problem } from "./model.js";
+import { verdictText } from "./verdict.js";
 
 export function Panel() {
   useEffect(followComparison, []);
@@ -26,17 +27,26 @@ export function Panel() {
     const futures = document.querySelector(".compare-tokens, .compare-folded summary");
     futures?.focus({ preventScroll: true }); // what was pressed is gone
   }, [now]);
-  if (connection.value === "replay") return html`<${Nothing} of="compare" text=${t("compare.replay")} />`;
   return html`<div class="runs compare" id="compare" data-ready=${Boolean(now)}>
     <${Head} />
     ${formOpen.value ? html`<${ForkForm} />` : null}
     ${
       now
-        ? html`<${FirstToken} now=${now} /><${Lanes} now=${now} /><${Differences} now=${now} /><${Tables} now=${now} />`
+        ? html`<${Summary} now=${now} /><${FirstToken} now=${now} /><${Lanes} now=${now} />
+          <${Differences} now=${now} /><${Tables} now=${now} />`
         : html`<${Missing} />`
     }
   </div>`;
 }
+
+/**
+ * What it comes to, in a sentence.
+ * @param {{now: import("./comparison.js").Answer}} props
+ */
+const Summary = ({ now }) =>
+  html`<p class="compare-summary" id="compare-summary">
+    ${verdictText(now)} <${Fidelity} kind="derived" formula=${t("compare.formula.verdict")} />
+  </p>`;
 
 /** Why there is no comparison. */
 function Missing() {

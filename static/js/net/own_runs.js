@@ -1,0 +1,33 @@
+// The theaters that this browser has made: its own among those of a server that others use too.
+
+import { signal } from "../../vendor/signals/signals.js";
+
+const MEMORY_KEY = "kvtheater.runs";
+const MOST = 32;
+
+/**
+ * Their ids, the latest last.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<string[]>}
+ */
+export const ownRuns = signal(remembered());
+
+/** @returns {string[]} */
+function remembered() {
+  try {
+    const kept = JSON.parse(globalThis.localStorage?.getItem(MEMORY_KEY) ?? "[]");
+    return Array.isArray(kept) ? kept.filter((id) => typeof id === "string").slice(-MOST) : [];
+  } catch {
+    return []; // refused in some private windows, or of another version
+  }
+}
+
+/** @param {string} theater a theater that was just made */
+export function rememberRun(theater) {
+  ownRuns.value = [...ownRuns.peek().filter((id) => id !== theater), theater].slice(-MOST);
+  try {
+    globalThis.localStorage?.setItem(MEMORY_KEY, JSON.stringify(ownRuns.peek()));
+  } catch {
+    // this page knows them all the same
+  }
+}

@@ -1,0 +1,87 @@
+// What a run is called in the lists of runs, so that one can be told from another: its own name or the beginning of
+// its first prompt, how many requests it has, the settings in which the runs differ, when it began. Pure.
+
+import { grouped, inLanguage, t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("./model.js").Run} Run
+ */
+
+const PROMPT = 20; // characters of a prompt; Chinese ones count double
+const MOST_SETTINGS = 3;
+/** Settings that follow from others, or that no two runs share. */
+const LEFT_OUT = new Set(["seed"]);
+
+/**
+ * The names of settings that are not the same in all runs.
+ *
+ * @param {Pick<Run, "config">[]} runs
+ */
+export function settingsThatDiffer(runs) {
+  const names = new Set(runs.flatMap(({ config }) => Object.keys(config)));
+  const values = (/** @type {string} */ name) => new Set(runs.map(({ config }) => JSON.stringify(config[name])));
+  return [...names].filter((name) => !LEFT_OUT.has(name) && values(name).size > 1);
+}
+
+/**
+ * A run's name; `differing`: settings to tell it by.
+ *
+ * @param {Run} run
+ * @param {string[]} differing
+ * @param {Date} [now]
+ */
+export function runName(run, differing, now = new Date()) {
+  const own = run.name && !run.name.startsWith(`${run.model} `) ? run.name : ""; // else it was named by itself
+  const what = (run.title ? inLanguage(run.title) : own) || shortened(run.preview);
+  return [
+    what ? what : t("compare.unnamed"),
+    ...(run.fork ? [t("compare.fork_of", { at: run.fork.at })] : []),
+    run.requests === null
+      ? t("compare.records", { n: grouped(run.records) })
+      : t("compare.num_requests", { n: grouped(run.requests), count: run.requests }),
+    ...differing.slice(0, MOST_SETTINGS).flatMap((name) => settingOf(run, name)),
+    ...(run.created ? [timeText(run.created, now)] : []),
+  ].join(" · ");
+}
+
+/**
+ * @param {Run} run
+ * @param {string} name
+ */
+function settingOf({ config }, name) {
+  const value = config[name];
+  if (value === undefined || value === null || value === "") return [];
+  if (typeof value === "boolean") return [`${name} ${t(value ? "compare.on" : "compare.off")}`];
+  return name === "strategy" ? [String(value)] : [`${name} ${value}`];
+}
+
+/**
+ * The beginning of a prompt.
+ *
+ * @param {string} text
+ */
+function shortened(text) {
+  let room = PROMPT;
+  let kept = "";
+  for (const character of text.trim().split("\n")[0]) {
+    room -= character > "\u2e80" ? 2 : 1;
+    if (room < 0) return `“${kept.trimEnd()}…”`;
+    kept += character;
+  }
+  return kept && `“${kept}”`;
+}
+
+/**
+ * Today's time, else the day.
+ *
+ * @param {string} iso
+ * @param {Date} now
+ */
+function timeText(iso, now) {
+  const at = new Date(iso);
+  if (Number.isNaN(at.getTime())) return iso.slice(0, 16);
+  const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  return at.toDateString() === now.toDateString() ? time : `${day} ${time}`;
+}

@@ -1,0 +1,127 @@
+"""The requests of a run on the page: the table, its order and search, stories that lead to their records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.loader import from_module
+from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.driving import shows
+from tests.browser.dropping import drop_recording
+from tests.browser.settling import comes_to, in_address
+from tests.tiny_models import tiny_model, tiny_tokenizer
+
+OpenPage = Callable[..., Page]
+REQUESTS = 40
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty requests, two at a time, nothing captured."""
+    path = tmp_path_factory.mktemp("many") / "many.kvtrace"
+    model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
+    with Engine(model, EngineConfig(block_size=4, num_blocks=32, max_num_seqs=2), log_path=path) as engine:
+        for i in range(REQUESTS):
+            engine.add_request(
+                list(range(3, 5 + i % 7)), SamplingParams(max_tokens=3 + i % 5, ignore_eos=True), f"r{i}"
+            )
+        while engine.has_unfinished():
+            engine.step()
+    return path
+
+
+def names(page: Page) -> list[str]:
+    return page.locator(".requests-table tbody .request-name").all_inner_texts()
+
+
+def test_a_row_opens_its_story_and_a_turn_of_it_its_record(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-preemption&detail=requests", connection="replay")
+    expect(page.locator(".requests-table tbody tr[data-seq]")).to_have_count(3)
+    page.locator("tr[data-seq='2'] button").click()
+    story = page.locator(".request-story")
+    expect(story).to_contain_text("preempted 1 time")
+    expect(page.locator("#stage-past")).to_contain_text("seq 2 has finished")
+    lost = story.locator(".decision.lost").first
+    record = int(re.sub(r"\D", "", lost.locator(".request-when").inner_text())) - 1
+    lost.click()
+    shows(page, record)
+    found = in_address(page)
+    assert (found["seq"], found["detail"], found["step"]) == ("2", "requests", str(record))
+    assert re.fullmatch(rf"r{record}i\d+", found["select"])
+
+
+def test_a_link_to_a_sequence_opens_its_story(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-preemption&detail=requests&seq=1", connection="replay")
+    expect(page.locator(".request-story")).to_contain_text("request-1")
+    page.click("#request-close")
+    expect(page.locator(".requests-table")).to_be_visible()
+
+
+def test_the_table_is_sorted_and_searched_and_the_link_says_how(open_page: OpenPage, many: Path) -> None:
+    page = open_page("/?detail=requests")
+    drop_recording(page, many)
+    expect(page.locator("#requests")).to_be_visible()
+    assert names(page)[:3] == ["r0", "r1", "r2"]
+    page.locator("th[data-column='output'] button").click()
+    expect(page.locator("th[data-column='output']")).to_have_attribute("aria-sort", "descending")
+    assert names(page)[:2] == ["r4", "r9"]  # 3 + 4 tokens, the first that came
+    page.fill("#requests-find", "r1")
+    expect(page.locator(".requests-head [role=status]")).to_contain_text("11 of 40")  # r1, r10 … r19
+    assert in_address(page)["find"] == "r1" and in_address(page)["sort"] == "-output"
+    page.fill("#requests-find", "nobody")
+    expect(page.locator(".requests-scroll")).to_contain_text("No request has “nobody” in its name")
+
+
+def test_only_the_rows_in_sight_are_there_and_the_keyboard_reaches_all(open_page: OpenPage, many: Path) -> None:
+    page = open_page("/?detail=requests")
+    drop_recording(page, many)
+    rows = page.locator(".requests-table tbody tr[data-seq]")
+    expect(rows.first).to_be_visible()
+    assert rows.count() < REQUESTS
+    page.locator(".requests-table tbody button[tabindex='0']").focus()
+    page.keyboard.press("End")
+    comes_to(page, "document.activeElement.dataset.row", str(REQUESTS - 1))
+    page.keyboard.press("ArrowUp")
+    comes_to(page, "document.activeElement.dataset.row", str(REQUESTS - 2))
+    page.keyboard.press("Enter")
+    expect(page.locator(".request-story")).to_contain_text(f"r{REQUESTS - 2}")
+
+
+def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-preemption&detail=requests", connection="replay", width=1920, height=1080)
+    lists = page.locator(".requests-lists")
+    expect(lists).to_contain_text("Slowest steps")
+    lists.locator("section").nth(1).locator("button").first.click()
+    expect(page.locator(".request-story")).to_contain_text("preempted 1 time")
+    page.click("#request-close")
+    lists.locator("section").first.locator("button").first.click()
+    expect(page.locator("html")).to_have_attribute("data-painted", re.compile(r"^\d+$"))
+    assert "step" in in_address(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("seq", ["", "&seq=2"])
+def test_it_is_accessible(open_page: OpenPage, scheme: str, seq: str) -> None:
+    page = open_with_axe(
+        open_page, f"/?recording=rec-preemption&detail=requests{seq}", connection="replay", color_scheme=scheme
+    )
+    expect(page.locator("#requests")).to_be_visible()
+    complain({"requests": violations(page)})
+
+
+def test_on_a_phone_rows_are_thumb_sized_and_nothing_is_wider_than_it(open_page: OpenPage) -> None:
+    page = open_page(
+        "/?recording=rec-preemption&detail=requests&region=detail", connection="replay", width=390, height=844
+    )
+    row = page.locator(".requests-table tbody tr[data-seq]").first
+    expect(row).to_be_visible()
+    box = row.bounding_box()
+    assert box is not None and box["height"] >= 44
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
