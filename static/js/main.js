@@ -9,6 +9,7 @@ import { followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
 import { themeChanged } from "./kit/colour.js";
+import { roveMarks } from "./kit/fidelity.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
 import { take } from "./net/library.js";
@@ -43,6 +44,7 @@ effect(() => {
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 startMotion();
 listenToKeys();
+roveMarks();
 followPlaying();
 followSelection();
 followSpeed();

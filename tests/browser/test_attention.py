@@ -269,3 +269,16 @@ def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
         expect(page.locator(".matrix .panel-canvas")).to_have_attribute(
             "aria-label", re.compile(f"{num_prompt_tokens} rows")
         )
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (1440, 900), (1920, 1080)])
+def test_more_room_is_more_room_for_the_layers(open_page: OpenPage, width: int, height: int) -> None:
+    """The larger panel stands in rows: its overview of layers must not become lower than it was in columns."""
+    page = open_page(width=width, height=height)
+    prefill(page)
+    high = "document.querySelector('.overview .panel-canvas').clientHeight"
+    before = page.evaluate(high)
+    page.click(".detail-size")
+    expect(page.locator(".attention")).to_have_attribute("data-layout", "tall")
+    still(page)
+    assert page.evaluate(high) > before

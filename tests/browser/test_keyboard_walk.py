@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
+from tests.browser.driving import prefill, step
+
 OpenPage = Callable[..., Page]
 FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.activeElement)"
 
@@ -46,3 +48,54 @@ def test_lanes_are_run_stepped_and_begun_again_without_losing_the_focus(open_pag
     expect(page.locator("#museum-look")).to_be_focused()  # there is nothing left to run, only to look at
     page.locator("#museum-reset").press("Enter")
     expect(page.locator("#museum-run")).to_be_focused()
+
+
+STOP = """(() => {
+  const e = document.activeElement;
+  return [e.id || e.className, e.closest('.transport') ? 'transport' : '', e.matches('.fidelity') ? 'mark' : ''];
+})()"""
+
+
+def walk(page: Page, most: int) -> list[tuple[str, str, str]]:
+    """Every stop of the Tab key from the beginning of the page until it leaves: its name, where and what it is."""
+    page.evaluate("document.activeElement.blur()")
+    stops: list[tuple[str, str, str]] = []
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        name, where, kind = page.evaluate(STOP)
+        if not name:
+            break
+        stops.append((name, where, kind))
+    return stops
+
+
+def test_the_transport_is_within_the_first_fifteen_stops(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    first = [name for name, where, _ in walk(page, 15) if where == "transport"]
+    assert first[:5] == ["btn-first", "btn-back", "btn-prefill", "btn-step", "btn-run"]
+
+
+def test_the_marks_of_what_a_value_is_are_one_stop(open_page: OpenPage) -> None:
+    """Arrow keys go through the others, and Tab comes back to the one that was left."""
+    page = open_page()
+    prefill(page)
+    step(page, 2)
+    marks = page.locator(".fidelity:visible").count()
+    assert marks > 10
+    stops = walk(page, 150)
+    assert len(stops) < 150 and sum(kind == "mark" for *_, kind in stops) == 1
+    walk(page, next(i for i, (*_, kind) in enumerate(stops) if kind == "mark") + 1)
+    index = page.evaluate("document.documentElement.dataset.viewIndex")
+    seen = set()
+    for _ in range(marks):
+        seen.add(page.evaluate("[...document.querySelectorAll('.fidelity')].indexOf(document.activeElement)"))
+        expect(page.locator("#tooltip")).to_contain_text("go to the other marks")
+        page.keyboard.press("ArrowRight")
+    assert len(seen) == marks and -1 not in seen
+    assert page.evaluate("document.documentElement.dataset.viewIndex") == index  # the arrows moved nothing else
+    left = page.evaluate("[...document.querySelectorAll('.fidelity')].indexOf(document.activeElement)")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("[...document.querySelectorAll('.fidelity')].indexOf(document.activeElement)") == left

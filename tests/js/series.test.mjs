@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { outlyingGap } from "../../static/js/core/metrics.js";
 import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/machine.js";
 import {
@@ -49,6 +50,13 @@ test("a step's row holds its parts and their sum; a step that computed nothing h
       total: 0.1 + 0.2 + 2 + 0.3,
     },
   ]);
+});
+
+test("one gap that is three times as long as the next one is told apart from the mean of the others", () => {
+  assert.deepEqual(outlyingGap([12, 3, 4, 2]), { seconds: 12, rest: 3 });
+  assert.equal(outlyingGap([11, 3, 4, 2]), null, "a long one among others");
+  assert.equal(outlyingGap([12, 12, 1, 1, 1]), null, "two slow steps are no exception");
+  assert.equal(outlyingGap([100, 1]), null, "of two gaps nobody knows which is usual");
 });
 
 test("memory: 96 bytes held of which 80 used leave 16 wasted; the pool has 4 blocks of 2 slots of 16 bytes", () => {

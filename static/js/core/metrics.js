@@ -98,6 +98,22 @@ export function latencies(log, seqId, index) {
   return { ...times, itl: tokens.slice(1).map((record, i) => at[record] - at[tokens[i]]) };
 }
 
+const OUTLIER = 3; // times the next longest gap
+const FEWEST = 3; // gaps, of which one can be told to be unlike the others
+
+/**
+ * The gap that weighs on the mean of all: the longest, when no other is nearly as long. A server's first steps warm up,
+ * and the one in which compiled code takes over is slow. Null when there is none.
+ * @param {number[]} itl seconds between tokens
+ * @returns {{seconds: number, rest: number} | null} how long it is; the mean of the others
+ */
+export function outlyingGap(itl) {
+  if (itl.length < FEWEST) return null;
+  const [seconds, next] = [...itl].sort((a, b) => b - a);
+  if (seconds < OUTLIER * next) return null;
+  return { seconds, rest: (itl.reduce((sum, gap) => sum + gap, 0) - seconds) / (itl.length - 1) };
+}
+
 /** How many of the ascending `indices` are at most `index`. @param {number[]} indices @param {number} index */
 function countUpTo(indices, index) {
   let low = 0;

@@ -1,4 +1,5 @@
-// Everything: header, four regions, transport; on a phone one region at a time.
+// Everything: header, transport, four regions; on a phone one region at a time. The transport stands below the regions,
+// and comes before them for the keyboard and for who listens: what a step did, and how to take the next one.
 
 import { stop } from "../control/tour.js";
 import { html } from "../kit/html.js";
@@ -22,6 +23,7 @@ export function Everything() {
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />
     <${Tabs} />
+    <${Transport} />
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
       <${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}
@@ -29,7 +31,6 @@ export function Everything() {
       <${Detail} />
       <${Memory} />
     </main>
-    <${Transport} />
     <p class="print-link" id="print-link"></p>
     <${Around} />`;
 }

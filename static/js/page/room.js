@@ -18,8 +18,8 @@ const DRAWN_FOR = { width: 1280, height: 720 }; // px for which the regions are 
 export function Room() {
   useEffect(enlarge, []);
   return html`<${Card} />
-    <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
     <${Transport} />
+    <main class="regions room-regions" data-region="stage"><${Stage} /><${Memory} /></main>
     <${Around} />`;
 }
 

@@ -24,6 +24,7 @@ export function Candidates({ choice = null }) {
   return html`<section class="panel candidates">
     <h3 class="panel-title">${choice ?? t("candidates.title")} <${Fidelity} kind="captured" /></h3>
     ${output ? html`<${List} output=${output} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
+    <p class="panel-foot candidate-foot">${output && canFork.value ? t("candidates.take") : null}</p>
   </section>`;
 }
 
@@ -43,9 +44,9 @@ function List({ output }) {
         t("candidates.raw"),
       ];
       const taken = c.token_id === output.token_id;
+      const free = !taken && canFork.value && !progress.value;
       return html`<${Row} key=${i} label=${candidateText(c.token_bytes)} p=${Math.exp(c.logprob)} chosen=${taken}
-        lines=${lines}
-        take=${taken || !canFork.value || progress.value ? null : () => takeInstead(output.seq_id, c.token_id)} />`;
+        lines=${lines} take=${free ? () => takeInstead(output.seq_id, c.token_id) : null} />`;
     })}
     <${Row} key="rest" label=${t("candidates.rest")} p=${rest} rest=${true}
       lines=${[t("candidates.rest_formula", { n: listed.length })]} />
@@ -70,14 +71,14 @@ function takeInstead(seq, token) {
  * }} props
  */
 function Row({ label, p, lines, chosen = false, rest = false, take = null }) {
+  const what = t("fork.take", { token: label });
   /** @param {PointerEvent} event */
-  const point = (event) => tipAt(event.clientX, event.clientY, lines);
+  const point = (event) => tipAt(event.clientX, event.clientY, take ? [what, ...lines] : lines);
   return html`<li class=${`candidate${chosen ? " chosen" : ""}${rest ? " rest" : ""}`}
     onPointerMove=${point} onPointerLeave=${hideTip}>
     ${
       take
-        ? html`<button class="candidate-take" onClick=${take} aria-label=${t("fork.take", { token: label })}
-          title=${t("fork.take", { token: label })}>
+        ? html`<button class="candidate-take" onClick=${take} aria-label=${what}>
           <span class="candidate-token" lang=${langOf(label)}>${label}</span><${Icon} name="fork" />
         </button>`
         : html`<span class="candidate-token" lang=${langOf(label)}>${label}${

@@ -4,7 +4,7 @@ import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { abort } from "../../control/actions.js";
 import { joinText } from "../../core/labels.js";
-import { latencies } from "../../core/metrics.js";
+import { latencies, outlyingGap } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -153,9 +153,17 @@ function Text({ seq }) {
 function Times({ seq }) {
   if (!log.value) return null;
   const times = latencies(log.value, seq.seq_id, viewIndex.value);
+  const slow = outlyingGap(times.itl);
   return html`<span class="sequence-times num">
     <${Term} id="ttft">TTFT<//> ${secondsText(times.ttft)}<span class="dot">·</span><${Term}
-      id="tpot">TPOT<//> ${secondsText(times.tpot)}
+      id="tpot">TPOT<//> ${secondsText(times.tpot)}${
+        slow
+          ? html` <span class="sequence-slow">${t("sequences.slow_step", {
+              slow: secondsText(slow.seconds),
+              rest: secondsText(slow.rest),
+            })}</span>`
+          : null
+      }
   </span>`;
 }
 
