@@ -14,7 +14,7 @@ from msgspec import Struct
 from app.errors import AppError
 from app.recordings.shelf import file_stamp
 from engine.bench.errors import BenchError
-from engine.bench.record import FORMAT, RESULTS, Environment, Finding, read_record
+from engine.bench.record import FORMAT, RESULTS, Environment, Finding, MetricInfo, read_record
 from engine.bench.scenario import Scenario, find_scenario, scenario_ids
 from engine.bench.text import Text
 
@@ -36,6 +36,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     rounds: int
     complete: bool
     findings: list[Finding]
+    metrics: dict[str, MetricInfo]  # of the findings
     traces: list[str]  # the traces of its points that are here
 
 
@@ -148,6 +149,7 @@ def _read(record_id: str, path: Path) -> Listed | None:
         rounds=record.rounds,
         complete=record.complete,
         findings=record.findings,
+        metrics={f.metric: record.metrics[f.metric] for f in record.findings if f.metric in record.metrics},
         traces=sorted(names),
     )
 

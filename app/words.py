@@ -14,6 +14,7 @@ from app import routing
 from app.errors import AppError
 from app.paths import static_dir
 from app.routing import Route, json_answer
+from engine.bench.gains import gain_texts
 from engine.options.words import option_texts
 from engine.trace import telling
 
@@ -50,10 +51,11 @@ def words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
     The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that
-    tell operations are the trace's (`engine/trace/telling`); the command line has them too.
+    tell operations are the trace's (`engine/trace/telling`), those that say a ratio the benchmarks'
+    (`engine/bench/gains.py`); the command line has them too.
     """
     told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
-    tables = {"the options": option_texts(language), "the telling": told}
+    tables = {"the options": option_texts(language), "the telling": told, "the gains": gain_texts(language)}
     for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
         tables[f"{path.parent.name}/{path.name}"] = {key: _joined(text) for key, text in _content(path).items()}
     texts: dict[str, str] = {}

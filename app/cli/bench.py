@@ -97,7 +97,10 @@ def _add_report(what: Any) -> None:
     parser.add_argument("--lang", choices=("en", "zh"), default="en", help="(default: en)")
     parser.add_argument("--summary", action="store_true", help="the headlines alone")
     parser.add_argument(
-        "--into", type=Path, metavar="FILE", help="put the headlines between the marks of this Markdown file"
+        "--into",
+        type=Path,
+        metavar="FILE",
+        help="write the table between the marks of this Markdown file anew: the leading headlines, or all of them",
     )
     parser.set_defaults(run=run_report)
 
@@ -220,7 +223,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     """Markdown on standard output, or the headlines into a file."""
     from engine.bench.errors import BenchError
     from engine.bench.record import RESULTS, read_records
-    from engine.bench.report import END, START, caveats, details, insert, machine_line, summary
+    from engine.bench.report import END, START, details, insert, summary
 
     try:
         records = read_records(arguments.path or RESULTS)
@@ -235,9 +238,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     path: Path = arguments.into
     try:
         document = path.read_text(encoding="utf-8")
-        told = [f"{machine_line(records[0])}.", caveats(records, arguments.lang), summary(records, arguments.lang)]
-        table = "\n\n".join(filter(None, told))
-        changed = insert(document, table)
+        changed = insert(document, records, arguments.lang)
         if changed is None:
             raise UserError(f"{path} has no {START} and {END} to put the table between")
         path.write_text(changed, encoding="utf-8")
@@ -292,7 +293,8 @@ def _default_out(arguments: argparse.Namespace) -> Path:
 def _command(scenario: Scenario, arguments: argparse.Namespace) -> str:
     """The command that runs this scenario in the same way."""
     words: list[str] = ["kvtheater", "bench", "run"]
-    words.append(next((name for name in arguments.names if name.endswith(f"{scenario.id}.toml")), scenario.id))
+    own = (Path(name).name for name in arguments.names if name.endswith(f"{scenario.id}.toml"))
+    words.append(next(own, scenario.id))  # a record does not tell where somebody's files lie
     for option in ("rounds", "seed", "only"):
         value = getattr(arguments, option)
         if value is not None:

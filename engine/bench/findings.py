@@ -56,4 +56,5 @@ def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: s
         unit=unit,
         bar=bar,
         met=met,
+        metric=headline.metric,
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
 from engine.bench.metrics import Better, Source
@@ -62,6 +63,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     unit: str  # "×" for a ratio
     bar: str = ""  # "≥ 1.5", "≤ 0.04", "holds 1", or "" without a bar
     met: bool | None = None
+    metric: str = ""  # "": of a file from before this field, whose scenario has no such headline
 
 
 class Environment(Struct, frozen=True, kw_only=True):
@@ -100,6 +102,13 @@ class Record(Struct, frozen=True, kw_only=True):
         return next((p for p in self.points if p.at == at and p.variant == variant), None)
 
 
+def _with_metrics(record: Record) -> Record:
+    """Findings that do not say their metric get it from the headline of the same title."""
+    metrics = {headline.title: headline.metric for headline in record.scenario.headlines}
+    findings = [replace(f, metric=f.metric or metrics.get(f.title, "")) for f in record.findings]
+    return replace(record, findings=findings)
+
+
 def write_record(record: Record, path: Path) -> None:
     """Write it whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,7 +143,7 @@ def read_record(path: Path) -> Record:
             raise BenchError(f"{path} is not a benchmark record (its format is {head.get('format')!r})")
         if head.get("version") != VERSION:
             raise BenchError(f"{path} has version {head.get('version')!r}; this program reads {VERSION}")
-        return msgspec.json.decode(data, type=Record)
+        return _with_metrics(msgspec.json.decode(data, type=Record))
     except msgspec.DecodeError as error:
         raise BenchError(f"{path} is damaged: {error}") from error
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from engine.bench.gains import gain
 from engine.bench.quiet import QUIET
-from engine.bench.record import Figure, Point, Record
-from engine.bench.scenario import Case, VariantSpec
+from engine.bench.record import Figure, Finding, Point, Record
+from engine.bench.scenario import Case, VariantSpec, find_scenario, scenario_ids
 from engine.bench.text import Text
 
 Language = Literal["en", "zh"]
-START, END = "<!-- measured -->", "<!-- /measured -->"
+START, END = "<!-- measured -->", "<!-- /measured -->"  # the leading headlines
+ALL_START, ALL_END = "<!-- all measured -->", "<!-- /all measured -->"  # all of them
 _WORDS = {
     "headlines": ("what was measured", "测量内容"),
+    "result": ("result", "结果"),
     "value": ("value [95 % interval]", "数值 [95% 区间]"),
     "bar": ("bar", "目标"),
     "met": ("met", "达到"),
@@ -36,13 +39,52 @@ _WORDS = {
 def summary(records: list[Record], language: Language = "en") -> str:
     """One table: the headlines of all records with their bars."""
     word = _word(language)
-    lines = [f"| {word('scenario')} | {word('headlines')} | {word('value')} | {word('bar')} |", "|---|---|---|---|"]
+    heads = [word(name) for name in ("scenario", "headlines", "result", "value", "bar")]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for record in records:
         for finding in record.findings:
             value = _with_interval(finding.value, finding.low, finding.high, finding.unit)
-            bar = f"{finding.bar}: {word('met' if finding.met else 'not met')}" if finding.bar else ""
-            lines.append(f"| {record.scenario.id} | {_text(finding.title, language)} | {value} | {bar} |")
+            cells = [record.scenario.id, _text(finding.title, language), _gain(record, finding, language), value]
+            lines.append(f"| {' | '.join(cells)} | {_bar(finding, language)} |")
     return "\n".join(lines) + "\n"
+
+
+def leading(records: list[Record], language: Language = "en") -> str:
+    """A short table: the few headlines that stand for the program."""
+    word = _word(language)
+    lines = [f"| {word('headlines')} | {word('result')} | {word('bar')} |", "|---|---|---|"]
+    found: list[tuple[int, Record, Finding]] = []
+    for record in records:
+        if record.scenario.id in scenario_ids():
+            places = {headline.title: headline.leads for headline in find_scenario(record.scenario.id).headlines}
+            found += [(place, record, f) for f in record.findings if (place := places.get(f.title, 0))]
+    for _, record, finding in sorted(found, key=lambda one: one[0]):
+        value = _with_interval(finding.value, finding.low, finding.high, finding.unit)
+        said = _gain(record, finding, language)
+        result = f"**{said}**: {value}" if said else f"**{value}**"
+        lines.append(f"| {_text(finding.title, language)} | {result} | {_bar(finding, language)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _gain(record: Record, finding: Finding, language: Language) -> str:
+    """A ratio in words; "" for what is none."""
+    metric = record.metrics.get(finding.metric)
+    if finding.unit != "×" or metric is None:
+        return ""
+    said = gain(finding.metric, metric.unit, metric.better, finding.value, finding.low, finding.high)
+    mark = "" if said.good is None else "▲ " if said.good else "▼ "
+    return mark + said.text(language)
+
+
+def _bar(finding: Finding, language: Language) -> str:
+    """The promise, and whether it was kept; "" for none."""
+    if not finding.bar:
+        return ""
+    sign, _, number_ = finding.bar.partition(" ")
+    share = finding.unit == "share" and sign in ("≥", "≤")
+    bar = f"{sign} {float(number_) * 100:g} %" if share else finding.bar
+    word = _word(language)
+    return f"{bar}: {word('met')} ✓" if finding.met else f"{bar}: {word('not met')} ✗"
 
 
 def details(record: Record, language: Language = "en") -> str:
@@ -100,11 +142,15 @@ def caveats(records: list[Record], language: Language = "en") -> str:
     return " ".join(parts)
 
 
-def insert(document: str, table: str) -> str | None:
-    """The document with the part between the marks replaced; None if it has no marks."""
-    before, start, rest = document.partition(START)
-    _, end, after = rest.partition(END)
-    return f"{before}{start}\n{table}{end}{after}" if start and end else None
+def insert(document: str, records: list[Record], language: Language = "en") -> str | None:
+    """The document with the table between its marks written anew, short or long; None if it has no marks."""
+    for start, end, table in ((START, END, leading), (ALL_START, ALL_END, summary)):
+        before, begins, rest = document.partition(start)
+        _, ends, after = rest.partition(end)
+        if begins and ends:
+            told = [f"{machine_line(records[0])}.", caveats(records, language), table(records, language)]
+            return before + begins + "\n" + "\n\n".join(filter(None, told)) + ends + after
+    return None
 
 
 def _where(record: Record, language: Language) -> str:

@@ -75,6 +75,7 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at_least: float | None = None  # the bar, if there is one
     at_most: float | None = None
     agrees: bool = False  # the bar: the interval of the ratio holds 1
+    leads: int = 0  # its place among the few that stand for the program where there is little room; 0: none
 
 
 class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

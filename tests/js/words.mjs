@@ -15,7 +15,8 @@ const files = readdirSync(JS, { recursive: true }).map(String);
 
 /** Key -> text of every room, in one language. */
 function textsOf(code) {
-  const texts = { ...optionTexts[code], ...tellingTexts(code) };
+  const gains = JSON.parse(readFileSync(new URL(`../../engine/bench/words/gains.${code}.json`, JS), "utf8"));
+  const texts = { ...optionTexts[code], ...tellingTexts(code), ...gains };
   for (const name of files.filter((one) => one.endsWith(`words.${code}.json`)))
     for (const [key, text] of Object.entries(read(name))) texts[key] = joined(text);
   return texts;

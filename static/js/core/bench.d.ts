@@ -75,6 +75,7 @@ export interface Finding {
   unit: string;
   bar: string;
   met: boolean | null;
+  metric: string;
 }
 
 export interface Headline {
@@ -87,6 +88,7 @@ export interface Headline {
   at_least: number | null;
   at_most: number | null;
   agrees: boolean;
+  leads: number;
 }
 
 export interface Listed {
@@ -98,6 +100,7 @@ export interface Listed {
   rounds: number;
   complete: boolean;
   findings: Finding[];
+  metrics: Record<string, MetricInfo>;
   traces: string[];
 }
 

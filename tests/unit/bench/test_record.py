@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
-from engine.bench.record import RESULTS, read_record, read_records, write_record
-from engine.bench.report import caveats, details, insert, summary
-from tests.unit.bench.small import record
+from engine.bench.record import RESULTS, Finding, read_record, read_records, write_record
+from engine.bench.report import caveats, details, insert, leading, summary
+from engine.bench.scenario import Headline
+from engine.bench.text import Text
+from tests.unit.bench.small import TEXT, record
+
+ROOT = Path(__file__).resolve().parents[3]
 
 RECORD = record(
     {
         "none": {"seconds": [2.0, 2.2, 1.8], "waste": [0.5, 0.5, 0.5]},
         "paged": {"seconds": [1.0, 1.1, 0.9], "waste": [0.1, 0.1, 0.1]},
     }
+)
+
+
+HEADLINE = Headline(title=Text(**TEXT), metric="seconds", variant="paged", at=1, against="none", at_most=0.6)
+FOUND = replace(
+    RECORD,
+    scenario=replace(RECORD.scenario, headlines=[HEADLINE]),
+    findings=[
+        Finding(title=HEADLINE.title, value=0.5, low=0.45, high=0.55, unit="×", bar="≤ 0.6", met=True, metric="seconds")
+    ],
 )
 
 
@@ -80,9 +95,35 @@ def test_a_busy_machine_and_a_run_that_was_stopped_are_told() -> None:
 
 
 def test_a_table_replaces_what_stands_between_the_marks() -> None:
-    document = "before\n<!-- measured -->\nold\n<!-- /measured -->\nafter\n"
-    assert insert(document, "new\n") == "before\n<!-- measured -->\nnew\n<!-- /measured -->\nafter\n"
-    assert insert("no marks", "new\n") is None
+    document = "before\n<!-- all measured -->\nold\n<!-- /all measured -->\nafter\n"
+    written = insert(document, [FOUND])
+    assert written is not None
+    assert written.startswith("before\n<!-- all measured -->\na processor, 2 CPUs, 2 threads")
+    assert "old" not in written and written.endswith("|\n<!-- /all measured -->\nafter\n")
+    assert "| small | text | ▲ 2.0 times faster | 0.5 [0.45, 0.55] × | ≤ 0.6: met ✓ |\n" in written
+    assert "| small | text | ▲ 速度是 2.0 倍 |" in str(insert(document, [FOUND], "zh")).replace("文字", "text")
+    assert insert("no marks", [FOUND]) is None
+
+
+def test_a_finding_of_a_file_from_before_gets_its_metric_from_the_headline(tmp_path) -> None:
+    path = tmp_path / "small.json"
+    write_record(FOUND, path)
+    old = json.loads(path.read_text(encoding="utf-8"))
+    assert old["findings"][0].pop("metric") == "seconds"
+    path.write_text(json.dumps(old), encoding="utf-8")
+    assert read_record(path) == FOUND
+
+
+@pytest.mark.parametrize("paper", ["README.md", "engine/bench/results/README.md"])
+def test_the_tables_of_the_papers_are_what_the_records_say(paper: str) -> None:
+    """`kvtheater bench report --into` writes both anew."""
+    text = (ROOT / paper).read_text(encoding="utf-8")
+    assert insert(text, read_records(RESULTS)) == text
+
+
+def test_the_short_table_has_half_a_dozen_lines() -> None:
+    lines = leading(read_records(RESULTS)).splitlines()[2:]
+    assert len(lines) == 6 and "**▲ 5.0 times faster**: 0.198 [" in lines[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,121 @@
+"""A ratio as people say it: "5.0 times faster", "a third of the memory"; and whether that is good.
+
+The page says it too (`static/js/bench/gains.js`, from the same words); a test holds both to the same sentences.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Literal, NamedTuple
+
+from engine.bench.metrics import Better
+
+Kind = Literal["rate", "run", "time", "memory", "work", "tokens", "amount"]
+MEMORY = ("kv_bytes_per_token", "peak_blocks", "peak_kv_bytes")  # metrics that say how much room the cache takes
+FRACTIONS = {"half": 1 / 2, "third": 1 / 3, "two_thirds": 2 / 3, "quarter": 1 / 4, "three_quarters": 3 / 4}
+FRACTIONS |= {"fifth": 1 / 5, "eighth": 1 / 8, "tenth": 1 / 10}
+SAME, EXACT, ABOUT = 0.005, 0.005, 0.04  # how far from 1, or from a fraction, in parts of it
+FEW = 0.09  # below it one says how many times less
+
+
+class Gain(NamedTuple):
+    """`key` and `kind` choose the words, `values` go into them. `good`: None where nobody can say."""
+
+    key: str
+    kind: Kind
+    values: Mapping[str, str]
+    good: bool | None
+
+    def text(self, language: str) -> str:
+        """The words of a language."""
+        texts = gain_texts(language)
+        values = {name: texts.get(f"gain.fraction.{value}", value) for name, value in self.values.items()}
+        for key in (f"gain.{self.kind}.{self.key}", f"gain.{self.key}"):
+            if key in texts:
+                return texts[key].format(**values)
+        raise KeyError(f"no words for {self.kind}.{self.key}")
+
+
+def gain(
+    metric: str, unit: str, better: Better | None, ratio: float, low: float | None = None, high: float | None = None
+) -> Gain:
+    """What a ratio of a metric says. `low`, `high`: its interval; where that holds 1 no difference was seen."""
+    kind = kind_of(metric, unit)
+    if low is not None and high is not None and low < high and low <= 1 <= high:
+        return Gain("unclear", kind, {}, None)
+    if abs(ratio - 1) < SAME:
+        return Gain("same", kind, {}, None)
+    good = None if better is None else (ratio > 1) == (better == "higher")
+    key, values = _said(kind, ratio)
+    return Gain(key, kind, values, good)
+
+
+def kind_of(metric: str, unit: str) -> Kind:
+    """How one speaks of a metric."""
+    if unit.endswith("/s"):
+        return "rate"
+    if unit == "s":
+        return "run" if metric == "seconds" else "time"
+    if metric in MEMORY:
+        return "memory"
+    return {"FLOP": "work", "tokens": "tokens"}.get(unit, "amount")  # type: ignore[return-value]
+
+
+def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
+    if ratio <= 0:
+        return "none", {}
+    if kind in ("rate", "run"):
+        speed = ratio if kind == "rate" else 1 / ratio
+        if speed >= 2:
+            return "times_faster", {"n": times(speed)}
+        if speed > 1:
+            return "percent_faster", {"n": percent(speed - 1)}
+        return (
+            ("percent_slower", {"n": percent(1 - speed)})
+            if speed > 0.5
+            else (
+                "times_slower",
+                {"n": times(1 / speed), "of": percent(speed)},
+            )
+        )
+    if ratio >= 2:
+        return "times_more", {"n": times(ratio)}
+    if ratio > 1:
+        return "percent_more", {"n": percent(ratio - 1)}
+    if kind == "time":
+        if ratio > 0.5:
+            return "percent_less", {"n": percent(1 - ratio)}
+        return "times_less", {"n": times(1 / ratio), "of": percent(ratio)}
+    return ("times_less", {"n": times(1 / ratio), "of": percent(ratio)}) if ratio < FEW else _part(ratio)
+
+
+def _part(ratio: float) -> tuple[str, dict[str, str]]:
+    """A part of the whole: a fraction that has a name, where one is near; else percent."""
+    name, nearest = min(FRACTIONS.items(), key=lambda item: abs(item[1] - ratio))
+    off = abs(ratio / nearest - 1)
+    if off <= ABOUT:
+        return ("fraction" if off <= EXACT else "about"), {"fraction": name}
+    return "share", {"of": percent(ratio)}
+
+
+def times(value: float) -> str:
+    """One decimal below ten. Ties go up, as in the page."""
+    return str(math.floor(value + 0.5)) if value >= 9.95 else f"{math.floor(value * 10 + 0.5) / 10:.1f}"
+
+
+def percent(share: float) -> str:
+    """Whole percent; below ten with a decimal, if it has one."""
+    value = 100 * share
+    return str(math.floor(value + 0.5)) if value >= 9.95 else f"{math.floor(value * 10 + 0.5) / 10:g}"
+
+
+@functools.cache
+def gain_texts(language: str) -> dict[str, str]:
+    """Key -> text of one language."""
+    file = files("engine.bench").joinpath("words", f"gains.{language}.json")
+    texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
+    return texts

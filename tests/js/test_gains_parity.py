@@ -1,0 +1,42 @@
+"""Python and the page say a ratio in the same words, in both languages."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from engine.bench.gains import gain
+from engine.bench.metrics import METRICS, Better
+from engine.bench.record import RESULTS, read_record
+from tools.node import node
+
+ROOT = Path(__file__).parents[2]
+Asked = tuple[str, str, Better | None, float, float | None, float | None]
+RATIOS = [0, 0.001, 0.0066, 0.0899, 0.09, 0.1, 0.125, 0.2, 0.242, 0.25, 0.297, 1 / 3, 0.35, 0.5, 0.51, 0.66, 0.74]
+RATIOS += [0.9, 0.994, 0.996, 1, 1.004, 1.0055, 1.05, 1.25, 1.9, 1.995, 2, 2.05, 5.05, 9.94, 9.96, 10.5, 151, 12345]
+
+
+def test_the_page_says_a_ratio_as_python_does() -> None:
+    asked: list[Asked] = [(m.name, m.unit, m.better, ratio, None, None) for m in METRICS.values() for ratio in RATIOS]
+    asked += [("seconds", "s", "lower", 0.9, low, high) for low, high in ((0.8, 1.1), (0.8, 0.95), (0.9, 0.9))]
+    for path in sorted(RESULTS.glob("*.json")):
+        if path.stem != "click_to_paint":
+            for point in (record := read_record(path)).points:
+                for metric, figure in point.figures.items():
+                    info = record.metrics[metric]
+                    for ratio in figure.ratios.values():
+                        asked.append((metric, info.unit, info.better, ratio.median, ratio.low, ratio.high))
+    assert len(asked) > 2000
+    done = subprocess.run(
+        [node(), ROOT / "tests/js/gains_dump.mjs"],
+        input="\n".join(json.dumps(one) for one in asked),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    for one, line in zip(asked, done.stdout.splitlines(), strict=True):
+        said = gain(*one)
+        assert json.loads(line) == [said.good, said.text("en"), said.text("zh")], one
