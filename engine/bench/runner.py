@@ -41,7 +41,7 @@ REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """Where a run is. `done` of `total` runs are over; `seconds_left` is known once everything has warmed up."""
+    """Where a run is. `done` of `total` runs are over; `seconds_left` is known after the first of them, roughly."""
 
     scenario: str
     phase: Literal["waiting", "warm-up", "round"]
@@ -291,10 +291,8 @@ class Runner:
     def _tell(self, phase: Literal["waiting", "warm-up", "round"], number: int, lane: _Lane | None) -> None:
         running = [other for other in self._lanes if not other.failed]
         total = len(running) * (self._rounds + 1)
-        left = None
-        if phase == "round":
-            rounds_left = total - self._done
-            left = rounds_left * sum(other.seconds for other in running) / max(1, len(running))
+        timed = [other.seconds for other in running if other.seconds]
+        left = (total - self._done) * sum(timed) / len(timed) if timed else None
         self._on_progress(
             Progress(
                 scenario=self._scenario.id,

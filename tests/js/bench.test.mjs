@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { wrapped } from "../../static/js/bench/figure.js";
+import { ratioOf } from "../../static/js/bench/differences.js";
+import { curveStyle, styleOf, wrapped } from "../../static/js/bench/figure.js";
 import { barText } from "../../static/js/bench/findings.js";
 import { link, TABLE } from "../../static/js/bench/link.js";
 import { NotARecord, parseRecord } from "../../static/js/bench/parse.js";
@@ -13,6 +14,8 @@ import {
   failures,
   highest,
   isCategorical,
+  placesOf,
+  variantsOf,
 } from "../../static/js/bench/record.js";
 import { estimateText, measureOf, numberText, quantityText } from "../../static/js/bench/words.js";
 import "./words.mjs";
@@ -85,6 +88,41 @@ test("curves are the variants' medians with their intervals, or their ratios", (
   assert.equal(highest([record], "seconds", "none"), 1);
   delete record.points[1].figures.seconds.ratios.none;
   assert.deepEqual(baselinesOf(record, "seconds"), []); // the baseline against itself is no comparison
+});
+
+test("two records on one chart: a variant keeps colour and marker, the record has the line and open markers", () => {
+  const [one, other] = [curveStyle(1, 0, 2), curveStyle(1, 1, 2)];
+  assert.deepEqual([one.colour, one.symbol], [other.colour, other.symbol]);
+  assert.deepEqual([one.dash, one.open, other.dash, other.open], ["solid", false, "dash", true]);
+  assert.deepEqual(curveStyle(1, 0, 1), { ...styleOf(1), open: false });
+});
+
+test("places and variants of two records are each there once, numbers in order", () => {
+  const [one, other] = [guard(), guard()];
+  other.axis_values = [128, 512];
+  other.scenario.variants.push({ id: "new", title: { en: "new", zh: "新" }, set: {}, peer: null });
+  assert.deepEqual(
+    placesOf([one, other]).map(({ at }) => at),
+    [128, 256, 512],
+  );
+  assert.deepEqual(
+    variantsOf([one, other]).map(({ id }) => id),
+    [...one.scenario.variants.map(({ id }) => id), "new"],
+  );
+});
+
+test("the difference of two machines is a ratio to the first, as wide as both intervals allow", () => {
+  assert.deepEqual(ratioOf(figure(2, 1, 4), figure(3, 2, 6)), { median: 1.5, low: 0.5, high: 6 });
+  assert.deepEqual(ratioOf(figure(0, 0, 0), figure(0, 0, 0)), { median: 1, low: 1, high: 1 });
+  assert.equal(ratioOf(figure(0, 0, 0), figure(3, 3, 3)), null);
+});
+
+test("a finding of an older record gets its metric from the headline of its title", () => {
+  const record = guard();
+  assert.ok(record.findings.length);
+  for (const finding of record.findings) delete finding.metric;
+  const metrics = parseRecord(JSON.stringify(record)).findings.map(({ metric }) => metric);
+  assert.deepEqual(metrics, ["output_tokens_per_second"]);
 });
 
 test("points that failed are gathered by reason", () => {

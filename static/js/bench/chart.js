@@ -1,4 +1,4 @@
-// One chart of one record: drawn by Plotly when it is here, told by the page's tooltip, saved as a picture.
+// One chart of the records shown: drawn by Plotly when it is here, told by the page's tooltip, saved as a picture.
 
 import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
 import { themeVersion } from "../kit/colour.js";
@@ -7,9 +7,8 @@ import { CONFIG, loadPlotly } from "../kit/plotly.js";
 import { hideTip, tipAt } from "../kit/tooltip.js";
 import { language } from "../tell/language.js";
 import { inLanguage, t } from "../tell/words.js";
-import { figure, picture, styleOf } from "./figure.js";
-import { DASHES, HATCHES, SHAPES } from "./marks.js";
-import { axisPoints, curves, isCategorical, pointAt, variantTitle } from "./record.js";
+import { figure, picture } from "./figure.js";
+import { axisPoints, curves, pointAt, variantTitle } from "./record.js";
 import { stepOf, traceAddress } from "./store.js";
 import { atText, estimateText, measureOf, numberText, quantityText } from "./words.js";
 
@@ -18,29 +17,32 @@ const SHEET = 640; // px of a sheet's width: A4 between its margins
 const PICTURE = { width: 1200, height: 720 };
 
 /**
- * @typedef {import("./record.js").BenchRecord} BenchRecord
  * @typedef {import("./store.js").Shown} Shown
  *
- * What is drawn, and how wide.
- * @typedef {import("./figure.js").Curves & {shown: Shown, width: number}} Drawn
+ * What is drawn, and how wide; `labels`: whose record it is, by id.
+ * @typedef {import("./figure.js").Curves & {all: Shown[], labels: Map<string, string>, width: number}} Drawn
  *
  * The element that Plotly draws in: it has its data then, and `on` for its events.
  * @typedef {HTMLElement & {data?: unknown, on: (event: string, told: (event: Pointed) => void) => void}} Plot
- * @typedef {{event: MouseEvent, points: {customdata: [variant: string, at: string | number]}[]}} Pointed
+ * @typedef {[variant: string, at: string | number, record: number]} Place of a point, its record by place
+ * @typedef {{event: MouseEvent, points: {customdata: Place}[]}} Pointed
  * @typedef {import("../kit/plotly.js").Plotly} Plotly
  */
 
 /**
  * `where`: the lines that a saved picture carries.
- * @param {{shown: Shown, metric: string, against?: string | null, most: number, where: string[]}} props
+ * @typedef {Pick<Drawn, "all" | "labels" | "metric" | "against" | "most"> & {where: string[]}} Props
+ * @param {Props} props
  */
-export function Chart({ shown, metric, against = null, most, where }) {
-  const { record } = shown;
+export function Chart({ all, labels, metric, against, most, where }) {
+  const records = all.map(({ record }) => record);
+  const record = records.find(({ metrics }) => metrics[metric]) ?? records[0];
+  const ids = all.map(({ id }) => id).join(" ");
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   const plot = useRef(/** @type {Plot | null} */ (null));
   const [plotly, setPlotly] = useState(/** @type {{loaded: Plotly} | "failed" | null} */ (null));
   const [width, setWidth] = useState(0);
-  const now = { shown, record, metric, against, most, width };
+  const now = { all, labels, records, metric, against, most, width };
   const latest = useRef(now);
   latest.current = now;
   const loaded = plotly !== null && plotly !== "failed" ? plotly.loaded : null;
@@ -59,7 +61,7 @@ export function Chart({ shown, metric, against = null, most, where }) {
       if (drawn.data) loadPlotly().then((come) => come.purge(drawn));
     };
   }, []);
-  const empty = !curves(record, metric, against).length;
+  const empty = !records.some((one) => curves(one, metric, against).length);
   const onPaper = useRef(false);
   const draw = () => {
     const wide = onPaper.current ? SHEET : latest.current.width;
@@ -80,8 +82,8 @@ export function Chart({ shown, metric, against = null, most, where }) {
     const fresh = !plot.current.data;
     draw();
     if (fresh) listen(plot.current, latest);
-    box.current.dataset.drawn = `${shown.id}/${metric}/${against ?? ""}`; // tests: what is drawn
-  }, [plotly, width, empty, record, metric, against, most, themeVersion.value, language.value]);
+    box.current.dataset.drawn = `${ids}/${metric}/${against ?? ""}`; // tests: what is drawn
+  }, [plotly, width, empty, ids, metric, against, most, themeVersion.value, language.value]);
   const hint = empty
     ? "bench.chart.empty"
     : plotly === "failed"
@@ -130,13 +132,14 @@ export function Chart({ shown, metric, against = null, most, where }) {
  */
 function listen(element, latest) {
   element.on("plotly_hover", ({ event, points: [{ customdata }] }) =>
-    tipAt(event.clientX, event.clientY, tipLines(latest.current, ...customdata)),
+    tipAt(event.clientX, event.clientY, tipLines(latest.current, customdata)),
   );
   element.on("plotly_unhover", hideTip);
   element.on("plotly_click", ({ points: [{ customdata }] }) => {
-    const { shown, record, metric } = latest.current;
-    const point = pointAt(record, customdata[1], customdata[0]);
-    const address = point && traceAddress(shown.entry, point, metric);
+    const [variant, at, place] = customdata;
+    const { all, metric } = latest.current;
+    const point = pointAt(all[place].record, at, variant);
+    const address = point && traceAddress(all[place].entry, point, metric);
     if (address) location.assign(address);
   });
 }
@@ -144,18 +147,21 @@ function listen(element, latest) {
 /**
  * What a point says when it is pointed at.
  * @param {Drawn} drawn
- * @param {string} variant
- * @param {string | number} at
+ * @param {Place} place
  */
-function tipLines({ shown, record, metric, most }, variant, at) {
+function tipLines({ all, labels, metric, most }, [variant, at, place]) {
+  const shown = all[place];
+  if (!shown) return []; // other records are shown meanwhile
+  const { record } = shown;
   const point = pointAt(record, at, variant);
   const where = axisPoints(record).find((one) => one.at === at);
-  if (!point || !where) return []; // another record is shown meanwhile
-  const figureOf = point.figures[metric];
+  const figureOf = point?.figures[metric];
+  if (!where || !figureOf) return [];
   const info = record.metrics[metric];
   const measure = measureOf(info.unit, most > 0 ? figureOf.median : 0);
   return [
     html`<b>${variantTitle(record, variant)}</b>`,
+    all.length > 1 && labels.get(shown.id),
     `${inLanguage(record.scenario.axis.title)}: ${atText(where)}`,
     t("bench.tip.value", { metric: inLanguage(info.title), value: quantityText(figureOf.median, info.unit, measure) }),
     figureOf.low === figureOf.high
@@ -188,41 +194,19 @@ function tipLines({ shown, record, metric, most }, variant, at) {
  * @param {Drawn} drawn
  * @param {string} title of the metric
  */
-function inWords({ record, metric, against, most }, title) {
-  const unit = against === null ? (record.metrics[metric]?.unit ?? "") : "×";
-  const measure = measureOf(unit, most);
-  const titles = new Map(axisPoints(record).map((one) => [one.at, atText(one)]));
-  const lines = curves(record, metric, against).map(({ variant, points }) =>
-    t("bench.chart.line", {
-      variant: inLanguage(variant.title),
-      values: points.map((p) => `${titles.get(p.at) ?? p.at}: ${estimateText(p, unit, measure)}`).join(", "),
-    }),
-  );
-  return t("bench.chart.of", { metric: title, scenario: inLanguage(record.scenario.title), lines: lines.join("; ") });
-}
-
-/**
- * Which curve is which: colour, and without colour marker and dash, or the bars' hatching.
- * @param {{record: BenchRecord, metric: string}} props
- */
-export function Legend({ record, metric }) {
-  const bars = isCategorical(record);
-  return html`<ul class="bench-legend">
-    ${curves(record, metric).map(({ variant, index }) => {
-      const { colour, dash, symbol, pattern } = styleOf(index);
-      const peer = record.peers[variant.id];
-      return html`<li key=${variant.id} class=${`bench-style-${colour}`}>
-        <svg viewBox="0 0 28 14" width="28" height="14" aria-hidden="true">
-          ${
-            bars
-              ? html`<rect x="6" y="2" width="16" height="10" class="bench-key-fill" />
-                <path d=${HATCHES[pattern]} class="bench-key-hatch" />`
-              : html`<path d="M0 7h28" stroke-dasharray=${DASHES[dash]} class="bench-key-line" />
-                <path d=${SHAPES[symbol]} class="bench-key-fill" />`
-          }
-        </svg>
-        ${inLanguage(variant.title)}${peer ? html` <span class="hint">${peer}</span>` : null}
-      </li>`;
-    })}
-  </ul>`;
+function inWords({ all, labels, metric, against, most }, title) {
+  const lines = all.flatMap(({ id, record }) => {
+    const unit = against === null ? (record.metrics[metric]?.unit ?? "") : "×";
+    const measure = measureOf(unit, most);
+    const titles = new Map(axisPoints(record).map((one) => [one.at, atText(one)]));
+    const whose = all.length > 1 ? `, ${labels.get(id)}` : "";
+    return curves(record, metric, against).map(({ variant, points }) =>
+      t("bench.chart.line", {
+        variant: `${inLanguage(variant.title)}${whose}`,
+        values: points.map((p) => `${titles.get(p.at) ?? p.at}: ${estimateText(p, unit, measure)}`).join(", "),
+      }),
+    );
+  });
+  const scenario = inLanguage(all[0].record.scenario.title);
+  return t("bench.chart.of", { metric: title, scenario, lines: lines.join("; ") });
 }

@@ -1,11 +1,14 @@
-// The charts of the records shown: one metric, absolute and against a baseline, all on one scale.
+// The charts of the records shown, all on the same axes: one metric, absolute and against a baseline. Two records have
+// their difference below.
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
-import { Chart, Legend } from "./chart.js";
+import { Chart } from "./chart.js";
+import { Differences } from "./differences.js";
+import { Legend } from "./legend.js";
 import { link } from "./link.js";
 import { baselinesOf, highest, isCategorical, metricsOf, variantTitle } from "./record.js";
-import { machineText, whereParts } from "./where.js";
+import { whereParts } from "./where.js";
 
 /**
  * @typedef {import("./store.js").Shown} Shown
@@ -27,29 +30,20 @@ export function Charts({ all, labels }) {
   const most = highest(records, metric);
   const mostRatio = against === null ? 0 : Math.max(1, highest(records, metric, against));
   const rows = against === null ? [null] : [null, against];
-  const columns = all.length > 1 ? all.length : rows.length;
-  const chart = (/** @type {Shown} */ one, /** @type {string | null} */ baseline) => {
-    const key = `${one.id} ${metric} ${baseline}`;
-    const highestThere = baseline === null ? most : mostRatio;
-    const where = wrapLine(whereParts(one.record).join(" · "), LETTERS);
-    return html`<div class="bench-cell" key=${`${one.id} ${baseline}`}>
-      ${
-        all.length > 1
-          ? html`<p class="bench-cell-name">
-            ${labels.get(one.id)} <span class="hint">${machineText(one.record)}</span>
-          </p>`
-          : null
-      }
-      <${Chart} key=${key} shown=${one} metric=${metric} against=${baseline} most=${highestThere} where=${where} />
-    </div>`;
-  };
+  const where = all.flatMap(({ record }) => wrapLine(whereParts(record).join(" · "), LETTERS));
   return html`<section class="bench-graphs">
     <${Controls} records=${records} metrics=${metrics} metric=${metric} baselines=${baselines} against=${against} />
-    <${Legend} record=${records.find((record) => record.metrics[metric]) ?? records[0]} metric=${metric} />
-    <div class=${`bench-charts columns-${Math.min(columns, 3)}`}>
-      ${rows.map((baseline) => all.map((one) => chart(one, baseline)))}
+    <${Legend} all=${all} labels=${labels} metric=${metric} />
+    <div class=${`bench-charts columns-${rows.length}`}>
+      ${rows.map(
+        (baseline) => html`<div class="bench-cell" key=${`${metric} ${baseline}`}>
+          <${Chart} all=${all} labels=${labels} metric=${metric} against=${baseline}
+            most=${baseline === null ? most : mostRatio} where=${where} />
+        </div>`,
+      )}
     </div>
     <p class="hint bench-note">${notes(all, against).join(" ")}</p>
+    ${all.length > 1 ? html`<${Differences} all=${all} labels=${labels} metric=${metric} />` : null}
   </section>`;
 }
 
@@ -102,7 +96,6 @@ function notes(all, against) {
   const logarithmic = all.some(({ record }) => !isCategorical(record) && record.scenario.axis.scale === "log");
   const keys = [
     "bench.chart.note",
-    all.length > 1 ? "bench.chart.note.same" : null,
     logarithmic ? "bench.chart.note.log" : null,
     all.some(({ entry }) => entry?.traces.length) ? "bench.chart.note.click" : null,
     against === null ? "bench.ratio.none" : null,

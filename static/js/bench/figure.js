@@ -4,16 +4,16 @@
 import { colours } from "../kit/colour.js";
 import { axis, baseLayout } from "../kit/plotly.js";
 import { inLanguage, t } from "../tell/words.js";
-import { axisPoints, curves, isCategorical, variantTitle } from "./record.js";
+import { curves, isCategorical, placesOf, variantsOf, variantTitle } from "./record.js";
 import { atText, measureOf, unitText } from "./words.js";
 
 /**
  * @typedef {import("./record.js").BenchRecord} BenchRecord
  * @typedef {import("./words.js").Measure} Measure
  *
- * Which curves: `against` a baseline, or null; `most`: the highest value that the y axis must hold, the same for charts
- * that are compared.
- * @typedef {{record: BenchRecord, metric: string, against: string | null, most: number}} Curves
+ * Which curves: of all `records`, the machines that are compared; `against` a baseline, or null; `most`: the highest
+ * value that the y axis must hold.
+ * @typedef {{records: BenchRecord[], metric: string, against: string | null, most: number}} Curves
  *
  * @typedef {{width: number, height: number}} Size in CSS pixels
  */
@@ -34,6 +34,29 @@ export const STYLES = [
 ];
 
 /**
+ * How records on one chart are told apart, by their place: line and hatching; the markers of all but the first are open.
+ */
+export const RECORD_STYLES = [
+  { dash: "solid", pattern: "" },
+  { dash: "dash", pattern: "/" },
+  { dash: "dot", pattern: "x" },
+  { dash: "dashdot", pattern: "-" },
+];
+
+/**
+ * How a variant of a record is drawn: colour and marker are the variant's; with one record its line too, with several
+ * that says whose it is.
+ * @param {number} index of the variant
+ * @param {number} place of the record
+ * @param {number} count of records
+ */
+export function curveStyle(index, place, count) {
+  const own = styleOf(index);
+  if (count === 1) return { ...own, open: false };
+  return { ...own, ...RECORD_STYLES[place % RECORD_STYLES.length], open: place > 0 };
+}
+
+/**
  * A text that Plotly takes for what it is: it would read tags in it, and write style attributes for them.
  * @param {string} text
  */
@@ -46,14 +69,18 @@ export const styleOf = (index) => STYLES[index % STYLES.length];
  * What Plotly draws.
  * @param {Curves & Size} options
  */
-export function figure({ record, metric, against, most, width, height }) {
+export function figure({ records, metric, against, most, width, height }) {
   const palette = colours();
-  const info = record.metrics[metric];
-  const measure = measureOf(against === null ? info.unit : "×", most);
-  const bars = isCategorical(record);
-  const found = curves(record, metric, against);
-  const data = found.map(({ variant, index, points }) => {
-    const style = styleOf(index);
+  const first = records.find((record) => record.metrics[metric]) ?? records[0];
+  const measure = measureOf(against === null ? (first.metrics[metric]?.unit ?? "") : "×", most);
+  const bars = isCategorical(first);
+  const order = variantsOf(records).map(({ id }) => id);
+  const found = records
+    .flatMap((record, place) => curves(record, metric, against).map((curve) => ({ ...curve, place })))
+    .map((curve) => ({ ...curve, index: order.indexOf(curve.variant.id) }))
+    .sort((a, b) => a.index - b.index);
+  const data = found.map(({ variant, index, points, place }) => {
+    const style = curveStyle(index, place, records.length);
     const colour = palette.sequences[style.colour];
     const error_y = {
       type: "data",
@@ -69,7 +96,7 @@ export function figure({ record, metric, against, most, width, height }) {
       name: literal(inLanguage(variant.title)),
       x: points.map((p) => (bars ? String(p.at) : p.at)),
       y: points.map((p) => p.median * measure.factor),
-      customdata: points.map((p) => [variant.id, p.at]),
+      customdata: points.map((p) => [variant.id, p.at, place]),
       hoverinfo: "none",
       error_y,
     };
@@ -79,7 +106,9 @@ export function figure({ record, metric, against, most, width, height }) {
         type: "scatter",
         mode: "lines+markers",
         line: { color: colour, width: 1.8, dash: style.dash },
-        marker: { color: colour, symbol: style.symbol, size: 8, line: { width: 1, color: palette.paper } },
+        marker: style.open
+          ? { color: palette.paper, symbol: style.symbol, size: 8, line: { width: 1.6, color: colour } }
+          : { color: colour, symbol: style.symbol, size: 8, line: { width: 1, color: palette.paper } },
       };
     return {
       ...shared,
@@ -106,8 +135,8 @@ export function figure({ record, metric, against, most, width, height }) {
     dragmode: false,
     hovermode: "closest",
     separators: ".\u2009",
-    xaxis: bars ? names(record, width) : numbers(record),
-    yaxis: axis(literal(yTitle(record, metric, against, measure)), {
+    xaxis: bars ? names(records, width) : numbers(records),
+    yaxis: axis(literal(yTitle(first, metric, against, measure)), {
       range: [0, most > 0 ? most * measure.factor * 1.06 : 1],
       fixedrange: true,
       tickformat: ",~r",
@@ -158,21 +187,22 @@ export function axisTitle(record) {
 }
 
 /**
- * A tick at each value of the record: nothing was measured in between.
- * @param {BenchRecord} record
+ * A tick at each value of the records: nothing was measured in between.
+ * @param {BenchRecord[]} records
  */
-function numbers(record) {
-  const values = record.axis_values.map(Number);
-  const log = record.scenario.axis.scale === "log" && values.every((value) => value > 0);
+function numbers(records) {
+  const places = placesOf(records);
+  const values = places.map(({ at }) => Number(at));
+  const log = records[0].scenario.axis.scale === "log" && values.every((value) => value > 0);
   const scaled = log ? values.map(Math.log10) : values;
   const [first, last] = [Math.min(...scaled), Math.max(...scaled)];
   const room = (last - first || 1) * 0.06;
-  return axis(literal(axisTitle(record)), {
+  return axis(literal(axisTitle(records[0])), {
     type: log ? "log" : "linear",
     range: [first - room, last + room],
     tickmode: "array",
     tickvals: values,
-    ticktext: axisPoints(record).map((where) => literal(atText(where))),
+    ticktext: places.map((where) => literal(atText(where))),
     tickangle: 0,
     fixedrange: true,
     showgrid: false,
@@ -181,13 +211,13 @@ function numbers(record) {
 }
 
 /**
- * @param {BenchRecord} record
+ * @param {BenchRecord[]} records
  * @param {number} width
  */
-function names(record, width) {
-  const points = axisPoints(record);
+function names(records, width) {
+  const points = placesOf(records);
   const perName = Math.max(8, Math.floor((width - 70) / points.length / 7));
-  return axis(literal(axisTitle(record)), {
+  return axis(literal(axisTitle(records[0])), {
     type: "category",
     categoryorder: "array",
     categoryarray: points.map(({ at }) => String(at)),

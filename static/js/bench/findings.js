@@ -1,12 +1,14 @@
-// Headlines: what came out, and whether the bar that was set before was met.
+// Headlines: what came out, said as people say it, and whether the bar that was set before was met.
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
+import { gainOf, gainText } from "./gains.js";
 import { estimateText, quantityText } from "./words.js";
 
 /**
  * @typedef {import("./record.js").BenchRecord} BenchRecord
  * @typedef {BenchRecord["findings"][number]} Finding
+ * @typedef {import("./record.js").MetricInfo} MetricInfo
  */
 
 /**
@@ -20,19 +22,50 @@ export function barText({ bar, unit }) {
 }
 
 /**
- * Met or not, by sign, colour and word.
+ * Met or not, by sign, colour and word; nothing where there is no bar.
  * @param {{finding: Finding}} props
  */
 export function Verdict({ finding }) {
   const { met, bar } = finding;
-  if (met === null || !bar) return html`<span class="hint">${t("bench.no_bar")}</span>`;
+  if (met === null || !bar) return null;
   return html`<span class=${met ? "bench-met" : "bench-missed"}>
     <i aria-hidden="true">${met ? "✓" : "✗"}</i> ${barText(finding)}: ${t(met ? "bench.met" : "bench.not_met")}
   </span>`;
 }
 
+/** @type {Record<string, {name: string, sign: string}>} by whether it is good: a class and a sign that needs no colour */
+const LOOKS = {
+  true: { name: "better", sign: "▲" },
+  false: { name: "worse", sign: "▼" },
+  null: { name: "even", sign: "=" },
+};
+
+/**
+ * A ratio in words, with a sign that says better or worse.
+ * @param {{gain: import("./gains.js").Gain}} props
+ */
+export function Said({ gain }) {
+  const { name, sign } = LOOKS[String(gain.good)];
+  return html`<span class=${`bench-gain ${name}`}>
+    <i aria-hidden="true">${sign}</i> <b>${gainText(gain)}</b>${
+      gain.good === null ? null : html`<span class="visually-hidden"> (${t(`bench.${name}`)})</span>`
+    }
+  </span>`;
+}
+
+/**
+ * What came out: a ratio in words and as a number, anything else as a number.
+ * @param {{finding: Finding, info: MetricInfo | undefined}} props `info`: of the finding's metric
+ */
+export function Result({ finding, info }) {
+  if (finding.unit !== "×" || !info) return html`<b>${findingText(finding)}</b>`;
+  const { value: median, low, high } = finding;
+  return html`<${Said} gain=${gainOf(finding.metric, info, { median, low, high })} />${" "}
+    <span class="hint">${findingText(finding)}</span>`;
+}
+
 /** @param {Finding} finding */
-export const findingText = (finding) =>
+const findingText = (finding) =>
   estimateText({ median: finding.value, low: finding.low, high: finding.high }, finding.unit);
 
 /**
@@ -53,7 +86,9 @@ export function Findings({ all, labels }) {
           ${all.map(({ id, record }) => {
             const found = record.findings.find((finding) => finding.title.en === title.en);
             return html`<dd key=${id}>
-              <b>${found ? findingText(found) : "–"}</b>
+              <span>${
+                found ? html`<${Result} finding=${found} info=${record.metrics[found.metric]} />` : html`<b>–</b>`
+              }</span>
               ${found ? html`<${Verdict} finding=${found} />` : null}
               ${all.length > 1 ? html`<span class="hint">${labels.get(id)}</span>` : null}
             </dd>`;

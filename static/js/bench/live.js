@@ -11,6 +11,16 @@ import { chosenOf, fetchIndex, goTo, recordsOf, tell } from "./store.js";
 /** The status of the latest run, as the server says it; null until it does. */
 export const run = signal(/** @type {RunStatus | null} */ (null));
 
+/** When it said so, in ms of the page's clock. */
+let heardAt = 0;
+
+/**
+ * How long the run goes on, in seconds, as said last and less what has passed since; null when nobody knows.
+ * @param {RunStatus} status
+ */
+export const secondsLeft = ({ seconds_left: left }) =>
+  left === null ? null : Math.max(0, left - (performance.now() - heardAt) / 1000);
+
 /** @type {Client | null} */
 let client = null;
 let heard = 0; // words about the run that came by themselves
@@ -33,6 +43,7 @@ export function followRuns() {
 async function hear(status) {
   heard += 1;
   const before = run.value;
+  heardAt = performance.now();
   run.value = status;
   if (status.state !== "done" || before?.run === status.run) return;
   await fetchIndex();
@@ -61,7 +72,9 @@ export async function ask(event, body = {}) {
   try {
     if (!client) return false;
     const { status } = await client.ask(event, body);
-    if (heard === before) run.value = status; // else what came meanwhile is newer, or what is newer will follow
+    if (heard !== before) return true; // what came meanwhile is newer, or what is newer will follow
+    heardAt = performance.now();
+    run.value = status;
     return true;
   } catch (error) {
     if (error instanceof Error && !(error instanceof NoAnswer)) tell(error.message, true);

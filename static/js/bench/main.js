@@ -10,7 +10,7 @@ import { t } from "../tell/words.js";
 import { App } from "./app.js";
 import { acceptDrops } from "./drop.js";
 import { link, TABLE } from "./link.js";
-import { followRuns } from "./live.js";
+import { followRuns, run } from "./live.js";
 import { fetchIndex, followChosen } from "./store.js";
 
 connectSettings(location, history, localStorageOrNull(), globalThis, TABLE, link);
@@ -22,7 +22,10 @@ addEventListener("afterprint", () => paint(settings.theme.value));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
 await followLanguage();
 effect(() => {
-  document.title = t("bench.page_title");
+  const now = run.value; // who went to another tab sees there how far it is
+  const title = t("bench.page_title");
+  document.title =
+    now?.state === "running" && now.total ? `${Math.floor((100 * now.done) / now.total)} % · ${title}` : title;
 });
 
 const app = document.getElementById("app");

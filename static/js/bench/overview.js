@@ -2,7 +2,7 @@
 
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
-import { findingText, Verdict } from "./findings.js";
+import { Result, Verdict } from "./findings.js";
 import { ScenarioLink } from "./list.js";
 import { listed } from "./store.js";
 import { machineText } from "./where.js";
@@ -49,7 +49,7 @@ function Headline({ entry, finding, first }) {
       }
     </th>
     <td>${inLanguage(finding.title)}</td>
-    <td>${findingText(finding)}</td>
+    <td><${Result} finding=${finding} info=${entry.metrics[finding.metric]} /></td>
     <td><${Verdict} finding=${finding} /></td>
   </tr>`;
 }

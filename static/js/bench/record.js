@@ -40,6 +40,17 @@ export function axisPoints(record) {
 }
 
 /**
+ * The points of the axis of all records: numbers in order, names as the first record that has them.
+ * @param {BenchRecord[]} records
+ * @returns {AxisPoint[]}
+ */
+export function placesOf(records) {
+  const places = new Map(records.flatMap((record) => axisPoints(record)).map((place) => [place.at, place]));
+  const all = [...places.values()];
+  return isCategorical(records[0]) ? all : all.sort((a, b) => Number(a.at) - Number(b.at));
+}
+
+/**
  * @param {BenchRecord} record
  * @param {Point["at"]} at
  * @param {string} variant
@@ -69,6 +80,16 @@ export function curves(record, metric, against = null) {
       }),
     }))
     .filter(({ points }) => points.length > 0);
+}
+
+/**
+ * The variants of all records, each once: the place of one says how it is drawn.
+ * @param {BenchRecord[]} records
+ * @returns {Variant[]}
+ */
+export function variantsOf(records) {
+  const all = records.flatMap(({ scenario }) => scenario.variants);
+  return all.filter(({ id }, i) => all.findIndex((other) => other.id === id) === i);
 }
 
 /**

@@ -1,11 +1,11 @@
 // Run a scenario here: how much work it is, how far it has got, and what it means for the timings.
 
-import { useState } from "../../vendor/preact/hooks.js";
+import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
 import { Typed } from "../kit/typed.js";
 import { inLanguage, t } from "../tell/words.js";
 import { ScenarioLink } from "./list.js";
-import { ask, run, show } from "./live.js";
+import { ask, run, secondsLeft, show } from "./live.js";
 import { listed, scenarios } from "./store.js";
 import { durationText, numberText } from "./words.js";
 
@@ -59,7 +59,8 @@ function Ended({ status }) {
 
 /** @param {{status: RunStatus, scenario: string}} props `scenario`: the one that is looked at */
 function Progress({ status, scenario }) {
-  const { state, done, total, seconds_left: left } = status;
+  const { state, done, total } = status;
+  const left = useSecondsLeft(status);
   const card = scenarios.value.find((found) => found.id === status.scenario);
   const title = card ? inLanguage(card.title) : status.scenario;
   const stopping = state === "stopping";
@@ -77,13 +78,28 @@ function Progress({ status, scenario }) {
         ${stopping ? t("bench.run.stopping") : phaseText(status)}
       </span>
     </div>
-    <p class="hint num">
-      ${total ? t("bench.run.done_of", { done, total }) : ""}
-      ${left === null ? "" : ` · ${t("bench.run.left", { time: durationText(left) })}`}
+    <p class="num" id="bench-left">
+      ${left === null ? t("bench.run.left_unknown") : html`<b>${t("bench.run.left", { time: durationText(left) })}</b>`}
+      ${total ? html` <span class="hint">${t("bench.run.done_of", { done, total })}</span>` : null}
     </p>
     <p class="hint">${t("bench.run.warning")}</p>
     ${status.theater ? html`<${Watch} theater=${status.theater} />` : null}
   </section>`;
+}
+
+const TICK = 5000; // ms
+
+/**
+ * The time left, told anew while one looks: a run of a slow variant says nothing for minutes.
+ * @param {RunStatus} status
+ */
+function useSecondsLeft(status) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    const timer = setInterval(() => tick((n) => n + 1), TICK);
+    return () => clearInterval(timer);
+  }, []);
+  return secondsLeft(status);
 }
 
 /**

@@ -30,11 +30,17 @@ export const dropped = signal(/** @type {{id: string, name: string, record: Benc
 /** One sentence that is shown for a while, or null. */
 export const notice = signal(/** @type {{text: string, error: boolean} | null} */ (null));
 
+const TOLD = 8000; // ms; an error stays until it is put away
+
 /**
  * @param {string} text
  * @param {boolean} error
  */
-export const tell = (text, error = false) => (notice.value = { text, error });
+export function tell(text, error = false) {
+  const told = { text, error };
+  notice.value = told;
+  if (!error) setTimeout(() => notice.value === told && (notice.value = null), TOLD);
+}
 
 /** Read the list again. */
 export async function fetchIndex() {

@@ -1,19 +1,30 @@
 // What the reader must know about the connection, as long as it holds: in words, with what can be done. And the black
 // page.
 
+import { effect, signal } from "../../../vendor/signals/signals.js";
 import { startAgain } from "../../control/anew.js";
 import { blackout } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
 import { session } from "../../net/session.js";
 import { NOTHING_HERE } from "../../net/trouble.js";
 import { connection, modelFacts, numRecords } from "../../state/store.js";
 import { sentences, t } from "../../tell/words.js";
 
+/** Whether the notice was put away; it comes back with the next change of the connection, or when it is asked for. */
+export const putAway = signal(false);
+effect(() => {
+  connection.value;
+  putAway.value = false;
+});
+
 export function Notice() {
   const now = connection.value;
+  if (putAway.value) return null;
   if (now === "lost")
-    return html`<p class="toast quiet"
-      id="notice">${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</p>`;
+    return html`<p class="toast quiet" id="notice">
+      <span>${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</span><${Close} />
+    </p>`;
   if (now !== "gone") return null;
   return modelFacts.value?.live === false
     ? Unmodelled()
@@ -21,6 +32,7 @@ export function Notice() {
         <span>${sentences(whyGone())}</span>
         <button class="command primary" id="btn-again" onClick=${startAgain}
           aria-disabled=${session.beginning.value}>${t("connection.again")}</button>
+        <${Close} />
       </p>`;
 }
 
@@ -52,7 +64,13 @@ function Unmodelled() {
         : html`<button class="command primary" id="btn-recording"
       onClick=${() => session.openFirst()}>${t("connection.recording")}</button>`
     }
+    <${Close} />
   </p>`;
+}
+
+function Close() {
+  return html`<button class="tool small" id="notice-close" aria-label=${t("help.close")}
+    onClick=${() => (putAway.value = true)}><${Icon} name="close" /></button>`;
 }
 
 /** Black, as a presenter's remote asks for: any click or the key again brings the page back. */

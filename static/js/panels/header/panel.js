@@ -14,6 +14,7 @@ import { connection, log, modelFacts, toast, viewIndex } from "../../state/store
 import { countText, t } from "../../tell/words.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./fault_badge.js";
+import { putAway } from "./notice.js";
 import { RecordMark } from "./record_mark.js";
 
 export function Panel() {
@@ -68,8 +69,14 @@ function Facts({ header }) {
 function Connection() {
   const now = connection.value;
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
-  return html`<span class=${`connection ${now}`} role="status" id="connection"><i
-    aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}</span>`;
+  const away = putAway.value && (now === "lost" || now === "gone");
+  const text = html`<i aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}`;
+  return html`<span class=${`connection ${now}`} role="status" id="connection">${
+    away
+      ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
+          onClick=${() => (putAway.value = false)}>${text}</button>`
+      : text
+  }</span>`;
 }
 
 function ThemeButton() {
