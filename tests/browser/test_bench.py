@@ -95,6 +95,18 @@ def test_the_page_begins_with_the_headlines_and_leads_to_a_scenario_and_back(ope
     expect(page.locator(".bench-headlines")).to_be_visible()
 
 
+def test_headlines_are_said_as_people_say_them_and_only_bars_that_exist_are_told(open_bench: OpenBench) -> None:
+    page = open_bench()
+    rows = page.locator(".bench-headlines tbody tr")
+    length = rows.filter(has_text="496 output tokens").inner_text()
+    assert "▲ 5.0 times faster" in length and "0.198" in length and "≥" not in length
+    assert "▼ 32 % longer" in rows.filter(has_text="TTFT of the long prompt").inner_text()
+    bars = [text for text in page.locator(".bench-headlines td:last-child").all_inner_texts() if text.strip()]
+    assert 10 < len(bars) < rows.count() / 2 and all("met" in text for text in bars)
+    chinese = open_bench(locale="zh-CN").locator(".bench-headlines tbody tr", has_text="496")
+    expect(chinese).to_contain_text("速度是 5.0 倍")
+
+
 def test_a_scenario_says_what_to_look_for_where_it_was_measured_and_every_figure(open_bench: OpenBench) -> None:
     page = open_bench("?scenario=guard")
     drawn(page, 2)
@@ -138,21 +150,26 @@ def test_a_point_tells_its_median_and_interval(open_bench: OpenBench) -> None:
     expect(page.locator("#tooltip")).to_contain_text("95 % interval")
 
 
-def test_a_record_of_another_machine_is_dropped_and_stands_beside_on_the_same_axis(open_bench: OpenBench) -> None:
+def test_a_record_of_another_machine_is_dropped_and_shares_the_chart(open_bench: OpenBench) -> None:
+    """Five times the seconds: a fifth of the speed, said so in the table below; nothing where one machine has none."""
     page = open_bench("?scenario=guard&metric=seconds")
     drawn(page, 2)
     alone = highest_tick(page)[0]
+    curves = page.locator(".bench-chart").first.locator(".scatterlayer .trace").count()
     drop(page, "mine.json", other_machine(5))
-    drawn(page, 4)
     expect(page.locator(".toast")).to_contain_text("Another Processor")
-    first, second, *_ = highest_tick(page)
-    assert first == second and first > 2 * alone
+    expect(page.locator(".bench-chart").first).to_have_attribute("data-drawn", re.compile("shipped-guard .+/seconds/"))
+    drawn(page, 2)
+    assert highest_tick(page)[0] > 2 * alone
+    assert page.locator(".bench-chart").first.locator(".scatterlayer .trace").count() == 2 * curves - 1
+    expect(page.locator(".bench-legend.records li")).to_have_count(2)
+    differences = page.locator(".bench-differences .difference").all_inner_texts()
+    assert {text.strip() for text in differences} == {"▼ 5.0 times slower (worse)", "–"}
     expect(page.locator(".bench-lost")).to_contain_text("there is no room for it")
     expect(page.locator(".bench-table .failed").first).to_contain_text("there is no room for it")
     assert "mine" not in page.url  # it stays in the page
     page.click(".bench-dropped .link")
-    drawn(page, 2)
-    expect(page.locator(".bench-lost")).to_have_count(0)
+    expect(page.locator(".bench-lost, .bench-differences")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +258,7 @@ def test_no_serious_violation(open_bench: OpenBench, width: int, scheme: str, lo
     page.locator(".bench-list a[href$='scenario=guard']").click()
     drawn(page, 2)
     drop(page, "mine.json", other_machine(2))
-    drawn(page, 4)
+    expect(page.locator(".bench-differences")).to_be_visible()
     found["two records"] = violations(page)
     complain(found)
     assert page.evaluate("document.scrollingElement.scrollWidth - innerWidth") <= 0
@@ -253,17 +270,20 @@ def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_trac
     page.fill("#bench-rounds", "3")  # time enough to watch it, on a fast machine too
     page.click("#bench-run")
     expect(page.locator("#bench-progress")).to_contain_text("Warming up", timeout=150_000)
+    expect(page.locator("#bench-left")).to_contain_text(re.compile(r"about \d+ (s|min) left"), timeout=60_000)
+    expect(page).to_have_title(re.compile(r"^\d+ % · "))
     with page.context.expect_page() as opened:
         page.locator("#bench-watch").click(timeout=60_000)
     expect(opened.value.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]"), timeout=60_000)
     opened.value.close()
     expect(page.locator("#bench-run")).to_be_visible(timeout=150_000)
-    drawn(page, 4)  # the new record stands beside the shipped one
+    expect(page.locator(".bench-legend.records li")).to_have_count(2)  # the new record is beside the shipped one
+    drawn(page, 2)
     expect(page).to_have_url(re.compile("records=shipped-guard%2Chere-"))
     assert page.locator(".bench-table a").count() == 6
-    chart = page.locator(".bench-chart").nth(1)
+    chart = page.locator(".bench-chart").first
     chart.scroll_into_view_if_needed()
-    point = chart.locator(".scatterlayer .trace .point").first.bounding_box()
+    point = chart.locator(".scatterlayer .trace").nth(1).locator(".point").first.bounding_box()  # of the new record
     assert point is not None
     page.mouse.move(point["x"], point["y"] + point["height"] / 2)
     page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)

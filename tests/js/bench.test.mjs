@@ -14,6 +14,7 @@ import {
   failures,
   highest,
   isCategorical,
+  metricOf,
   placesOf,
   variantsOf,
 } from "../../static/js/bench/record.js";
@@ -121,8 +122,9 @@ test("a finding of an older record gets its metric from the headline of its titl
   const record = guard();
   assert.ok(record.findings.length);
   for (const finding of record.findings) delete finding.metric;
-  const metrics = parseRecord(JSON.stringify(record)).findings.map(({ metric }) => metric);
+  const metrics = record.findings.map((finding) => metricOf(record, finding));
   assert.deepEqual(metrics, ["output_tokens_per_second"]);
+  assert.equal(metricOf(record, { ...record.findings[0], metric: "seconds" }), "seconds");
 });
 
 test("points that failed are gathered by reason", () => {

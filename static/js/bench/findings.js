@@ -3,6 +3,7 @@
 import { html } from "../kit/html.js";
 import { inLanguage, t } from "../tell/words.js";
 import { gainOf, gainText } from "./gains.js";
+import { metricOf } from "./record.js";
 import { estimateText, quantityText } from "./words.js";
 
 /**
@@ -55,12 +56,12 @@ export function Said({ gain }) {
 
 /**
  * What came out: a ratio in words and as a number, anything else as a number.
- * @param {{finding: Finding, info: MetricInfo | undefined}} props `info`: of the finding's metric
+ * @param {{finding: Finding, metric: string, info: MetricInfo | undefined}} props `info`: of the finding's metric
  */
-export function Result({ finding, info }) {
+export function Result({ finding, metric, info }) {
   if (finding.unit !== "×" || !info) return html`<b>${findingText(finding)}</b>`;
   const { value: median, low, high } = finding;
-  return html`<${Said} gain=${gainOf(finding.metric, info, { median, low, high })} />${" "}
+  return html`<${Said} gain=${gainOf(metric, info, { median, low, high })} />${" "}
     <span class="hint">${findingText(finding)}</span>`;
 }
 
@@ -85,10 +86,10 @@ export function Findings({ all, labels }) {
           <dt>${inLanguage(title)}</dt>
           ${all.map(({ id, record }) => {
             const found = record.findings.find((finding) => finding.title.en === title.en);
+            const metric = found ? metricOf(record, found) : "";
+            const result = html`<${Result} finding=${found} metric=${metric} info=${record.metrics[metric]} />`;
             return html`<dd key=${id}>
-              <span>${
-                found ? html`<${Result} finding=${found} info=${record.metrics[found.metric]} />` : html`<b>–</b>`
-              }</span>
+              <span>${found ? result : html`<b>–</b>`}</span>
               ${found ? html`<${Verdict} finding=${found} />` : null}
               ${all.length > 1 ? html`<span class="hint">${labels.get(id)}</span>` : null}
             </dd>`;

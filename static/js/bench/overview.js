@@ -49,7 +49,7 @@ function Headline({ entry, finding, first }) {
       }
     </th>
     <td>${inLanguage(finding.title)}</td>
-    <td><${Result} finding=${finding} info=${entry.metrics[finding.metric]} /></td>
+    <td><${Result} finding=${finding} metric=${finding.metric} info=${entry.metrics[finding.metric]} /></td>
     <td><${Verdict} finding=${finding} /></td>
   </tr>`;
 }

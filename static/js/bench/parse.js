@@ -34,17 +34,7 @@ export function parseRecord(text) {
   if (found.version !== VERSION) throw new NotARecord("bench.drop.version", { version: String(found.version) });
   const wrong = fault(found);
   if (wrong) throw new NotARecord("bench.drop.damaged", { field: wrong });
-  nameMetrics(found);
   return found;
-}
-
-/**
- * Findings that do not say their metric get it from the headline of the same title.
- * @param {BenchRecord} record
- */
-function nameMetrics({ scenario, findings }) {
-  for (const finding of findings)
-    finding.metric ||= scenario.headlines?.find(({ title }) => title.en === finding.title.en)?.metric ?? "";
 }
 
 /** @param {any} value */

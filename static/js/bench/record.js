@@ -126,6 +126,14 @@ export function highest(records, metric, against = null) {
 export const metricsOf = (records) => Object.assign({}, ...records.toReversed().map((record) => record.metrics));
 
 /**
+ * The metric of a finding; one of an older record does not say it, but the headline of its title does.
+ * @param {BenchRecord} record
+ * @param {BenchRecord["findings"][number]} finding
+ */
+export const metricOf = ({ scenario }, { metric, title }) =>
+  metric || (scenario.headlines?.find((headline) => headline.title.en === title.en)?.metric ?? "");
+
+/**
  * Points that have no figures, and why: one entry for each variant and reason.
  * @param {BenchRecord} record
  * @returns {{variant: string, why: string, at: Point["at"][]}[]}
