@@ -74,14 +74,9 @@ def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
             return "times_faster", {"n": times(speed)}
         if speed > 1:
             return "percent_faster", {"n": percent(speed - 1)}
-        return (
-            ("percent_slower", {"n": percent(1 - speed)})
-            if speed > 0.5
-            else (
-                "times_slower",
-                {"n": times(1 / speed), "of": percent(speed)},
-            )
-        )
+        if speed > 0.5:
+            return "percent_slower", {"n": percent(1 - speed)}
+        return "times_slower", {"n": times(1 / speed)}
     if ratio >= 2:
         return "times_more", {"n": times(ratio)}
     if ratio > 1:
@@ -89,8 +84,8 @@ def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
     if kind == "time":
         if ratio > 0.5:
             return "percent_less", {"n": percent(1 - ratio)}
-        return "times_less", {"n": times(1 / ratio), "of": percent(ratio)}
-    return ("times_less", {"n": times(1 / ratio), "of": percent(ratio)}) if ratio < FEW else _part(ratio)
+        return "times_less", {"n": times(1 / ratio)}
+    return ("times_less", {"n": times(1 / ratio)}) if ratio < FEW else _part(ratio)
 
 
 def _part(ratio: float) -> tuple[str, dict[str, str]]:

@@ -78,12 +78,12 @@ function said(kind, ratio) {
     if (speed >= 2) return ["times_faster", { n: times(speed) }];
     if (speed > 1) return ["percent_faster", { n: percent(speed - 1) }];
     if (speed > 0.5) return ["percent_slower", { n: percent(1 - speed) }];
-    return ["times_slower", { n: times(1 / speed), of: percent(speed) }];
+    return ["times_slower", { n: times(1 / speed) }];
   }
   if (ratio >= 2) return ["times_more", { n: times(ratio) }];
   if (ratio > 1) return ["percent_more", { n: percent(ratio - 1) }];
   if (kind === "time" && ratio > 0.5) return ["percent_less", { n: percent(1 - ratio) }];
-  if (kind === "time" || ratio < FEW) return ["times_less", { n: times(1 / ratio), of: percent(ratio) }];
+  if (kind === "time" || ratio < FEW) return ["times_less", { n: times(1 / ratio) }];
   return part(ratio);
 }
 
@@ -104,7 +104,7 @@ const times = (value) =>
   value >= 9.95 ? String(Math.floor(value + 0.5)) : (Math.floor(value * 10 + 0.5) / 10).toFixed(1);
 
 /** @param {number} share as whole percent; below ten with a decimal, if it has one */
-export function percent(share) {
+function percent(share) {
   const value = 100 * share;
   return String(value >= 9.95 ? Math.floor(value + 0.5) : Math.floor(value * 10 + 0.5) / 10);
 }
