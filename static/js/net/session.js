@@ -6,7 +6,7 @@ import { batch, signal } from "../../vendor/signals/signals.js";
 import { embeddedTrace, isEmbedded } from "../state/embedded.js";
 import { wantedConfig } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
-import { isSite, siteRecording } from "../state/site.js";
+import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
@@ -15,6 +15,7 @@ import { fetchModelFacts, firstRecording } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
+import { showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
 import { closedBecause, NOTHING_HERE, refusedBy } from "./trouble.js";
 
@@ -58,7 +59,7 @@ export class Session {
   /** Begin: the file that is in the page or that the address names, else the run of the address, else a new one. */
   async start() {
     if (isEmbedded) return this.#show(logOf(await embeddedTrace()));
-    if (isSite) return this.#startOfSite();
+    if (isSite) return startOfSite((found) => this.#show(found));
     const wanted = settings.recording.value;
     if (!wanted || isRecording(wanted)) return this.#connect();
     const found = await fetchLog(wanted);
@@ -115,11 +116,7 @@ export class Session {
     else if (message.cause === "deleted") this.#removed(); // else it is read on, and joined again
   }
 
-  /**
-   * Read the log again from its beginning.
-   *
-   * @param {Link} link
-   */
+  /** Read the log again from its beginning. @param {Link} link */
   #reread(link) {
     this.#now.reread();
     this.#enter(link);
@@ -174,35 +171,9 @@ export class Session {
    * @returns {Promise<boolean>} whether it could be joined
    */
   async watch(wanted, step = null) {
-    if (isSite) return this.#watchFile(wanted, step);
+    if (isSite) return showOfSite((found) => this.#show(found), wanted, step);
     if (wanted !== this.run?.theater) return this.#attempt(() => this.#follow(wanted, step));
     this.#link?.stay(wanted);
-    return true;
-  }
-
-  /** A site has no server: facts and runs are files of it. */
-  async #startOfSite() {
-    this.#facts = fetchModelFacts();
-    await this.#facts;
-    const { step } = settings;
-    await this.#watchFile(settings.recording.value ?? `rec-opening-${settings.lang.value}`, step.value);
-  }
-
-  /**
-   * Show a recording that a site has as a file. Whether it could be read.
-   *
-   * @param {string} wanted
-   * @param {number | null} step
-   */
-  async #watchFile(wanted, step) {
-    const found = await fetchLog(siteRecording(wanted));
-    if (!found) return false;
-    batch(() => {
-      store.backToLive();
-      this.#show(found);
-      settings.recording.value = wanted;
-      settings.step.value = step;
-    });
     return true;
   }
 

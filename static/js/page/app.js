@@ -1,5 +1,5 @@
-// The page: from three distances the same log. The opening and the first look come alone; everything, and the page for a
-// room, are code of their own that comes when they are first shown.
+// The page: from three distances the same log. The opening and the first look come alone; everything, and the page for
+// a room, are code of their own that comes when they are first shown.
 
 import { opening } from "../control/opening.js";
 import { html } from "../kit/html.js";

@@ -3,10 +3,9 @@
 
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { Client, Refusal } from "../net/client.js";
-import { fetchLog } from "../net/trace_file.js";
-import { isSite, siteRecording } from "../state/site.js";
+import { isSite } from "../state/site.js";
 import { Lane } from "./lane.js";
-import { stepRecords } from "./steps.js";
+import { areAtTheirEnds, recordedLanes } from "./recorded.js";
 
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
@@ -131,7 +130,7 @@ export class Lockstep {
     try {
       await before;
       if (mine !== this.turn) return false;
-      const logs = this.recorded ? await this.#load(this.recorded) : await this.#setUp(wish);
+      const logs = this.recorded ? await recordedLanes(this.names, this.recorded) : await this.#setUp(wish);
       if (mine !== this.turn) return false;
       batch(() => {
         this.asked.value = wish;
@@ -145,18 +144,6 @@ export class Lockstep {
     } finally {
       opened();
     }
-  }
-
-  /**
-   * The lanes' logs as they were recorded, to their ends.
-   * @param {(name: string) => string} recorded
-   */
-  async #load(recorded) {
-    const found = await Promise.all(this.names.map((name) => fetchLog(siteRecording(recorded(name)))));
-    return found.map((one) => {
-      if (!one) throw lost();
-      return one.log;
-    });
   }
 
   /** @param {Wish} wish */
@@ -203,8 +190,9 @@ export class Lockstep {
   }
 
   #areDone() {
-    if (!this.recorded) return !this.lanes.some((lane) => lane.unfinished);
-    return (this.logs.value ?? []).every((log) => stepRecords(log).length <= this.numSteps.value);
+    return this.recorded
+      ? areAtTheirEnds(this.logs.value ?? [], this.numSteps.value)
+      : !this.lanes.some((lane) => lane.unfinished);
   }
 
   /**

@@ -1,5 +1,7 @@
 // A site: this page and recordings as plain files, without a server (`kvtheater export --site`).
 
+import { settings } from "./settings.js";
+
 /** Whether the page is one of a site. */
 export const isSite = globalThis.document?.getElementById("kvtheater-site") != null;
 
@@ -9,6 +11,9 @@ export const isSite = globalThis.document?.getElementById("kvtheater-site") != n
  * @param {string} id
  */
 export const siteRecording = (id) => `runs/${id}.kvtrace`;
+
+/** The recording that a site shows where a link names none. */
+export const firstOfSite = () => `rec-opening-${settings.lang.value}`;
 
 /**
  * A future that was recorded: what became of the run `of` when sequence `seq` got `token_id` in `record`.

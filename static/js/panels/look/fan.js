@@ -15,7 +15,8 @@ const OPENING_MS = 1500;
  * `can`: whether a word can be taken. `futures`: how the text goes on after each, where it is known.
  *
  * @param {{
- *   stem: string, futures?: string[], words: import("../../core/film.js").Word[], choose: (k: number) => void, can?: (k: number) => boolean,
+ *   stem: string, futures?: string[], words: import("../../core/film.js").Word[], choose: (k: number) => void,
+ *   can?: (k: number) => boolean,
  *   taken: import("../../../vendor/signals/signals.js").Signal<number | null>,
  * }} props
  */

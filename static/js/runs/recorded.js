@@ -1,0 +1,27 @@
+// Lanes of a site, which were recorded: read to their ends at once, and looked at step by step.
+
+import { Refusal } from "../net/client.js";
+import { fetchLog } from "../net/trace_file.js";
+import { siteRecording } from "../state/site.js";
+import { stepRecords } from "./steps.js";
+
+/** @typedef {import("../core/log.js").TraceLog} TraceLog */
+
+/**
+ * The lanes' logs. Throws Refusal when one cannot be read.
+ * @param {string[]} names
+ * @param {(name: string) => string} recorded what a lane is called among the recordings
+ */
+export async function recordedLanes(names, recorded) {
+  const found = await Promise.all(names.map((name) => fetchLog(siteRecording(recorded(name)))));
+  return found.map((one) => {
+    if (!one) throw new Refusal({ code: "lost", message: "" });
+    return one.log;
+  });
+}
+
+/**
+ * @param {TraceLog[]} logs
+ * @param {number} step
+ */
+export const areAtTheirEnds = (logs, step) => logs.every((log) => stepRecords(log).length <= step);
