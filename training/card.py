@@ -30,7 +30,7 @@ pipeline_tag: text-generation
 # The bundled model
 
 A small Llama for showing how a KV cache works without downloading anything. It was trained from nothing on classical
-Chinese poetry and simple English stories; it is meant to be looked into, not to be asked for advice.
+Chinese poetry and simple English stories, and knows some poems of both by heart; it is meant to be looked into, not to be asked for advice.
 
 | | |
 |---|---|
@@ -79,6 +79,7 @@ In float32 on text never trained on: whole poems and whole books, chosen by a ha
   opening couplet are in {form[greedy_couplets]:.1%} of the cases greedily and {form[sampled_couplets]:.1%} sampled.
 - 春江花月夜, asked for by its first couplet, greedily: {recited} of {recitable} characters before the first error.
 - {famous_whole} of {famous} famous poems in the training mix are recited whole from their first sentence, greedily.
+- {english_whole} of {english_poems} English poems are recited whole from their first line, greedily: {english_titles}.{english_failed}
 
 ### Rhyme and tone
 
@@ -137,8 +138,8 @@ Versions: {versions}.
 
 Muon for the matrices, Adam for the embedding and norms, learning rate constant and then linear to near zero.
 `training/bundled.toml` holds every setting: the mix is {english:.0%} English tokens and the rest poetry, with some
-famous poems repeated ({repeat_first} copies of 春江花月夜, {repeat} of each other, over a full schedule). What it
-recites, it learned by heart.
+famous poems repeated ({repeat_first} copies of 春江花月夜 and of {english_first}, {repeat} of each other, over a full
+schedule). What it recites, it learned by heart.
 
 ## Limits
 
@@ -154,8 +155,10 @@ time, and so are their attitudes.
   full-width punctuation. The poems themselves are in the public domain.
 - English: public-domain texts from Project Gutenberg by way of the GITenberg mirrors, the simplest
   {english_mb:.1f} MB of children's stories and folk tales.
+- English poems: `training/english_poems.txt`, typed in for this project from works in the public domain (their authors
+  died between 1616 and 1898), each with its author and source.
 
-The data is not part of this repository. The weights are under the Apache License 2.0, as the project is.
+The data is not part of this repository, but for the English poems. The weights are under the Apache License 2.0, as the project is.
 """
 
 
@@ -272,6 +275,11 @@ def card(
         recitable=found["demonstration_characters"],
         famous_whole=found["famous_recited_whole"],
         famous=found["famous"],
+        english_whole=sum(poem["whole"] for poem in found["english_poems"]),
+        english_poems=len(found["english_poems"]),
+        english_titles="; ".join(_poem(poem) for poem in found["english_poems"] if poem["whole"]),
+        english_failed=_failed(found["english_poems"]),
+        english_first=data["famous"]["english_first"],
         samples="\n".join(quote(sample) for sample in found["samples"]),
         steps=progress.step,
         tokens=progress.tokens,
@@ -288,6 +296,16 @@ def card(
         repeat=data["famous"]["repeat"],
         english_mb=data["english_bytes"] / 1e6,
     )
+
+
+def _poem(poem: dict[str, Any]) -> str:
+    return f"{poem['title']} ({poem['author']})"
+
+
+def _failed(poems: list[dict[str, Any]]) -> str:
+    """The poems that it does not know to the end, in a sentence."""
+    failed = [_poem(poem) for poem in poems if not poem["whole"]]
+    return f" Not to the end: {'; '.join(failed)}." if failed else ""
 
 
 def _clock(progress: Progress) -> str:

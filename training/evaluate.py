@@ -139,9 +139,15 @@ def seven_character_form(model: LlamaForCausalLM, tokenizer: Tokenizer, corpus: 
     return result
 
 
+def beginning(body: str) -> str:
+    """What a reader would ask for a poem by: its first sentence, or of an English one its first line."""
+    end = "。" if "。" in body else "\n"
+    return body[: body.index(end) + 1]
+
+
 def recited(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> int:
-    """How many characters of `body` the model recites greedily, without an error, after its first two clauses."""
-    prompt = body[: body.index("。") + 1]
+    """How many characters of `body` the model recites greedily, without an error, after its `beginning`."""
+    prompt = beginning(body)
     ids = tokenizer.encode(prompt).ids
     length = len(tokenizer.encode(body).ids)
     text = tokenizer.decode(continuation(model, ids, length - len(ids), sample=False))
@@ -149,10 +155,16 @@ def recited(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> int:
     return next((i for i, (made, true) in enumerate(zip(text, rest, strict=False)) if made != true), len(text))
 
 
+def recites_whole(model: LlamaForCausalLM, tokenizer: Tokenizer, body: str) -> bool:
+    """Whether nothing of it is wrong."""
+    return recited(model, tokenizer, body) == len(body) - len(beginning(body))
+
+
 def fitted_baseline(corpus: Corpus, tokenizer: Tokenizer, limit: int) -> NGram:
     """A 5-gram model of everything the model is trained on, each document once."""
     documents = encode_corpus(corpus, tokenizer, limit)
     found = [piece for poem in (*documents.poems, *documents.famous) for piece in poem[0]]
+    found += [piece for poem in documents.famous_english for piece in poem]
     end = token_id(tokenizer, END_OF_TEXT)
     return NGram([*found, *documents.english], tokenizer.get_vocab_size(), end, ORDER)
 
@@ -193,11 +205,15 @@ def evaluate(folder: Path, corpus: Corpus, config: Section, limit: int) -> dict[
         "recited_characters": recited(model, tokenizer, demonstration),
         "demonstration_characters": len(demonstration) - demonstration.index("。") - 1,
         "famous_recited_whole": sum(
-            recited(model, tokenizer, poem.body) == len(poem.body) - poem.body.index("。") - 1
+            recites_whole(model, tokenizer, poem.body)
             for poem in corpus.famous
             if "。" in poem.body and len(poem.body) <= limit
         ),
         "famous": sum("。" in poem.body and len(poem.body) <= limit for poem in corpus.famous),
+        "english_poems": [
+            {"title": poem.title, "author": poem.author, "whole": recites_whole(model, tokenizer, poem.body)}
+            for poem in corpus.famous_english
+        ],
         "samples": samples,
     }
 

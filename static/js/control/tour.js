@@ -1,8 +1,10 @@
-// The tour of the first visit: five stops, each done when the learner has done it. What is done is read from the run.
+// The tour of the first visit: six stops that answer why there is a cache, each done when the learner has done it. What
+// is done is read from the run.
 
-import { computed, effect, signal } from "../../vendor/signals/signals.js";
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { widestHead } from "../core/film.js";
 import { settings } from "../state/settings.js";
-import { chain, connection, log, numRecords, pointed, selected, viewIndex } from "../state/store.js";
+import { connection, log, numRecords, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 import { opening } from "./opening.js";
 
@@ -25,36 +27,40 @@ const decodes = () => {
  * }} Stop
  */
 
+/** Steps that the race has taken; its panel says so. */
+export const raced = signal(0);
+
 /** @type {Stop[]} */
 export const STOPS = [
-  { id: "prompt", target: "#region-setup .composer", region: "setup", side: "right", done: () => numRecords.value > 0 },
+  { id: "ask", target: "#region-stage .strip", region: "stage", side: "below", done: () => decodes() > before.decodes },
   {
-    id: "attention",
+    id: "answer",
+    target: "#region-stage .strip",
+    region: "stage",
+    side: "below",
+    done: () => pointed.value?.position !== undefined,
+  },
+  { id: "again", target: "#region-detail", region: "detail", side: "left", done: () => raced.value > 1 },
+  {
+    id: "keep",
     target: "#region-stage .strip",
     region: "stage",
     side: "below",
     done: () => decodes() > before.decodes,
   },
   {
-    id: "pool",
+    id: "blocks",
     target: "#region-memory .pool",
     region: "memory",
     side: "left",
     done: () => pointed.value?.block !== undefined,
   },
   {
-    id: "provenance",
-    target: "#chain",
-    region: "stage",
-    side: "below",
-    done: () => selected.value !== null && chain.value !== null,
-  },
-  {
-    id: "time",
-    target: ".scrubber",
-    region: "stage",
-    side: "above",
-    done: () => viewIndex.value >= -1 && viewIndex.value < numRecords.value - 1,
+    id: "yours",
+    target: "#region-setup .composer",
+    region: "setup",
+    side: "right",
+    done: () => sequences() > before.sequences,
   },
 ];
 
@@ -68,7 +74,8 @@ export const stop = signal(null);
 const finished = signal(new Set()); // ids of the stops that the learner has done
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
-let before = { decodes: 0 }; // how the run stood when the stop began
+const sequences = () => (numRecords.value, log.value?.tail.sequences.size ?? 0);
+let before = { decodes: 0, sequences: 0 }; // how the run stood when the stop began
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
 
@@ -110,11 +117,30 @@ export const back = () => show(Math.max(0, at() - 1));
 
 /** @param {number} index */
 function show(index) {
-  before = { decodes: decodes() };
+  before = { decodes: decodes(), sequences: sequences() };
+  look(STOPS[index].id);
   stop.value = index;
   if (innerWidth < 720) settings.region.value = STOPS[index].region; // a phone shows one region at a time
   keep(String(index));
 }
+
+/**
+ * What a stop is about is in sight: a head that reads widely, the panel that it names.
+ *
+ * @param {string} id
+ */
+function look(id) {
+  const wide = log.value && widestHead(log.value);
+  if (id !== "again") settings.detail.value = "attention";
+  else settings.detail.value = "race";
+  if (wide && settings.layer.value === null && settings.head.value === null)
+    batch(() => ([settings.layer.value, settings.head.value] = [wide.layer, wide.head]));
+}
+
+effect(() => {
+  if (stop.value === null || STOPS[stop.value].id !== "ask" || !numRecords.value) return;
+  queueMicrotask(() => look("ask")); // the first records say which head that is
+});
 
 effect(() => {
   if (stop.value === null) return;

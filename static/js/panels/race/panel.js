@@ -1,5 +1,7 @@
 // With and without: the same prompt under three strategies, in step. Drawn from the lanes' own logs.
 
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { raced } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { LockstepControls, Sentence } from "../../runs/controls.js";
 import { Nothing, useLanes } from "../../runs/room.js";
@@ -17,6 +19,8 @@ import { raceSentence, TimeNote } from "./words.js";
 
 export function Panel() {
   useLanes(race);
+  const steps = race.numSteps.value;
+  useEffect(() => void (raced.value = steps), [steps]);
   if (connection.value === "replay" && !isSite) return html`<${Nothing} of="race" text=${t("race.replay")} />`;
   const logs = race.logs.value;
   race.numSteps.value; // the logs grow
