@@ -36,6 +36,8 @@ PROMPTS = (
     "标题：秋夜，作者：李白\n",
     "Once upon a time, there was",
     "The little rabbit looked at the moon and said,",
+    "Who has seen the wind?\n",
+    "Tyger Tyger, burning bright,\n",
 )
 SAMPLED_TOKENS = 48
 GREEDY_TOKENS = 64
