@@ -6,13 +6,23 @@ import { Icon } from "../kit/icon.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
+import { bare, log } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
+const MANY = 8; // sequences, of which a table says more than lanes
 const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (isSite && needs === "server")));
 
-/** The panel that is shown: a link may name one that is not here. */
-const shown = () => PANELS.find((panel) => panel.name === settings.detail.value) ?? PANELS[0];
+/** The panels that the run on stage has something for. */
+const offered = () => PANELS.filter((panel) => !(panel.needsArrays && bare.value));
+
+/** The panel that is shown: a link may name one that is not here. A run without arrays opens on what it has. */
+function shown() {
+  const panels = offered();
+  const many = bare.value && (log.value?.tail.sequences.size ?? 0) > MANY;
+  const first = many ? panels.find((panel) => panel.name === "requests") : null;
+  return panels.find((panel) => panel.name === settings.detail.value) ?? first ?? panels[0];
+}
 
 export function Detail() {
   const { name, component } = shown();
@@ -22,7 +32,7 @@ export function Detail() {
     <h2 id="detail-title" class="visually-hidden">${t("region.detail")}</h2>
     <div class="detail-head">
       <div class="detail-tabs" role="tablist" aria-label=${t("region.detail")} data-arrows onKeyDown=${move}>
-      ${PANELS.map(
+      ${offered().map(
         ({ name: key }) => html`<button
           class="detail-tab"
           role="tab"
@@ -72,7 +82,8 @@ function move(event) {
   const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 0;
   if (!by) return;
   event.preventDefault();
-  const { name } = PANELS[(PANELS.indexOf(shown()) + by + PANELS.length) % PANELS.length];
+  const panels = offered();
+  const { name } = panels[(panels.indexOf(shown()) + by + panels.length) % panels.length];
   settings.detail.value = name;
   requestAnimationFrame(() => document.getElementById(`detail-${name}`)?.focus());
 }

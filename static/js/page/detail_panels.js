@@ -7,12 +7,14 @@ import { Panel as Attention } from "../panels/attention/panel.js";
 
 /**
  * In the order of their tabs; a name is a value of the setting `detail`. `needs`: what a page in one file lacks
- * ("files" beside it), and a site too ("server").
+ * ("files" beside it), and a site too ("server"). `needsArrays`: not in a run that was recorded without.
  *
- * @type {{name: string, component: import("../kit/html.js").Component, needs?: "files" | "server"}[]}
+ * @type {{
+ *   name: string, component: import("../kit/html.js").Component, needs?: "files" | "server", needsArrays?: boolean,
+ * }[]}
  */
 export const DETAIL_PANELS = [
-  { name: "attention", component: Attention }, // shown first: its code comes with the page
+  { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
   { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js")) },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js")) },

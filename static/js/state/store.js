@@ -1,6 +1,7 @@
 // What the page knows, as signals: the log it follows, the record it looks at, what is pointed at.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { isBare } from "../core/bare.js";
 import { widestHead } from "../core/film.js";
 import { tellingHeads } from "../core/heads.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
@@ -168,6 +169,9 @@ export const sequenceView = computed(() => {
   if (!log.value || shownSeq.value === null) return null;
   return sequenceViewAt(log.value, stageIndex.value, shownSeq.value, layer.value, head.value);
 });
+
+/** Whether the run was recorded without arrays: what would show them gives its room to what there is. */
+export const bare = computed(() => numRecords.value > 0 && log.value !== null && isBare(log.value));
 
 /** What the newest capture that left something out says of it (English, from the engine), or "". */
 export const omitted = computed(() => {

@@ -13,7 +13,7 @@ import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
-import { head, layer, log, looksBack, sequenceView, shownSeq, stageIndex } from "../../state/store.js";
+import { bare, head, layer, log, looksBack, sequenceView, shownSeq, stageIndex } from "../../state/store.js";
 import { grouped, langOf, t } from "../../tell/words.js";
 import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
@@ -22,7 +22,8 @@ import { done, sampledAt } from "./strip_columns.js";
 /** @typedef {import("../../kit/html.js").Children} Children */
 
 export function Panel() {
-  return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1">
+  return html`<section class="region stage" aria-labelledby="stage-title" id="region-stage" tabindex="-1"
+    data-bare=${bare.value}>
     <h2 id="stage-title" class="visually-hidden">${t("region.stage")}</h2>
     <${Heading} />
     <${Strip} />
@@ -33,7 +34,10 @@ export function Panel() {
 function Heading() {
   return html`<div class="stage-head">
     <div class="stage-text" id="stage-text">${shownSeq.value === null ? html`<${Empty} />` : html`<${Text} />`}</div>
-    <div class="stage-tools">${looksBack.value ? html`<${Past} />` : html`<${Scales} />`}<${Choice} /></div>
+    <div class="stage-tools">
+      ${looksBack.value ? html`<${Past} />` : bare.value ? html`<${Bare} />` : html`<${Scales} />`}
+      ${bare.value ? null : html`<${Choice} />`}
+    </div>
   </div>`;
 }
 
@@ -89,6 +93,9 @@ function Past() {
     <button class="way" onClick=${() => jumpTo(index)}>${t("stage.past.go", { record: grouped(index + 1) })}</button>
   </p>`;
 }
+
+/** That there are no arrays, and what there is. */
+const Bare = () => html`<p class="stage-past" id="stage-bare">${t("stage.bare")}</p>`;
 
 /** The two scales of values; each row says its own range. */
 function Scales() {

@@ -4,6 +4,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { viewSub } from "../../state/stage_moment.js";
+import { bare } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { rows } from "./geometry.js";
 import { done } from "./strip_columns.js";
@@ -35,6 +36,8 @@ export function Gutter({ now, height }) {
   </div>`;
   /** @param {Kind} kind */
   const range = (kind) => (ranges[kind] ? t("stage.scale", { max: ranges[kind] }) : "");
+  const token = html`<div class="gutter-token">${t("stage.token")}</div>`;
+  if (bare.value) return html`<div class="gutter">${token}</div>`;
   return html`<div class="gutter">
     ${label(
       "attention",
@@ -43,7 +46,7 @@ export function Gutter({ now, height }) {
       top ? `0 – ${probabilityText(top)}` : "",
     )} ${label("k", t("stage.key"), "key", range("k"))}
     ${label("v", t("stage.value"), "value", range("v"))} ${label("q", t("stage.query"), "query", range("q"))}
-    <div class="gutter-token">${t("stage.token")}</div>
+    ${token}
   </div>`;
 }
 
@@ -53,7 +56,7 @@ export function Gutter({ now, height }) {
  * @param {{now: View | null}} props
  */
 export function Notice({ now }) {
-  if (!now) return null;
+  if (!now || bare.value) return null;
   const name = t("sequence.name", { id: now.seq.seq_id });
   const place = { layer: now.layer, head: now.head };
   let text = "";
