@@ -5,6 +5,7 @@ import { effect } from "../vendor/signals/signals.js";
 import { followDraft, followFocus, followSpeed } from "./control/actions.js";
 import { playLinkedScene } from "./control/anew.js";
 import { listenToKeys } from "./control/keyboard.js";
+import { followOpened } from "./control/opened.js";
 import { followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
@@ -55,6 +56,7 @@ acceptDroppedTraces();
 offerTour(localStorageOrNull());
 followOpening();
 if (isSite) loadFutures();
+followOpened();
 playLinkedScene();
 session.start();
 

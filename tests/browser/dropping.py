@@ -23,8 +23,9 @@ def drop(page: Page, content: bytes, name: str) -> None:
 
 
 def drop_recording(page: Page, file: Path) -> None:
-    """Drop a recording on the page, and wait until it is there from its first record to its last."""
+    """Drop a recording on the page, wait until it is there from its first record to its last, and go to that one."""
     drop(page, file.read_bytes(), file.name)
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
     with TraceReader(file) as trace:  # the page's word of how many there are comes with the next frame
         expect(page.locator("html")).to_have_attribute("data-num-records", str(len(trace)))
+        page.evaluate("(n) => import('/static/js/state/store.js').then((store) => store.goTo(n))", len(trace) - 1)

@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.dropping import drop_recording
+from tests.browser.recording import GOLDEN
 from tests.browser.settling import address, in_address
 
 OpenPage = Callable[..., Page]
@@ -220,3 +222,23 @@ def test_no_serious_violation(open_page: OpenPage, scheme: str, locale: str, wid
     if width < 700:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
     complain(found)
+
+
+def test_two_recordings_are_compared_without_a_live_run(open_page: OpenPage) -> None:
+    """The run on stage is A, the lists have one's own runs first, and a sentence says what it comes to."""
+    page = open_page("/?recording=rec-preemption&detail=compare", connection="replay")
+    groups = page.locator("#compare-b optgroup")
+    expect(groups.last).to_have_attribute("label", "Recordings that come along")
+    expect(page.locator("#compare-a option:checked")).to_contain_text("on stage")
+    expect(page.locator("#compare-b option[value=rec-prefix]")).to_contain_text(re.compile(r"· \d+ requests? ·"))
+    page.select_option("#compare-b", "rec-prefix")
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
+    expect(page.locator("#compare-summary")).to_contain_text(re.compile(r"^[AB] .+: .+\."))
+
+
+def test_an_uploaded_run_is_compared_at_once(open_page: OpenPage) -> None:
+    page = open_page("/?detail=compare")
+    drop_recording(page, GOLDEN)
+    expect(page).to_have_url(re.compile("recording=rec-"))
+    expect(page.locator("#compare-a option:checked")).to_contain_text("on stage")
+    expect(page.locator("#compare-b optgroup").first).to_have_attribute("label", "Your runs and recordings")

@@ -243,7 +243,9 @@ def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, repla
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(replay_server)
     page.wait_for_selector("#connection.replay", timeout=20_000)
-    shows(page, requests.get(f"{replay_server}/api/recordings").json()["recordings"][0]["summary"]["num_records"] - 1)
+    expect(page.locator("#stage-play")).to_be_visible()
+    count = requests.get(f"{replay_server}/api/recordings").json()["recordings"][0]["summary"]["num_records"]
+    expect(page.locator("html")).to_have_attribute("data-num-records", str(count))
     expect(page.locator("#library")).to_contain_text("no live model")
     expect(page.locator("#btn-to-live")).to_have_count(0)
     expect(page.locator("#prompt")).to_have_count(0)

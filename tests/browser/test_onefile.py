@@ -67,7 +67,13 @@ def test_the_demo_run_is_under_three_megabytes(demo: Path) -> None:
 
 def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: Callable[..., Page]) -> None:
     page = open_file(demo)
+    invitation = page.locator("#stage-play")
+    expect(invitation).to_be_visible()  # at its telling record: no preemption, no hit, so a decode step
+    expect(page.locator("#sentence")).to_contain_text("Decode step")
+    page.select_option("#speed", "0")
+    invitation.click()
     painted(page, 40)
+    expect(invitation).to_have_count(0)
     expect(page.locator("#position")).to_contain_text("41 of 41")
     page.keyboard.press("e")  # the sentences for who knows the words
     expect(page.locator("#sentence")).to_contain_text("Decode step 40")
@@ -111,7 +117,7 @@ def test_language_and_theme_change_in_it(demo: Path, open_file: Callable[..., Pa
 
 
 def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file: Callable[..., Page]) -> None:
-    page = open_file(demo)
+    page = open_file(demo, "?step=40")
     painted(page, 40)
     expect(page.locator("#btn-step")).to_have_count(0)
     expect(page.locator("#prompt")).to_have_count(0)
@@ -124,7 +130,7 @@ def test_what_needs_a_server_says_so_and_asks_for_nothing(demo: Path, open_file:
 
 
 def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: Callable[..., Page]) -> None:
-    page = open_file(demo)
+    page = open_file(demo, "?step=40")
     painted(page, 40)
     page.click("#btn-export")
     expect(page.locator("#export-html")).to_have_count(0)
@@ -137,7 +143,7 @@ def test_pictures_and_the_log_come_out_of_it(demo: Path, open_file: Callable[...
 
 
 def test_a_phone_opens_it(demo: Path, open_file: Callable[..., Page]) -> None:
-    page = open_file(demo, viewport={"width": 390, "height": 844}, has_touch=True)
+    page = open_file(demo, "?step=40", viewport={"width": 390, "height": 844}, has_touch=True)
     painted(page, 40)
     expect(page.locator("#region-stage")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -287,6 +287,8 @@ def test_a_recording_shows_what_the_live_page_showed(open_page: OpenPage) -> Non
     step(page, 2)
     theater = theater_of(page)
     replay = open_page(f"/?recording=/api/theaters/{theater}/trace", connection="replay")
+    shows(replay, 2)  # its first decode step: a recording opens there
+    replay.keyboard.press("End")
     shows(replay, 3)
     assert replay.evaluate(SEEN) == page.evaluate(SEEN)
     for at in (page, replay):

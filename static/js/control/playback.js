@@ -129,7 +129,7 @@ function move(direction) {
 }
 
 function ended() {
-  if (playing.peek() > 0) store.backToLive(); // what comes next is followed
+  if (playing.peek() > 0 && !isReplay()) store.backToLive(); // what comes next is followed
   stop();
 }
 
@@ -246,8 +246,11 @@ export function chooseSub(sub) {
   else goToMoment(index, sub);
 }
 
-/** Back to the newest record. */
+const isReplay = () => store.connection.peek() === "replay";
+
+/** To the newest record, which is followed where more will come. */
 export function backToLive() {
+  if (isReplay()) return jumpTo(store.numRecords.peek() - 1);
   stop();
   if (!store.following.peek()) markPlace();
   store.backToLive();

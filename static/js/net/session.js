@@ -273,8 +273,7 @@ export class Session {
    * @param {ArrayBuffer | Uint8Array} buffer
    */
   open(buffer) {
-    this.#show(logOf(buffer));
-    store.backToLive();
+    batch(() => (this.#show(logOf(buffer)), store.backToLive()));
   }
 
   /** @param {ReturnType<typeof logOf>} found */

@@ -231,13 +231,16 @@ export const connected = computed(() =>
 );
 
 /**
- * Show record `index`; at or past the newest it is followed again.
+ * Show record `index`. At or past the newest of a live run it is followed again; the last one of a recording is a place
+ * as any other is, so that a link to it leads there.
  *
  * @param {number} index
  */
 export function goTo(index) {
+  const last = numRecords.peek() - 1;
+  const follows = index >= last && (index === Infinity || connection.peek() !== "replay");
   batch(() => {
-    settings.step.value = index >= numRecords.peek() - 1 ? null : Math.max(-1, index);
+    settings.step.value = follows ? null : Math.max(-1, Math.min(index, last));
     settings.sub.value = null;
   });
 }

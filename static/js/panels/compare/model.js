@@ -2,6 +2,7 @@
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { command } from "../../net/commands.js";
+import { isRecording } from "../../net/followed_run.js";
 import { ownRuns } from "../../net/own_runs.js";
 import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
@@ -33,9 +34,10 @@ const AGAIN = 1500; // ms between two questions while a run that is not on stage
  */
 
 /** The run on stage: a recording, else the live run; null for a file that the server does not have. */
-export const onStage = computed(() =>
-  connection.value === "replay" ? settings.recording.value : settings.theater.value,
-);
+export const onStage = computed(() => {
+  if (connection.value !== "replay") return settings.theater.value;
+  return isRecording(settings.recording.value) ? settings.recording.value : null;
+});
 
 /** The two runs, by the id of their theater or recording: the first is the one on stage unless another was chosen. */
 export const chosen = computed(() => ({ a: settings.run_a.value ?? onStage.value, b: settings.run_b.value }));

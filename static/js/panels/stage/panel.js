@@ -2,11 +2,13 @@
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
+import { accept, invited } from "../../control/opened.js";
 import { jumpTo } from "../../control/playback.js";
 import { tellingHeads } from "../../core/heads.js";
 import { joinText, visible } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
 import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
@@ -27,6 +29,7 @@ export function Panel() {
     <h2 id="stage-title" class="visually-hidden">${t("region.stage")}</h2>
     <${Heading} />
     <${Strip} />
+    ${invited.value ? html`<${Invitation} />` : null}
     <${Chain} />
   </section>`;
 }
@@ -40,6 +43,11 @@ function Heading() {
     </div>
   </div>`;
 }
+
+/** A recording that was just opened can be played from where it is shown. */
+const Invitation = () => html`<button class="stage-play" id="stage-play" onClick=${accept}>
+  <${Icon} name="play" /><span>${t("stage.play")}</span>
+</button>`;
 
 function Empty() {
   return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t("stage.none_text")}</p>`;

@@ -79,7 +79,7 @@ function History() {
       () => playback.stepRecord(1),
       end && viewSub.value === null,
     )}
-    ${button("btn-last", "last", t("transport.last"), playback.backToLive, following.value)}
+    ${button("btn-last", "last", t("transport.last"), playback.backToLive, end && viewSub.value === null)}
   </div>`;
 }
 

@@ -1,0 +1,59 @@
+// A recording that was just opened: where it is shown first, and the invitation to play it from there.
+
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { firstDecodes, tellingEvent, tellingRecord } from "../core/telling_record.js";
+import { wantLayer } from "../net/commands.js";
+import { settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { play, playing } from "./playback.js";
+
+/**
+ * The record from which a recording that was just opened may be played; null: none is offered.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<number | null>}
+ */
+const offered = signal(null);
+
+/** Whether a button in the middle of the stage offers to play: until one goes elsewhere, or plays. */
+export const invited = computed(
+  () => offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
+);
+
+/** Play from where the recording was opened. */
+export function accept() {
+  offered.value = null;
+  play();
+}
+
+/**
+ * Show each recording first at its telling record, once it is all here; a link that names a record is obeyed. Called
+ * once, when the page begins.
+ */
+export function followOpened() {
+  /** @type {import("../core/log.js").TraceLog | null} */
+  let seen = null;
+  effect(() => {
+    const [log, count, connection] = [store.log.value, store.numRecords.value, store.connection.value];
+    if (log === seen || !log) return;
+    if (connection === "live") seen = log; // a run that is followed; when it is gone it is no recording either
+    const whole = store.status.value?.num_records ?? log.length; // a file is here at once
+    if (connection !== "replay" || !count || count < whole) return;
+    const first = seen === null;
+    seen = log;
+    offered.value = null;
+    if (settings.step.peek() === null) open(log);
+    else if (first) offered.value = store.viewIndex.peek();
+  });
+}
+
+/** @param {import("../core/log.js").TraceLog} log */
+async function open(log) {
+  const [layer, head] = [store.layer.peek(), store.head.peek()];
+  if (tellingEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
+  if (store.log.peek() !== log || settings.step.peek() !== null) return; // one went elsewhere meanwhile
+  const record = tellingRecord(log, layer, head);
+  batch(() => {
+    store.goTo(record);
+    offered.value = record;
+  });
+}
