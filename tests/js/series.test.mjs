@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { outlyingGap } from "../../static/js/core/metrics.js";
-import { csvOf, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
+import { csvOf, drawnGaps, memoryRows, rooflineRows, stepRows } from "../../static/js/core/series.js";
 import { roofs } from "../../static/js/net/machine.js";
 import {
   AXIS,
@@ -72,6 +72,27 @@ test("roofline: 800 FLOPs over 200 bytes in 2 s", () => {
 test("rows as CSV: names first, lists with spaces, nothing for what is not defined", () => {
   assert.equal(csvOf([{ seq: 0, tpot: null, itl: [0.5, 1] }]), "seq,tpot,itl\r\n0,,0.5 1\r\n");
   assert.equal(csvOf([]), "");
+});
+
+test("of many gaps between tokens some are drawn, and the longest of each sequence always", () => {
+  const row = (seq, itl) => ({ seq, itl, itl_max: itl.length ? Math.max(...itl) : null });
+  const rows = [row(0, [1, 2, 9, 4]), row(1, [5, 6, 7, 8]), row(2, [])];
+  assert.deepEqual(drawnGaps(rows, 8), {
+    every: 1,
+    gaps: rows.flatMap(({ seq, itl }) => itl.map((seconds, i) => ({ seq, seconds, token: i + 1 }))),
+  });
+  const { every, gaps } = drawnGaps(rows, 3); // 8 gaps: one in three
+  assert.equal(every, 3);
+  assert.deepEqual(
+    gaps.map(({ seq, seconds }) => [seq, seconds]),
+    [
+      [0, 1],
+      [0, 9],
+      [0, 4],
+      [1, 5],
+      [1, 8],
+    ],
+  );
 });
 
 test("40 lanes over 500 records: cells stay clickable, the plane scrolls, points find their cell again", () => {

@@ -74,6 +74,21 @@ export function sequenceRows(log, index) {
 }
 
 /**
+ * The gaps between tokens that a chart draws of many: {seq, seconds, token} of every `every`-th gap of each sequence,
+ * and of its longest. `every`: so that about `most` are drawn.
+ * @param {ReturnType<typeof sequenceRows>} rows @param {number} most
+ */
+export function drawnGaps(rows, most) {
+  const every = Math.max(1, Math.ceil(rows.reduce((sum, row) => sum + row.itl.length, 0) / most));
+  const gaps = rows.flatMap((row) =>
+    row.itl.flatMap((seconds, i) =>
+      i % every === 0 || seconds === row.itl_max ? [{ seq: row.seq, seconds, token: i + 1 }] : [],
+    ),
+  );
+  return { every, gaps };
+}
+
+/**
  * Rows as CSV under the names of their fields.
  * @param {Record<string, import("./csv.js").Cell>[]} rows
  */

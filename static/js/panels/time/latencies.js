@@ -1,6 +1,6 @@
 // Beside the chart of sequences: the latencies of each.
 
-import { sequenceRows } from "../../core/series.js";
+import { drawnGaps } from "../../core/series.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
@@ -9,6 +9,7 @@ import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { secondsText, t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
+import { MOST_GAPS } from "./sequences.js";
 
 /**
  * @typedef {"queue" | "ttft" | "tpot" | "itl_max"} Latency
@@ -25,9 +26,10 @@ const WIDE = new Set(["queue", "itl_max"]); // shown where there is room; the po
 /**
  * Latencies of every sequence; the table is also the legend of the points.
  *
- * @param {{rows: ReturnType<typeof sequenceRows>}} props
+ * @param {{rows: import("./sequences.js").Row[]}} props
  */
 export function Latencies({ rows }) {
+  const { every } = drawnGaps(rows, MOST_GAPS);
   /** @type {Partial<Record<Column, string>>} */
   const keys = { queue: "queue", ttft: "ttft", tpot: "tpot", itl_max: "itl" };
   /** @param {Column} column */
@@ -65,6 +67,6 @@ export function Latencies({ rows }) {
         )}
       </tbody>
     </table>
-    <p class="chart-note">${t("time.engine_time")}</p>
+    <p class="chart-note">${t("time.engine_time")} ${every > 1 ? t("time.thinned", { n: every }) : ""}</p>
   </div>`;
 }

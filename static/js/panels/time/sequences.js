@@ -1,6 +1,6 @@
 // The chart of latencies: queue and first token, and the tokens after it, of each sequence.
 
-import { sequenceRows } from "../../core/series.js";
+import { drawnGaps } from "../../core/series.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
 import { t } from "../../tell/words.js";
@@ -8,8 +8,11 @@ import { MS } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At
- * @typedef {ReturnType<typeof sequenceRows>[number]} Row
+ * @typedef {ReturnType<typeof import("../../core/series.js").sequenceRows>[number]} Row
  */
+
+/** Gaps that are drawn, about: each is an element of its own, and a thousand requests have seventy thousand. */
+export const MOST_GAPS = 4000;
 
 /**
  * @param {At} _
@@ -20,9 +23,7 @@ export function sequenceFigure(_, rows) {
   const names = rows.map((row) => String(row.seq));
   /** @param {(number | null)[]} values */
   const at = (values) => values.map((seconds) => (seconds === null ? null : seconds * MS));
-  const every = rows.flatMap((row) =>
-    row.itl.map((/** @type {number} */ seconds, /** @type {number} */ i) => ({ seq: row.seq, seconds, token: i + 1 })),
-  );
+  const { gaps } = drawnGaps(rows, MOST_GAPS);
   const shared = { hoverinfo: "none", customdata: rows.map((row) => [row.seq]) };
   const data = [
     {
@@ -55,9 +56,9 @@ export function sequenceFigure(_, rows) {
       type: "scatter",
       mode: "markers",
       name: t("time.itl"),
-      x: every.map((point) => String(point.seq)),
-      y: every.map((point) => point.seconds * MS),
-      customdata: every.map((point) => [point.seq, point.token, point.seconds]),
+      x: gaps.map((gap) => String(gap.seq)),
+      y: gaps.map((gap) => gap.seconds * MS),
+      customdata: gaps.map((gap) => [gap.seq, gap.token, gap.seconds]),
       hoverinfo: "none",
       xaxis: "x2",
       yaxis: "y2",
