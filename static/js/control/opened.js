@@ -5,6 +5,7 @@ import { firstDecodes, tellingEvent, tellingRecord } from "../core/telling_recor
 import { wantLayer } from "../net/commands.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
+import { opening } from "./opening.js";
 import { play, playing } from "./playback.js";
 
 /**
@@ -26,8 +27,8 @@ export function accept() {
 }
 
 /**
- * Show each recording first at its telling record, once it is all here; a link that names a record is obeyed. Called
- * once, when the page begins.
+ * Show each recording first at its telling record, once it is all here; a link that names a record is obeyed, and the
+ * opening and the first look have places of their own. Called once, when the page begins.
  */
 export function followOpened() {
   /** @type {import("../core/log.js").TraceLog | null} */
@@ -41,6 +42,7 @@ export function followOpened() {
     const first = seen === null;
     seen = log;
     offered.value = null;
+    if (opening.peek() || settings.distance.peek() !== "bench") return; // they tell a run from where they left it
     if (settings.step.peek() === null) open(log);
     else if (first) offered.value = store.viewIndex.peek();
   });
