@@ -109,15 +109,18 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
 
 
 SERVE = """
-import sys, threading
+import signal, sys, threading
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 app = create_app(FakeModel(), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
-Listener(app, bind("127.0.0.1", int(sys.argv[1])))
-threading.Event().wait()
+listener = Listener(app, bind("127.0.0.1", int(sys.argv[1])))
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+stop.wait()
+listener.close()
 """
 
 
@@ -144,6 +147,11 @@ class Mortal:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
+        self.process.wait(20)
+
+    def stop(self) -> None:
+        """As who stops it properly: it says so to its viewers."""
+        self.process.send_signal(signal.SIGTERM)
         self.process.wait(20)
 
 
@@ -182,6 +190,63 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
     expect(page.locator("#prompt")).to_have_value("once upon a time")
     page.click("#btn-prefill")
     shows(page, 1)
+
+
+@pytest.mark.parametrize(
+    ("locale", "stopped", "awaited"),
+    [
+        (
+            "en-US",
+            "The server was stopped. This run is no longer on the server.",
+            "A new run begins as soon as it does.",
+        ),
+        ("zh-CN", "服务器已停止。这次运行已不在服务器上。", "一恢复就会开始新的运行。"),
+    ],
+)
+def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_when_it_is(
+    open_page: OpenPage, mortal: Mortal, locale: str, stopped: str, awaited: str
+) -> None:
+    page = open_page(locale=locale)
+    page.goto(f"{mortal.url}/?num_blocks=64")
+    page.wait_for_selector("#connection.live")
+    page.fill("#prompt", "once upon a time")
+    page.click("#btn-prefill")
+    shows(page, 1)
+    mortal.stop()
+    page.wait_for_selector("#connection.gone")
+    expect(page.locator("#notice")).to_contain_text(stopped)
+    page.click("#btn-again")
+    expect(page.locator("#notice")).to_contain_text(awaited)
+    mortal.start()
+    page.wait_for_selector("#connection.live", timeout=30_000)
+    expect(page.locator("#prompt")).to_have_value("once upon a time")
+    expect(page.locator("#notice")).to_have_count(0)
+
+
+def test_a_notice_is_put_away_and_comes_back_when_it_is_asked_for(open_page: OpenPage) -> None:
+    page = open_page("/?theater=nobody", connection="gone")
+    page.click("#notice-close")
+    expect(page.locator("#notice")).to_have_count(0)
+    page.click("#connection-why")
+    expect(page.locator("#btn-again")).to_be_visible()
+    page.click("#btn-again")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+    expect(page.locator("#connection-why")).to_have_count(0)
+
+
+def test_what_is_told_covers_neither_the_text_nor_the_transport(open_page: OpenPage) -> None:
+    for width, height in ((1280, 720), (1920, 1080), (768, 1024), (390, 844)):
+        page = open_page("/?theater=nobody", connection="gone", width=width, height=height)
+        covered = page.evaluate(
+            """() => {
+              const told = document.querySelector('#notice').getBoundingClientRect();
+              return ['.stage-head', '.transport'].filter((name) => {
+                const box = document.querySelector(name).getBoundingClientRect();
+                return box.top < told.bottom && told.top < box.bottom && box.left < told.right && told.left < box.right;
+              });
+            }"""
+        )
+        assert covered == [], (width, height)
 
 
 def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser: Browser, live_server: str) -> None:

@@ -184,6 +184,36 @@ def test_a_step_fits_on_one_page_of_paper_in_the_light_theme(open_page: OpenPage
     expect(page.locator("html")).to_have_attribute("data-theme", "auto")
 
 
+@pytest.mark.parametrize(
+    ("query", "width", "height"),
+    [("", 1280, 640), ("&detail_large=1", 1280, 720), ("&region=detail", 390, 844), ("&region=memory", 390, 844)],
+)
+def test_paper_has_the_strip_however_little_of_it_the_screen_shows(
+    open_page: OpenPage, query: str, width: int, height: int
+) -> None:
+    page = open_page(f"/?max_tokens=8&ignore_eos=1{query}", width=width, height=height)
+    page.click("#btn-prefill")
+    expect(page.locator("html")).to_have_attribute("data-painted", "1")
+    shown = page.evaluate(
+        """() => {
+          dispatchEvent(new Event('beforeprint'));  // what is there when it returns is on paper
+          const canvas = document.querySelector('.strip-window canvas');
+          const at = (row) => document.querySelector(`.gutter-row.of-${row}`).getBoundingClientRect();
+          const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+          let painted = 0;
+          for (let i = 3; i < pixels.length; i += 4) painted += pixels[i] > 200;
+          return [document.querySelector('.strip').clientHeight, at('k').height, at('v').height,
+            painted / (canvas.width * canvas.height)];
+        }"""
+    )
+    assert shown[0] >= 330 and shown[1] > 40 and shown[2] > 40 and shown[3] > 0.1, shown
+    page.emulate_media(media="print")
+    expect(page.locator(".strip")).to_be_visible()
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.querySelector('.strip').style.height") == ""
+
+
 def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=40&ignore_eos=1&speed=0")
     page.click("#btn-prefill")

@@ -17,6 +17,14 @@ export function sharpen(ratio) {
   atLeast = ratio;
 }
 
+/** @type {Set<() => void>} of every painter: measure its box, and ask for a painting */
+const measures = new Set();
+
+/** Measure every painted box now: for paper, whose sizes no observer is told in time. */
+export function measureNow() {
+  for (const measure of measures) measure();
+}
+
 /** @typedef {{width: number, height: number}} Size in CSS pixels */
 
 /**
@@ -81,7 +89,13 @@ export function usePainter(watch, paint) {
       schedule(run);
     });
     sizes.observe(element);
+    const measure = () => {
+      Object.assign(size, { width: element.clientWidth, height: element.clientHeight });
+      schedule(run);
+    };
+    measures.add(measure);
     return () => {
+      measures.delete(measure);
       stop();
       sizes.disconnect();
       again.current = null;

@@ -1,7 +1,7 @@
 // Printing is in the light theme, whatever the screen shows, and what is painted keeps its size: the browser lays the
 // page out anew for paper, but does not wait until a canvas has been painted for that.
 
-import { sharpen } from "../kit/canvas.js";
+import { measureNow, sharpen } from "../kit/canvas.js";
 import { themeChanged } from "../kit/colour.js";
 import { flushNow } from "../kit/frame.js";
 
@@ -9,6 +9,7 @@ const PAINTED = ".strip, .strip-scroll, .matrix .panel-canvas, .pool-scroll";
 const SHEET = 1000; // px of a sheet's width, see css/print.css
 const COLUMN = 420; // px of the column in which the matrix stands
 const SHARP = 3; // pixels for each px
+const STRIP = 330; // px of height that the strip has at least, however little room the screen leaves it
 
 export function followPrinting() {
   const root = document.documentElement;
@@ -18,10 +19,13 @@ export function followPrinting() {
     if (restore) return;
     const shown = root.dataset.theme ?? "auto";
     document.getElementById("print-link")?.replaceChildren(location.href);
-    repaint("light", SHARP);
+    root.dataset.printing = ""; // on a phone most regions are not there
     const release = freeze();
+    repaint("light", SHARP);
+    fit();
     restore = () => {
       release();
+      delete root.dataset.printing;
       repaint(shown, 1);
     };
   });
@@ -35,30 +39,38 @@ export function followPrinting() {
     sharpen(ratio);
     root.dataset.theme = theme;
     themeChanged();
+    measureNow();
     flushNow();
   }
 }
 
-/**
- * Keep the sizes of what is painted; the stage as small as the sheet needs, the matrix as large as its column allows.
- */
+/** Keep the sizes of what is painted; the strip is at least as high as one can read. */
 function freeze() {
   /** @type {NodeListOf<HTMLElement>} */
   const painted = document.querySelectorAll(PAINTED);
   const changed = Array.from(painted, (element) => {
-    const [width, height] = [element.offsetWidth, element.offsetHeight];
-    return { element, width, height };
+    const least = element.matches(".strip") ? STRIP : 0;
+    return { element, width: element.offsetWidth, height: Math.max(least, element.offsetHeight) };
   });
+  for (const { element, width, height } of changed) {
+    element.style.width = `${width}px`;
+    if (!element.matches(".strip-scroll")) element.style.height = `${height}px`; // it fills the strip
+  }
+  return () => {
+    for (const { element } of changed) Object.assign(element.style, { width: "", height: "" });
+    for (const element of zoomed()) element.style.zoom = "";
+  };
+}
+
+/** What is made larger or smaller for the sheet. */
+const zoomed = () =>
+  /** @type {HTMLElement[]} */ ([...document.querySelectorAll("#region-stage, .matrix .panel-canvas")]);
+
+/** The stage as small as the sheet needs, the matrix as large as its column allows. */
+function fit() {
   const stage = document.getElementById("region-stage");
   const strip = /** @type {HTMLElement | null} */ (document.querySelector("#region-stage .strip"));
-  for (const { element, width, height } of changed)
-    Object.assign(element.style, { width: `${width}px`, height: `${height}px` });
   if (stage) stage.style.zoom = String(Math.min(1, SHEET / Math.max(1, strip?.offsetWidth ?? 0)));
   const matrix = /** @type {HTMLElement | null} */ (document.querySelector(".matrix .panel-canvas"));
   if (matrix?.offsetWidth) matrix.style.zoom = String(Math.min(3, COLUMN / matrix.offsetWidth));
-  return () => {
-    for (const { element } of changed) Object.assign(element.style, { width: "", height: "" });
-    if (stage) stage.style.zoom = "";
-    if (matrix) matrix.style.zoom = "";
-  };
 }

@@ -77,10 +77,9 @@ export function Strip() {
     },
   );
 
+  const measure = () => setSize({ width: scroller.current?.clientWidth ?? 0, height: ref.current?.clientHeight ?? 0 });
   useEffect(() => {
-    const sizes = new ResizeObserver(() =>
-      setSize({ width: scroller.current?.clientWidth ?? 0, height: ref.current?.clientHeight ?? 0 }),
-    );
+    const sizes = new ResizeObserver(measure);
     for (const element of [ref.current, scroller.current]) if (element) sizes.observe(element);
     return () => sizes.disconnect();
   }, []);
@@ -110,7 +109,10 @@ export function Strip() {
       if (begins === (before !== null)) return;
       const to = begins ? 0 : (before ?? 0);
       before = begins ? offset.peek() : null;
-      atOnce(() => scroll(to));
+      atOnce(() => {
+        measure(); // paper gives it the height that it needs
+        scroll(to);
+      });
     };
     for (const type of PRINTING) addEventListener(type, prints);
     return () => PRINTING.forEach((type) => removeEventListener(type, prints));
