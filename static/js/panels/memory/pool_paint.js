@@ -4,6 +4,7 @@
 import { tokenLabels } from "../../core/labels.js";
 import { roundRect } from "../../kit/canvas.js";
 import { alpha, colours, sequentialAt } from "../../kit/colour.js";
+import { fittedOnCanvas } from "../../kit/fitted.js";
 import { sequencePattern, wastePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/moment.js";
 import { connected, drawnIndex, log, shownSeq, state } from "../../state/store.js";
@@ -194,17 +195,22 @@ function paintToken({ c, layout, palette, size }, id, offset, look, { x, y, widt
     c.fillStyle = content.generated ? palette.generated : palette.prompt;
     c.fillRect(x, y + height - 2, width, 2);
   }
-  if (Math.min(layout.cell, layout.tall) < 13 || look.fill[offset] < 0.6) return;
-  const text =
-    Array.from(content.label.of ? (content.label.char ?? "·") : content.label.text.replace("␣", ""))
-      .slice(0, 1)
-      .join("") || "␣";
-  const px = Math.min(14, Math.min(layout.cell, layout.tall) - 5);
+  if (look.fill[offset] < 0.6) return;
+  const text = inSlot(content.label);
+  const px = fittedOnCanvas(text, width - 2, Math.min(14, layout.tall - 5));
+  if (px === null) return;
   c.font = `${px}px system-ui, "Noto Sans CJK SC", sans-serif`;
   c.textAlign = "center";
   c.fillStyle = held ? palette.ink : palette["ink-3"];
-  c.fillText(text, x + width / 2, y + height / 2 + px * 0.36);
+  c.fillText(text, x + width / 2, y + height / 2 + px * 0.36, width - 2);
 }
+
+/**
+ * A token where there is little room: without the space before it; of a character in several tokens the character.
+ *
+ * @param {import("../../core/labels.js").Label} label
+ */
+const inSlot = (label) => (label.of ? (label.char ?? "·") : label.text.replace(/^␣(?=.)/, ""));
 
 /**
  * The token in a slot after record `index`, through the sequence that wrote it; null when it is not known.

@@ -4,6 +4,7 @@ import { labelText } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
 import { isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
 import { labelWidth } from "../../kit/canvas.js";
+import { fittedSize } from "../../kit/fitted.js";
 import { PHASES } from "../../state/moment.js";
 import { keysText } from "../../tell/groups.js";
 import { probabilityText, t } from "../../tell/words.js";
@@ -24,7 +25,7 @@ import { columns } from "./geometry.js";
 /** @type {Kind[]} */
 export const KINDS = ["k", "v", "q"];
 const LARGEST = 17; // px, a token's text
-const SMALLEST = 11.5; // it shrinks to this before it is cut
+const USUAL = 11.5; // columns are so wide that most tokens of a prompt have at least this size
 const NARROWEST = 26;
 const FOR_LETTERS = 46; // a column that holds most words of an alphabet
 const WIDEST = 84;
@@ -34,14 +35,12 @@ const MOST = 4096; // columns that room is kept for
 export const shownText = (label) => (label.of ? (label.char ?? label.hex) : label.text);
 
 /**
- * Size of `text` in a column of `width`: the largest with which it fits, and readable.
+ * Size of `text` in a column of `width`; null: it has no room there.
  *
  * @param {string} text
  * @param {number} width
  */
-export function fontSize(text, width) {
-  return Math.max(SMALLEST, Math.min(LARGEST, Math.floor(((width - 2) / labelWidth(text)) * LARGEST * 2) / 2));
-}
+export const fontSize = (text, width) => fittedSize(text, width - 2, LARGEST);
 
 /**
  * Whether a phase is over in what is shown: `sub` is the sub-step shown, null for the whole record.
@@ -73,7 +72,7 @@ function neededWidth(now) {
   if (!known.has(id)) {
     const texts = now.labels.slice(0, count).map(shownText);
     const widths = texts.map(labelWidth).sort((a, b) => a - b);
-    const usual = ((widths[Math.floor(widths.length * 0.9)] ?? 0) * SMALLEST) / LARGEST;
+    const usual = ((widths[Math.floor(widths.length * 0.9)] ?? 0) * USUAL) / LARGEST;
     const letters = texts.some((text) => /[a-z]{2}/i.test(text)) ? FOR_LETTERS : NARROWEST;
     known.set(id, Math.min(WIDEST, Math.max(letters, Math.ceil(usual / 8) * 8 + 4)));
   }

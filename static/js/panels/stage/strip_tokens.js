@@ -64,6 +64,7 @@ export function Tokens({ now, layout, span, sub, bring }) {
 function Token({ now, layout, position, sub, stop, bring }) {
   const label = now.labels[position];
   const text = shownText(label);
+  const size = fontSize(text, layout.width);
   const chosen = pointed.value?.position === position;
   const classes = ["token", position >= now.seq.num_prompt_tokens ? "generated" : "prompt"];
   if (now.entry && position >= now.entry.start && position < now.numFilled) classes.push("flight");
@@ -98,7 +99,7 @@ function Token({ now, layout, position, sub, stop, bring }) {
     style=${{
       left: `${layout.x(position)}px`,
       width: `${layout.width}px`,
-      fontSize: `${fontSize(text, layout.width)}px`,
+      fontSize: size === null ? undefined : `${size}px`,
     }}
     data-position=${position}
     tabindex=${stop ? 0 : -1}
@@ -115,7 +116,7 @@ function Token({ now, layout, position, sub, stop, bring }) {
     }}
     onKeyDown=${pressKey}
   >
-    <span class="token-text" lang=${langOf(text)}>${text}</span>
+    <span class="token-text" lang=${langOf(text)}>${size === null ? "" : text}</span>
     ${label.of ? html`<span class="token-part">${label.char ? `${label.part}/${label.of}` : "…"}</span>` : null}
   </button>`;
 }
