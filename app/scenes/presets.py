@@ -83,6 +83,7 @@ PRESETS = [
         id="sinks",
         sampling={"max_tokens": 48, "ignore_eos": True},
         config={"block_size": 4, "num_blocks": 24, "attention_window": 16, "attention_sinks": 4},
+        pattern="first_token",
         speed=4.0,
     ),
     Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}, detail="time"),

@@ -87,6 +87,8 @@ def test_samples_share_the_prompt_and_copy_on_write(model: LoadedModel, language
     assert len(played.ops(Fork)) == 2
     assert len(played.ops(Copy)) == 2, "the prompt's last block is not full: all but the last to write copy it"
     assert len([e for r in played.steps for e in r.batch if e.phase == "prefill"]) == 1
+    first = [output.token_id for output in played.steps[0].outputs]
+    assert len(first) == len(set(first)) == 3, "they part at their first token"
 
 
 @in_every_language
