@@ -21,7 +21,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     after_steps: list[Annotated[int, Meta(ge=0)]] = []  # steps before each prompt comes; empty: all come at once
     sampling: dict[str, Any] = {}  # fields that differ from the defaults
     config: dict[str, Any] = {}  # likewise; needs a new log
-    seq: int = 0  # the sequence that it is about
+    seq: int | None = 0  # the sequence that it is about; None: whoever is computed
     pattern: str | None = None  # of the head to look at; None: the one that the model opens on
     detail: Panel = "attention"
     speed: float = 2.0  # steps a second
@@ -46,7 +46,7 @@ PRESETS = [
         sampling={"max_tokens": 64},
         config={**_SMALL, "max_num_seqs": 2},
         detail="scheduler",
-        seq=2,
+        seq=None,
         speed=4.0,
     ),
     Preset(
@@ -76,7 +76,6 @@ PRESETS = [
             "attention_window": 8,
             "sliding_window_pattern": 2,
         },
-        detail="time",
         speed=4.0,
     ),
     Preset(
@@ -86,7 +85,7 @@ PRESETS = [
         pattern="first_token",
         speed=4.0,
     ),
-    Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}, detail="time"),
+    Preset(id="int4", sampling={"max_tokens": 48}, config={**_SMALL, "kv_cache_dtype": "int4"}),
     Preset(
         id="long",
         sampling={"max_tokens": 272, "ignore_eos": True},

@@ -30,7 +30,7 @@ def page_on(path: Path, scene_id: str, language: str) -> dict[str, Any]:
     """What the page makes of a trace: figures, whether each record is the last one, and the scene's last sentence."""
     preset = scene(scene_id)
     end = told("presets", preset)["end"][language]
-    command = [node(), ROOT / "tests/js/scene_dump.mjs", path, str(preset.seq), end]
+    command = [node(), ROOT / "tests/js/scene_dump.mjs", path, str(preset.seq or 0), end]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def entries(played: Played, seq_id: int) -> list[Any]:
 
 def expected(played: Played, scene_id: str, language: str, size: int) -> dict[str, int]:
     """The figures again, from the engine's records."""
-    seq = scene(scene_id).seq
+    seq = scene(scene_id).seq or 0
     everybody = sorted({entry.seq_id for record in played.steps for entry in record.batch})
     again = 0
     for one in everybody:

@@ -23,7 +23,7 @@ export const scene = computed(() => scenes.value.find((one) => one.id === settin
 export const sceneEnd = computed(() => {
   store.numRecords.value; // the log grows
   const [played, log] = [scene.value, store.log.value];
-  const figures = played && log && isOver(log) ? sceneFigures(log, played.seq) : null;
+  const figures = played && log && isOver(log) ? sceneFigures(log, played.seq ?? 0) : null;
   return played && figures ? fill(inLanguage(played.end), figures) : null;
 });
 
@@ -95,6 +95,7 @@ export async function playScene(wanted) {
     settings.layer.value = head?.layer ?? null;
     settings.head.value = head?.head ?? null;
     settings.detail.value = wanted.detail;
+    if (wanted.detail === "time") settings.chart.value = "memory"; // which blocks are there when
     settings.speed.value = wanted.speed;
     settings.region.value = "stage";
   });

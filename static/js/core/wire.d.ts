@@ -315,7 +315,7 @@ export interface Preset {
   after_steps: number[];
   sampling: Record<string, unknown>;
   config: Record<string, unknown>;
-  seq: number;
+  seq: number | null;
   pattern: string | null;
   detail: "attention" | "scheduler" | "time";
   speed: number;
