@@ -43,7 +43,7 @@ PRESETS = [
     ),
     Preset(
         id="batch",
-        sampling={"max_tokens": 64},
+        sampling={"max_tokens": 96},
         config={**_SMALL, "max_num_seqs": 2},
         detail="scheduler",
         seq=None,

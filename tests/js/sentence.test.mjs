@@ -62,8 +62,11 @@ test("the largest weight is named where the row was captured", () => {
   assert.deepEqual(most[1], { layer: 0, head: 1, token: "潮", position: 2, p: "0.60" });
 });
 
-test("before the first record the page says what to press", () => {
-  assert.deepEqual(sentencesOf(wholeLog(), -1, null), [["sentence.start", {}]]);
+test("an empty log says what to press, a log looked at from before its beginning that it does", () => {
+  assert.deepEqual(sentencesOf(new TraceLog(header()), -1, null), [["sentence.start", {}]]);
+  assert.deepEqual(plainSentencesOf(new TraceLog(header()), -1, null), [["sentence.start.plain", {}]]);
+  for (const tell of [sentencesOf, plainSentencesOf])
+    assert.deepEqual(tell(wholeLog(), -1, null), [["sentence.before", {}]]);
 });
 
 /** The record in plain words. */

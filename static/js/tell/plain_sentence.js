@@ -32,7 +32,7 @@ const AFTER_TOGETHER = ["fork", "release", "evict"];
  * @param {Log} log @param {number} index @param {number | null} shownSeq @returns {Part[]}
  */
 export function plainSentencesOf(log, index, shownSeq) {
-  if (index < 0) return [["sentence.start.plain", {}]];
+  if (index < 0) return [[log.length ? "sentence.before" : "sentence.start.plain", {}]];
   const record = log.records[index];
   const batch = record.batch ?? [];
   const entry = batch.find((one) => one.seq_id === shownSeq) ?? batch[0];

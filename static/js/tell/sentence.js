@@ -28,7 +28,7 @@ const LAST = new Set(["defer", "finish", "rank"]); // said after it
  * @param {Log} log @param {number} index @param {number | null} shownSeq @returns {Part[]}
  */
 export function sentencesOf(log, index, shownSeq) {
-  if (index < 0) return [["sentence.start", {}]];
+  if (index < 0) return [[log.length ? "sentence.before" : "sentence.start", {}]];
   const record = log.records[index];
   const batch = record.batch ?? [];
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0];
