@@ -46,7 +46,7 @@ export const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? lang
 let storage = null;
 
 /** @type {(keyof import("../state/settings.js").Settings)[]} */
-const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b", "detail", "distance", "fault"];
+const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b", "detail", "distance", "fault", "scene"];
 
 /**
  * Show the opening to somebody who is here for the first time and follows no link to a place.

@@ -80,7 +80,7 @@ let before = { decodes: 0, sequences: 0 }; // how the run stood when the stop be
 let storage = null;
 
 /** @type {(keyof import("../state/settings.js").Settings)[]} */
-const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b"];
+const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "run_b"];
 
 /**
  * Offer the tour on a first visit: not to a reader who follows a link to a run, a recording, a step, an exhibit or two
