@@ -33,9 +33,7 @@ export const STYLES = [
   { colour: 6, dash: "dash", symbol: "pentagon", pattern: "\\" },
 ];
 
-/**
- * How records on one chart are told apart, by their place: line and hatching; the markers of all but the first are open.
- */
+/** How records on one chart are told apart, by their place: line and hatching; markers are open but for the first. */
 export const RECORD_STYLES = [
   { dash: "solid", pattern: "" },
   { dash: "dash", pattern: "/" },

@@ -34,7 +34,7 @@ export function Verdict({ finding }) {
   </span>`;
 }
 
-/** @type {Record<string, {name: string, sign: string}>} by whether it is good: a class and a sign that needs no colour */
+/** @type {Record<string, {name: string, sign: string}>} by whether it is good: a class, and a sign without colour */
 const LOOKS = {
   true: { name: "better", sign: "▲" },
   false: { name: "worse", sign: "▼" },

@@ -1,5 +1,5 @@
-// A ratio as people say it: "5.0 times faster", "a third of the memory"; and whether that is good. The command line says
-// it too (engine/bench/gains.py, whose words these are); a test holds both to the same sentences.
+// A ratio as people say it: "5.0 times faster", "a third of the memory"; and whether that is good. The command line
+// says it too (engine/bench/gains.py, whose words these are); a test holds both to the same sentences.
 
 import { hasText, t } from "../tell/words.js";
 
