@@ -125,3 +125,34 @@ def test_on_a_phone_rows_are_thumb_sized_and_nothing_is_wider_than_it(open_page:
     box = row.bounding_box()
     assert box is not None and box["height"] >= 44
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_run_without_arrays_gives_its_room_to_requests(open_page: OpenPage, many: Path) -> None:
+    page = open_page()
+    before = page.locator("#region-stage").bounding_box()
+    drop_recording(page, many)
+    expect(page.locator("#stage-bare")).to_contain_text("Recorded without arrays")
+    expect(page.locator("#detail-attention")).to_have_count(0)
+    expect(page.locator("#detail-requests")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".gutter-row")).to_have_count(0)
+    stage, detail = (page.locator(f"#region-{name}").bounding_box() for name in ("stage", "detail"))
+    assert before and stage and detail
+    assert stage["height"] < before["height"] / 1.5 and detail["height"] > stage["height"]
+    assert detail["y"] >= stage["y"] + stage["height"] - 1  # nothing stands over anything
+
+
+def test_of_forty_lanes_those_stand_there_that_are_alive_and_the_chosen_one_stays(
+    open_page: OpenPage, many: Path
+) -> None:
+    page = open_page("/?detail=scheduler")
+    drop_recording(page, many)
+    lanes = page.locator(".lanes-scroll")
+    expect(page.locator(".lanes-hidden")).to_contain_text("not alive here")
+    shown = int(lanes.get_attribute("data-lanes") or 0)
+    assert 2 <= shown < REQUESTS
+    page.evaluate("import('/static/js/state/settings.js').then(({ settings }) => (settings.seq.value = 3))")
+    expect(lanes).to_have_attribute("data-lanes", str(shown + 1))
+    expect(page.locator(".lanes-cursor")).to_have_attribute("aria-label", re.compile("^seq 3, "))
+    expect(page.locator("#stage-past")).to_contain_text("seq 3 has finished")
+    page.click("#stage-past button")
+    expect(page.locator("#stage-past")).to_have_count(0)
