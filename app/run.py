@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from app.engine_face import EngineLike
 from app.errors import AppError
+from app.recordings.summary import Summary, summary_of
 from engine.trace.log import TraceReader, TraceWriter
 
 
@@ -21,6 +22,7 @@ class OpenLog:
         self._lock = threading.Lock()
         self._readers = 0
         self._retired = False
+        self._summary: Summary | None = None
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[TraceReader]:
@@ -41,6 +43,18 @@ class OpenLog:
                 last = self._retired and self._readers == 0
             if last:
                 self._close()
+
+    def summary(self) -> Summary:
+        """What the log says of itself, read again only when it has grown.
+
+        Raises:
+            AppError: `stale_epoch` when the run is over.
+        """
+        with self.reading() as log:
+            known = self._summary
+            if known is None or known.num_records != len(log):
+                known = self._summary = summary_of(log)
+            return known
 
     def retire(self) -> None:
         """Close the log when its last reader is done; idempotent."""

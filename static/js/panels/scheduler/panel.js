@@ -99,6 +99,9 @@ function Plane({ lanes: all }) {
   useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);
   useEffect(() => {
     hidden.value = lanes.hidden;
+    return () => {
+      hidden.value = 0;
+    };
   }, [lanes.hidden]);
   useLayoutEffect(() => runningIntoView(outer.current, layout, lanes, shown), [shown, lanes.hidden, size.height]);
   /** @param {PointerEvent} event */
