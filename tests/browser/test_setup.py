@@ -127,7 +127,7 @@ def test_one_scene_after_another_leaves_no_setting_behind(open_page: OpenPage) -
 def test_scenes_speak_chinese(open_page: OpenPage) -> None:
     page = open_page(locale="zh-CN")
     page.select_option("#scene", "preemption")
-    expect(page.locator("#scene-watch")).to_contain_text("最后接纳的那个归还它的块")
+    expect(page.locator("#scene-watch")).to_contain_text("最后接纳的那个（先是序列 2）归还它的块")
     expect(page.locator("#btn-scene")).to_have_text(re.compile("3 段提示词"))
 
 
