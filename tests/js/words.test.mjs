@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { LANGUAGES } from "../../static/js/tell/language.js";
-import { bytesText, fill, grouped, secondsText } from "../../static/js/tell/words.js";
-import { en, glossary, JS, zh } from "./words.mjs";
+import { LANGUAGES, onGpu } from "../../static/js/tell/language.js";
+import { bytesText, fill, grouped, secondsText, t } from "../../static/js/tell/words.js";
+import { en, glossary, JS, speak, zh } from "./words.mjs";
 
 test("both languages have the same keys", () => {
   assert.deepEqual(Object.keys(zh).sort(), Object.keys(en).sort());
@@ -65,4 +65,15 @@ test("numbers are written with units and groups", () => {
   assert.equal(bytesText(72 * 2 ** 30), "72\u2009GiB");
   assert.equal(secondsText(0.0123), "12.3\u2009ms");
   assert.equal(secondsText(null), "–");
+});
+
+test("the cache's memory is called what it is on the device of the run", () => {
+  speak("zh");
+  assert.equal(t("region.memory"), "内存");
+  onGpu.value = true;
+  assert.equal(t("region.memory"), "显存");
+  assert.equal(t("memory.title"), "KV 显存");
+  assert.equal(t("memory.used"), "已用", "what has no word of its own there keeps its usual one");
+  onGpu.value = false;
+  speak("en");
 });
