@@ -7,6 +7,7 @@ command gives the same log apart from the clocks (`tests/unit/recordings/test_sh
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
         for wave in shipped.waves:
             play(engine, wave.after)
             sampling = SamplingParams(**shipped.sampling | wave.sampling)
-            names: list[str | None] = [*(wave.request_ids or [None] * len(wave.prompts))]
+            names: Sequence[str | None] = wave.request_ids or [None] * len(wave.prompts)
             pairs = zip(wave.prompts, names, strict=True)
             engine.add_requests([RequestSpec(text, sampling, name) for text, name in pairs])
         play(engine, None)

@@ -1,0 +1,92 @@
+"""A site in Chromium, from a server of plain files: the opening, a fork that was recorded, a race."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.site.export import RUNS, write_futures, write_page
+from app.site.runs import record_races
+from engine.model.loader import load_model
+from engine.model.shipped import BUNDLED
+
+MOST_FIRST = 5_000_000  # bytes, before somebody can do something
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Below a folder, as many static hosts have it."""
+    root = tmp_path_factory.mktemp("host")
+    model = load_model(BUNDLED)
+    write_page(root / "kv", "")
+    write_futures(root / "kv", model)
+    record_races(model, "en", root / "kv" / RUNS)
+    handler = functools.partial(Quiet, directory=str(root))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/kv/"
+    server.shutdown()
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str) -> Iterator[Page]:
+    """A first visit. At the end nothing may have failed or broken the policy, and nobody else was asked."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US", reduced_motion="reduce")
+    problems: list[str] = []
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("response", lambda r: problems.append(r.url) if r.status >= 400 else None)
+    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else problems.append(r.url))
+    yield page
+    context.close()
+    assert problems == []
+
+
+def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, address: str) -> None:
+    received: list[int] = []
+    visit.on("response", lambda r: received.append(int(r.headers.get("content-length", 0))))
+    visit.goto(address)
+    visit.wait_for_selector("#opening[data-ready=true]")
+    assert 0 < sum(received) < MOST_FIRST
+    for _ in range(7):
+        visit.keyboard.press("ArrowRight")
+    word = visit.locator(".opening-fan li:nth-child(2) b").inner_text()
+    visit.click(".opening-fan li:nth-child(2) button")
+    generated = visit.locator(".look-text .generated")
+    expect(generated).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
+    visit.click("#look-step")
+    visit.click("#look-step")
+    expect(visit).to_have_url(re.compile(r"recording=rec-opening-en-.*step=\d+.*distance=look"))
+    text = generated.inner_text()
+    visit.reload()
+    expect(visit.locator(".look-text .generated")).to_have_text(text)
+    visit.click("#look-more")
+    expect(visit.locator("#connection.replay")).to_be_visible()
+    expect(visit.locator(".strip")).to_be_visible()
+
+
+def test_only_words_with_a_recorded_future_can_be_taken(visit: Page, address: str) -> None:
+    visit.goto(f"{address}?distance=look&recording=rec-opening-en&step=30")
+    visit.wait_for_selector("#look")
+    visit.click("#look-fan")
+    expect(visit.locator(".opening-word").first).to_be_disabled()
+
+
+def test_the_race_is_a_recording_too(visit: Page, address: str) -> None:
+    visit.goto(f"{address}?recording=rec-moon&detail=race")
+    visit.click("#race-run")
+    expect(visit.locator("#race")).to_have_attribute("data-phase", "done", timeout=60_000)
+    expect(visit.locator("#race-sentence")).to_contain_text("64")

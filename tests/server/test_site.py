@@ -1,0 +1,93 @@
+"""A site: what a server without a model would answer, as files whose addresses are relative."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.recordings.shelf import SUFFIX
+from app.server import create_app
+from app.settings import ServerSettings
+from app.site.export import FUTURES, PICTURE, RUNS, site_page, write_futures, write_page
+from app.site.runs import FIRST_STEPS, IN_FAN, WORDS, Future, record_races
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.model.shipped import BUNDLED
+from engine.trace.check import check
+from engine.trace.log import TraceReader
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return load_model(BUNDLED)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, model: LoadedModel) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "public"
+    write_page(folder, "https://example.org/kv/")
+    write_futures(folder, model)
+    return folder
+
+
+def test_every_address_of_the_page_is_relative_and_there(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    addresses = re.findall(r'(?:href|src)="([^"]+)"', page)
+    assert len(addresses) > 40
+    for address in addresses:
+        assert not address.startswith(("/", "http")), address
+        assert (site / address).is_file(), address
+    assert "socket.io" not in page and "Content-Security-Policy" in page and 'id="kvtheater-site"' in page
+
+
+def test_a_link_shows_a_picture_with_its_whole_address(site: Path) -> None:
+    page = (site / "index.html").read_text(encoding="utf-8")
+    assert f'property="og:image" content="https://example.org/kv/static/{PICTURE}"' in page
+    assert (site / "static" / PICTURE).stat().st_size < 300_000
+
+
+def test_without_an_address_the_picture_is_relative() -> None:
+    served = create_app(None, ServerSettings()).test_client().get("/").get_data(as_text=True)
+    assert f'property="og:image" content="static/{PICTURE}"' in site_page(served, "")
+
+
+def test_no_module_or_style_names_an_absolute_address(site: Path) -> None:
+    for path in [*(site / "static/js").rglob("*.js"), *(site / "static").rglob("*.css")]:
+        if "bench" in path.parts or "vendor" in path.parts:
+            continue  # the benchmark page needs a server
+        found = re.findall(r"""["'`(](/(?:static|api|words|vendor)/[^"'`)]*)""", path.read_text(encoding="utf-8"))
+        assert not found, (path, found)
+
+
+def test_its_recordings_are_those_that_the_list_names(site: Path) -> None:
+    listed = json.loads((site / "api/recordings").read_text(encoding="utf-8"))["recordings"]
+    assert len(listed) >= 6
+    for entry in listed:
+        assert (site / RUNS / f"{entry['id']}{SUFFIX}").is_file()
+    facts = json.loads((site / "api/model").read_text(encoding="utf-8"))
+    assert facts["live"] is False and facts["model"] is None and facts["museum"]
+
+
+def test_each_future_is_a_sound_run_with_another_word(site: Path) -> None:
+    futures = msgspec.json.decode((site / FUTURES).read_bytes(), type=list[Future])
+    assert len(futures) >= 2 * (FIRST_STEPS - 1) * WORDS + 2 * IN_FAN
+    assert len({future.id for future in futures}) == len(futures)
+    for future in futures[:: len(futures) // 6]:
+        path = site / RUNS / f"{future.id}{SUFFIX}"
+        assert [str(finding) for finding in check(path)] == []
+        with TraceReader(path) as log:
+            outputs = [out for out in log.record(future.record + 1).outputs if out.seq_id == future.seq]
+            assert [out.token_id for out in outputs] == [future.token_id]
+
+
+def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) -> None:
+    record_races(model, "en", tmp_path)
+    texts = set()
+    for path in sorted(tmp_path.glob("race-en-*")):
+        with TraceReader(path) as log:
+            texts.add(tuple(log.state_at(len(log) - 1).sequences[0].token_ids))
+    assert len(list(tmp_path.glob("race-en-*"))) == 3 and len(texts) == 1
