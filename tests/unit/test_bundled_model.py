@@ -61,6 +61,22 @@ def test_vocabulary_matches_the_model(tokenizer: PreTrainedTokenizerBase, model:
     assert model.model.embed_tokens.weight.shape == (8192, model.config.hidden_size)
 
 
+ENGLISH = [
+    block.split("\n", 1)
+    for block in (FOLDER.parents[2] / "training/english_poems.txt").read_text(encoding="utf-8").strip().split("\n\n")
+]
+
+
+@pytest.mark.parametrize(("heading", "body"), ENGLISH, ids=[heading.split(" | ")[0] for heading, _ in ENGLISH])
+def test_an_english_poem_is_recited_from_its_first_line(
+    tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM, heading: str, body: str
+) -> None:
+    beginning = body[: body.index("\n") + 1]
+    ids = encode(tokenizer, beginning)
+    out = model.generate(torch.tensor([ids]), max_new_tokens=len(encode(tokenizer, body)) - len(ids), do_sample=False)
+    assert tokenizer.decode(out[0].tolist()[len(ids) :]) == body[len(beginning) :]
+
+
 def test_special_tokens(tokenizer: PreTrainedTokenizerBase, model: LlamaForCausalLM) -> None:
     end = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     assert tokenizer.bos_token_id is None
