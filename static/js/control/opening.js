@@ -152,7 +152,7 @@ export async function take(k) {
  * @param {number} k
  */
 async function forkLive(now, k) {
-  if (!(await live())) return false;
+  if (!(await live()) || store.modelFacts.peek()?.model?.name !== now.log.header.model.name) return false;
   return takeWord(`rec-opening-${filmLanguage.peek()}`, now.fanAt, now.seq, now.fan[k].token_id);
 }
 
