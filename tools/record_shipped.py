@@ -29,7 +29,9 @@ from engine.trace.check import check
 MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
-NOBODY = "I'm nobody! Who are you?\nAre you nobody, too?\nThen there's a pair of us - don't tell!\n"
+LEGS = 'I met a traveller from an antique land,
+Who said: "Two vast and trunkless legs of stone
+'
 ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
 FEW = 320 << 10
 
@@ -100,7 +102,7 @@ RECORDINGS = [
     opening(
         "en",
         beginning="I",
-        shares=NOBODY + "How dreary to be somebody!\nHow",
+        shares=LEGS + "Look on my works, ye Mighty, and despair!\n",
         waits="Twinkle, twinkle, little star,\nHow I wonder what you are!",
         before=["Who has seen the wind?\nNeither I nor", "Little Lamb, who made thee?\nDost thou"],
     ),
