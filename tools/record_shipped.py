@@ -29,9 +29,7 @@ from engine.trace.check import check
 MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
-LEGS = 'I met a traveller from an antique land,
-Who said: "Two vast and trunkless legs of stone
-'
+LEGS = 'I met a traveller from an antique land,\nWho said: "Two vast and trunkless legs of stone\n'
 ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
 FEW = 320 << 10
 
