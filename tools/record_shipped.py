@@ -29,7 +29,7 @@ from engine.trace.check import check
 MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
-LEGS = 'I met a traveller from an antique land,\nWho said: "Two vast and trunkless legs of stone\n'
+NOBODY = "I'm nobody! Who are you?\nAre you nobody, too?\nThen there's a pair of us - don't tell!\n"
 ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
 FEW = 320 << 10
 
@@ -57,7 +57,9 @@ class Shipped(Struct, frozen=True, kw_only=True):
     layer: int | None = None
 
 
-def opening(language: str, beginning: str, shares: str, waits: str, before: list[str]) -> Shipped:
+def opening(
+    language: str, *, beginning: str, shares: str, waits: str, before: list[str], sampling: dict[str, Any] | None = None
+) -> Shipped:
     """The recording that a first visit opens with: A alone, then B that begins like it, then C that has to wait.
 
     What ran before leaves the free queue mixed, so A's blocks lie where they happen to be free.
@@ -83,7 +85,7 @@ def opening(language: str, beginning: str, shares: str, waits: str, before: list
             Wave([waits], after=1, request_ids=["C"], sampling={"max_tokens": 8}),
         ],
         config={"block_size": 8, "num_blocks": 12},
-        sampling={"max_tokens": 68, "ignore_eos": True},
+        sampling={"max_tokens": 68, "ignore_eos": True} | (sampling or {}),
         budget_bytes=64 << 10,
         layer=2,
     )
@@ -100,9 +102,11 @@ RECORDINGS = [
     opening(
         "en",
         beginning="I",
-        shares=LEGS + "Look on my works, ye Mighty, and despair!\n",
+        shares=NOBODY + "How dreary to be somebody!\nHow",
         waits="Twinkle, twinkle, little star,\nHow I wonder what you are!",
         before=["Who has seen the wind?\nNeither I nor", "Little Lamb, who made thee?\nDost thou"],
+        # three poems that it knows begin with "I", about as likely; this seed chooses the one of the plainest words
+        sampling={"temperature": 0.7, "seed": 2},
     ),
     Shipped(
         name="moon",

@@ -3,7 +3,7 @@
 import { askingOf, vectorIn } from "../../core/film.js";
 import { joinText } from "../../core/labels.js";
 import { colours } from "../../kit/colour.js";
-import { columnsOf, fitting } from "./geometry.js";
+import { columnsOf, fitting, roomFor } from "./geometry.js";
 import { askingAt, paintAsk, paintWord, rowsOf } from "./paint_ask.js";
 import { paintKept, paintServing } from "./paint_pool.js";
 import { paintRace } from "./paint_race.js";
@@ -27,7 +27,7 @@ const ALONE = 1.7; // s for which the prompt stands alone
  * @param {number} width
  */
 export function sceneOf(c, film, width) {
-  const fits = fitting(c, film.words.slice(0, MOST_ASKED + 1), width - 40) - 1;
+  const fits = fitting(c, film.words.slice(0, MOST_ASKED + 1), roomFor(width)) - 1;
   const asking = askingOf(film, Math.max(FEWEST_ASKED, Math.min(MOST_ASKED, fits))) ?? {
     index: film.steps[0],
     head: 0,
@@ -84,7 +84,7 @@ export function stemOf(film) {
  * @param {number} now
  */
 function paintBeginning(c, size, { film, asked }, now) {
-  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width - 40);
+  const columns = columnsOf(c, film.words.slice(0, asked + 1), roomFor(size.width));
   const { text } = rowsOf(size, columns);
   const more = asked - film.numPrompt;
   const count = film.numPrompt + Math.floor(more * linear(now, ALONE, 3.7));
@@ -106,7 +106,7 @@ function paintBeginning(c, size, { film, asked }, now) {
  */
 function paintAsking(c, size, { film, asking, asked, k, v, q }, now) {
   const words = film.words.slice(0, asked + 1);
-  const columns = columnsOf(c, words, size.width - 40);
+  const columns = columnsOf(c, words, roomFor(size.width));
   const { weights, query } = asking;
   const pictured = {
     ...{ words: words.slice(0, asked), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },

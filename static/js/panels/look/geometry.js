@@ -25,6 +25,9 @@ const LEAST = 15; // px of letters
 const COMFORTABLE = 23;
 const AIR = 0.62; // between words, in letters' sizes
 
+/** The width that a line of words may take, with air beside it. @param {number} width */
+export const roomFor = (width) => width - (width < 720 ? 28 : 128);
+
 /**
  * Columns for `words` in the middle of `width`; where they do not fit in letters of 15 px, the first ones are left out.
  *

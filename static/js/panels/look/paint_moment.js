@@ -3,7 +3,7 @@
 import { widestHead, wordOf } from "../../core/film.js";
 import { attentionRow, vectorOf } from "../../core/sequence_view.js";
 import { colours } from "../../kit/colour.js";
-import { columnsOf } from "./geometry.js";
+import { columnsOf, roomFor } from "./geometry.js";
 import { ASKED, paintAsk, paintWord, rowsOf } from "./paint_ask.js";
 
 /**
@@ -17,7 +17,7 @@ export function paintMoment(c, size, now) {
   const words = now.seq.token_bytes.map(wordOf);
   const { query } = now;
   const shown = query === null ? words : words.slice(0, query + 2);
-  const columns = columnsOf(c, shown, size.width - 56, 30);
+  const columns = columnsOf(c, shown, roomFor(size.width), 34);
   if (query === null) {
     const { text } = rowsOf(size, columns);
     shown.forEach((word, p) => {

@@ -3,7 +3,7 @@
 import { roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
 import { grouped, t } from "../../tell/words.js";
-import { columnsOf, fontOf, lanesOf } from "./geometry.js";
+import { columnsOf, fontOf, lanesOf, roomFor } from "./geometry.js";
 import { rowsOf } from "./paint_ask.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
@@ -173,7 +173,7 @@ function number(c, text, x, y, size, colour, unit = "") {
  */
 function paintLower(c, size, g, scene, done, arrived) {
   const { film, asked, k, v } = scene;
-  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width - 40);
+  const columns = columnsOf(c, film.words.slice(0, asked + 1), roomFor(size.width));
   const before = rowsOf(size, columns);
   const count = Math.min(film.words.length, film.numPrompt + Math.ceil(done) - 1);
   const half = g.kv / 2 - 1;
