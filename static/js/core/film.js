@@ -88,7 +88,7 @@ export function askingOf(film, most) {
 
 /**
  * Among the rows of a query that were recorded, the one whose weights are spread widest while its strongest stands out;
- * `spread`: its entropy as a share of what equal weights would have. Null where there is none.
+ * `spread`: its entropy in nats, the logarithm of how many keys are heard. Null where there is none.
  * @param {TraceLog} log @param {number} index @param {number} seq @param {number} query
  */
 function widestRow(log, index, seq, query) {
@@ -98,7 +98,7 @@ function widestRow(log, index, seq, query) {
     for (let head = 0; head < log.header.model.num_heads; head++) {
       const row = attentionRow(log, index, seq, layer, head, query);
       if (!row || row.keyStart !== 0 || row.max < WEAKEST || row.max > STRONGEST) continue;
-      const spread = entropy(row.weights) / Math.log(row.weights.length);
+      const spread = entropy(row.weights);
       if (!best || spread > best.spread) best = { layer, head, weights: row.weights, spread };
     }
   return best;

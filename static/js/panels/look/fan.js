@@ -42,9 +42,9 @@ export function Fan({ stem, words, futures = [], taken, choose, can = () => true
       const p = probabilityText(word.p);
       return html`<li style=${place} data-taken=${taken.value === null ? null : taken.value === i}>
         <button class="opening-word" lang=${langOf(word.text)} disabled=${!can(i)}
-          aria-disabled=${taken.value !== null} aria-label=${t("look.word", { word: word.text, p })}
+          aria-disabled=${taken.value !== null}
           onClick=${() => choose(i)}><span class="opening-future"><b>${word.text}</b>${futures[i]}</span>
-          <span class="num">${p}</span></button>
+          <span class="visually-hidden">${t("look.probability")}</span><span class="num">${p}</span></button>
       </li>`;
     })}</ol>
   </div>`;
