@@ -39,12 +39,10 @@ export function followOpened() {
     if (connection === "live") seen = log; // a run that is followed; when it is gone it is no recording either
     const whole = store.status.value?.num_records ?? log.length; // a file is here at once
     if (connection !== "replay" || !count || count < whole) return;
-    const first = seen === null;
     seen = log;
     offered.value = null;
     if (opening.peek() || settings.distance.peek() !== "bench") return; // they tell a run from where they left it
     if (settings.step.peek() === null) open(log);
-    else if (first) offered.value = store.viewIndex.peek();
   });
 }
 

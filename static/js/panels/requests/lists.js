@@ -53,7 +53,7 @@ export function Lists({ figures, open }) {
                 <button class="decision" onClick=${() => open(seq)}>
                   <b>${grouped(preempted)} ×</b>
                   <span><${Swatch} id=${seq} />${request}${" "}
-                    ${t("requests.victim", { lost: grouped(lost), n: lost })}</span>
+                    ${lost ? t("requests.victim", { lost: grouped(lost), n: lost }) : t("requests.nothing_lost")}</span>
                 </button>
               </li>`,
             )}

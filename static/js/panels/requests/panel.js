@@ -3,13 +3,15 @@
 
 import { useMemo } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
+import { jumpTo } from "../../control/playback.js";
 import { foundRows, requestFigures } from "../../core/requests.js";
+import { storyOf } from "../../core/stories.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { useBox } from "../../kit/measure.js";
 import { settings } from "../../state/settings.js";
-import { log, numRecords } from "../../state/store.js";
+import { log, numRecords, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { orderOf } from "./columns.js";
 import { Lists } from "./lists.js";
@@ -27,8 +29,15 @@ const WIDE = 860; // px: table and story have room beside each other
  */
 const view = signal(settings.seq.peek() === null ? "table" : "story");
 
-/** Choose a sequence: it is on the stage, and its story is told. @param {number} seq */
+/**
+ * Choose a sequence: it is on the stage, and its story is told. One that has not come yet is shown where it comes.
+ *
+ * @param {number} seq
+ */
 function open(seq) {
+  const now = log.peek();
+  const arrival = now && storyOf(now, seq)?.moments[0].record;
+  if (arrival && arrival > viewIndex.peek()) jumpTo(arrival);
   settings.seq.value = seq;
   view.value = "story";
 }

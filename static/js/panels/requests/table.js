@@ -116,7 +116,7 @@ function Head({ column: { name, width } }) {
  */
 function Line({ row, at, columns, high, open, focusable }) {
   const [name, ...figures] = columns;
-  return html`<tr class=${row.seq === shownSeq.value ? "shown" : ""} aria-rowindex=${at + 2} data-seq=${row.seq}
+  return html`<tr class=${row.seq === (settings.seq.value ?? shownSeq.value) ? "shown" : ""} aria-rowindex=${at + 2} data-seq=${row.seq}
     style=${{ height: `${high}px` }} onClick=${() => open(row.seq)}>
     <th scope="row"><button data-row=${at} tabindex=${focusable ? 0 : -1} title=${row.request}
       aria-label=${t("requests.open", { request: row.request, name: t("sequence.name", { id: row.seq }) })}

@@ -45,12 +45,12 @@ export function Panel() {
       <header class="lanes-head">
         <h3 class="panel-title"><${Term} id="continuous_batching">${t("lanes.title")}<//> <${Fidelity} kind="captured"
           /></h3>
-        <${Legend} />
         ${
           hidden.value
             ? html`<span class="hint num lanes-hidden">${t("lanes.hidden", { n: hidden.value })}</span>`
             : null
         }
+        <${Legend} />
       </header>
       ${lanes ? html`<${Plane} lanes=${lanes} />` : html`<p class="hint">${t("lanes.empty")}</p>`}
     </section>

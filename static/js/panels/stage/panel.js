@@ -45,9 +45,8 @@ function Heading() {
 }
 
 /** A recording that was just opened can be played from where it is shown. */
-const Invitation = () => html`<button class="stage-play" id="stage-play" onClick=${accept}>
-  <${Icon} name="play" /><span>${t("stage.play")}</span>
-</button>`;
+const Invitation = () => html`<button class="stage-play" id="stage-play" aria-label=${t("stage.play")}
+  title=${t("stage.play")} onClick=${accept}><${Icon} name="play" /></button>`;
 
 function Empty() {
   return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t("stage.none_text")}</p>`;
@@ -97,13 +96,13 @@ function commonStart(a, b) {
 function Past() {
   const [seq, index] = [shownSeq.value, stageIndex.value];
   return html`<p class="stage-past num" id="stage-past">
-    ${t("stage.past", { name: t("sequence.name", { id: seq }) })}
+    <span>${t("stage.past", { name: t("sequence.name", { id: seq }) })}</span>
     <button class="way" onClick=${() => jumpTo(index)}>${t("stage.past.go", { record: grouped(index + 1) })}</button>
   </p>`;
 }
 
 /** That there are no arrays, and what there is. */
-const Bare = () => html`<p class="stage-past" id="stage-bare">${t("stage.bare")}</p>`;
+const Bare = () => html`<p class="stage-past" id="stage-bare"><span>${t("stage.bare")}</span></p>`;
 
 /** The two scales of values; each row says its own range. */
 function Scales() {
