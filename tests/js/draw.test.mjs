@@ -9,6 +9,7 @@ import {
   litAt,
   miniature,
   pooledWeights,
+  rows,
   scrollTo,
 } from "../../static/js/panels/stage/geometry.js";
 
@@ -117,4 +118,21 @@ test("of figures that would overlap the larger weight's stays, wherever it stand
     figuresApart(figures).map(({ weight }) => weight),
     [0.7, 0.01],
   );
+});
+
+test("the rows of the strip lie within its height, apart, and are high enough to be seen or not there at all", () => {
+  for (let height = 0; height <= 700; height++) {
+    const { attention, k, v, q } = rows(height);
+    const shown = [attention, k, v, q].filter((row) => row.height > 0);
+    assert.ok(
+      shown.every((row, i) => i === 0 || row.y >= shown[i - 1].y + shown[i - 1].height),
+      `${height}`,
+    );
+    if (shown.length) assert.ok(shown.at(-1).y + shown.at(-1).height <= height, `${height}`);
+    assert.ok(
+      [k, v, q].every((row) => row.height === 0 || row.height >= 18),
+      `${height}`,
+    );
+  }
+  assert.ok(rows(130).q.height >= 18, "what 1280 × 720 leaves has all four");
 });

@@ -6,6 +6,7 @@ import { loneLabel } from "../../core/labels.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { useBox } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/stage_moment.js";
 import { sequenceView } from "../../state/store.js";
@@ -14,30 +15,44 @@ import { langOf, probabilityText, t } from "../../tell/words.js";
 /** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
 const sampled = computed(() => phase("sample") > 0);
 
+const ROW = 17; // px that a line needs
+const FEWEST = 3; // the chosen one, another, and the rest
+
 /**
- * `choice`: what stands in place of the title where two panels share one place.
+ * `choice`: what stands in place of the title where two panels share one place. `fits`: the panel's height is given, and
+ * as many candidates are listed as can be read in it.
  *
- * @param {{choice?: import("../../kit/html.js").Children}} props
+ * @param {{choice?: import("../../kit/html.js").Children, fits?: boolean}} props
  */
-export function Candidates({ choice = null }) {
+export function Candidates({ choice = null, fits = false }) {
+  const [room, size] = useBox();
+  const most = fits && size.height ? Math.max(FEWEST, Math.floor(size.height / ROW)) : Number.POSITIVE_INFINITY;
   const output = sampled.value ? sequenceView.value?.output : null;
   return html`<section class="panel candidates">
     <h3 class="panel-title">${choice ?? t("candidates.title")} <${Fidelity} kind="captured" /></h3>
-    ${output ? html`<${List} output=${output} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
+    <div class="candidate-room" ref=${room}>
+      ${output ? html`<${List} output=${output} most=${most} />` : html`<p class="hint">${t("candidates.empty")}</p>`}
+    </div>
     <p class="panel-foot candidate-foot">${output && canFork.value ? t("candidates.take") : null}</p>
   </section>`;
 }
 
-/** @param {{output: import("../../core/trace.js").Output}} props */
-function List({ output }) {
-  const among = output.top.some((c) => c.token_id === output.token_id);
+/**
+ * The most probable ones, the chosen one among them, and the rest: `most` lines at most.
+ *
+ * @param {{output: import("../../core/trace.js").Output, most: number}} props
+ */
+function List({ output, most }) {
+  const top = output.top.slice(0, most - 1);
+  const among = top.some((c) => c.token_id === output.token_id);
   const chosen = { token_id: output.token_id, token_bytes: output.token_bytes, logprob: output.logprob };
-  const listed = among ? output.top : [...output.top.slice(0, -1), chosen];
+  const listed = among ? top : [...top.slice(0, -1), chosen];
   const rest = Math.max(0, 1 - listed.reduce((sum, c) => sum + Math.exp(c.logprob), 0));
   return html`<ol class="candidate-list">
     ${listed.map((c, i) => {
+      const place = output.top.findIndex((one) => one.token_id === c.token_id);
       const rank =
-        among || c !== chosen ? t("candidates.rank", { n: i + 1 }) : t("candidates.beyond", { n: output.top.length });
+        place < 0 ? t("candidates.beyond", { n: output.top.length }) : t("candidates.rank", { n: place + 1 });
       const lines = [
         t("candidates.logprob", { p: exactly(Math.exp(c.logprob)), logprob: c.logprob.toFixed(4).replace("-", "−") }),
         rank,

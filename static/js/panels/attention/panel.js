@@ -44,6 +44,6 @@ export function Panel() {
     <${Matrix} />
     <${Overview} />
     ${both || settings.answer.value === "softmax" ? html`<${Softmax} choice=${choice} />` : null}
-    ${both || settings.answer.value === "candidates" ? html`<${Candidates} choice=${choice} />` : null}
+    ${both || settings.answer.value === "candidates" ? html`<${Candidates} choice=${choice} fits=${layout !== "stack"} />` : null}
   </div>`;
 }

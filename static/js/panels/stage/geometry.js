@@ -85,6 +85,7 @@ export function scrollTo(layout, offset, width, first, last) {
 }
 
 const LEAST = 18; // px of a row of vectors: with less room there is none
+const ATTENTION = 36; // px of the attention row beside others: a bar, and its weight above it
 
 /**
  * Rows of the strip in `height` pixels, top to bottom: attention, K, V, Q; the tokens lie below in the document. Where
@@ -96,13 +97,13 @@ const LEAST = 18; // px of a row of vectors: with less room there is none
 export function rows(height) {
   const gap = 8;
   const room = height - 4 * gap;
-  const vector = Math.floor(Math.min(120, room * 0.225));
+  const vector = Math.floor(Math.min(120, room * 0.225, (room - ATTENTION) / 3));
   if (vector < LEAST) {
     const attention = { y: gap, height: Math.max(0, height - 2 * gap) };
     const none = { y: gap + attention.height, height: 0 };
     return { attention, k: none, v: none, q: none };
   }
-  const attention = Math.max(48, room - 3 * vector);
+  const attention = room - 3 * vector;
   const top = gap + attention + gap;
   /** @param {number} i */
   const row = (i) => ({ y: top + i * (vector + gap), height: vector });
