@@ -58,7 +58,7 @@ STOP = """(() => {
 
 def walk(page: Page, most: int) -> list[tuple[str, str, str]]:
     """Every stop of the Tab key from the beginning of the page until it leaves: its name, where and what it is."""
-    page.evaluate("document.activeElement.blur()")
+    page.evaluate("(b) => ((b = document.body), (b.tabIndex = -1), b.focus(), b.removeAttribute('tabindex'))")
     stops: list[tuple[str, str, str]] = []
     for _ in range(most):
         page.keyboard.press("Tab")

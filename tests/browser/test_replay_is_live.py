@@ -28,7 +28,7 @@ def test_a_replay_stands_where_the_live_run_stood(open_page: OpenPage) -> None:
     replay = open_page(f"/?recording={kept['id']}&step=5", connection="replay")
     expect(replay.locator("html")).to_have_attribute("data-painted", "5")
     for page in (live, replay):
-        expect(page.locator(".candidate")).to_have_count(6)
+        expect(page.locator(".candidate")).to_have_count(5)  # as many as can be read in this window
         page.mouse.move(2, 2)
         page.evaluate("document.activeElement.blur()")
         page.keyboard.press("Home")  # the strip follows what one walks through: both walk the same way
