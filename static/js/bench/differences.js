@@ -48,7 +48,7 @@ export function Differences({ all, labels, metric }) {
               ({ id, record }, i) => html`<th scope="col" key=${id}>
                 ${labels.get(id)}<br /><span class="unit">${machineText(record)}</span>
               </th>
-              ${i ? html`<th scope="col">${t("bench.difference")}</th>` : null}`,
+              ${i ? html`<th scope="col" class="difference">${t("bench.difference")}</th>` : null}`,
             )}
           </tr>
         </thead>

@@ -5,7 +5,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
-import { prepare, usePainter } from "../../kit/canvas.js";
+import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/pointer.js";
@@ -112,6 +112,7 @@ export function Strip() {
       atOnce(() => {
         measure(); // paper gives it the height that it needs
         scroll(to);
+        measureNow();
       });
     };
     for (const type of PRINTING) addEventListener(type, prints);
