@@ -35,7 +35,7 @@ PRESETS = [
     Preset(id="shared-prefix", after_steps=[0, 2], sampling={"max_tokens": 24}, config=_SMALL, seq=1, speed=1.0),
     Preset(
         id="samples",
-        sampling={"max_tokens": 24, "temperature": 1.0, "seed": 8, "n": 3},
+        sampling={"max_tokens": 24, "temperature": 0.8, "seed": 21, "n": 3},
         config=_SMALL,
         seq=1,
         detail="scheduler",
