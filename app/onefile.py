@@ -36,6 +36,7 @@ _STYLE = re.compile(r'<link rel="stylesheet" href="/static/([^"]+)"[^>]*>')
 _ICON = re.compile(r'href="/static/(icon\.svg)"')
 _MODULE = re.compile(r'<script type="module"[^>]*></script>')
 _SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
+_PREVIEW = re.compile(r'\s*<meta (?:property="og:|name="twitter:)[^>]*>')  # of links to a page on a host
 _SCRIPT_END = re.compile(r"</(?=script)", re.IGNORECASE)
 
 
@@ -91,7 +92,7 @@ def _page(model: str, trace: bytes) -> bytes:
     page = environment.get_template("index.html").render(
         modules=[], panel_sheets=panel_sheets(static_dir()), options=option_tables()
     )
-    page = _SOCKETS.sub("", page)
+    page = _PREVIEW.sub("", _SOCKETS.sub("", page))
     page = _MODULE.sub("", page)
     page = _ICON.sub(icon, _STYLE.sub(style, page))
     page = page.replace(
