@@ -96,6 +96,20 @@ test("the figures grow with the log", () => {
   assert.deepEqual(requestFigures(growing).rows, requestFigures(log).rows);
 });
 
+test("while a log is on its way its figures wait until it has grown by a tenth", () => {
+  const step = (index) => ({ kind: "step", step: index, index, ops: [], timing: { forward: 1 } });
+  const log = { header: HEADER, records: Array.from({ length: 100 }, (_, i) => step(i)) };
+  const before = requestFigures(log, true);
+  log.records.push(...Array.from({ length: 9 }, (_, i) => step(100 + i)));
+  assert.equal(requestFigures(log, true), before); // 109 < 1.1 · 100
+  log.records.push(step(109), step(110));
+  const grown = requestFigures(log, true);
+  assert.notEqual(grown, before);
+  log.records.push(step(111));
+  assert.equal(requestFigures(log, true), grown);
+  assert.notEqual(requestFigures(log), grown); // it is all here
+});
+
 test("rows are found by a part of their request's name or their sequence's number, and put in order", () => {
   const { rows } = requestFigures(log);
   const seqs = (text, column = "seq", down = false) => foundRows(rows, text, column, down).map(({ seq }) => seq);

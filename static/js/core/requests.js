@@ -76,13 +76,18 @@ class Counts {
 /** @type {WeakMap<Log, Figures>} */
 const known = new WeakMap();
 
+const STILL_NEW = 1.1; // times as many records, before the figures of a log that is on its way are made anew
+
 /**
- * The figures of a log as far as it is here; made anew when it has grown.
- * @param {Log} log @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median">>}
+ * The figures of a log as far as it is here; made anew when it has grown, or, while a long one is `arriving`, when it
+ * has grown by a tenth.
+ * @param {Log} log @param {boolean} [arriving]
+ * @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median">>}
  */
-export function requestFigures(log) {
+export function requestFigures(log, arriving = false) {
   let found = known.get(log);
   if (found && found.length === log.records.length) return found;
+  if (found && arriving && log.records.length < STILL_NEW * found.length) return found;
   const counts = found?.counts ?? new Counts();
   while (counts.length < log.records.length) counts.append(log.records[counts.length]);
   const { steps, seconds } = counts;

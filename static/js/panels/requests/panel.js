@@ -11,7 +11,7 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { useBox } from "../../kit/measure.js";
 import { settings } from "../../state/settings.js";
-import { log, numRecords, viewIndex } from "../../state/store.js";
+import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { orderOf } from "./columns.js";
 import { Lists } from "./lists.js";
@@ -44,7 +44,8 @@ function open(seq) {
 
 export function Panel() {
   const [box, size] = useBox();
-  const figures = log.value && numRecords.value ? requestFigures(log.value) : null;
+  const arriving = connection.value === "replay" && numRecords.value < (status.value?.num_records ?? 0);
+  const figures = log.value && numRecords.value ? requestFigures(log.value, arriving) : null;
   const rows = figures?.rows ?? [];
   const [find, sort] = [settings.find.value, settings.sort.value];
   const found = useMemo(() => {

@@ -32,6 +32,13 @@ export function Table({ rows, open }) {
   const last = Math.min(rows.length, top + page + MORE + 1);
   const stop = Math.max(first, Math.min(cursor, last - 1));
 
+  const [find, sort] = [settings.find.value, settings.sort.value];
+  useLayoutEffect(() => {
+    if (box.current) box.current.scrollTop = 0; // another order, or other rows: from their beginning
+    setTop(0);
+    setCursor(0);
+  }, [find, sort]);
+
   useLayoutEffect(() => {
     if (!wantsFocus.current) return;
     /** @type {HTMLElement | null | undefined} */
@@ -116,7 +123,8 @@ function Head({ column: { name, width } }) {
  */
 function Line({ row, at, columns, high, open, focusable }) {
   const [name, ...figures] = columns;
-  return html`<tr class=${row.seq === (settings.seq.value ?? shownSeq.value) ? "shown" : ""} aria-rowindex=${at + 2} data-seq=${row.seq}
+  const shown = row.seq === (settings.seq.value ?? shownSeq.value);
+  return html`<tr class=${shown ? "shown" : ""} aria-rowindex=${at + 2} data-seq=${row.seq}
     style=${{ height: `${high}px` }} onClick=${() => open(row.seq)}>
     <th scope="row"><button data-row=${at} tabindex=${focusable ? 0 : -1} title=${row.request}
       aria-label=${t("requests.open", { request: row.request, name: t("sequence.name", { id: row.seq }) })}

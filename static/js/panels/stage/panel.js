@@ -94,10 +94,12 @@ function commonStart(a, b) {
 
 /** That the sequence on stage has finished, and which record it is shown as at. */
 function Past() {
-  const [seq, index] = [shownSeq.value, stageIndex.value];
-  return html`<p class="stage-past num" id="stage-past">
-    <span>${t("stage.past", { name: t("sequence.name", { id: seq }) })}</span>
-    <button class="way" onClick=${() => jumpTo(index)}>${t("stage.past.go", { record: grouped(index + 1) })}</button>
+  const index = stageIndex.value;
+  const name = t("sequence.name", { id: shownSeq.value });
+  const record = grouped(index + 1);
+  return html`<p class="stage-past num" id="stage-past" title=${t("stage.past.why", { name, record })}>
+    <span>${t("stage.past", { name })}</span>
+    <button class="way" onClick=${() => jumpTo(index)}>${t("stage.past.go", { record })}</button>
   </p>`;
 }
 
