@@ -55,7 +55,7 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=9&block_size=8&telling=expert", connection="replay")
     shows(page, 9)
-    expect(page.locator("#sentence")).to_contain_text("Decode step 9")
+    expect(page.locator("#position")).to_contain_text("step 9")
     page.click('[data-position="20"]')
     expect(page.locator('#region-provenance [data-kind="weight"]')).to_contain_text(
         "The query read this key with weight"
@@ -238,6 +238,7 @@ def replay_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, replay_server: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")  # as for somebody who has been here
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -255,6 +256,7 @@ def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, repla
 
 def test_without_a_model_nothing_offers_to_start_again(browser: Browser, replay_server: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")  # as for somebody who has been here
     page = context.new_page()
     page.goto(f"{replay_server}/?theater=abcdefghijkl")  # a live run's link
     expect(page.locator("#notice")).to_contain_text("no model to start one with", timeout=20_000)

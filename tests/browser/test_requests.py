@@ -12,6 +12,8 @@ from playwright.sync_api import Page, expect
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
+from engine.trace.explain import stories
+from engine.trace.log import TraceReader
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import shows
 from tests.browser.dropping import drop_recording
@@ -19,6 +21,7 @@ from tests.browser.settling import comes_to, in_address
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 OpenPage = Callable[..., Page]
+ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = 40
 
 
@@ -41,19 +44,31 @@ def names(page: Page) -> list[str]:
     return page.locator(".requests-table tbody .request-name").all_inner_texts()
 
 
+def finished_victim() -> tuple[int, int]:
+    """A sequence of the shipped recording that was preempted and has ended before its last record, and that record."""
+    path = ROOT / "static" / "recordings" / "preemption.kvtrace"
+    with TraceReader(path) as log:
+        for story in stories(log):
+            kinds = [moment.op.__class__.__name__ for moment in story.moments]
+            if "Preempt" in kinds and kinds[-1] == "Finish" and story.moments[-1].record < len(log) - 1:
+                return story.seq_id, len(log) - 1
+    pytest.fail("the recording of a preemption has no such sequence")
+
+
 def test_a_row_opens_its_story_and_a_turn_of_it_its_record(open_page: OpenPage) -> None:
-    page = open_page("/?recording=rec-preemption&detail=requests&step=39", connection="replay")
+    seq, last = finished_victim()
+    page = open_page(f"/?recording=rec-preemption&detail=requests&step={last}", connection="replay")
     expect(page.locator(".requests-table tbody tr[data-seq]")).to_have_count(3)
-    page.locator("tr[data-seq='2'] button").click()
+    page.locator(f"tr[data-seq='{seq}'] button").click()
     story = page.locator(".request-story")
     expect(story).to_contain_text("preempted 1 time")
-    expect(page.locator("#stage-past")).to_contain_text("seq 2 has finished")
+    expect(page.locator("#stage-past")).to_contain_text(f"seq {seq} has finished")
     lost = story.locator(".decision.lost").first
     record = int(re.sub(r"\D", "", lost.locator(".request-when").inner_text())) - 1
     lost.click()
     shows(page, record)
     found = in_address(page)
-    assert (found["seq"], found["detail"], found["step"]) == ("2", "requests", str(record))
+    assert (found["seq"], found["detail"], found["step"]) == (str(seq), "requests", str(record))
     assert re.fullmatch(rf"r{record}i\d+", found["select"])
 
 
