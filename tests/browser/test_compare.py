@@ -34,7 +34,7 @@ def text_of(token: dict[str, Any]) -> str:
 def perform(page: Page, steps: int) -> None:
     """A poem of 16 tokens, prefilled in record 1, then a token in each record."""
     expect(page.locator("#btn-prefill")).to_be_enabled()
-    page.evaluate("(text) => import('/static/js/state/prompts.js').then(({ draft }) => (draft.value = text))", POEM)
+    page.evaluate("(text) => import('/static/js/state/prompts.js').then((prompts) => prompts.writeDraft(text))", POEM)
     page.click("#btn-prefill")
     expect(page.locator("html")).to_have_attribute("data-painted", "1", timeout=20_000)
     for step in range(steps):
