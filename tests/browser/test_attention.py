@@ -224,11 +224,13 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
     expect(page.locator("#chain")).to_contain_text("query")
 
 
-def test_the_next_token_and_all_others_make_one(open_page: OpenPage) -> None:
-    page = open_page()
+@pytest.mark.parametrize(("height", "lines"), [(720, 4), (800, 5), (1000, 6)])
+def test_the_next_token_and_all_others_make_one(open_page: OpenPage, height: int, lines: int) -> None:
+    """As many lines as can be read; what is not listed is among the others."""
+    page = open_page(height=height)
     prefill(page, POEM)
     listed = page.locator(".candidate .num").all_inner_texts()
-    assert len(listed) == 6 and sum(float(text) for text in listed) == pytest.approx(1, abs=0.02)
+    assert len(listed) == lines and sum(float(text) for text in listed) == pytest.approx(1, abs=0.02)
     expect(page.locator(".candidate.chosen")).to_have_count(1)
     page.hover(".candidate.chosen")
     expect(page.locator("#tooltip")).to_contain_text("ln p −0.")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import wait_until
+from tests.browser.driving import prefill, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import recorded
 
@@ -24,8 +24,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def prepared(open_page: OpenPage, steps: int = 2, **options: Any) -> Page:
     page = open_page(**options)
-    page.click("#btn-prefill")
-    expect(page.locator("html")).to_have_attribute("data-painted", "1", timeout=20_000)
+    prefill(page)
     for step in range(steps):
         page.click("#btn-step")
         expect(page.locator("html")).to_have_attribute("data-painted", str(2 + step), timeout=20_000)
@@ -132,7 +131,7 @@ def test_every_record_as_an_image_in_one_zip(open_page: OpenPage) -> None:
     assert len(set(pictures)) == 4, "each record looks different"
     assert all(pixels(page, picture)["colours"] > 20 for picture in pictures)
     captions = content.read("captions.txt").decode().splitlines()
-    assert "prompt tokens of seq 0 at once" in captions[0] and "record 2 of 5" in captions[0]
+    assert "read the whole prompt at once: 16 tokens" in captions[0] and "record 2 of 5" in captions[0]
     assert "record 5 of 5" in captions[3]
     expect(page.locator("html")).to_have_attribute("data-painted", "3")  # where it was before
 
@@ -216,8 +215,7 @@ def test_paper_has_the_strip_however_little_of_it_the_screen_shows(
 
 def test_paper_has_the_strip_from_its_beginning_and_says_where_it_is_cut(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=40&ignore_eos=1&speed=0")
-    page.click("#btn-prefill")
-    expect(page.locator("html")).to_have_attribute("data-painted", "1")
+    prefill(page)
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1, timeout=30_000)
     scrolled = page.evaluate("document.querySelector('#strip-scroll').scrollLeft")
