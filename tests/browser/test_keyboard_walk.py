@@ -39,15 +39,16 @@ def test_run_and_pause_are_one_button_for_the_keyboard_too(open_page: OpenPage) 
 
 def test_lanes_are_run_stepped_and_begun_again_without_losing_the_focus(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=slot_off_by_one")
-    page.locator("#museum-step").press("Enter")
+    page.locator("#btn-step").press("Enter")
     expect(page.locator("#museum")).to_have_attribute("data-step", "1", timeout=20_000)
-    expect(page.locator("#museum-step")).to_be_focused()
-    page.select_option("#museum-speed", "0")
-    page.locator("#museum-run").press("Enter")
+    expect(page.locator("#btn-step")).to_be_focused()
+    page.select_option("#speed", "0")
+    page.locator("#btn-run").press("Enter")
     expect(page.locator("#museum")).to_have_attribute("data-phase", "done", timeout=90_000)
-    expect(page.locator("#museum-look")).to_be_focused()  # there is nothing left to run, only to look at
-    page.locator("#museum-reset").press("Enter")
-    expect(page.locator("#museum-run")).to_be_focused()
+    expect(page.locator("#btn-play")).to_be_focused()  # there is nothing left to run, only to look at
+    page.locator("#btn-reset").press("Enter")
+    expect(page.locator("#museum")).to_have_attribute("data-step", "0")
+    expect(page.locator("#btn-reset")).to_be_focused()
 
 
 STOP = """(() => {

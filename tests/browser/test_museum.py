@@ -17,15 +17,26 @@ from tests.browser.settling import comes_to, theater_of
 OpenPage = Callable[..., Page]
 
 
+OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
+
+
 def run_to_the_end(page: Page) -> None:
-    page.select_option("#museum-speed", "0")
-    page.click("#museum-run")
+    page.select_option("#speed", "0")
+    page.click("#btn-run")
     expect(page.locator("#museum")).to_have_attribute("data-phase", "done", timeout=90_000)
 
 
+def record_of(page: Page, step: int) -> int:
+    """The record of a step of the run on the stage."""
+    asked = """([at]) => import('/static/js/state/store.js').then(({ log }) =>
+      log.value.records.findIndex((record) => record.kind === 'step' && record.step === at))"""
+    return int(page.evaluate(asked, [step]))
+
+
 def look(page: Page, step: int) -> None:
-    page.locator("#museum-look").evaluate(
-        "(e, step) => { e.value = step; e.dispatchEvent(new Event('input', {bubbles: true})) }", step
+    page.locator("#scrubber").evaluate(
+        "(e, record) => { e.value = record; e.dispatchEvent(new Event('input', {bubbles: true})) }",
+        record_of(page, step),
     )
     expect(page.locator("#museum")).to_have_attribute("data-step", str(step))
 
@@ -55,7 +66,7 @@ def test_an_exhibit_is_chosen_run_and_explained_with_the_keyboard(open_page: Ope
     expect(page.locator("#museum-wrong")).to_contain_text(told("museum", exhibit)["text"]["en"])
     expect(page).to_have_url(re.compile(f"exhibit={exhibit.id}"))
     run_to_the_end(page)
-    assert page.locator("html").get_attribute("data-num-records") == "0"  # the page's own run is left alone
+    assert page.evaluate(OWN) == 0  # the page's own run is left alone
     healthy, faulty = (records_of(page, theater) for theater in theaters_of(page))
     assert not any(record["integrity"] for record in healthy)
     (objected, *_) = [record["step"] for record in faulty if record["integrity"]]
@@ -63,7 +74,7 @@ def test_an_exhibit_is_chosen_run_and_explained_with_the_keyboard(open_page: Ope
 
     page.locator('[data-notice="log"] button').press("Enter")  # a witness leads to its step
     expect(page.locator("#museum")).to_have_attribute("data-step", "33")  # 16 tokens for each of two requests before
-    expect(page.locator("#museum-sentence")).to_contain_text("block 0 no longer holds what the lookup found")
+    expect(page.locator("#sentence")).to_contain_text("block 0 no longer holds what the lookup found")
     expect(page.locator('[data-fact="foreign"][data-lane="faulty"]')).to_have_count(1)
     expect(page.locator('.museum-text[data-seq="2"] .museum-seq')).to_have_attribute("aria-pressed", "true")
     expect(page.locator('.museum-text[data-seq="2"] .runs-place.first .runs-mark')).to_have_text("≠")
@@ -73,12 +84,12 @@ def test_an_exhibit_is_chosen_run_and_explained_with_the_keyboard(open_page: Ope
 
 def test_another_exhibit_begins_in_the_same_theaters(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=stale_hash_after_reallocation")
-    page.click("#museum-step")
+    page.click("#btn-step")
     expect(page.locator("#museum")).to_have_attribute("data-step", "1")
     before = [theater["theater"] for theater in theaters_of(page)]
     page.click("#exhibit-missing_causal_mask")
-    expect(page.locator("#museum-sentence")).to_contain_text("two fresh engines")
-    page.click("#museum-step")
+    expect(page.locator("#sentence")).to_contain_text("Both engines have the same")
+    page.click("#btn-step")
     expect(page.locator("#museum")).to_have_attribute("data-step", "1")
     now = theaters_of(page)
     assert [theater["theater"] for theater in now] == before
@@ -95,10 +106,11 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
     page = open_page("/?detail=museum&exhibit=missing_causal_mask")
     own = theater_of(page)
     for step in (1, 2):
-        page.click("#museum-step")
+        page.click("#btn-step")
         expect(page.locator("#museum")).to_have_attribute("data-step", str(step))
     look(page, 1)
-    page.click("#museum-open-faulty")
+    expect(page.locator("#museum-lane-faulty")).to_have_attribute("aria-pressed", "true")
+    page.click("#museum-open")
     expect(page.locator("#fault-badge")).to_have_attribute("data-fault", "missing_causal_mask")
     expect(page.locator("#fault-badge")).to_contain_text("fault put in on purpose")
     expect(page.locator("html")).to_have_attribute("data-num-records", "2")  # the request and the step that is shown
@@ -118,7 +130,9 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
 
     page.click("#fault-badge")
     expect(page.locator("#museum")).to_have_attribute("data-exhibit", "missing_causal_mask")
-    page.click("#museum-open-healthy")
+    expect(page.locator("#museum-open")).to_be_enabled()
+    page.click("#museum-lane-healthy")
+    page.click("#museum-open")
     expect(page.locator("#fault-badge")).to_have_count(0)
     page.click("#detail-attention")
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
@@ -151,7 +165,7 @@ def test_no_serious_violation_and_everything_in_its_place(
     assert page.evaluate("document.documentElement.scrollWidth") == width
     if width > 720:
         return
-    expect(page.locator(".transport")).to_be_hidden()  # the stage's Run would stand over this one
+    expect(page.locator(".transport")).to_be_visible()
     lines = page.evaluate(
         """[...document.querySelectorAll('.museum-notice.found')].map((e) =>
           [e.querySelector('dt'), e.querySelector('.museum-go'), e.querySelector('.museum-notice-text')]
@@ -161,5 +175,3 @@ def test_no_serious_violation_and_everything_in_its_place(
     for who, when, what in lines:  # who and when in one line, what below, over its whole width
         assert when["top"] <= who["top"] and who["bottom"] <= when["bottom"]
         assert what["top"] >= when["bottom"] and what["left"] == who["left"] and what["right"] == when["right"]
-    page.click("#tab-stage")
-    expect(page.locator(".transport")).to_be_visible()

@@ -10,22 +10,27 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.driving import prefill, shows, step
 from tests.browser.settling import comes_to
 
 OpenPage = Callable[..., Page]
+
+
+OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)"
 
 
 def steps(page: Page, count: int) -> None:
     """Take `count` steps of the race, one at a time."""
     for _ in range(count):
         before = int(page.locator("#race").get_attribute("data-step") or 0)
-        page.click("#race-step")
+        page.click("#btn-step")
         expect(page.locator("#race")).to_have_attribute("data-step", str(before + 1))
 
 
 def run_to_the_end(page: Page) -> None:
-    page.select_option("#race-speed", "0")
-    page.click("#race-run")
+    expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
+    page.select_option("#speed", "0")
+    page.click("#btn-run")
     expect(page.locator("#race")).to_have_attribute("data-phase", "done", timeout=60_000)
 
 
@@ -52,8 +57,9 @@ def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> No
     """Two pages race at once, with chance: each in its own theaters, and the same for all three strategies."""
     other, page = (open_page("/?detail=race&max_tokens=12&ignore_eos=1&temperature=1.2&seed=11") for _ in range(2))
     page.fill("#prompt", "空山新雨后，天气晚来秋。")
-    other.select_option("#race-speed", "0")
-    other.click("#race-run")
+    expect(page.locator("#sentence")).to_contain_text("the prompt: 12 tokens")  # asked again after a rest of typing
+    other.select_option("#speed", "0")
+    other.click("#btn-run")
     run_to_the_end(page)
     expect(page.locator("#race-verdict")).to_have_text("12 of 12 the same in all three")
     chosen = {}
@@ -62,34 +68,55 @@ def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> No
         assert not any(r["has_capture"] for r in records), "nobody looks at its tensors, and they would cost time"
         total = sum(len(entry["token_ids"]) for r in records for entry in r["batch"])
         assert figure(page, strategy, "totalComputed").replace("\u2009", "") == str(total)
+        if strategy == "none":
+            assert figure(page, strategy, "kept") == "0\u2009B" and figure(page, strategy, "transient") != "0\u2009B"
+            assert {r["memory"]["bytes_used"] for r in records} == {0}, "nothing stays from step to step"
         chosen[strategy] = [o["token_id"] for r in records for o in r["outputs"]]
     assert chosen["none"] == chosen["contiguous"] == chosen["paged"] and len(chosen["none"]) == 12
     assert page.locator(".runs-place").count() == 12
     assert set(page.locator(".runs-mark").all_inner_texts()) == {"="}
-    assert page.locator("html").get_attribute("data-num-records") == "0"  # the page's own run is left alone
+    assert page.evaluate(OWN) == 0  # the page's own run is left alone
     expect(other.locator("#race")).to_have_attribute("data-phase", "done", timeout=60_000)
     expect(other.locator("#race-verdict")).to_have_text("12 of 12 the same in all three")
 
 
-def test_a_race_is_paused_looked_back_at_and_begun_again_with_the_keyboard(open_page: OpenPage) -> None:
-    page = open_page("/?detail=race&max_tokens=60")
-    page.select_option("#race-speed", "4")  # the whole of it takes fifteen seconds
-    page.locator("#race-run").press("Enter")
+def test_the_pages_transport_drives_the_race_and_finds_its_own_run_again(open_page: OpenPage) -> None:
+    page = open_page("/?max_tokens=60")
+    prefill(page)
+    step(page, 2)
+    page.keyboard.press("ArrowLeft")
+    shows(page, 2)
+    text = page.locator("#generated").inner_text()
+    page.click("#detail-race")
+    expect(page.locator("#sentence")).to_contain_text("All three have the prompt: 16 tokens")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "1")  # what the lane on the stage has
+    page.select_option("#speed", "4")  # the whole of it takes fifteen seconds
+    page.locator("#btn-run").press("Enter")
     expect(page.locator("#race")).to_have_attribute("data-step", re.compile(r"^[3-9]|^\d\d"), timeout=30_000)
-    page.locator("#race-pause").press("Enter")
+    page.locator("#btn-pause").press("Enter")
     expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
-    count = page.locator("#race").get_attribute("data-step")
-    page.focus("#race-look")
+    count = int(page.locator("#race").get_attribute("data-step") or 0)
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("s")  # the keys too
+    expect(page.locator("#race")).to_have_attribute("data-step", str(count + 1))
     page.keyboard.press("Home")
+    expect(page.locator("#race")).to_have_attribute("data-step", "0")
+    page.keyboard.press("ArrowRight")  # the record of the request
     page.keyboard.press("ArrowRight")
     expect(page.locator("#race")).to_have_attribute("data-step", "1")
-    expect(page.locator("#race-sentence")).to_contain_text("all three computed the prompt’s 16 tokens")
+    expect(page.locator("#sentence")).to_contain_text("all three computed the prompt’s 16 tokens")
     assert figure(page, "none", "totalComputed") == "16"
+    page.click('[data-strategy-lane="none"] .runs-lane')  # another lane, at the same step
+    expect(page.locator("#race")).to_have_attribute("data-step", "1")
+    expect(page.locator("#sentence")).to_contain_text("all three computed the prompt’s 16 tokens")
     page.keyboard.press("End")
-    expect(page.locator("#race")).to_have_attribute("data-step", count or "")
-    page.locator("#race-reset").press("Enter")
-    expect(page.locator("#race-sentence")).to_contain_text("three strategies in step")
-    expect(page.locator("#race-run")).to_be_focused()
+    expect(page.locator("#race")).to_have_attribute("data-step", str(count + 1))
+    page.keyboard.press("r")
+    expect(page.locator("#sentence")).to_contain_text("Nothing is computed yet")
+    page.click("#detail-attention")
+    shows(page, 2)
+    expect(page.locator("#generated")).to_have_text(text)
+    assert page.evaluate(OWN) == 4  # the request, the prompt and two steps: none was taken since
 
 
 def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> None:
@@ -97,15 +124,15 @@ def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> N
     steps(page, 2)
     page.context.set_offline(True)
     page.evaluate("window.dispatchEvent(new Event('offline'))")
-    expect(page.locator("#race-sentence")).to_contain_text("The runs ended early", timeout=40_000)
+    expect(page.locator("#sentence")).to_contain_text("The runs ended early", timeout=40_000)
     page.context.set_offline(False)
     expect(page.locator("#connection")).to_have_class(re.compile("live"), timeout=40_000)
-    page.click("#race-step")
-    expect(page.locator("#race-sentence")).to_contain_text("Step 1:")
+    page.click("#btn-step")
+    expect(page.locator("#sentence")).to_contain_text("Step 1:")
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "locale"), [(1280, 800, "en-US"), (1920, 1080, "zh-CN"), (390, 844, "zh-CN")]
+    ("width", "height", "locale"), [(1280, 720, "en-US"), (1920, 1080, "zh-CN"), (390, 844, "zh-CN")]
 )
 def test_everything_is_seen_at_once_and_no_serious_violation(
     open_page: OpenPage, width: int, height: int, locale: str
@@ -124,7 +151,7 @@ def test_everything_is_seen_at_once_and_no_serious_violation(
     complain({"race": violations(page)})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     if phone:  # with a thumb, and scrolled
-        box = page.locator("#race-step").bounding_box()
+        box = page.locator("#btn-step").bounding_box()
         assert box and box["height"] >= 44
         return
     race = "document.querySelector('#race')"

@@ -15,6 +15,7 @@ from app.site.export import RUNS, write_futures, write_page
 from app.site.runs import record_races
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
+from tests.browser.settling import comes_to
 
 MOST_FIRST = 5_000_000  # bytes, before somebody can do something
 
@@ -85,8 +86,13 @@ def test_only_words_with_a_recorded_future_can_be_taken(visit: Page, address: st
     expect(visit.locator(".opening-word").first).to_be_disabled()
 
 
-def test_the_race_is_a_recording_too(visit: Page, address: str) -> None:
-    visit.goto(f"{address}?recording=rec-moon&detail=race")
-    visit.click("#race-run")
-    expect(visit.locator("#race")).to_have_attribute("data-phase", "done", timeout=60_000)
-    expect(visit.locator("#race-sentence")).to_contain_text("64")
+def test_the_race_is_a_recording_too_and_is_played(visit: Page, address: str) -> None:
+    visit.goto(f"{address}?recording=rec-moon&detail=race&speed=0")
+    expect(visit.locator("#sentence")).to_contain_text("All three have the prompt")
+    expect(visit.locator("#btn-step")).to_have_count(0)
+    visit.click("#btn-play")
+    expect(visit.locator("#race")).to_have_attribute("data-step", "64", timeout=60_000)
+    expect(visit.locator("#sentence")).to_contain_text("64")
+    visit.click("#detail-attention")
+    shown = "import('./static/js/state/store.js').then(({ log, own }) => log.value === own.log.value)"
+    comes_to(visit, shown, True)

@@ -48,7 +48,7 @@ def test_the_learner_does_each_stop_and_it_never_comes_again(open_page: OpenPage
     at(page, "answer", True)
     page.click("#tour-next")
     at(page, "again", False)
-    page.click("#race-run")
+    page.click("#btn-run")
     at(page, "again", True)
     page.click("#tour-next")
     at(page, "keep", False)

@@ -37,8 +37,8 @@ function show(seq, index) {
   const log = new TraceLog(header());
   for (const bytes of RECORDS) log.append(bytes);
   batch(() => {
-    store.log.value = log;
-    store.numRecords.value = log.length;
+    store.own.log.value = log;
+    store.own.numRecords.value = log.length;
     settings.seq.value = seq;
     store.goTo(index);
   });

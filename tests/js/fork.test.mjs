@@ -5,10 +5,10 @@ import { test } from "node:test";
 
 import { KINDS, recordsKept } from "../../static/js/control/fork.js";
 import { settings } from "../../static/js/state/settings.js";
-import { log, numRecords } from "../../static/js/state/store.js";
+import { own } from "../../static/js/state/store.js";
 
-log.value = { header: { model: { num_layers: 1, num_heads: 1 } }, records: [], length: 10, stateAt: () => null };
-numRecords.value = 10;
+own.log.value = { header: { model: { num_layers: 1, num_heads: 1 } }, records: [], length: 10, stateAt: () => null };
+own.numRecords.value = 10;
 
 test("what is changed at a record comes after it; a token is changed in the record that chose it; settings hold from the start", () => {
   settings.step.value = 4; // the fifth record is looked at

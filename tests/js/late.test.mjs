@@ -129,7 +129,7 @@ test("two runs that grow faster than they are compared are shown all the same, a
   const stop = followComparison();
   for (const count of [1, 2, 3]) {
     for (let i = 0; compares().length < count && i < 100; i++) await later(10);
-    store.numRecords.value += 1;
+    store.own.numRecords.value += 1;
   }
   lists();
   const [first, second, third] = compares();

@@ -68,6 +68,7 @@ class Server {
   }
 }
 
+const { settings } = await import("../../static/js/state/settings.js");
 const { Lockstep } = await import("../../static/js/runs/lockstep.js");
 const wish = (seed) => ({ prompts: ["a"], sampling: {}, configs: { left: { seed }, right: { seed: seed + 1 } } });
 const make = (options) => new Lockstep("test", ["left", "right"], options);
@@ -76,7 +77,7 @@ const seeds = (lanes) => lanes.logs.value.map((log) => log.header.engine.seed);
 test("lanes take turns, one step each, to their end", async () => {
   const server = new Server();
   const lanes = make();
-  lanes.speed.value = 0;
+  settings.speed.value = 0;
   await lanes.run(wish(5));
   assert.equal(lanes.phase.value, "done");
   assert.equal(lanes.numSteps.value, OUTPUTS);
@@ -120,7 +121,7 @@ test("another wish while the first is set up: its logs are the ones that are the
 test("a reset in the middle of a step leaves nobody waiting", async () => {
   new Server();
   const lanes = make();
-  lanes.speed.value = 0;
+  settings.speed.value = 0;
   await lanes.step(wish(1));
   const running = lanes.run(wish(1));
   await soon();
@@ -134,7 +135,7 @@ test("a reset in the middle of a step leaves nobody waiting", async () => {
 test("a pause between two slow steps is one at once", async () => {
   new Server();
   const lanes = make();
-  lanes.speed.value = 0.25; // four seconds from step to step
+  settings.speed.value = 0.25; // four seconds from step to step
   const running = lanes.run(wish(1));
   while (lanes.numSteps.value === 0) await soon();
   await soon();
@@ -172,7 +173,7 @@ test("a refusal is a sentence, and the next try begins from the start", async ()
 test("after a reset the same theaters run another wish", async () => {
   const server = new Server();
   const lanes = make();
-  lanes.speed.value = 0;
+  settings.speed.value = 0;
   await lanes.run(wish(1));
   lanes.reset();
   assert.deepEqual([lanes.logs.value, lanes.numSteps.value, lanes.phase.value], [null, 0, "idle"]);
@@ -226,16 +227,53 @@ test("several sets of lanes run at once, each on theaters of its own", async () 
   assert.deepEqual([server.theaters.size, server.sockets], [4, 2]);
 });
 
-test("looking back holds the step; at the newest it is followed", async () => {
+test("what is asked while the lanes are set up is done as soon as they are there", async () => {
+  new Server();
+  const lanes = make();
+  const first = lanes.prepare(wish(1));
+  await soon();
+  assert.equal(lanes.phase.value, "opening");
+  await lanes.step(wish(1));
+  await first;
+  assert.deepEqual([lanes.phase.value, lanes.numSteps.value], ["ready", 1]);
+});
+
+test("another wish takes the place of one of which nothing is computed, and of no other", async () => {
+  const server = new Server();
+  const lanes = make();
+  await lanes.prepare(wish(1));
+  assert.deepEqual([lanes.phase.value, seeds(lanes), lanes.numSteps.value], ["ready", [1, 2], 0]);
+  await lanes.prepare(wish(5));
+  assert.deepEqual([seeds(lanes), server.theaters.size], [[5, 6], 2]);
+  await lanes.step(wish(7)); // asked for with the step
+  assert.deepEqual([seeds(lanes), lanes.numSteps.value], [[7, 8], 1]);
+  await lanes.prepare(wish(9));
+  await lanes.step(wish(9));
+  assert.deepEqual([seeds(lanes), lanes.numSteps.value], [[7, 8], 2]);
+});
+
+test("begun anew, the runs before are there until the others come", async () => {
   new Server();
   const lanes = make();
   await lanes.step(wish(1));
-  await lanes.step(wish(1));
-  lanes.look(1);
-  await lanes.step(wish(1));
-  assert.deepEqual([lanes.shownStep.value, lanes.numSteps.value], [1, 3]);
-  lanes.look(3);
-  assert.equal(lanes.shown.value, null);
-  lanes.look(-4);
-  assert.equal(lanes.shownStep.value, 0);
+  const before = lanes.logs.value;
+  const begun = lanes.restart(wish(3));
+  assert.deepEqual([lanes.logs.value, lanes.numSteps.value, lanes.phase.value], [before, 0, "opening"]);
+  await begun;
+  assert.deepEqual([seeds(lanes), lanes.numSteps.value, lanes.phase.value], [[3, 4], 0, "ready"]);
+});
+
+test("who leaves lanes of which nothing is computed gives their theaters back; others wait, and do not run", async () => {
+  const server = new Server();
+  const lanes = make();
+  await lanes.prepare(wish(1));
+  lanes.leave();
+  assert.deepEqual([lanes.logs.value, lanes.phase.value, server.handlers.gone], [null, "idle", true]);
+  settings.speed.value = 0.25;
+  const running = lanes.run(wish(1));
+  while (lanes.numSteps.value === 0) await soon();
+  lanes.leave();
+  await running;
+  assert.deepEqual([lanes.phase.value, lanes.numSteps.value, server.handlers.gone], ["ready", 1, undefined]);
+  settings.speed.value = 0;
 });

@@ -16,8 +16,8 @@ function showLog(count = 3) {
   const log = new TraceLog(header());
   for (const [bytes, capture] of records().slice(0, count)) log.append(bytes, capture);
   batch(() => {
-    store.log.value = log;
-    store.numRecords.value = count;
+    store.own.log.value = log;
+    store.own.numRecords.value = count;
     store.backToLive();
   });
   return log;
@@ -170,7 +170,7 @@ test("the next record can be entered at its first sub-step", () => {
   play();
   moment.enterNextAt(0);
   log.append(...records()[2]);
-  store.numRecords.value = 3;
+  store.own.numRecords.value = 3;
   assert.deepEqual([store.viewIndex.value, moment.viewSub.value], [2, 0]);
   assert.deepEqual(play().at(-1), [2, 1]);
   assert.equal(store.following.value, false);

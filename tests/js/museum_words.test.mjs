@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { show } from "../../static/js/control/shown.js";
 import { factsOf } from "../../static/js/panels/museum/facts.js";
-import { lanes, scene, wishOf } from "../../static/js/panels/museum/model.js";
+import { lanes, player, scene, wishOf } from "../../static/js/panels/museum/model.js";
 import { witnesses } from "../../static/js/panels/museum/notices.js";
 import { museumSentence } from "../../static/js/panels/museum/words.js";
 import { stepRecords } from "../../static/js/runs/steps.js";
@@ -27,7 +28,8 @@ const OBJECTED = ["no_copy_at_shared_write", "stale_hash_after_reallocation"];
 function at(logs, step) {
   lanes.logs.value = logs;
   lanes.numSteps.value = Math.max(...logs.map((log) => stepRecords(log).length));
-  lanes.shown.value = step;
+  show(player.shown);
+  player.look(step);
   lanes.phase.value = "done";
   lanes.asked.value = { prompts: ["a", "b"] };
   return scene.value;

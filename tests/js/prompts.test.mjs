@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { TraceLog } from "../../static/js/core/log.js";
 import { draft, draftIsSent, followRun, keepDraft, markSent, writeDraft } from "../../static/js/state/prompts.js";
-import { log, numRecords } from "../../static/js/state/store.js";
+import { own } from "../../static/js/state/store.js";
 import { bytes, header, op, recordsOf } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
@@ -19,8 +19,8 @@ function shows(...prompts) {
     prompt_token_bytes: tokens.map(bytes),
   }));
   if (ops.length) for (const record of recordsOf([{ kind: "submit", ops }])) found.append(record);
-  log.value = found;
-  numRecords.value = found.length;
+  own.log.value = found;
+  own.numRecords.value = found.length;
 }
 
 beforeEach(() => {

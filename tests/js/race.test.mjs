@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { show } from "../../static/js/control/shown.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import {
   computedSoFar,
@@ -10,6 +11,7 @@ import {
   timeAgainstWork,
 } from "../../static/js/panels/race/figures.js";
 import { names, race } from "../../static/js/panels/race/model.js";
+import { player } from "../../static/js/panels/race/player.js";
 import { LaneStrip } from "../../static/js/panels/race/strip.js";
 import { operationsText } from "../../static/js/panels/race/table.js";
 import { raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
@@ -105,7 +107,8 @@ test("memory is that of the forward pass: contiguous reserves everything, paged 
     [8 * PER_TOKEN, 5 * PER_TOKEN, 3 * PER_TOKEN],
   );
   assert.deepEqual([none.held, none.used], [6 * PER_TOKEN, 5 * PER_TOKEN]);
-  assert.deepEqual([none.kept, paged.kept], [0, 5 * PER_TOKEN]);
+  assert.deepEqual([none.kept, none.transient], [0, 6 * PER_TOKEN]); // nothing stays from step to step
+  assert.deepEqual([paged.kept, paged.transient], [6 * PER_TOKEN, 0]);
   assert.deepEqual(none.slots, { reserved: 6, read: 0, computed: 5 });
   assert.deepEqual(paged.slots, { reserved: 6, read: 4, computed: 1 });
 });
@@ -164,9 +167,10 @@ test("time against work: ratios of the sums, medians of the steps after the firs
 function shown(logs, step, phase) {
   race.logs.value = logs;
   race.numSteps.value = 4;
-  race.shown.value = step;
+  show(player.shown);
+  player.look(step);
   race.phase.value = phase;
-  return raceAt(logs, race.shownStep.value);
+  return raceAt(logs, player.shownStep.value);
 }
 
 test("the sentence counts what each step computed", () => {

@@ -12,7 +12,7 @@ import {
   recordsInSight,
   rowsFit,
 } from "../../static/js/panels/scheduler/geometry.js";
-import { connection, log as shownLog } from "../../static/js/state/store.js";
+import { connection, own } from "../../static/js/state/store.js";
 
 const HEADER = { kv_bytes_per_token: 16, engine: { block_size: 2, num_blocks: 4 } };
 const memory = (used, held, cached) => ({
@@ -132,7 +132,7 @@ test("step numbers lie 30 pixels apart: every 5th at 6 pixels a cell", () => {
 test("roofs come from the log; a replay without them has none, whatever the server could tell", () => {
   const known = { flops_per_second: 1, bytes_per_second: 1 };
   const show = (machine, mode) => {
-    shownLog.value = { header: { ...HEADER, model: { name: "", num_layers: 1, num_heads: 1 }, machine } };
+    own.log.value = { header: { ...HEADER, model: { name: "", num_layers: 1, num_heads: 1 }, machine } };
     connection.value = mode;
     return roofs.value;
   };

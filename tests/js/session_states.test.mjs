@@ -16,8 +16,8 @@ console.error = () => {}; // a log that contradicts itself is told there as well
 
 /** A session that has not begun, on a page that shows nothing and whose address names theater T. */
 async function idle() {
-  store.log.value = store.status.value = store.modelFacts.value = null;
-  store.numRecords.value = 0;
+  store.own.log.value = store.status.value = store.modelFacts.value = null;
+  store.own.numRecords.value = 0;
   settings.theater.value = "T";
   settings.recording.value = null;
   globalThis.fetch = async () => ({ ok: false });

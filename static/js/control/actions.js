@@ -12,7 +12,7 @@ import { applyConfig } from "./anew.js";
 /** Whether the model will see the draft with other punctuation than it was written with. */
 export const rewritten = signal(false);
 
-const expected = () => ({ expect: store.numRecords.peek() });
+const expected = () => ({ expect: store.own.numRecords.peek() });
 
 /** Send the draft to the waiting queue. */
 export async function addPrompt() {
@@ -26,7 +26,7 @@ export async function addPrompt() {
 }
 
 const unfinished = () => {
-  const log = store.log.peek();
+  const log = store.own.log.peek();
   return log ? log.tail.waiting.length + log.tail.running.length : 0;
 };
 
@@ -79,7 +79,8 @@ export function pause() {
 }
 
 /** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
-export const running = () => store.status.value?.mode === "running" && store.numRecords.value > 0 && unfinished() > 0;
+export const running = () =>
+  store.status.value?.mode === "running" && store.own.numRecords.value > 0 && unfinished() > 0;
 
 /** Whether the controls say something other than the run's own header. */
 export const configDiffers = () => differing().length > 0;
@@ -90,7 +91,7 @@ export const configDiffers = () => differing().length > 0;
  */
 export function changeConfig(name, value) {
   optionSetting(name).value = value;
-  if (store.numRecords.value === 0 && configDiffers()) applyConfig();
+  if (store.own.numRecords.value === 0 && configDiffers()) applyConfig();
 }
 
 /** @param {string} requestId */
@@ -126,7 +127,7 @@ export function followDraft() {
 export function followFocus() {
   effect(() => {
     const layer = store.layer.value;
-    store.log.value; // another run has not been told
+    store.own.log.value; // another run has not been told
     if (store.connection.value === "live") focusOn(layer);
   });
 }

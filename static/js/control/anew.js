@@ -10,6 +10,7 @@ import { chooseConfig, chooseSampling, wantedConfig } from "../state/run_setting
 import { settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { fill, inLanguage } from "../tell/words.js";
+import { showOwn } from "./shown.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
 
@@ -21,8 +22,8 @@ export const scene = computed(() => scenes.value.find((one) => one.id === settin
 
 /** What the scene's whole run proves, in a sentence; null before its end. */
 export const sceneEnd = computed(() => {
-  store.numRecords.value; // the log grows
-  const [played, log] = [scene.value, store.log.value];
+  store.own.numRecords.value; // the log grows
+  const [played, log] = [scene.value, store.own.log.value];
   const figures = played && log && isOver(log) ? sceneFigures(log, played.seq ?? 0) : null;
   return played && figures ? fill(inLanguage(played.end), figures) : null;
 });
@@ -82,6 +83,7 @@ const initialValues = () => Object.fromEntries(Object.entries(TABLE).map(([name,
  * @param {Scene} wanted
  */
 export async function playScene(wanted) {
+  showOwn();
   store.backToLive();
   const initial = initialValues();
   batch(() => {
@@ -90,7 +92,7 @@ export async function playScene(wanted) {
     settings.priority.value = Number(initial.priority);
   });
   if (!(await stage(configure, wanted))) return;
-  const head = tellingHeads(store.log.peek()?.header.model).find(({ pattern }) => pattern === wanted.pattern);
+  const head = tellingHeads(store.own.log.peek()?.header.model).find(({ pattern }) => pattern === wanted.pattern);
   batch(() => {
     settings.layer.value = head?.layer ?? null;
     settings.head.value = head?.head ?? null;
@@ -106,7 +108,7 @@ export function playLinkedScene() {
   if (!settings.scene.peek() || settings.theater.peek() || settings.recording.peek()) return;
   const wait = effect(() => {
     const wanted = scene.value;
-    if (store.connection.value === "live" && store.log.value && wanted)
+    if (store.connection.value === "live" && store.own.log.value && wanted)
       queueMicrotask(() => (wait(), playScene(wanted)));
   });
 }
@@ -117,7 +119,7 @@ export function playLinkedScene() {
  * @returns {Promise<boolean>} whether it has them
  */
 async function stage(begin, wanted) {
-  const before = store.log.peek();
+  const before = store.own.log.peek();
   if (!(await begin())) return false;
   await logAfter(before);
   batch(() => {
@@ -139,7 +141,7 @@ async function logAfter(before) {
   let stop = () => {};
   await new Promise((done) => {
     stop = effect(() => {
-      if (store.log.value !== before) done(null);
+      if (store.own.log.value !== before) done(null);
     });
   });
   stop();
@@ -153,6 +155,7 @@ async function logAfter(before) {
  * @param {number} count
  */
 export async function openRun(wanted, count) {
+  showOwn();
   if (!(await session.startAnew(wanted.config))) return false;
   const initial = initialValues();
   batch(() => {

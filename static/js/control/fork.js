@@ -5,7 +5,7 @@ import { command } from "../net/commands.js";
 import { forking } from "../net/followed_run.js";
 import { rememberRun } from "../net/own_runs.js";
 import { settings } from "../state/settings.js";
-import { connection, log, viewIndex } from "../state/store.js";
+import { connection, own, viewIndex } from "../state/store.js";
 
 /**
  * @typedef {import("../core/wire.js").ForkStatus} ForkStatus
@@ -35,7 +35,7 @@ export const goOnAt = signal(/** @type {"form" | "futures" | null} */ (null));
 
 /** Whether there is a run that can be made again here. */
 export const canFork = computed(
-  () => connection.value === "live" && Boolean(log.value) && Boolean(settings.theater.value),
+  () => connection.value === "live" && Boolean(own.log.value) && Boolean(settings.theater.value),
 );
 
 /** Why the last fork could not be made, as the server said it; null. */

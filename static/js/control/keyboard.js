@@ -4,10 +4,9 @@
 import { signal } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import * as actions from "./actions.js";
-import { reset } from "./anew.js";
 import { startOpening } from "./opening.js";
 import * as playback from "./playback.js";
+import { player } from "./player.js";
 import * as room from "./room.js";
 
 export const helpOpen = signal(false);
@@ -61,9 +60,9 @@ export const KEYS = [
   { keys: ["o"], shown: ["O"], text: "key.opening", run: () => startOpening() },
   { keys: ["e"], shown: ["E"], text: "key.expert", run: toggleTelling },
   { keys: ["b"], shown: ["B"], text: "key.black", run: () => (blackout.value = !blackout.value) },
-  { keys: ["s"], shown: ["S"], text: "key.step", run: () => actions.step() },
-  { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => actions.prefill() },
-  { keys: ["r"], shown: ["R"], text: "key.reset", run: () => reset() },
+  { keys: ["s"], shown: ["S"], text: "key.step", run: () => player.peek().step() },
+  { keys: ["p"], shown: ["P"], text: "key.prefill", run: () => player.peek().prefill?.() },
+  { keys: ["r"], shown: ["R"], text: "key.reset", run: () => player.peek().reset() },
   { keys: ["Escape"], shown: ["Esc"], text: "key.escape", run: letGo },
   { keys: ["?"], shown: ["?"], text: "key.help", run: () => (helpOpen.value = !helpOpen.value) },
 ];

@@ -17,7 +17,7 @@ const offered = signal(null);
 
 /** Whether a button in the middle of the stage offers to play: until one goes elsewhere, or plays. */
 export const invited = computed(
-  () => offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
+  () => store.ownIsShown.value && offered.value !== null && offered.value === store.viewIndex.value && !playing.value,
 );
 
 /** Play from where the recording was opened. */
@@ -34,7 +34,7 @@ export function followOpened() {
   /** @type {import("../core/log.js").TraceLog | null} */
   let seen = null;
   effect(() => {
-    const [log, count, connection] = [store.log.value, store.numRecords.value, store.connection.value];
+    const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
     if (log === seen || !log) return;
     if (connection === "live") seen = log; // a run that is followed; when it is gone it is no recording either
     const whole = store.status.value?.num_records ?? log.length; // a file is here at once
@@ -50,7 +50,8 @@ export function followOpened() {
 async function open(log) {
   const [layer, head] = [store.layer.peek(), store.head.peek()];
   if (tellingEvent(log) === null) await Promise.all(firstDecodes(log).map((index) => wantLayer(index, layer)));
-  if (store.log.peek() !== log || settings.step.peek() !== null) return; // one went elsewhere meanwhile
+  const elsewhere = store.own.log.peek() !== log || settings.step.peek() !== null || !store.ownIsShown.peek();
+  if (elsewhere) return; // one went there meanwhile
   const record = tellingRecord(log, layer, head);
   batch(() => {
     store.goTo(record);

@@ -9,7 +9,7 @@ import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/
 import { enterNextAt, goToMoment, playSpeed, stepMoment, viewSub } from "../state/moment.js";
 import { markPlace, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import * as actions from "./actions.js";
+import { player } from "./player.js";
 
 /** 1 forwards, −1 backwards, 0 when nothing is played. */
 export const playing = signal(0);
@@ -54,20 +54,21 @@ export const recordAtTenth = (tenths, count) => Math.round((tenths / 10) * count
 
 // ── Playing ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const live = computed(() => store.connection.value === "live");
+const live = computed(() => player.value.live());
 
 export const main = computed(() =>
   mainAction({
     live: live.value,
     following: store.following.value,
-    running: actions.running(),
+    running: player.value.running(),
     playing: playing.value,
   }),
 );
 
 /** The big button, and the space bar. */
 export function doMain() {
-  return { run: actions.run, pause: actions.pause, play, stop }[main.peek()]();
+  const { run, pause } = player.peek();
+  return { run, pause, play, stop }[main.peek()]();
 }
 
 /** Play what is in the log; at its end, from the beginning again. */
@@ -156,14 +157,13 @@ export function stepSub(direction) {
 }
 
 /**
- * What a presenter's "next" means: on by what is looked at; at the newest record of a live run the engine takes a step.
+ * What a presenter's "next" means: on by what is looked at; at the newest record of a live run a step is taken.
  */
 export async function next() {
   stop();
   if (move(1) || !live.peek()) return;
   if (viewSub.peek() !== null) enterNextAt(0);
-  const done = await actions.step();
-  if (!done || !done.performed) enterNextAt(null);
+  if (!(await player.peek().step())) enterNextAt(null);
 }
 
 export function previous() {

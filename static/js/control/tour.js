@@ -4,7 +4,7 @@
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { widestHead } from "../core/film.js";
 import { settings } from "../state/settings.js";
-import { connection, log, numRecords, pointed } from "../state/store.js";
+import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 import { opening } from "./opening.js";
 
@@ -13,8 +13,8 @@ const MEMORY_KEY = "kvtheater.tour";
 
 const decodes = () => {
   let count = 0;
-  for (let i = 0; i < numRecords.value; i++)
-    if (log.value?.records[i]?.batch?.some((entry) => entry.phase === "decode")) count += 1;
+  for (let i = 0; i < own.numRecords.value; i++)
+    if (own.log.value?.records[i]?.batch?.some((entry) => entry.phase === "decode")) count += 1;
   return count;
 };
 
@@ -74,7 +74,7 @@ export const stop = signal(null);
 const finished = signal(new Set()); // ids of the stops that the learner has done
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
-const sequences = () => (numRecords.value, log.value?.tail.sequences.size ?? 0);
+const sequences = () => (own.numRecords.value, own.log.value?.tail.sequences.size ?? 0);
 let before = { decodes: 0, sequences: 0 }; // how the run stood when the stop began
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
@@ -96,7 +96,7 @@ export function offerTour(memory) {
   const from = Math.min(STOPS.length - 1, Number(kept) || 0);
   const wait = effect(() => {
     if (opening.value || settings.distance.value !== "bench") return;
-    if (connection.value === "live" && log.value) queueMicrotask(() => (wait(), stop.value === null && show(from)));
+    if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && show(from)));
   });
 }
 
@@ -130,7 +130,7 @@ function show(index) {
  * @param {string} id
  */
 function look(id) {
-  const wide = log.value && widestHead(log.value);
+  const wide = own.log.value && widestHead(own.log.value);
   if (id !== "again") settings.detail.value = "attention";
   else settings.detail.value = "race";
   if (wide && settings.layer.value === null && settings.head.value === null)
@@ -138,7 +138,7 @@ function look(id) {
 }
 
 effect(() => {
-  if (stop.value === null || STOPS[stop.value].id !== "ask" || !numRecords.value) return;
+  if (stop.value === null || STOPS[stop.value].id !== "ask" || !own.numRecords.value) return;
   queueMicrotask(() => look("ask")); // the first records say which head that is
 });
 

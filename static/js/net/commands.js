@@ -1,8 +1,9 @@
 // What the page asks of the run that it follows.
 
+import { onShow } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
-import { connection, whileBusy } from "../state/store.js";
+import { connection, ownIsShown, whileBusy } from "../state/store.js";
 import { session } from "./session.js";
 
 /**
@@ -92,18 +93,22 @@ export async function asTheModelSees(text) {
 }
 
 /**
- * Fetch one layer's arrays of a record of the followed run, once; the views draw again when they are here.
+ * Fetch one layer's arrays of a record of the followed run, once; the views draw again when they are here. Those of
+ * another run come with its records, or not at all.
  *
  * @param {number} index
  * @param {number} layer
  */
 export async function wantLayer(index, layer) {
-  await session.run?.want(index, layer);
+  if (ownIsShown.peek()) await session.run?.want(index, layer);
 }
 
 /**
- * Where the server has `what` of the followed run; null when the run is not on the server.
+ * Where the server has `what` of the run that is shown; null when it is not on the server.
  *
  * @param {"trace" | "export.html"} what the log so far, or a page with it
  */
-export const runAddress = (what) => session.run && `api/theaters/${session.run.theater}/${what}`;
+export function runAddress(what) {
+  const theater = ownIsShown.value ? session.run?.theater : onShow.value.theater.value;
+  return theater ? `api/theaters/${theater}/${what}` : null;
+}

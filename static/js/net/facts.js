@@ -1,7 +1,7 @@
 // What the server says of itself: its model, its defaults and its scenes; what it has to show where it has no model.
 
 import { adoptConfig, differing } from "../state/run_settings.js";
-import { connection, log, modelFacts } from "../state/store.js";
+import { connection, modelFacts, own } from "../state/store.js";
 
 /** Ask for the facts. The page works without them too, with presets of its own. */
 export async function fetchModelFacts() {
@@ -12,7 +12,7 @@ export async function fetchModelFacts() {
     return;
   }
   // now that the server's own settings are known, a link need not repeat them
-  if (connection.value === "live" && log.value && !differing().length) adoptConfig(log.value.header.engine);
+  if (connection.value === "live" && own.log.value && !differing().length) adoptConfig(own.log.value.header.engine);
 }
 
 /**

@@ -29,7 +29,7 @@ export const isRecording = (id) => Boolean(id?.startsWith("rec-"));
 
 /** Ids and blocks mean something else in another log: nothing that was held or chosen in this one goes along. */
 export function leaveLog() {
-  if (store.log.value) settings.seq.value = null; // the first log is looked at as the address says
+  if (store.own.log.value) settings.seq.value = null; // the first log is looked at as the address says
   store.selected.value = store.hovered.value = null;
 }
 
@@ -73,14 +73,14 @@ export class FollowedRun {
    */
   begin({ epoch, header }) {
     batch(() => {
-      if (store.log.value) store.backToLive();
+      if (store.own.log.value) store.backToLive();
       leaveLog();
       const log = new TraceLog(asBytes(header), LIVE_CAPTURES);
       this.epoch = epoch;
       this.#broken = false;
       this.#layers = this.#fetcherFor(log);
-      store.log.value = log;
-      store.numRecords.value = 0;
+      store.own.log.value = log;
+      store.own.numRecords.value = 0;
       if (!this.isRecording) adoptConfig(log.header.engine);
     });
   }
@@ -133,7 +133,7 @@ export class FollowedRun {
    * @returns {boolean} false: the log contradicts itself, and is to be read again from its beginning
    */
   heardRecords(message) {
-    const log = store.log.value;
+    const log = store.own.log.value;
     if (!log || this.#broken || message.theater !== this.theater || message.epoch !== this.epoch) return true;
     try {
       append(log, message);
@@ -144,7 +144,7 @@ export class FollowedRun {
       if (!this.isRecording) return false;
       this.#broken = true; // the file says so, and would say so again: what came before is a run all the same
     }
-    store.numRecords.value = log.length;
+    store.own.numRecords.value = log.length;
     return true;
   }
 }

@@ -61,7 +61,7 @@ export class Following {
     const run = same ? before : new FollowedRun(answer.theater, answer.epoch);
     batch(() => {
       settings.recording.value = run.isRecording ? run.theater : null;
-      if (store.log.value && before?.theater !== run.theater) settings.scene.value = null; // the first is as linked
+      if (store.own.log.value && before?.theater !== run.theater) settings.scene.value = null; // the first is as linked
       if (!run.isRecording) settings.theater.value = run.theater;
       this.trouble.value = null;
       this.#go(run.isRecording ? "replay" : "follow", run);
@@ -76,7 +76,7 @@ export class Following {
 
   /** The log contradicts itself, and is to be read again from its beginning. */
   reread() {
-    store.log.value = null;
+    store.own.log.value = null;
     this.#go("reread", null);
   }
 
@@ -87,7 +87,7 @@ export class Following {
    */
   lose(why = null) {
     settings.recording.value = null;
-    if (store.log.value) store.log.value.fetchable = false;
+    if (store.own.log.value) store.own.log.value.fetchable = false;
     batch(() => {
       this.trouble.value = why;
       store.status.value = null;
@@ -111,8 +111,8 @@ export class Following {
       settings.scene.value = null;
       this.#go("show", null);
       store.status.value = null;
-      store.log.value = log;
-      store.numRecords.value = log.length;
+      store.own.log.value = log;
+      store.own.numRecords.value = log.length;
     });
   }
 
@@ -129,8 +129,8 @@ export class Following {
   /** Show nothing, where a file had taken the run's place. */
   #clear() {
     store.backToLive();
-    store.log.value = null;
-    store.numRecords.value = 0;
+    store.own.log.value = null;
+    store.own.numRecords.value = 0;
     store.selected.value = store.hovered.value = null;
   }
 }

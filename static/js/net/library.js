@@ -3,7 +3,7 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";
 import { isSite } from "../state/site.js";
-import { log, status, toast } from "../state/store.js";
+import { own, status, toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { command } from "./commands.js";
 import { session } from "./session.js";
@@ -109,7 +109,7 @@ export async function take(file) {
       const content = await file.arrayBuffer();
       if (mine === taken) {
         session.open(content);
-        shown = log.value;
+        shown = own.log.value;
       }
     }
   } catch (error) {
@@ -121,7 +121,7 @@ export async function take(file) {
   const entry = await attempt(() => upload(file));
   if (!entry) return;
   toast(t("library.kept", { name: entry.name }));
-  if (shown && shown === log.value) session.keep(entry.id);
+  if (shown && shown === own.log.value) session.keep(entry.id);
   else if (!shown && mine === taken) session.watch(entry.id);
 }
 

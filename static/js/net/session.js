@@ -95,7 +95,7 @@ export class Session {
   async #enter(link) {
     if (this.state === "file" || this.state === "gone") return; // what is here can be read on
     const wanted = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
-    const known = this.run ? { from: store.numRecords.value, epoch: this.run.epoch } : { from: 0 };
+    const known = this.run ? { from: store.own.numRecords.value, epoch: this.run.epoch } : { from: 0 };
     const asked = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
     const { wish } = link;
     try {
@@ -104,7 +104,7 @@ export class Session {
       if (link.isClosed || link.wish !== wish) return; // a file has taken its place, or another run
       if (!wanted && (await this.#withoutModel())) await this.openFirst();
       else if (isUnknown(error)) this.#now.lose();
-      else if (error instanceof Refusal && !store.log.value) this.#now.lose(refusedBy(error));
+      else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedBy(error));
       else complain(error);
     }
   }

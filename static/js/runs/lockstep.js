@@ -1,11 +1,13 @@
 // Several runs in lockstep: one theater for each lane, on a connection of their own, stepped together. The page's own
-// run is left alone.
+// run is left alone. On a site the lanes were recorded, and are there whole at once.
 
-import { batch, computed, signal } from "../../vendor/signals/signals.js";
-import { Client, Refusal } from "../net/client.js";
+import { batch, signal } from "../../vendor/signals/signals.js";
+import { Refusal } from "../net/client.js";
+import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
-import { Lane } from "./lane.js";
-import { areAtTheirEnds, recordedLanes } from "./recorded.js";
+import { recordedLanes } from "./recorded.js";
+import { stepRecords } from "./steps.js";
+import { lost, Theaters } from "./theaters.js";
 
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
@@ -19,7 +21,8 @@ import { areAtTheirEnds, recordedLanes } from "./recorded.js";
  * @typedef {{message: string, objection?: import("../core/trace.js").Objection}} Problem
  */
 
-const lost = (message = "") => new Refusal({ code: "lost", message });
+/** @type {(a: Wish, b: Wish | null) => boolean} */
+export const isSame = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 /**
  * Lanes by name, each with a configuration of its own; what they are asked is the same. A lane's theater is kept for
@@ -37,7 +40,6 @@ export class Lockstep {
     this.recorded = isSite ? recorded : null;
     this.kind = kind;
     this.names = names;
-    this.captures = captures;
     this.phase = signal(/** @type {Phase} */ ("idle"));
     /** The lanes' logs in the order of `names`; null before the first run. They grow: `numSteps` says how far. */
     this.logs = signal(/** @type {TraceLog[] | null} */ (null));
@@ -47,29 +49,34 @@ export class Lockstep {
     this.asked = signal(/** @type {Wish | null} */ (null));
     /** Why it could not go on, or null. */
     this.problem = signal(/** @type {Problem | null} */ (null));
-    /** Steps a second; 0 = as fast as it goes. */
-    this.speed = signal(8);
-    /** The step that is looked at, or null to follow the run. */
-    this.shown = signal(/** @type {number | null} */ (null));
-    this.shownStep = computed(() => Math.min(this.shown.value ?? Infinity, this.numSteps.value));
-    /** @type {Client | null} */
-    this.client = null;
-    /** @type {Promise<Client> | null} what it is, or while connecting will be */
-    this.connected = null;
-    /** @type {Lane[]} */
-    this.lanes = [];
+    this.theaters = new Theaters(kind, names, captures, {
+      lost: (message) => this.#lost(message),
+      failed: (error) => this.#fail(error),
+    });
     this.turn = 0; // grows when whatever is under way is to stop
+    this.life = 0; // grows when the runs are other ones
+    this.wanted = 0; // steps to take as soon as the lanes are set up
     /** @type {Promise<void>} */
     this.opening = Promise.resolve(); // one setting up after the other: they use the same theaters
     this.wake = () => {}; // ends the rest between two steps
   }
 
   /**
-   * Take one step in every lane, after setting the lanes up if they are not.
+   * Have the lanes ready for the wish, with nothing computed: where they have taken no step, and wait for another one.
+   * @param {Wish} wish
+   */
+  async prepare(wish) {
+    const phase = this.phase.value;
+    const first = (phase === "idle" && !this.problem.value) || (phase === "ready" && !isSame(wish, this.asked.value));
+    if (this.numSteps.value === 0 && first) await this.#take(wish, 0);
+  }
+
+  /**
+   * Take one step in every lane, after setting the lanes up if they are not. Whether it was taken.
    * @param {Wish} wish
    */
   async step(wish) {
-    if (await this.#ready(wish)) await this.#go(1);
+    return this.#take(wish, 1);
   }
 
   /**
@@ -77,7 +84,7 @@ export class Lockstep {
    * @param {Wish} wish
    */
   async run(wish) {
-    if (await this.#ready(wish)) await this.#go(Infinity);
+    return this.#take(wish, Infinity);
   }
 
   /** Stop after the step under way. */
@@ -89,26 +96,49 @@ export class Lockstep {
 
   /** Forget the runs; the next step begins others. The theaters are kept for them. */
   reset() {
+    this.#end();
+    this.logs.value = this.asked.value = null;
+  }
+
+  /**
+   * Begin other runs; those before are there until they come, as they were before their first step.
+   * @param {Wish} wish
+   */
+  async restart(wish) {
+    this.#end();
+    await this.#take(wish, 0);
+  }
+
+  #end() {
     this.turn += 1;
+    this.life += 1;
+    this.wanted = 0;
     this.wake();
     batch(() => {
-      this.logs.value = this.asked.value = this.problem.value = this.shown.value = null;
+      this.problem.value = null;
       this.numSteps.value = 0;
       this.phase.value = "idle";
     });
   }
 
-  /** The panel is gone: lanes that are not under way give their theaters back. */
+  /** The panel is gone: the lanes pause, and give their theaters back where there is nothing to go on with. */
   leave() {
-    if (this.phase.value === "idle" || this.phase.value === "done") this.#disconnect();
+    this.wanted = 0;
+    this.pause();
+    if (this.numSteps.value === 0) this.reset();
+    if (this.phase.value === "idle" || this.phase.value === "done") this.theaters.leave();
   }
 
   /**
-   * Look at `step`; at or past the newest it is followed.
-   * @param {number} step
+   * @param {Wish} wish
+   * @param {number} count steps; while the lanes are set up it is remembered
    */
-  look(step) {
-    this.shown.value = step >= this.numSteps.peek() ? null : Math.max(0, step);
+  async #take(wish, count) {
+    this.wanted = count;
+    if (this.phase.value === "opening" || !(await this.#ready(wish))) return false;
+    const steps = this.wanted;
+    this.wanted = 0;
+    return steps > 0 && this.#go(steps);
   }
 
   /**
@@ -117,8 +147,9 @@ export class Lockstep {
    * @returns {Promise<boolean>}
    */
   async #ready(wish) {
-    if (this.phase.value === "ready") return true;
-    if (this.phase.value !== "idle") return false;
+    const { value: phase } = this.phase;
+    if (phase === "ready" && (this.numSteps.value > 0 || isSame(wish, this.asked.value))) return true;
+    if (phase === "running" || phase === "done") return false;
     const mine = ++this.turn;
     batch(() => {
       this.phase.value = "opening";
@@ -130,15 +161,10 @@ export class Lockstep {
     try {
       await before;
       if (mine !== this.turn) return false;
-      const logs = this.recorded ? await recordedLanes(this.names, this.recorded) : await this.#setUp(wish);
+      const logs = this.recorded ? await recordedLanes(this.names, this.recorded) : await this.theaters.setUp(wish);
       if (mine !== this.turn) return false;
-      batch(() => {
-        this.asked.value = wish;
-        this.logs.value = logs;
-        this.numSteps.value = 0;
-        this.phase.value = "ready";
-      });
-      return true;
+      this.#begin(wish, logs);
+      return !this.recorded;
     } catch (error) {
       return mine === this.turn && this.#fail(error);
     } finally {
@@ -146,53 +172,57 @@ export class Lockstep {
     }
   }
 
-  /** @param {Wish} wish */
-  async #setUp({ configs, prompts, sampling }) {
-    const client = await this.#connect();
-    for (const name of this.names) await this.#open(client, name, configs[name]);
-    for (const lane of this.lanes) {
-      const asked = { theater: lane.theater, prompts: prompts.map((text) => ({ text })), sampling };
-      const { num_records } = await client.ask("submit", asked);
-      await lane.arrival(num_records);
-    }
-    return this.lanes.map((lane) => lane.log);
+  /**
+   * @param {Wish} wish
+   * @param {TraceLog[]} logs
+   */
+  #begin(wish, logs) {
+    this.life += 1;
+    batch(() => {
+      this.asked.value = wish;
+      this.logs.value = logs;
+      this.numSteps.value = this.recorded ? Math.max(...logs.map((log) => stepRecords(log).length)) : 0;
+      this.phase.value = this.recorded ? "done" : "ready";
+    });
   }
 
   /**
-   * One step in each lane, then the next: a step never shares the machine with another lane's.
+   * One step in each lane, then the next: a step never shares the machine with another lane's. Whether one was taken.
    * @param {number} count
+   * @returns {Promise<boolean>}
    */
   async #go(count) {
     const mine = ++this.turn;
-    const [logs, lanes] = [this.logs.value, this.lanes];
-    const over = () => this.logs.value !== logs || this.lanes !== lanes; // reset or lost meanwhile: it is told already
+    const [life, { lanes }] = [this.life, this.theaters];
+    // other runs, or lost meanwhile: it is told already
+    const over = () => this.life !== life || this.theaters.lanes !== lanes;
+    let taken = 0;
     this.phase.value = "running";
     try {
-      for (let taken = 0; taken < count && mine === this.turn; taken++) {
+      for (; taken < count && mine === this.turn; taken++) {
         const began = performance.now();
         for (const lane of lanes) {
-          if (over()) return;
+          if (over()) return taken > 0;
           if (!lane.unfinished) continue;
-          const { num_records } = await this.#here().ask("step", { theater: lane.theater, expect: lane.log.length });
-          if (over()) return;
-          await lane.arrival(num_records);
+          const length = await this.theaters.step(lane);
+          if (over()) return taken > 0;
+          await lane.arrival(length);
         }
-        if (over()) return;
-        this.numSteps.value += 1;
-        if (this.#areDone()) return void (this.phase.value = "done");
-        if (taken + 1 < count && this.speed.value)
-          await this.#rest(1000 / this.speed.value - (performance.now() - began));
+        if (over()) return taken > 0;
+        const last = !lanes.some((lane) => lane.unfinished);
+        batch(() => {
+          this.numSteps.value += 1;
+          if (last) this.phase.value = "done";
+        });
+        if (last) return true;
+        const speed = settings.speed.peek();
+        if (taken + 1 < count && speed) await this.#rest(1000 / speed - (performance.now() - began));
       }
       if (!over()) this.phase.value = "ready";
     } catch (error) {
       if (!over()) this.#fail(error);
     }
-  }
-
-  #areDone() {
-    return this.recorded
-      ? areAtTheirEnds(this.logs.value ?? [], this.numSteps.value)
-      : !this.lanes.some((lane) => lane.unfinished);
+    return taken > 0;
   }
 
   /**
@@ -208,69 +238,13 @@ export class Lockstep {
     });
   }
 
-  /**
-   * The lane `name` with an empty log: the theater that is there under the new settings, or a new one.
-   * @param {Client} client
-   * @param {string} name
-   * @param {Record<string, unknown>} config
-   */
-  async #open(client, name, config) {
-    const known = this.lanes.find((lane) => lane.name === name);
-    if (known) return known.begin(await client.ask("configure", { theater: known.theater, config }));
-    const about = { config, name: `${this.kind}: ${name}`, captures: this.captures };
-    const { theater, ...begun } = await client.ask("create", about);
-    this.lanes.push(new Lane(name, theater, begun));
-    // where no one looks at its tensors, they would only cost time
-    if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
-  }
-
-  /** @param {import("../core/wire.js").Records} message */
-  #receive(message) {
-    try {
-      this.lanes.find((lane) => lane.theater === message.theater)?.receive(message);
-    } catch (error) {
-      this.#fail(error);
-    }
-  }
-
-  /** @returns {Promise<Client>} */
-  #connect() {
-    this.connected ??= new Promise((done) => {
-      const client = new Client({
-        connect: () => done(client),
-        disconnect: () => this.#lost(),
-        status: () => {},
-        reset: () => {},
-        closed: (/** @type {import("../core/wire.js").Closed} */ message) =>
-          this.lanes.some((lane) => lane.theater === message.theater) && this.#lost(message.reason),
-        records: (/** @type {import("../core/wire.js").Records} */ message) => this.#receive(message),
-      });
-      this.client = client;
-    });
-    return this.connected;
-  }
-
-  /** The connection that there is. Throws Refusal when it was lost. */
-  #here() {
-    if (!this.client) throw lost();
-    return this.client;
-  }
-
   /** The connection or a theater is gone. What was run stays to be looked at; the next begins from the start. */
   #lost(message = "") {
-    if (!this.lanes.length) return;
+    if (!this.theaters.lanes.length) return;
     const over = this.phase.value === "idle" || this.phase.value === "done";
     this.turn += 1;
-    this.#disconnect();
+    this.theaters.leave();
     if (!over) this.#fail(lost(message));
-  }
-
-  #disconnect() {
-    for (const lane of this.lanes) lane.lose(lost());
-    this.lanes = [];
-    this.connected = null;
-    this.client?.disconnect();
-    this.client = null;
   }
 
   /**
@@ -280,7 +254,7 @@ export class Lockstep {
    */
   #fail(error) {
     if (!(error instanceof Refusal)) console.error(error);
-    this.#disconnect();
+    this.theaters.leave();
     batch(() => {
       const { message, objection } = error instanceof Refusal ? error : { message: "", objection: null };
       this.problem.value = { message, ...(message && objection && { objection }) };

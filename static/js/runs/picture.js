@@ -15,7 +15,7 @@ import { language } from "../tell/language.js";
 /**
  * `tipOf(point, size)`: what the tooltip says there, or null; `choose(point, size)`: it was pressed there.
  * @param {{
- *   lanes: import("./lockstep.js").Lockstep,
+ *   player: import("./player.js").LanesPlayer,
  *   name: string,
  *   label: string,
  *   paint: (context: CanvasRenderingContext2D, size: Size) => void,
@@ -24,9 +24,15 @@ import { language } from "../tell/language.js";
  *   [attribute: `data-${string}`]: string | number,
  * }} props
  */
-export function Picture({ lanes, name, label, paint, tipOf, choose, ...data }) {
+export function Picture({ player, name, label, paint, tipOf, choose, ...data }) {
   const ref = usePainter(
-    () => [lanes.logs.value, lanes.numSteps.value, lanes.shownStep.value, themeVersion.value, language.value],
+    () => [
+      player.lanes.logs.value,
+      player.lanes.numSteps.value,
+      player.shownStep.value,
+      themeVersion.value,
+      language.value,
+    ],
     (/** @type {HTMLElement} */ box, /** @type {Size} */ { width, height }) => {
       const canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
       const context = prepare(canvas, width, height);

@@ -1,9 +1,8 @@
-// Lanes of a site, which were recorded: read to their ends at once, and looked at step by step.
+// Lanes of a site, which were recorded: read to their ends at once, and played.
 
 import { Refusal } from "../net/client.js";
 import { fetchLog } from "../net/trace_file.js";
 import { siteRecording } from "../state/site.js";
-import { stepRecords } from "./steps.js";
 
 /** @typedef {import("../core/log.js").TraceLog} TraceLog */
 
@@ -19,9 +18,3 @@ export async function recordedLanes(names, recorded) {
     return one.log;
   });
 }
-
-/**
- * @param {TraceLog[]} logs
- * @param {number} step
- */
-export const areAtTheirEnds = (logs, step) => logs.every((log) => stepRecords(log).length <= step);

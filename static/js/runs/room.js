@@ -18,12 +18,13 @@ export function useRoom(wanted) {
 }
 
 /**
- * While a panel of lanes is open it takes the room; the lanes are left with it.
- * @param {import("./lockstep.js").Lockstep} lanes
+ * While a panel of lanes is open it takes the room, and its lanes are what the page shows and drives; while `on`.
+ * @param {import("./player.js").LanesPlayer} player
+ * @param {boolean} on
  */
-export function useLanes(lanes) {
+export function useLanes(player, on) {
   useRoom(true);
-  useEffect(() => () => lanes.leave(), []);
+  useEffect(() => (on ? player.enter() : undefined), [on]);
 }
 
 /**

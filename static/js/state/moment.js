@@ -250,9 +250,8 @@ function begin(way) {
 }
 
 function speedNow() {
-  const status = store.status.peek();
-  const live = store.connection.peek() !== "replay" && status?.mode === "running" && store.following.peek();
-  const speed = playSpeed.peek() ?? (live ? status.speed : 1);
+  const live = store.connection.peek() !== "replay" && store.following.peek();
+  const speed = playSpeed.peek() ?? (live ? store.pace.peek() : null) ?? 1;
   return speed === 0 ? Infinity : Math.max(1, speed);
 }
 

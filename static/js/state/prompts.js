@@ -3,7 +3,7 @@
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { joinText } from "../core/labels.js";
 import { t } from "../tell/words.js";
-import { log, numRecords } from "./store.js";
+import { own } from "./store.js";
 
 /** Prompts offered one by one, in the reader's language. */
 export const offeredPrompts = () => [1, 2, 3, 4].map((n) => t(`prompt.${n}`));
@@ -22,11 +22,11 @@ const written = signal(null);
  */
 const sent = signal(null);
 
-const numSequences = computed(() => (numRecords.value, log.value?.tail.sequences.size ?? 0));
+const numSequences = computed(() => (own.numRecords.value, own.log.value?.tail.sequences.size ?? 0));
 
 /** The text of the run's newest request; null before the first. Whoever submitted it, and before a reload too. */
 const asked = computed(() => {
-  const newest = numSequences.value ? [...(log.value?.tail.sequences.values() ?? [])].at(-1) : undefined;
+  const newest = numSequences.value ? [...(own.log.value?.tail.sequences.values() ?? [])].at(-1) : undefined;
   return newest ? promptText(newest.token_bytes.slice(0, newest.num_prompt_tokens)) : null;
 });
 
@@ -40,7 +40,7 @@ function promptText([first, ...rest]) {
   return joinText(named ? rest : [first, ...rest]).replace(/^ /, "");
 }
 
-const sentHere = computed(() => (sent.value && sent.value.id === log.value?.id ? sent.value.text : null));
+const sentHere = computed(() => (sent.value && sent.value.id === own.log.value?.id ? sent.value.text : null));
 
 /** What stands in the box. */
 export const draft = computed(() => written.value ?? sentHere.value ?? asked.value ?? offeredPrompts()[0]);
@@ -53,7 +53,7 @@ export const writeDraft = (text) => (written.value = text);
 
 /** The draft has been submitted. @param {string} text */
 export function markSent(text) {
-  const { id } = log.peek() ?? { id: -1 };
+  const { id } = own.log.peek() ?? { id: -1 };
   sent.value = { id, text };
   if (written.peek() === text) written.value = null; // else more was written meanwhile
 }

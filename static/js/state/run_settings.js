@@ -2,7 +2,7 @@
 
 import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
 import { optionSetting, settings } from "./settings.js";
-import { log, modelFacts } from "./store.js";
+import { modelFacts, own } from "./store.js";
 
 /**
  * @typedef {import("./options.js").OptionRow} OptionRow
@@ -28,7 +28,7 @@ export const defaultOf = (name) => serverConfig()?.[name];
  */
 export const chosenOr = (name) =>
   optionSetting(name).value ??
-  /** @type {OptionValue | undefined} */ (log.value?.header.engine[name]) ??
+  /** @type {OptionValue | undefined} */ (own.log.value?.header.engine[name]) ??
   defaultOf(name) ??
   null;
 
@@ -108,7 +108,7 @@ export function adoptConfig(engine) {
 
 /** Names of the settings that ask for something else than the run's own header says. */
 export function differing() {
-  const engine = log.value?.header.engine;
+  const engine = own.log.value?.header.engine;
   if (!engine) return [];
   const strategy = settings.strategy.value;
   return ENGINE.filter(

@@ -7,11 +7,11 @@ import { tellingHeads } from "../core/heads.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
 import { onGpu } from "../tell/language.js";
+import { onShow, own, ownIsShown, status } from "./run.js";
 import { settings } from "./settings.js";
 
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
- * @typedef {import("../core/wire.js").Status} Status
  * @typedef {import("../core/wire.js").Answers["/api/model"]} Facts
  * @typedef {"info" | "error"} Tone
  * @typedef {NonNullable<ReturnType<TraceLog["stateAt"]>>} State
@@ -28,26 +28,22 @@ import { settings } from "./settings.js";
  * @typedef {import("../core/provenance/types.js").Selection} Selection
  */
 
-/**
- * The log that is shown; null before the first header. Its content grows: `numRecords` says how far.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<TraceLog | null>}
- */
-export const log = signal(null);
-export const numRecords = signal(0);
+export { own, ownIsShown, status };
+
+/** The log that is shown; null before the first header. Its content grows: `numRecords` says how far. */
+export const log = computed(() => onShow.value.log.value);
+export const numRecords = computed(() => onShow.value.numRecords.value);
+/** Records of it that have not arrived yet. */
+export const behind = computed(() => onShow.value.behind.value);
+/** Steps a second that its engine takes now, 0 = as fast as it goes; null while it takes none. */
+export const pace = computed(() => onShow.value.pace.value);
 
 /**
- * How the page stands to the run that it shows; only the session sets it.
+ * How the page stands to its own run; only the session sets it.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
  */
 export const connection = signal("connecting");
-/**
- * The server's last `status` map, or null.
- *
- * @type {import("../../vendor/signals/signals.js").Signal<Status | null>}
- */
-export const status = signal(null);
 /**
  * Facts of `/api/model`, or null.
  *

@@ -1,9 +1,9 @@
-// The fault museum: which exhibit is on show, what its two lanes are asked and how far they are apart, and its run on
-// the stage.
+// The fault museum: which exhibit is on show, what its two lanes are asked and how far they are apart.
 
 import { batch, computed, effect, signal } from "../../../vendor/signals/signals.js";
 import { openRun } from "../../control/anew.js";
 import { Lockstep } from "../../runs/lockstep.js";
+import { LanesPlayer } from "../../runs/player.js";
 import { firstTokenDifference, sequencesAt } from "../../runs/tokens.js";
 import { settings } from "../../state/settings.js";
 import { exhibits } from "../../state/store.js";
@@ -11,6 +11,7 @@ import { language } from "../../tell/language.js";
 import { inLanguage, t } from "../../tell/words.js";
 import { firstKeyDifference } from "./arrays.js";
 import { firstContradiction } from "./evidence.js";
+import { museumSentence } from "./words.js";
 
 /**
  * @typedef {import("../../core/wire.js").ModelAnswer["museum"][number]} Exhibit
@@ -33,6 +34,12 @@ export const exhibit = computed(() => {
   return shown ?? null;
 });
 
+/** The museum as what the page shows and drives. */
+export const player = new LanesPlayer(lanes, {
+  wish: () => exhibit.value && wishOf(exhibit.value),
+  told: () => museumSentence(scene.value, lanes),
+});
+
 /** The sequence whose arrays are asked for, or null for the one in which the fault shows first. */
 export const chosenSeq = signal(/** @type {number | null} */ (null));
 
@@ -43,7 +50,7 @@ export const chosenSeq = signal(/** @type {number | null} */ (null));
 export const scene = computed(() => {
   const logs = lanes.logs.value;
   if (!logs) return null;
-  const [step, last] = [lanes.shownStep.value, lanes.numSteps.value];
+  const [step, last] = [player.shownStep.value, lanes.numSteps.value];
   const first = {
     log: firstContradiction([logs[0], logs[1]], last),
     keys: firstKeyDifference(logs, last),
@@ -61,7 +68,7 @@ effect(() => {
   if (settings.exhibit.value === onShow && language.value === inWords) return;
   [onShow, inWords] = [settings.exhibit.value, language.value]; // another language has other prompts
   chosenSeq.value = null;
-  lanes.reset(); // what was run was another exhibit's
+  player.begin(); // what was run was another exhibit's
 });
 
 /**
@@ -85,15 +92,14 @@ export function wishOf(shown) {
 }
 
 /**
- * Make the page follow a run as `lane` is, as far as it is looked at.
+ * Make the page follow a run as the lane on the stage is, as far as it is looked at.
  * @param {Exhibit} shown
- * @param {Lane} lane
  */
-export async function openOnStage(shown, lane) {
+export async function follow(shown) {
   const { prompts, sampling } = shown;
   lanes.pause();
-  const asked = { prompts: lanes.asked.value?.prompts ?? inLanguage(prompts), sampling, config: configOf(shown, lane) };
-  if (!(await openRun(asked, lanes.shownStep.value))) return;
+  const [config, step] = [configOf(shown, LANES[player.chosen.value]), player.shownStep.value];
+  if (!(await openRun({ prompts: lanes.asked.value?.prompts ?? inLanguage(prompts), sampling, config }, step))) return;
   batch(() => {
     settings.detail.value = "attention";
     settings.region.value = "stage";

@@ -8,7 +8,7 @@ import { sentences, t } from "../../tell/words.js";
 import { differingDecisions, firstDecisionDifference } from "./decisions.js";
 import { objections } from "./evidence.js";
 import { contradictionWords } from "./facts.js";
-import { lanes, names } from "./model.js";
+import { names, player } from "./model.js";
 import { figure, tokenWord } from "./words.js";
 
 /** @typedef {import("./model.js").Scene} Scene */
@@ -100,7 +100,7 @@ function Notice({ name, kind, formula = t(`museum.notices.${name}.formula`), ste
           : html`<button
             class="runs-go museum-go num"
             aria-label=${t("museum.notices.go", { step })}
-            onClick=${() => lanes.look(step)}
+            onClick=${() => player.look(step)}
           ><span aria-hidden="true">≠ </span>${t("runs.at_step", { step })}</button>`
       }
       <span class="museum-notice-text">${text}</span>

@@ -2,24 +2,24 @@
 // from the two logs; the fault is the engine's.
 
 import { html } from "../../kit/html.js";
-import { LockstepControls, Sentence } from "../../runs/controls.js";
+import { LaneChoice } from "../../runs/choice.js";
 import { Nothing, useLanes } from "../../runs/room.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection, exhibits, modelFacts } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Facts } from "./facts.js";
-import { exhibit, LANES, lanes, names, openOnStage, scene, wishOf } from "./model.js";
+import { exhibit, follow, lanes, names, player, scene } from "./model.js";
 import { Notices } from "./notices.js";
 import { Arrays } from "./pictures.js";
 import { Texts } from "./texts.js";
-import { museumSentence } from "./words.js";
 
 /** @typedef {import("../../core/wire.js").ModelAnswer["museum"][number]} Exhibit */
 
 export function Panel() {
-  useLanes(lanes);
-  if (connection.value === "replay" && !isSite) return html`<${Nothing} of="museum" text=${t("museum.replay")} />`;
+  const here = connection.value !== "replay" || isSite;
+  useLanes(player, here && exhibit.value !== null);
+  if (!here) return html`<${Nothing} of="museum" text=${t("museum.replay")} />`;
   const all = /** @type {Exhibit[]} */ (exhibits.value);
   if (!all.length)
     return html`<${Nothing} of="museum" text=${t(modelFacts.value ? "museum.none" : "museum.waking")} />`;
@@ -28,19 +28,11 @@ export function Panel() {
     class="runs museum"
     id="museum"
     data-phase=${lanes.phase.value}
-    data-step=${lanes.shownStep.value}
+    data-step=${player.shownStep.value}
     data-exhibit=${shown?.id ?? ""}
   >
     <${List} all=${all} shown=${shown} />
-    ${
-      shown
-        ? html`<${Label} shown=${shown} />
-          <div class="museum-bar">
-            <${LockstepControls} lanes=${lanes} wish=${() => wishOf(shown)} />
-            <${Sentence} lanes=${lanes} text=${museumSentence(now, lanes)} />
-          </div>`
-        : html`<p class="museum-choose hint">${t("museum.choose")}</p>`
-    }
+    ${shown ? html`<${Label} shown=${shown} />` : html`<p class="museum-choose hint">${t("museum.choose")}</p>`}
     ${
       shown && now
         ? html`<div class="museum-evidence">
@@ -88,23 +80,19 @@ function Label({ shown }) {
     <p class="hint" id="museum-asked">
       <span lang=${langOf(prompts[0])}>${asked}</span> · ${t("museum.setting", { size, blocks, seqs, budget })}
     </p>
-    <${OpenOnStage} shown=${shown} />
+    <${OnStage} shown=${shown} />
   </div>`;
 }
 
-/** @param {{shown: Exhibit}} props */
-function OpenOnStage({ shown }) {
+/**
+ * Which of the two runs the stage and the memory region show, and the way to follow one like it.
+ * @param {{shown: Exhibit}} props
+ */
+function OnStage({ shown }) {
   const off = connection.value !== "live" || lanes.phase.value === "opening";
-  const more = t("museum.open.more");
-  const button = (/** @type {import("./model.js").Lane} */ lane, /** @type {string} */ name) =>
-    html`<button
-      class="command"
-      id=${`museum-open-${lane}`}
-      disabled=${off}
-      title=${more}
-      onClick=${() => openOnStage(shown, lane)}
-    >${name}</button>`;
-  return html`<div class="museum-open" role="group" aria-label=${t("museum.open")} title=${more}>
-    <span>${t("museum.open")}</span>${names().map((name, i) => button(LANES[i], name))}
+  return html`<div class="museum-open">
+    <span>${t("museum.on_stage")}</span><${LaneChoice} player=${player} names=${names()} />
+    <button class="quiet" id="museum-open" disabled=${off} title=${t("museum.open.more")}
+      onClick=${() => follow(shown)}>${t("museum.open")}</button>
   </div>`;
 }

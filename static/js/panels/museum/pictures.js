@@ -10,7 +10,7 @@ import { labelsOfBytes } from "../../runs/tokens.js";
 import { sequenceName } from "../../tell/operations.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { attentionRows, keyDifferences, mostTellingHead } from "./arrays.js";
-import { LANES, lanes, names } from "./model.js";
+import { LANES, names, player } from "./model.js";
 import { figure } from "./words.js";
 
 /**
@@ -68,7 +68,7 @@ function Keys({ name, keys, labels }) {
     <h3 class="panel-title">
       ${t("museum.keys", { name })} <${Fidelity} kind="derived" formula=${t("museum.keys.formula")} />
     </h3>
-    <${Picture} lanes=${lanes} name="museum-keys-plot" label=${told} paint=${paint} tipOf=${tipOf} />
+    <${Picture} player=${player} name="museum-keys-plot" label=${told} paint=${paint} tipOf=${tipOf} />
     <p class="hint" id="museum-keys-most">${told}</p>
   </section>`;
 }
@@ -152,7 +152,7 @@ function Rows({ id, name, rows }) {
   const label = t("museum.rows.label", { lane: name, n: rows.filter(Boolean).length, above: figure(above) });
   return html`<figure class="museum-square">
     <${Picture}
-      lanes=${lanes}
+      player=${player}
       name="museum-square-plot"
       label=${label}
       paint=${paint}

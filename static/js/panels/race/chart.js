@@ -8,6 +8,7 @@ import { Picture } from "../../runs/picture.js";
 import { grouped, t } from "../../tell/words.js";
 import { computedSoFar, expectedComputed } from "./figures.js";
 import { names, race, STRATEGIES } from "./model.js";
+import { player } from "./player.js";
 import { promptLength } from "./words.js";
 
 /**
@@ -20,21 +21,21 @@ const MARGIN = { left: 42, right: 44, top: 8, bottom: 16 };
 
 /** @param {{logs: TraceLog[] | null}} props */
 export function RaceChart({ logs }) {
-  const step = race.shownStep.value;
+  const step = player.shownStep.value;
   const tipOf = (/** @type {Point} */ point, /** @type {Size} */ size) => {
     const pointed = stepAt(logs, point, size);
     return logs && pointed !== null ? label(logs, pointed) : null;
   };
   const choose = (/** @type {Point} */ point, /** @type {Size} */ size) => {
     const pointed = stepAt(logs, point, size);
-    if (pointed !== null) race.look(pointed);
+    if (pointed !== null) player.look(pointed);
   };
   return html`<section class="race-chart">
     <h3 class="panel-title">
       ${t("race.chart")} <${Fidelity} kind="derived" formula=${t("race.formula.tokens")} />
     </h3>
     <${Picture}
-      lanes=${race}
+      player=${player}
       name="race-plot"
       label=${logs && step ? label(logs, step) : t("race.chart")}
       paint=${(/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) => paint(c, size, logs)}
@@ -110,7 +111,7 @@ function paint(c, size, logs) {
   c.fillText(String(count), right, size.height - 3);
   const sums = logs.map(computedSoFar);
   const styles = [alpha(palette.q, 0.55), palette["ink-3"], palette.k];
-  for (let i = 0; i < race.shownStep.value; i++) paintGroup(c, sums, i, x, y, styles);
+  for (let i = 0; i < player.shownStep.value; i++) paintGroup(c, sums, i, x, y, styles);
   paintValues(c, sums, x, y);
 }
 
@@ -142,7 +143,7 @@ function paintGroup(c, sums, i, x, y, styles) {
  * @param {(value: number) => number} y
  */
 function paintValues(c, sums, x, y) {
-  const step = race.shownStep.value;
+  const step = player.shownStep.value;
   if (!step) return;
   const [none, , paged] = sums.map((values) => values[step - 1] ?? values.at(-1) ?? 0);
   c.textAlign = "left";

@@ -19,7 +19,9 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * Of the step itself (0 where it took none): `computed` tokens, `flops`, engine `seconds`; and the memory during the
  * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
- * the next `computed` are computed. `kept` bytes are still used after it. `total*` sum over the steps so far.
+ * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
+ * ends, and what is made for this step alone, which is all of it where the strategy keeps none. `total*` sum over the
+ * steps so far.
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -37,7 +39,8 @@ export function laneAt(log, step) {
     held: 0,
     used: 0,
     wasted: 0,
-    kept: index === undefined ? 0 : log.records[index].memory.bytes_used,
+    kept: 0,
+    transient: 0,
   };
   if (step > records.length || index === undefined) return lane;
   const record = log.records[index];
@@ -57,6 +60,7 @@ export function laneAt(log, step) {
     lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // a released block was full
   });
   lane.wasted = lane.held - lane.used;
+  lane[log.header.engine.strategy === "none" ? "transient" : "kept"] = lane.held;
   return lane;
 }
 

@@ -5,7 +5,7 @@ import { html } from "../../kit/html.js";
 import { wastePattern } from "../../kit/texture.js";
 import { Picture } from "../../runs/picture.js";
 import { t } from "../../tell/words.js";
-import { race } from "./model.js";
+import { player } from "./player.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
@@ -32,7 +32,7 @@ export function LaneStrip({ name, index, lane, logs }) {
     c.fillRect(0, size.height - 1, size.width, 1);
     if (slots && logs) paintSlots(c, size, slots, logs, index);
   };
-  return html`<${Picture} lanes=${race} name="race-strip" label=${label} paint=${paint} />`;
+  return html`<${Picture} player=${player} name="race-strip" label=${label} paint=${paint} />`;
 }
 
 /**

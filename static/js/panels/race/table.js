@@ -5,12 +5,13 @@ import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 import { names, STRATEGIES } from "./model.js";
+import { player } from "./player.js";
 import { LaneStrip, Legend } from "./strip.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {import("./figures.js").Lane} Lane
- * @typedef {"computed" | "held" | "used" | "wasted" | "flops" | "seconds"} StepKey
+ * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "seconds"} StepKey
  * @typedef {StepKey | "totalComputed" | "totalFlops" | "totalSeconds"} Key
  *
  * `exact`: pointed at, it says its bytes.
@@ -35,8 +36,8 @@ const GROUPS = [
   [
     "memory",
     [
-      { key: "held", column: "held", text: bytesText, exact: true },
-      { key: "used", column: "used", text: bytesText, exact: true },
+      { key: "kept", column: "kept", text: bytesText, exact: true },
+      { key: "transient", column: "transient", text: bytesText, exact: true },
       { key: "wasted", column: "wasted", text: bytesText, exact: true },
     ],
   ],
@@ -92,15 +93,26 @@ export function Lanes({ logs, now }) {
  */
 const mark = (kind, formula) => (kind ? [" ", html`<${Fidelity} kind=${kind} formula=${formula} />`] : null);
 
-/** @param {{name: string, index: number, lane: Lane | null, logs: TraceLog[] | null}} props */
+/**
+ * The name chooses the lane that is on the stage.
+ * @param {{name: string, index: number, lane: Lane | null, logs: TraceLog[] | null}} props
+ */
 function LaneRows({ name, index, lane, logs }) {
-  return html`<tbody class="race-lane" data-strategy-lane=${STRATEGIES[index]} data-finished=${Boolean(lane?.finished)}>
+  const shown = player.chosen.value === index;
+  return html`<tbody
+    class=${shown ? "race-lane shown" : "race-lane"}
+    data-strategy-lane=${STRATEGIES[index]}
+    data-finished=${Boolean(lane?.finished)}
+    onClick=${() => player.choose(index)}
+  >
     <tr>
-      <th scope="row">${name}</th>
+      <th scope="row">
+        <button class="runs-lane" aria-pressed=${shown} title=${t("runs.on_stage", { name })}>${name}</button>
+      </th>
       ${COLUMNS.map(({ key, group, column, text, exact }) => {
         const title = t(`race.column.${column}`);
         const label = exact ? title : `${t(`race.column.${group}`)} · ${title}`; // where there is no head of columns
-        const about = exact && lane ? { tabindex: 0, ...tips(() => exactly(name, lane, key)) } : {};
+        const about = exact && lane ? { tabindex: 0, ...tips(() => exactly(lane, key)) } : {};
         return html`<td data-figure=${key} data-label=${label} ...${about}>${lane ? text(lane[key]) : "–"}</td>`;
       })}
     </tr>
@@ -113,13 +125,12 @@ function LaneRows({ name, index, lane, logs }) {
 }
 
 /**
- * @param {string} name
  * @param {Lane} lane
  * @param {Key} key
  */
-const exactly = (name, lane, key) => [
+const exactly = (lane, key) => [
   t("memory.exact", { n: grouped(lane[key]) }),
-  t("race.kept", { name, bytes: bytesText(lane.kept) }),
+  t("race.used", { bytes: bytesText(lane.used), exact: grouped(lane.used) }),
 ];
 
 /**

@@ -1,8 +1,9 @@
 // The left region: what is asked of the model, and under which settings.
 
 import { signal } from "../../../vendor/signals/signals.js";
-import { addPrompt, configDiffers, rewritten } from "../../control/actions.js";
-import { applyConfig, playScene, scene, sceneEnd, scenes } from "../../control/anew.js";
+import { rewritten } from "../../control/actions.js";
+import { playScene, scene, sceneEnd, scenes } from "../../control/anew.js";
+import { player } from "../../control/player.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
@@ -10,7 +11,7 @@ import { tips } from "../../kit/tooltip.js";
 import { draft, offeredPrompts, writeDraft } from "../../state/prompts.js";
 import { chosenOr } from "../../state/run_settings.js";
 import { settings } from "../../state/settings.js";
-import { connection, log } from "../../state/store.js";
+import { connection } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Sequences } from "./sequences.js";
 import { CacheSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
@@ -62,7 +63,8 @@ function Composer() {
       )}
     </div>
     <div class="add-row">
-      <button class="quiet" id="btn-add" disabled=${!draft.value} onClick=${addPrompt} title=${t("setup.add_hint")}>
+      <button class="quiet" id="btn-add" disabled=${!draft.value || !player.value.add}
+        onClick=${player.value.add} title=${t("setup.add_hint")}>
         <${Icon} name="add" /> ${t("setup.add")}
       </button>
       ${
@@ -109,8 +111,9 @@ function show(chosen) {
 
 /** At the foot of the region wherever one has scrolled to, when the controls ask for something else than the run. */
 function StartOver() {
-  const shown = configDiffers() && Boolean(log.value?.length);
+  const { differs, restart } = player.value;
+  const shown = differs();
   return html`<div class="start-over" data-shown=${shown}>
-    <button class="apply" id="btn-apply" disabled=${!shown} onClick=${applyConfig}>${t("setup.apply")}</button>
+    <button class="apply" id="btn-apply" disabled=${!shown} onClick=${restart}>${t("setup.apply")}</button>
   </div>`;
 }

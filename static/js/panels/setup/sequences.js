@@ -11,7 +11,7 @@ import { Icon } from "../../kit/icon.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { settings } from "../../state/settings.js";
-import { connection, log, shownSeq, state, viewIndex } from "../../state/store.js";
+import { connection, log, ownIsShown, shownSeq, state, viewIndex } from "../../state/store.js";
 import { langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../state/store.js").Sequence} Sequence */
@@ -74,7 +74,7 @@ function Filter({ all }) {
 function SequenceItem({ seq, brief }) {
   const name = t("sequence.name", { id: seq.seq_id });
   const shown = shownSeq.value === seq.seq_id;
-  const alive = seq.status !== "finished" && connection.value === "live";
+  const alive = seq.status !== "finished" && connection.value === "live" && ownIsShown.value;
   const output = seq.token_ids.length - seq.num_prompt_tokens;
   const item = useRef(/** @type {HTMLLIElement | null} */ (null));
   const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list

@@ -2,11 +2,11 @@
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect } from "../../../vendor/signals/signals.js";
-import * as actions from "../../control/actions.js";
-import { reset } from "../../control/anew.js";
+import { SPEEDS } from "../../control/actions.js";
 import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import * as playback from "../../control/playback.js";
+import { player } from "../../control/player.js";
 import { stepSeconds } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { useHeldFocus } from "../../kit/held_focus.js";
@@ -17,6 +17,7 @@ import { lazy } from "../../kit/lazy.js";
 import { PHASES, phases, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import {
+  behind,
   busy,
   captureVersion,
   connection,
@@ -24,7 +25,6 @@ import {
   layer,
   log,
   numRecords,
-  status,
   viewIndex,
 } from "../../state/store.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
@@ -41,7 +41,7 @@ export function Panel() {
       <div class="commands" role="group" aria-label=${t("transport.commands")}>
         ${live ? html`<${Engine} />` : null}
         <${Main} />
-        ${live ? html`<${Reset} /><${Fork} />` : null}
+        ${live ? html`<${Reset} />` : null} ${live && player.value.forks ? html`<${Fork} />` : null}
         <${Speed} />
       </div>
       <${Scrubber} />
@@ -85,14 +85,19 @@ function History() {
 
 /** What makes new records. */
 function Engine() {
-  const off = connection.value !== "live" || actions.running();
-  const first = numRecords.value === 0; // what the empty stage asks for stands out
-  return html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off}
-    aria-busy=${connection.value !== "live" || busy.value} onClick=${actions.prefill}>
-      <${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
-    </button>
-    <button class=${first ? "command" : "command primary"} id="btn-step" disabled=${off}
-      onClick=${actions.step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
+  const { prefill, step, live, running } = player.value;
+  const off = !live() || running();
+  const first = numRecords.value === 0 || !prefill; // what the empty stage asks for stands out
+  const waits = connection.value !== "live" || busy.value;
+  return html`${
+    prefill
+      ? html`<button class=${first ? "command primary" : "command"} id="btn-prefill" disabled=${off}
+          aria-busy=${waits} onClick=${prefill}><${Icon} name="prefill" /><span>${t("transport.prefill")}</span>
+        </button>`
+      : null
+  }
+    <button class=${first && prefill ? "command" : "command primary"} id="btn-step" disabled=${off}
+      onClick=${step}><${Icon} name="step" /><span>${t("transport.step")}</span></button>`;
 }
 
 /** One button in one place: run and pause the engine at the newest record, play and stop the log elsewhere. */
@@ -125,7 +130,7 @@ function Main() {
 
 function Reset() {
   return html`<button class="command bare" id="btn-reset" disabled=${connection.value !== "live"}
-    onClick=${reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
+    onClick=${player.value.reset} aria-label=${t("transport.reset")} title=${t("transport.reset_hint")}>
     <${Icon} name="reset" />
   </button>`;
 }
@@ -145,7 +150,7 @@ function Speed() {
     <span class="visually-hidden">${t("transport.speed")}</span>
     <select id="speed" value=${settings.speed.value} title=${t("transport.speed")}
       onChange=${withValue((speed) => (settings.speed.value = Number(speed)))}>
-      ${actions.SPEEDS.map(
+      ${SPEEDS.map(
         (n) => html`<option value=${n} selected=${n === settings.speed.value}>
           ${n === 0 ? t("transport.speed_max") : t("transport.speed_value", { n: FRACTIONS[n] ?? n })}
         </option>`,
@@ -196,9 +201,8 @@ function BackToLive() {
  */
 function Late({ index, children }) {
   captureVersion.value;
-  const behind = (status.value?.num_records ?? 0) - numRecords.value;
-  if (connection.value === "live" && behind > 64)
-    return html`<span id="late">${t("transport.catching_up", { n: grouped(behind) })}</span>`;
+  if (connection.value === "live" && behind.value > 64)
+    return html`<span id="late">${t("transport.catching_up", { n: grouped(behind.value) })}</span>`;
   if (log.value?.captureGone.has(`${index}/${layer.value}`))
     return html`<span id="late">${t("transport.capture_gone")}</span>`;
   if (log.value?.captureMissing(index, layer.value)) {

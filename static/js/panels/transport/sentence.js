@@ -2,6 +2,7 @@
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { sceneEnd } from "../../control/anew.js";
+import { player } from "../../control/player.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
@@ -36,10 +37,11 @@ export function spoken(index, sub, attention = null) {
 export function Sentence() {
   const index = viewIndex.value;
   const sub = viewSub.value;
-  const said = spoken(index, sub, attentionShown(index, sub));
-  const end = sub === null && index === numRecords.value - 1 ? sceneEnd.value : null;
+  const own = sub === null ? player.value.say() : null;
+  const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
+  const end = own === null && sub === null && index === numRecords.value - 1 ? sceneEnd.value : null;
   const text = sentences(end ? [end, ...said] : said);
-  const phase = log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
+  const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
   return html`<p class="sentence" id="sentence" ref=${box} data-sub=${sub === null ? "" : PHASES[sub]}>

@@ -1,0 +1,65 @@
+// What the transport and the keys drive: whoever makes the records that are shown. The page's own engine, or lanes in
+// lockstep while their panel is open.
+
+import { batch, signal } from "../../vendor/signals/signals.js";
+import { own } from "../state/run.js";
+import * as store from "../state/store.js";
+import * as actions from "./actions.js";
+import { applyConfig, reset } from "./anew.js";
+import { showOwn } from "./shown.js";
+
+/**
+ * `live()`: whether it can be asked for more records; `running()`: whether it makes them now. `step()` resolves to
+ * whether one was taken. `prefill` and `add` (the draft to its queue) are null where there is no such thing; `forks`:
+ * whether its past can be made again with a change. `differs()`: whether the setup asks for something else than this
+ * run, with which `restart()` begins anew. `say()`: its own sentence on the record that is looked at; null: as the log
+ * tells it.
+ *
+ * @typedef {{
+ *   live: () => boolean, running: () => boolean,
+ *   prefill: (() => unknown) | null, step: () => Promise<boolean>,
+ *   run: () => unknown, pause: () => unknown, reset: () => unknown,
+ *   add: (() => unknown) | null, forks: boolean, differs: () => boolean, restart: () => unknown,
+ *   say: () => string | null,
+ * }} Player
+ */
+
+/** @type {Player} */
+const ownPlayer = {
+  live: () => store.connection.value === "live",
+  running: actions.running,
+  prefill: actions.prefill,
+  step,
+  run: actions.run,
+  pause: actions.pause,
+  reset,
+  add: actions.addPrompt,
+  forks: true,
+  differs: () => actions.configDiffers() && Boolean(own.log.value?.length),
+  restart: applyConfig,
+  say: () => null,
+};
+
+async function step() {
+  const done = await actions.step();
+  return done ? done.performed > 0 : false;
+}
+
+/** What drives the page now. */
+export const player = signal(ownPlayer);
+
+/**
+ * Let `other` drive the page, until what is returned is called: the page's own run is back then, where it was left.
+ *
+ * @param {Player} other
+ */
+export function takeOver(other) {
+  player.value = other;
+  return () => {
+    if (player.peek() !== other) return;
+    batch(() => {
+      player.value = ownPlayer;
+      showOwn();
+    });
+  };
+}

@@ -1,0 +1,48 @@
+// Which run the page shows, and where in it one looks: another run takes the place of the page's own for a while, and
+// the own one is found again where it was left.
+
+import { batch } from "../../vendor/signals/signals.js";
+import { onShow, own } from "../state/run.js";
+import { settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+
+/** @typedef {{step: number | null, sub: number | null, seq: number | null}} Place */
+
+/** @type {Place} */
+const NEWEST = { step: null, sub: null, seq: null };
+
+let left = NEWEST; // where one looked in the page's own run
+
+/**
+ * Show `run` in place of what is shown, from `step` on (null: at its newest record).
+ *
+ * @param {import("../state/run.js").Run} run
+ * @param {number | null} [step]
+ */
+export function show(run, step = null) {
+  if (onShow.peek() === run) return;
+  if (onShow.peek() === own) {
+    const { step: record, sub, seq } = settings;
+    left = { step: record.peek(), sub: sub.peek(), seq: seq.peek() };
+  }
+  swap(run, { ...NEWEST, step });
+}
+
+/** Show the page's own run again, where it was left. */
+export function showOwn() {
+  if (onShow.peek() !== own) swap(own, left);
+}
+
+/**
+ * Ids and blocks mean something else in another run: nothing that is held goes along.
+ *
+ * @param {import("../state/run.js").Run} run
+ * @param {Place} place
+ */
+function swap(run, place) {
+  batch(() => {
+    onShow.value = run;
+    store.selected.value = store.hovered.value = null;
+    for (const name of /** @type {(keyof Place)[]} */ (["step", "sub", "seq"])) settings[name].value = place[name];
+  });
+}
