@@ -39,6 +39,7 @@ def test_run_and_pause_are_one_button_for_the_keyboard_too(open_page: OpenPage) 
 
 def test_lanes_are_run_stepped_and_begun_again_without_losing_the_focus(open_page: OpenPage) -> None:
     page = open_page("/?detail=museum&exhibit=slot_off_by_one")
+    expect(page.locator("#museum")).to_have_attribute("data-phase", "ready")
     page.locator("#btn-step").press("Enter")
     expect(page.locator("#museum")).to_have_attribute("data-step", "1", timeout=20_000)
     expect(page.locator("#btn-step")).to_be_focused()

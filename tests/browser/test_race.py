@@ -21,6 +21,7 @@ OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)
 
 def steps(page: Page, count: int) -> None:
     """Take `count` steps of the race, one at a time."""
+    expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
     for _ in range(count):
         before = int(page.locator("#race").get_attribute("data-step") or 0)
         page.click("#btn-step")

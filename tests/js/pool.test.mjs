@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { flown } from "../../static/js/kit/places.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues, progressOf, travelling } from "../../static/js/panels/memory/pool_motion.js";
@@ -130,12 +131,21 @@ test("a copy splits: the source loses the writer's colour as the copy fills", ()
   assert.equal(looks[2].fill[1], 0);
 });
 
-test("slots fill in the phase write, one after the other", () => {
+test("a slot fills in the phase write, when its K and V land in it, one after the other", () => {
   const log = shared();
   assert.deepEqual(looksAt(log, 1, 3).looks[0].fill, [0, 0]);
-  const [first, second] = looksAt(log, 1, 3.1).looks[0].fill;
-  assert.ok(first > second && first < 1);
+  assert.deepEqual(looksAt(log, 1, 3.1).looks[0].fill, [0, 0]); // 27 % of the writing: they are under way
+  const [first, second] = looksAt(log, 1, 3.22).looks[0].fill; // 53 %: the first has flown 88 % of its way
+  assert.ok(first > 0 && first < 1 && second === 0);
   assert.deepEqual([...looksAt(log, 1, 4).looks[0].fresh], [0, 1]);
+});
+
+test("K and V fly one position after the other, and all have landed in the end", () => {
+  assert.deepEqual(
+    [0, 1, 2].map((i) => flown(i, 3, 0.4)),
+    [0.4 / 0.6, 0.2 / 0.6, 0].map((share) => Math.min(1, share)),
+  );
+  assert.deepEqual([flown(0, 1, 0.3), flown(0, 1, 0), flown(2, 3, 1)], [0.5, 0, 1]);
 });
 
 test("allocation takes blocks one after the other out of the queue's head", () => {

@@ -1,25 +1,29 @@
 // The detail region below the stage: one question at a time, chosen by tabs. A panel is a name and a component.
 
 import { useEffect } from "../../vendor/preact/hooks.js";
+import { computed } from "../../vendor/signals/signals.js";
+import { isBare } from "../core/bare.js";
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
-import { bare, log } from "../state/store.js";
+import { own } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
 const MANY = 8; // sequences, of which a table says more than lanes
 const PANELS = DETAIL_PANELS.filter(({ needs }) => !needs || !(isEmbedded || (isSite && needs === "server")));
 
-/** The panels that the run on stage has something for. */
+const bare = computed(() => own.numRecords.value > 0 && own.log.value !== null && isBare(own.log.value));
+
+/** The panels that the page's own run has something for: it is the one to come back to. */
 const offered = () => PANELS.filter((panel) => !(panel.needsArrays && bare.value));
 
 /** The panel that is shown: a link may name one that is not here. A run without arrays opens on what it has. */
 function shown() {
   const panels = offered();
-  const many = bare.value && (log.value?.tail.sequences.size ?? 0) > MANY;
+  const many = bare.value && (own.log.value?.tail.sequences.size ?? 0) > MANY;
   const first = many ? panels.find((panel) => panel.name === "requests") : null;
   return panels.find((panel) => panel.name === settings.detail.value) ?? first ?? panels[0];
 }

@@ -15,7 +15,8 @@ import { lost, Theaters } from "./theaters.js";
  * `configs`: by lane.
  * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
  * @typedef {{configs: Record<string, Fields>, prompts: string[], sampling: Fields}} Wish
- * @typedef {"idle" | "opening" | "ready" | "running" | "done"} Phase
+ * `stepping`: one step, `running`: as many as there are.
+ * @typedef {"idle" | "opening" | "ready" | "stepping" | "running" | "done"} Phase
  *
  * Why lanes could not go on: what the server said, or "" when the connection or a theater is lost.
  * @typedef {{message: string, objection?: import("../core/trace.js").Objection}} Problem
@@ -149,7 +150,7 @@ export class Lockstep {
   async #ready(wish) {
     const { value: phase } = this.phase;
     if (phase === "ready" && (this.numSteps.value > 0 || isSame(wish, this.asked.value))) return true;
-    if (phase === "running" || phase === "done") return false;
+    if (phase !== "idle" && phase !== "ready") return false;
     const mine = ++this.turn;
     batch(() => {
       this.phase.value = "opening";
@@ -197,7 +198,7 @@ export class Lockstep {
     // other runs, or lost meanwhile: it is told already
     const over = () => this.life !== life || this.theaters.lanes !== lanes;
     let taken = 0;
-    this.phase.value = "running";
+    this.phase.value = count > 1 ? "running" : "stepping";
     try {
       for (; taken < count && mine === this.turn; taken++) {
         const began = performance.now();

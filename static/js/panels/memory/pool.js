@@ -5,6 +5,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { placed } from "../../kit/places.js";
 import { pointIn } from "../../kit/pointer.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
@@ -62,7 +63,14 @@ export function Pool() {
     const sizes = new ResizeObserver(measure);
     sizes.observe(box);
     measure();
-    return () => sizes.disconnect();
+    const stop = placed("slot", (block, offset) => {
+      const [at, frame, corner] = [latest.current, box.getBoundingClientRect(), ref.current?.getBoundingClientRect()];
+      if (!at || !corner) return null;
+      const slot = at.level === "slots" ? at.slotAt(block, offset) : at.blockAt(block);
+      const y = corner.top + slot.y;
+      return y < frame.top || y > frame.bottom ? null : { ...slot, x: corner.left + slot.x, y };
+    });
+    return () => (stop(), sizes.disconnect());
   }, []);
   return html`<div class="pool" data-level=${layout?.level}>
     <div class="pool-scroll" ref=${outer}>

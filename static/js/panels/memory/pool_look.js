@@ -1,6 +1,9 @@
 // How a block looks at rest and between two records. Pure.
 
+import { flown } from "../../kit/places.js";
 import { progressOf } from "./pool_motion.js";
+
+const LANDS = 0.85; // of a flight: from here on the slot fills
 
 /**
  * @typedef {import("../../core/trace.js").Op} Op
@@ -94,9 +97,10 @@ const CHANGES = {
   swap_in(look, { slots }, p) {
     fillTo(look, slots, () => p);
   },
-  write(look, { slots }, p) {
+  write(look, { op, slots, ahead }, p) {
     const [first, end] = slots;
-    fillTo(look, slots, (slot) => Math.max(0, Math.min(1, p * 1.5 - (0.5 * (slot - first)) / (end - first))));
+    // a slot fills when its K and V land in it
+    fillTo(look, slots, (slot) => Math.max(0, flown(ahead + slot - first, op.num_tokens, p) - LANDS) / (1 - LANDS));
     for (let slot = first; slot < end; slot++) look.fresh.add(slot);
   },
   cache(look, _motion, p) {

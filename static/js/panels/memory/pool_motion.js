@@ -16,11 +16,12 @@ import { Shadow } from "./pool_shadow.js";
 
 /**
  * What an operation does to one block: `at` is the operation's place in its record, [from, to] the motion's share of
- * its phase, `slots` what it fills.
+ * its phase, `slots` what it fills, `ahead` how many positions a write has filled in the blocks before.
  *
  * @template {Op["type"]} [T=Op["type"]]
  * @typedef {{
  *   op: Extract<Op, {type: T}>, at: number, block: number, phase: Phase, from: number, to: number, slots: Slots,
+ *   ahead: number,
  * }} Motion
  */
 
@@ -80,13 +81,18 @@ export function motionsOf(before, record) {
   const units = new Map();
   ops.forEach((op, at) => {
     const wanted = (forward >= 0 && at > forward ? AFTER_FORWARD : BEFORE_FORWARD)[op.type];
+    /** @type {Map<number, number>} by block group */
+    const filled = new Map();
     if (wanted)
       for (const block of shadow.touched(op)) {
         const earlier = listOf(blocks, block);
         // promised before the forward pass, shown after the write
         const last = earlier.findLast((m) => m.op.type !== "cache");
         const phase = last && ORDER.indexOf(last.phase) > ORDER.indexOf(wanted) ? last.phase : wanted;
-        const motion = { op, at, block, phase, from: 0, to: 1, slots: shadow.slots(op, block) };
+        const [slots, group] = [shadow.slots(op, block), groupOf(before.block_groups, block)];
+        const ahead = filled.get(group) ?? 0;
+        filled.set(group, ahead + slots[1] - slots[0]);
+        const motion = { op, at, block, phase, from: 0, to: 1, slots, ahead };
         earlier.push(motion);
         const unit = last?.phase === phase ? listOf(units, phase).find((u) => u.includes(last)) : null;
         if (unit) unit.push(motion);

@@ -31,15 +31,19 @@ export function Panel() {
     data-step=${player.shownStep.value}
     data-exhibit=${shown?.id ?? ""}
   >
-    <${List} all=${all} shown=${shown} />
+    <div class="museum-head">
+      <${List} all=${all} shown=${shown} />
+      ${shown ? html`<${LaneChoice} player=${player} names=${names()} />` : null}
+    </div>
     ${shown ? html`<${Label} shown=${shown} />` : html`<p class="museum-choose hint">${t("museum.choose")}</p>`}
     ${
       shown && now
         ? html`<div class="museum-evidence">
-          <${Notices} now=${now} /><${Facts} now=${now} /><${Texts} now=${now} /><${Arrays} now=${now} />
+          <${Notices} now=${now} /><${Arrays} now=${now} /><${Facts} now=${now} /><${Texts} now=${now} />
         </div>`
         : null
     }
+    ${shown ? html`<${Asked} shown=${shown} />` : null}
   </div>`;
 }
 
@@ -52,9 +56,11 @@ function List({ all, shown }) {
         class="museum-exhibit"
         id=${`exhibit-${one.id}`}
         aria-pressed=${one === shown}
+        title=${inLanguage(one.title)}
         onClick=${() => show(one.id)}
       >
-        <span class="museum-number num" aria-hidden="true">${i + 1}</span>${inLanguage(one.title)}
+        <span class="museum-number num" aria-hidden="true">${i + 1}</span
+        ><span class="museum-title">${inLanguage(one.title)}</span>
       </button>`,
     )}
   </div>`;
@@ -67,32 +73,28 @@ function show(id) {
 }
 
 /**
- * What is wrong and what to watch, in the server's words, and what both runs are asked.
+ * What both runs are asked, and the way to follow one like the one on the stage.
  * @param {{shown: Exhibit}} props
  */
-function Label({ shown }) {
+function Asked({ shown }) {
+  const off = connection.value !== "live" || lanes.phase.value === "opening";
   const { block_size: size, num_blocks: blocks, max_num_seqs: seqs, max_num_batched_tokens: budget } = shown.config;
   const prompts = inLanguage(shown.prompts);
   const asked = t("museum.asked", { n: prompts.length, prompts: prompts.join(" / ") });
-  return html`<div class="museum-label">
-    <p class="museum-wrong" id="museum-wrong"><span aria-hidden="true">⚠\uFE0E </span>${inLanguage(shown.text)}</p>
-    <p id="museum-watch"><b>${t("museum.watch")}</b> ${inLanguage(shown.watch)}</p>
-    <p class="hint" id="museum-asked">
-      <span lang=${langOf(prompts[0])}>${asked}</span> · ${t("museum.setting", { size, blocks, seqs, budget })}
-    </p>
-    <${OnStage} shown=${shown} />
-  </div>`;
+  return html`<p class="hint museum-asked" id="museum-asked">
+    <span lang=${langOf(prompts[0])}>${asked}</span> · ${t("museum.setting", { size, blocks, seqs, budget })} ·${" "}
+    <button class="runs-go" id="museum-open" disabled=${off} title=${t("museum.open.more")}
+      onClick=${() => follow(shown)}>${t("museum.open")}</button>
+  </p>`;
 }
 
 /**
- * Which of the two runs the stage and the memory region show, and the way to follow one like it.
+ * What is wrong and what to watch, in the server's words.
  * @param {{shown: Exhibit}} props
  */
-function OnStage({ shown }) {
-  const off = connection.value !== "live" || lanes.phase.value === "opening";
-  return html`<div class="museum-open">
-    <span>${t("museum.on_stage")}</span><${LaneChoice} player=${player} names=${names()} />
-    <button class="quiet" id="museum-open" disabled=${off} title=${t("museum.open.more")}
-      onClick=${() => follow(shown)}>${t("museum.open")}</button>
+function Label({ shown }) {
+  return html`<div class="museum-label">
+    <p class="museum-wrong" id="museum-wrong"><span aria-hidden="true">⚠\uFE0E </span>${inLanguage(shown.text)}</p>
+    <p id="museum-watch"><b>${t("museum.watch")}</b> ${inLanguage(shown.watch)}</p>
   </div>`;
 }

@@ -62,7 +62,7 @@ const COLUMNS = GROUPS.flatMap(([group, columns]) => columns.map((column) => ({ 
 export function Lanes({ logs, now }) {
   const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
   const title = (/** @type {string} */ key) => t(`race.column.${key}`);
-  return html`<table class="race-lanes num">
+  return html`<div class="race-table"><table class="race-lanes num">
     <thead>
       <tr>
         <td class="race-legend" rowspan="2"><${Legend} /></td>
@@ -83,7 +83,7 @@ export function Lanes({ logs, now }) {
       (name, i) =>
         html`<${LaneRows} key=${STRATEGIES[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
     )}
-  </table>`;
+  </table></div>`;
 }
 
 /**

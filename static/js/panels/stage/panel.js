@@ -15,7 +15,17 @@ import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
-import { bare, head, layer, log, looksBack, sequenceView, shownSeq, stageIndex } from "../../state/store.js";
+import {
+  bare,
+  head,
+  layer,
+  log,
+  looksBack,
+  ownIsShown,
+  sequenceView,
+  shownSeq,
+  stageIndex,
+} from "../../state/store.js";
 import { grouped, langOf, t } from "../../tell/words.js";
 import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
@@ -104,7 +114,9 @@ function Past() {
 }
 
 /** That there are no arrays, and what there is. */
-const Bare = () => html`<p class="stage-past" id="stage-bare"><span>${t("stage.bare")}</span></p>`;
+const Bare = () => html`<p class="stage-past" id="stage-bare">
+  <span>${t(ownIsShown.value ? "stage.bare" : "stage.bare_lane")}</span>
+</p>`;
 
 /** The two scales of values; each row says its own range. */
 function Scales() {

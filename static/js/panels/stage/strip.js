@@ -8,6 +8,7 @@ import { computed, signal } from "../../../vendor/signals/signals.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
+import { placed } from "../../kit/places.js";
 import { pointIn } from "../../kit/pointer.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
@@ -158,6 +159,18 @@ export function Strip() {
     token.focus({ preventScroll: true });
   };
   useLayoutEffect(giveFocus);
+
+  useEffect(
+    () =>
+      placed("vector", (kind, position) => {
+        const { layout: at, size: room } = latest.current;
+        const band = rows(room.height)[kind];
+        const [left, corner] = [at ? at.x(position) - offset.peek() : -1, ref.current?.getBoundingClientRect()];
+        if (!at || !corner || !band.height || left < 0 || left + at.width > room.width) return null;
+        return { x: corner.left + left, y: corner.top + band.y, width: at.width, height: band.height };
+      }),
+    [],
+  );
 
   useEffect(() => fetchMissing(now, span), [now, span[0], span[1]]);
 

@@ -1,0 +1,47 @@
+// Where things are in the window that move from one region to another: each region says it of its own, so that none
+// needs to know another.
+
+/** @typedef {{x: number, y: number, width: number, height: number}} Box CSS pixels of the window */
+/**
+ * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool. Null: not in sight.
+ *
+ * @typedef {{vector: (kind: "k" | "v", position: number) => Box | null,
+ *   slot: (block: number, offset: number) => Box | null}} Places
+ */
+
+/** @type {Partial<Places>} */
+const known = {};
+
+/**
+ * Say where `kind` is, until what is returned is called.
+ *
+ * @template {keyof Places} K
+ * @param {K} kind
+ * @param {Places[K]} find
+ */
+export function placed(kind, find) {
+  known[kind] = find;
+  return () => {
+    if (known[kind] === find) delete known[kind];
+  };
+}
+
+/** Where K or V of a position is drawn. @type {Places["vector"]} */
+export const vectorBox = (kind, position) => known.vector?.(kind, position) ?? null;
+
+/** Where a slot is drawn. @type {Places["slot"]} */
+export const slotBox = (block, offset) => known.slot?.(block, offset) ?? null;
+
+const FLIGHT = 0.6; // of the writing that one position's K and V are under way; the others follow
+
+/**
+ * How far the K and V that are written in place `i` of `count` have come, when `progress` of the writing is done.
+ *
+ * @param {number} i
+ * @param {number} count
+ * @param {number} progress
+ */
+export function flown(i, count, progress) {
+  const start = count > 1 ? ((1 - FLIGHT) * i) / (count - 1) : 0;
+  return Math.max(0, Math.min(1, (progress - start) / FLIGHT));
+}

@@ -1,0 +1,74 @@
+// From the strip into the pool: the K and V that a record wrote leave their columns and land in their slots.
+
+import { computed } from "../../vendor/signals/signals.js";
+import { slotOf } from "../core/metrics.js";
+import { prepare, roundRect, usePainter } from "../kit/canvas.js";
+import { alpha, colours, themeVersion } from "../kit/colour.js";
+import { html } from "../kit/html.js";
+import { flown, slotBox, vectorBox } from "../kit/places.js";
+import { phase, phasesNow } from "../state/moment.js";
+import { looksBack, sequenceView } from "../state/store.js";
+
+/** @typedef {import("../kit/places.js").Box} Box */
+
+const MOST = 48; // positions; of a longer prompt only its first ones are told apart anyway
+
+/** What the record drawn wrote of the sequence on stage: [position, block, slot], in order. */
+const written = computed(() => {
+  const now = sequenceView.value;
+  if (!now?.entry || looksBack.value) return [];
+  const { start, token_ids: tokens } = now.entry;
+  return tokens.slice(0, MOST).flatMap((_, i) => {
+    const place = slotOf(now.table, now.blockSize, start + i);
+    return place ? [/** @type {[number, number, number]} */ ([start + i, place.block, place.offset])] : [];
+  });
+});
+
+export function Flights() {
+  const ref = usePainter(() => [written.value, phase("write"), themeVersion.value], paint);
+  return html`<div class="flights" ref=${ref} aria-hidden="true"><canvas></canvas></div>`;
+}
+
+/**
+ * @param {HTMLElement} box
+ * @param {import("../kit/canvas.js").Size} size
+ */
+function paint(box, { width, height }) {
+  const canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
+  const { write } = phasesNow();
+  const under = write > 0 && write < 1 ? written.peek() : [];
+  canvas.hidden = !under.length;
+  if (!under.length) return;
+  const c = prepare(canvas, width, height);
+  const palette = colours();
+  under.forEach(([position, block, offset], i) => {
+    const slot = slotBox(block, offset);
+    const p = flown(i, under.length, write);
+    if (!slot || p <= 0 || p >= 1) return;
+    for (const kind of /** @type {const} */ (["k", "v"])) {
+      const from = vectorBox(kind, position);
+      const half = slot.width / 2; // K lands on the left of its slot, V on the right
+      if (from) paintOne(c, from, { ...slot, x: slot.x + (kind === "k" ? 0 : half), width: half }, p, palette[kind]);
+    }
+  });
+}
+
+/**
+ * One vector on its way, as large as where it comes from and, in the end, as where it goes.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {Box} from
+ * @param {Box} to
+ * @param {number} p
+ * @param {string} colour
+ */
+function paintOne(c, from, to, p, colour) {
+  const t = p * p * (3 - 2 * p);
+  const mix = (/** @type {keyof Box} */ name) => from[name] + (to[name] - from[name]) * t;
+  roundRect(c, mix("x"), mix("y"), mix("width"), mix("height"), 3);
+  c.fillStyle = alpha(colour, 0.75);
+  c.fill();
+  c.strokeStyle = colour;
+  c.lineWidth = 1;
+  c.stroke();
+}
