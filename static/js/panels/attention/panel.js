@@ -18,7 +18,7 @@ const Softmax = lazy(
 );
 
 /**
- * stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three columns.
+ * stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three.
  *
  * @param {{width: number, height: number}} size
  */
@@ -44,6 +44,10 @@ export function Panel() {
     <${Matrix} />
     <${Overview} />
     ${both || settings.answer.value === "softmax" ? html`<${Softmax} choice=${choice} />` : null}
-    ${both || settings.answer.value === "candidates" ? html`<${Candidates} choice=${choice} fits=${layout !== "stack"} />` : null}
+    ${
+      both || settings.answer.value === "candidates"
+        ? html`<${Candidates} choice=${choice} fits=${layout !== "stack"} />`
+        : null
+    }
   </div>`;
 }
