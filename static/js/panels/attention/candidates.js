@@ -19,7 +19,7 @@ const ROW = 17; // px that a line needs
 const FEWEST = 3; // the chosen one, another, and the rest
 
 /**
- * `choice`: what stands in place of the title where two panels share one place. `fits`: the panel's height is given, and
+ * `choice`: what stands in place of the title where two panels share one place. `fits`: its height is given, and
  * as many candidates are listed as can be read in it.
  *
  * @param {{choice?: import("../../kit/html.js").Children, fits?: boolean}} props
