@@ -55,7 +55,7 @@ def test_a_shipped_recording_is_opened_and_the_live_run_comes_back(open_page: Op
 def test_a_link_opens_a_recording_at_its_step_with_its_arrays(open_page: OpenPage) -> None:
     page = open_page("/?recording=rec-moon&step=9&block_size=8&telling=expert", connection="replay")
     shows(page, 9)
-    expect(page.locator("#position")).to_contain_text("step 9")
+    expect(page.locator("#position")).to_contain_text("record 10 of")
     page.click('[data-position="20"]')
     expect(page.locator('#region-provenance [data-kind="weight"]')).to_contain_text(
         "The query read this key with weight"
