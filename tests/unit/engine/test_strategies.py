@@ -166,9 +166,11 @@ def test_the_long_poem_takes_a_block_every_sixteen_steps(model: LoadedModel, lan
     assert max(watch.empty) <= 15
 
 
-def test_batch_admits_beside_a_sequence_that_goes_on(model: LoadedModel) -> None:
+@in_every_language
+def test_batch_admits_beside_a_sequence_that_goes_on(model: LoadedModel, language: str) -> None:
     watch = Watch()
-    played = play(model, "batch", "zh", after_each=watch)
+    played = play(model, "batch", language, after_each=watch)
+    assert all(op.reason == "stop" for _, op in played.ops(Finish) if isinstance(op, Finish)), "where the poem ends"
     finished = [index for index, _ in played.ops(Finish)]
     admitted = [index for index, _ in played.ops(Admit)]
     assert len(set(finished)) > 1, "they end at different steps"
