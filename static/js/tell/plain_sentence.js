@@ -39,10 +39,11 @@ export function plainSentencesOf(log, index, shownSeq) {
   const found = each(log, index, (op) => EVENTS.has(op.type), "plain");
   for (const type of TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   found.push(...each(log, index, isHit, "plain"));
-  if (entry) found.push(...computed(log, index, entry, found.length > 0));
+  const news = found.length > 0;
+  if (entry) found.push(...computed(log, index, entry, news));
   for (const type of AFTER_TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   found.push(...each(log, index, (op) => AFTER.has(op.type) || beginsToWait(log, index, op), "plain"));
-  if (batch.length > 1) found.push(["sentence.plain.others", { n: batch.length - 1 }]);
+  if (batch.length > 1 && !news) found.push(["sentence.plain.others", { n: batch.length - 1 }]);
   return found.length ? found : [["sentence.idle", {}]];
 }
 
