@@ -123,7 +123,7 @@ def test_two_prompts_share_their_common_blocks(open_page: OpenPage) -> None:
     expect(page.locator('[data-block="0"]')).to_have_attribute("aria-label", re.compile("seq 0, seq 1, ref_count 2"))
     page.locator(".sequence-main").nth(1).click()
     expect(page.locator(".sequence.shown b")).to_have_text("seq 1")
-    expect(page.locator("#sentence")).to_contain_text("12 of its 14 tokens are already in 3 blocks")
+    expect(page.locator("#sentence")).to_contain_text("12 of the 14 tokens of seq 1 had been computed before")
 
 
 def test_strategies_change_the_pool(open_page: OpenPage) -> None:

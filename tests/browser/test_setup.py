@@ -50,7 +50,7 @@ def test_a_scene_says_what_to_watch_and_sets_everything(open_page: OpenPage) -> 
         shows(page, last)
     expect(page.locator(".sequence")).to_have_count(2)
     expect(page.locator(".sequence.shown b")).to_have_text("seq 1")
-    expect(page.locator("#sentence")).to_contain_text("16 of its 29 tokens are already in 4 blocks")
+    expect(page.locator("#sentence")).to_contain_text("16 of the 29 tokens of seq 1 had been computed before")
 
 
 def test_a_scene_ends_with_what_its_run_proves_and_a_link_plays_it(open_page: OpenPage) -> None:

@@ -137,9 +137,8 @@ test("a hit is told before what was computed, and the usual is not explained bes
       batch: [op.entry(0, "decode", 3, [7]), op.entry(1, "prefill", 2, [3])],
     },
   ]);
-  const hit =
-    "The beginning of seq 1 had been computed before: 2 of its 3 tokens are already in 1 block (0), and its table points to it.";
-  const rest = "Only its other 1 token was computed, into 1 block (2). Next in seq 1: “x” (p 0.37).";
+  const hit = "2 of the 3 tokens of seq 1 had been computed before: its table points to their 1 block (0).";
+  const rest = "Only the other 1 was computed, into 1 block (2). Next in seq 1: “x” (p 0.37).";
   assert.equal(plainly(log, 3, 1), `${hit} ${rest}`);
   assert.equal(plainly(log, 3, 0), `${hit} Next in seq 0: “x” (p 0.37).`);
 });
