@@ -16,7 +16,7 @@ from engine.lab.rerun import Rerun
 from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.options.check import over_served_max
-from engine.resolve import resolve
+from engine.resolve import resolve_for
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 
@@ -90,15 +90,16 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
     Raises:
         ConfigError: they cannot work with the model, or would exhaust the server.
     """
-    resolved = resolve(config, facts.max_position, facts.sliding_windows).config
+    found = resolve_for(config, facts)
+    resolved = found.config
     if wrong := over_served_max(resolved):
         raise ConfigError(wrong)
     per_token = stored_bytes_per_token(facts, resolved.kv_cache_dtype)
-    size = (resolved.num_blocks + (resolved.swap_space or 0)) * resolved.block_size * per_token
+    size = (found.num_blocks + found.swap_space) * resolved.block_size * per_token
     if size > max_pool_bytes:
-        swap = f" and {resolved.swap_space} more to swap to" if resolved.swap_space else ""
+        swap = f" and {found.swap_space} more to swap to" if found.swap_space else ""
         raise ConfigError(
-            f"a pool of {resolved.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
+            f"a pool of {found.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
             f"the limit is {max_pool_bytes // MIB} MiB"
         )
 

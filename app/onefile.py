@@ -21,7 +21,7 @@ from posixpath import join, normpath
 from jinja2 import Environment, FileSystemLoader
 
 from app.assets import panel_sheets, served
-from app.pages import option_tables
+from app.page_options import option_tables
 from app.paths import static_dir, templates_dir
 from app.words import languages, words_of
 from engine.trace import codec

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import flask
 from flask import Request, Response
 
 from app import assets, plotly_asset, routing
+from app.page_options import option_tables
 from app.paths import static_dir
 from app.routing import Route
-from engine.config import EngineConfig, SamplingParams
-from engine.options.payload import tables_payload
-
-
-@functools.cache
-def option_tables() -> dict[str, Any]:
-    """The tables of options that stand in the page."""
-    return tables_payload(engine=EngineConfig, sampling=SamplingParams)
+from engine.config import EngineConfig
+from engine.trace.records import ModelFacts
 
 
 class Here(NamedTuple):
-    """The pages use nothing of the server's."""
+    """What the page asks for in a new run."""
+
+    options: dict[str, Any]
 
 
 def page(here: Here, request: Request) -> Response:
@@ -31,7 +27,7 @@ def page(here: Here, request: Request) -> Response:
     modules = assets.modules_from(static_dir(), "js/main.js", "js/page/bench.js")
     sheets = assets.panel_sheets(static_dir())
     response = flask.make_response(
-        flask.render_template("index.html", modules=modules, panel_sheets=sheets, options=option_tables())
+        flask.render_template("index.html", modules=modules, panel_sheets=sheets, options=here.options)
     )
     response.headers["Cache-Control"] = "no-cache"
     return response
@@ -54,6 +50,6 @@ ROUTES = [
 ]
 
 
-def blueprint() -> flask.Blueprint:
-    """The addresses outside /api and /bench."""
-    return routing.blueprint("pages", "", Here(), ROUTES)
+def blueprint(config: EngineConfig, facts: ModelFacts | None) -> flask.Blueprint:
+    """The addresses outside /api and /bench, of a server with these settings and the model with these facts."""
+    return routing.blueprint("pages", "", Here(option_tables(config, facts)), ROUTES)

@@ -35,7 +35,7 @@ def create_app(model: ServedModel | None, settings: ServerSettings, shown: Seque
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
     events.register(transport.clients, theaters, model, settings)
-    app.register_blueprint(pages.blueprint())
+    app.register_blueprint(pages.blueprint(settings.config, model.facts if model else None))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(words.blueprint())

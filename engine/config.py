@@ -68,16 +68,16 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", usual=(1, 2, 4, 8, 16, 32), initial=4, term="block"),
         ),
     ] = 16
-    # blocks in the pool
+    # blocks in the pool; None = as many as fit the model (engine/pool_size.py)
     num_blocks: Annotated[
-        int,
+        int | None,
         Option(
             ge=1,
             served_max=MAX_SERVED_BLOCKS,
             derived_under=("contiguous",),
             control=Control(group="cache", initial=48),
         ),
-    ] = 64
+    ] = None
     # tokens, prompt and output; None = what the model and the pool can hold
     max_model_len: Annotated[int | None, Option()] = None
     # sequences running at once

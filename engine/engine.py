@@ -30,7 +30,7 @@ from engine.model.runner import ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.request import Request
-from engine.resolve import resolve
+from engine.resolve import resolve_for
 from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.trace.events import Adjust, Choose, Op
@@ -80,7 +80,7 @@ class Engine:
         keep_log: bool = True,
     ) -> None:
         self.model = model
-        resolved = resolve(config, model.facts.max_position, model.facts.sliding_windows)
+        resolved = resolve_for(config, model.facts)
         self.config = resolved.config
         self.capture = capture
         self._intake = Intake(model, resolved)
@@ -88,7 +88,7 @@ class Engine:
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
         self._runner = ModelRunner(
             model,
-            self.config.num_blocks,
+            resolved.num_blocks,
             self.config.block_size,
             resolved.max_model_len,
             self.config.kv_cache_dtype,

@@ -36,6 +36,7 @@ class Intake:
         self.max_model_len = resolved.max_model_len
         self._model = model
         self._config = resolved.config
+        self._num_blocks = resolved.num_blocks
         self._groups = resolved.groups
 
     def accept(
@@ -126,7 +127,7 @@ class Intake:
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
         """How many tokens may be generated, when that many are sure to fit the model and the pool."""
         length, blocks, size, asked = (
-            self.max_model_len, self._config.num_blocks, self._config.block_size, sampling.max_tokens,
+            self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
         )  # fmt: skip
         if sampling.use_beam_search:  # after a preemption each beam may have to hold all of its blocks itself
             blocks //= sampling.beam_width
@@ -159,5 +160,5 @@ class Intake:
 
     def _room(self, blocks: int, sampling: SamplingParams) -> str:
         if sampling.use_beam_search:
-            return f"a beam of {sampling.beam_width} has {blocks} of the pool's {self._config.num_blocks} blocks"
+            return f"a beam of {sampling.beam_width} has {blocks} of the pool's {self._num_blocks} blocks"
         return f"the pool has {blocks} blocks"

@@ -11,23 +11,39 @@ from engine.cache.block_groups import Demands, GroupPlan, plan_groups
 from engine.cache.reach import Reach, reaches_of
 from engine.config import MAX_POOL_SLOTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
+from engine.pool_size import default_num_blocks, slots_that_fit
 from engine.trace.limits import MAX_BLOCKS
+from engine.trace.records import ModelFacts
 
 
 class Resolved(NamedTuple):
     """Settings that work with a model, and what follows from the two."""
 
     config: EngineConfig  # no field that the engine needs is None; resolving it again changes nothing
+    num_blocks: int  # of the pool that is not a window's
     max_model_len: int  # tokens of a sequence, prompt and output
     swap_space: int  # blocks of CPU memory in each group; 0: nothing is ever swapped
     reaches: list[Reach]  # what the queries of each layer see
     groups: list[GroupPlan]  # layers that share a block table, and their pools
 
 
-def resolve(config: EngineConfig, max_position: int, sliding_windows: Sequence[int | None] = ()) -> Resolved:
+def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
+    """`resolve` against the model with these facts."""
+    slots = slots_that_fit(facts, config.kv_cache_dtype)
+    return resolve(config, facts.max_position, facts.sliding_windows, slots)
+
+
+def resolve(
+    config: EngineConfig,
+    max_position: int,
+    sliding_windows: Sequence[int | None] = (),
+    most_slots: int | None = None,
+) -> Resolved:
     """Check the settings against a model of `max_position` positions and fill in what follows.
 
     `sliding_windows`: of the model's layers; not given, the model is taken for one layer that sees all keys.
+
+    num_blocks None becomes what the context takes, within what can be drawn and `most_slots` (engine/pool_size.py).
 
     swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
     max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that fits).
@@ -39,7 +55,10 @@ def resolve(config: EngineConfig, max_position: int, sliding_windows: Sequence[i
     """
     if wrong := out_of_range(config):
         raise ConfigError(wrong)
-    if config.num_blocks * config.block_size > MAX_POOL_SLOTS:
+    if config.num_blocks is None:
+        longest = min(config.max_model_len or max_position, max_position)
+        config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))
+    if _num_slots(config) > MAX_POOL_SLOTS:
         raise ConfigError(f"{_pool(config)} is over {MAX_POOL_SLOTS} slots")
     reaches = reaches_of(sliding_windows or [None], config.policy)
     max_model_len = _max_model_len(config, reaches, max_position)
@@ -54,11 +73,12 @@ def resolve(config: EngineConfig, max_position: int, sliding_windows: Sequence[i
             f"{MAX_BLOCKS} at most: choose fewer blocks, and larger ones for as many slots"
         )
     swap_space = _swap_space(config, groups)
-    return Resolved(replace(config, swap_space=swap_space), max_model_len, swap_space, reaches, groups)
+    config = replace(config, swap_space=swap_space)
+    return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
 
 
 def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:
-    num_slots = config.num_blocks * config.block_size
+    num_slots = _num_slots(config)
     max_model_len = config.max_model_len
     if max_model_len is None:
         max_model_len = max_position if _holds_any_length(config, reaches) else min(max_position, num_slots)
@@ -95,7 +115,7 @@ def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
     """Under `contiguous`, the pool's slots in blocks of one sequence each."""
     if config.strategy != "contiguous":
         return config
-    num_slots = config.num_blocks * config.block_size
+    num_slots = _num_slots(config)
     if num_slots < max_model_len:
         raise ConfigError(
             f"contiguous reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
@@ -106,17 +126,26 @@ def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
 def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
     demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
     split = config.strategy == "paged"
-    return plan_groups(reaches, config.policy, config.num_blocks, config.block_size, demands, split)
+    return plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
     if config.preemption_mode == "recompute" or config.strategy == "none":
         return 0
-    swap_space = config.num_blocks if config.swap_space is None else config.swap_space
+    swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space
     most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
     if not 0 <= swap_space <= most:
         raise ConfigError(f"swap_space must be between 0 and {most} blocks{_of_groups(groups)}")
     return swap_space
+
+
+def _num_blocks(config: EngineConfig) -> int:
+    assert config.num_blocks is not None  # filled in before anything else
+    return config.num_blocks
+
+
+def _num_slots(config: EngineConfig) -> int:
+    return _num_blocks(config) * config.block_size
 
 
 def _pool(config: EngineConfig) -> str:

@@ -13,6 +13,7 @@ from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
+from engine.resolve import resolve
 
 PAGE = 256  # tokens: its own default
 RESULT_SECONDS = 60  # seconds without a result after which its thread counts as dead
@@ -31,11 +32,12 @@ class ContinuousBatchingPeer(Peer):
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
         refuse_arrivals(asks, "this peer")
         refuse_sampling(sampling, "this peer")
+        pool = resolve(config, self._model.config.max_position_embeddings)
         with self._model.continuous_batching_context_manager(
             generation_config=GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0),
             continuous_batching_config=ContinuousBatchingConfig(
                 page_size=PAGE,
-                num_blocks=max(config.max_num_seqs, config.num_blocks * config.block_size // PAGE),
+                num_blocks=max(config.max_num_seqs, pool.num_blocks * pool.config.block_size // PAGE),
                 max_batch_tokens=config.max_num_batched_tokens,
                 max_requests_per_batch=config.max_num_seqs,
                 allow_block_sharing=False,

@@ -71,7 +71,7 @@ export interface Create {
 export interface EngineConfig {
   strategy: "contiguous" | "none" | "paged";
   block_size: number;
-  num_blocks: number;
+  num_blocks: number | null;
   max_model_len: number | null;
   max_num_seqs: number;
   max_num_batched_tokens: number;
