@@ -1,7 +1,7 @@
 // Attention worked out from the log: where each row was computed, the softmax of a query, and how two runs compare.
 // Pure.
 
-import { policyOf } from "./groups.js";
+import { sightOf } from "./groups.js";
 import { slotOf } from "./metrics.js";
 import { attentionRow } from "./sequence_view.js";
 
@@ -140,15 +140,11 @@ export function pooled(row, width, bins) {
 // ── Softmax: the numbers behind one row ────────────────────────────────────────────────────────────────────────────
 
 /**
- * The positions that the query at `query` sees in `layer`, ascending: all up to itself, the layer's own window, or
- * what the run's policy keeps (the last `attention_window` and the first `attention_sinks`), unless the own window is
- * no wider.
+ * The positions that the query at `query` sees in `layer`, ascending.
  * @param {Pick<import("./trace.js").Header, "model" | "engine">} header @param {number} layer @param {number} query
  */
-export function visibleKeys({ model, engine }, layer, query) {
-  const own = model.sliding_windows[layer] ?? Infinity;
-  const policy = policyOf(engine, layer);
-  const [window, sinks] = own <= policy.window ? [own, 0] : [policy.window, policy.sinks];
+export function visibleKeys(header, layer, query) {
+  const { window, sinks } = sightOf(header, layer);
   const first = Math.max(0, query - window + 1);
   const seen = [];
   for (let position = 0; position < Math.min(sinks, first); position++) seen.push(position);

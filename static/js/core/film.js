@@ -94,7 +94,7 @@ export function askingOf(film, most) {
 function widestRow(log, index, seq, query) {
   /** @type {{layer: number, head: number, weights: Float32Array, spread: number} | null} */
   let best = null;
-  for (const { layer } of log.capture(index)?.layers ?? [])
+  for (const layer of layersHere(log, index))
     for (let head = 0; head < log.header.model.num_heads; head++) {
       const row = attentionRow(log, index, seq, layer, head, query);
       if (!row || row.keyStart !== 0 || row.max < WEAKEST || row.max > STRONGEST) continue;
@@ -104,26 +104,52 @@ function widestRow(log, index, seq, query) {
   return best;
 }
 
-/** @type {WeakMap<TraceLog, {layer: number, head: number}>} */
-const teaching = new WeakMap();
+/** @type {WeakMap<TraceLog, {next: number, found: {layer: number, head: number} | null}>} */
+const searched = new WeakMap();
 
 /**
- * The layer and head whose row spreads widest in the first record where a query has so many keys that a picture of it
- * teaches; the same for the whole log. Null as long as there is no such record.
+ * The layer and head whose row spreads widest in the first arrays in which a query has so many keys that a picture of it
+ * teaches; the same for the whole log. Null as long as there are none.
  * @param {TraceLog} log @returns {{layer: number, head: number} | null}
  */
 export function widestHead(log) {
-  const known = teaching.get(log);
-  if (known) return known;
-  for (const { index, batch } of log.records)
-    for (const entry of batch ?? []) {
-      if (entry.context_len < FEWEST) continue;
-      const found = widestRow(log, index, entry.seq_id, entry.context_len - 1);
-      if (!found) continue;
-      const { layer, head } = found;
-      teaching.set(log, { layer, head });
-      return { layer, head };
-    }
+  let search = searched.get(log);
+  if (!search) searched.set(log, (search = { next: 0, found: null }));
+  for (; !search.found && search.next < log.arrivals.length; search.next++) {
+    const { record } = log.arrivals[search.next];
+    if (isWhole(log, record)) search.found = widestIn(log, record);
+  }
+  return search.found;
+}
+
+/**
+ * Whether all arrays that a record has are here.
+ * @param {TraceLog} log @param {number} record
+ */
+export function isWhole(log, record) {
+  if (log.capture(record)) return true;
+  for (let layer = 0; layer < log.header.model.num_layers; layer++)
+    if (!log.layer(record, layer) && !log.captureGone.has(`${record}/${layer}`)) return false;
+  return true;
+}
+
+/**
+ * The layers of which a record's arrays are here.
+ * @param {TraceLog} log @param {number} record @returns {number[]}
+ */
+export const layersHere = (log, record) =>
+  log.capture(record)?.layers.map((one) => one.layer) ??
+  Array.from({ length: log.header.model.num_layers }, (_, layer) => layer).filter((layer) => log.layer(record, layer));
+
+/**
+ * The layer and head whose row spreads widest in one record, among its queries with at least `fewest` keys.
+ * @param {TraceLog} log @param {number} record @param {number} [fewest]
+ */
+export function widestIn(log, record, fewest = FEWEST) {
+  for (const { context_len, seq_id } of log.records[record].batch ?? []) {
+    const row = context_len >= fewest ? widestRow(log, record, seq_id, context_len - 1) : null;
+    if (row) return { layer: row.layer, head: row.head };
+  }
   return null;
 }
 

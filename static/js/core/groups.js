@@ -131,3 +131,14 @@ export function policyOf(engine, layer) {
   if (!engine.attention_window || (pattern && (layer + 1) % pattern === 0)) return { window: Infinity, sinks: 0 };
   return { window: Number(engine.attention_window), sinks: Number(engine.attention_sinks ?? 0) };
 }
+
+/**
+ * How many keys a query of the layer sees, up to and with its own, and how many at the beginning of the text beside
+ * them: the layer's own window, or what the run's policy keeps, unless the own window is no wider.
+ * @param {Pick<import("./trace.js").Header, "model" | "engine">} header @param {number} layer
+ */
+export function sightOf({ model, engine }, layer) {
+  const own = model.sliding_windows[layer] ?? Infinity;
+  const policy = policyOf(engine, layer);
+  return own <= policy.window ? { window: own, sinks: 0 } : policy;
+}

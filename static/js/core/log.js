@@ -26,9 +26,8 @@ let nextId = 0;
  * @typedef {import("./trace.js").LayerCapture} LayerCapture
  * @typedef {import("./state_parts.js").State} State
  * @typedef {{record: number, seq_id: number, position: number}} Origin who computed what a slot holds
- * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a
- *   block group, as the
- *   write found them
+ * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a block
+ *   group, as the write found them
  */
 
 export class TraceLog {
@@ -50,6 +49,8 @@ export class TraceLog {
     this.writes = new Map();
     /** @type {ByteLru<number, Uint8Array>} by record */
     this.captureBytes = new ByteLru(captureLimit);
+    /** @type {{record: number, layer: number | null}[]} arrays in the order in which they came; null: all layers' */
+    this.arrivals = [];
     this.fetchable = false; // whether what is missing here can be fetched again
     /** @type {Set<string>} `${index}/${layer}` that the server does not have */
     this.captureGone = new Set();
@@ -94,7 +95,10 @@ export class TraceLog {
       throw error;
     }
     this.records.push(record);
-    if (captureBytes) this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);
+    if (captureBytes) {
+      this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);
+      this.arrivals.push({ record: record.index, layer: null });
+    }
     for (const entry of record.batch ?? []) {
       const spans = this.computed.get(entry.seq_id) ?? [];
       spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
@@ -149,6 +153,7 @@ export class TraceLog {
    */
   addLayer(index, layer, bytes) {
     this.layerCaptures.set(`${index}/${layer}`, decodeAs(bytes, "LayerCapture"), bytes.byteLength);
+    this.arrivals.push({ record: index, layer });
   }
 
   /**

@@ -2,10 +2,9 @@
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { isBare } from "../core/bare.js";
-import { widestHead } from "../core/film.js";
-import { tellingHeads } from "../core/heads.js";
 import { connectedTo, provenanceOf } from "../core/provenance.js";
 import { sequenceViewAt } from "../core/sequence_view.js";
+import { teachingHead } from "../core/teaching.js";
 import { onGpu } from "../tell/language.js";
 import { onShow, own, ownIsShown, status } from "./run.js";
 import { settings } from "./settings.js";
@@ -84,8 +83,6 @@ export const captureVersion = signal(0);
 /** How many arrays are on their way. */
 export const fetching = signal(0);
 
-const MOST_SEARCHED = 32; // records, for the first arrays
-
 /** Index of the record asked for (-1: before the first). */
 export const viewIndex = computed(() => {
   const pinned = settings.step.value;
@@ -127,29 +124,12 @@ export const stageIndex = computed(() => {
 /** Whether that is an earlier record than the one that is drawn. */
 export const looksBack = computed(() => stageIndex.value !== drawnIndex.value);
 
-/**
- * The layer and head that the shown model is best explained with, where they were measured; else the first. Where a
- * recording has arrays of other layers alone, its own widest row.
- */
+/** The layer and head that the run is best explained with: decided once, when the first arrays are here. */
 const teaching = computed(() => {
-  const known = tellingHeads(log.value?.header.model)[0] ?? { layer: 0, head: 0 };
-  const first = numRecords.value ? firstCapture(log.value) : null;
-  if (!log.value || !first || first.layers.some((one) => one.layer === known.layer)) return known;
-  return widestHead(log.value) ?? { layer: first.layers[0].layer, head: 0 };
+  numRecords.value;
+  captureVersion.value;
+  return (log.value && teachingHead(log.value)) ?? { layer: 0, head: 0 };
 });
-
-/**
- * The first capture with arrays that came with the log, or null.
- *
- * @param {TraceLog | null} found
- */
-function firstCapture(found) {
-  for (let i = 0; found && i < Math.min(found.length, MOST_SEARCHED); i++) {
-    const capture = found.capture(i);
-    if (capture?.layers.length) return capture;
-  }
-  return null;
-}
 
 /** @type {(value: number, count: number) => number} */
 const clamp = (value, count) => Math.max(0, Math.min(value, count - 1));

@@ -1,0 +1,161 @@
+// What each head of a run looks at, measured on the rows that were recorded: for each pattern of keys the mean weight
+// that its queries gave to that key. It grows as arrays arrive. Pure.
+
+import { sightOf } from "./groups.js";
+import { standsOut } from "./heads.js";
+import { NamedKeys, PATTERNS } from "./patterns.js";
+
+/**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {import("./trace.js").HeadPattern} HeadPattern
+ * @typedef {import("./trace.js").AttentionRows} AttentionRows
+ * @typedef {{sums: Float64Array, uniform: Float64Array, queries: Uint32Array}} Layer each [query heads, patterns]
+ */
+
+const FEWEST = 8; // queries: fewer say nothing of a head
+const COUNT = PATTERNS.length;
+
+/** The roles of a log's heads: one for all who ask. @param {TraceLog} log */
+export function rolesOf(log) {
+  let found = known.get(log);
+  if (!found) known.set(log, (found = new HeadRoles(log)));
+  return found;
+}
+
+/** @type {WeakMap<TraceLog, HeadRoles>} */
+const known = new WeakMap();
+
+export class HeadRoles {
+  version = 0; // grows with every row that was measured
+  #next = 0; // of the log's arrivals
+  #inside = 0; // of that one's layers
+  /** @type {Set<number | string>} records measured whole, and `${record}/${layer}` that came by themselves */
+  #done = new Set();
+  /** @type {Map<number, Layer>} */
+  #layers = new Map();
+  /** @type {Map<number, NamedKeys>} by sequence */
+  #texts = new Map();
+  /** @type {Map<number, {version: number, role: HeadPattern | null}[]>} by layer, by head */
+  #roles = new Map();
+
+  /** @param {TraceLog} log */
+  constructor(log) {
+    this.log = log;
+  }
+
+  /**
+   * Measure arrays that have arrived, until `isOver`. Whether all have been measured.
+   * @param {() => boolean} isOver asked after each layer
+   */
+  measure(isOver) {
+    const { arrivals } = this.log;
+    for (; this.#next < arrivals.length; this.#next += 1, this.#inside = 0) {
+      const { record, layer } = arrivals[this.#next];
+      const name = layer === null ? record : `${record}/${layer}`;
+      if (this.#done.has(record) || this.#done.has(name)) continue;
+      const alone = layer === null ? null : this.log.layer(record, layer);
+      const layers = alone ? [alone] : (this.log.capture(record)?.layers ?? []);
+      while (this.#inside < layers.length) {
+        this.add(layers[this.#inside]);
+        this.#inside += 1;
+        if (isOver()) return false;
+      }
+      this.#done.add(name);
+    }
+    return true;
+  }
+
+  /**
+   * What a head's queries gave to the keys of each pattern that was measured on it.
+   * @param {number} layer @param {number} head @returns {HeadPattern[]}
+   */
+  of(layer, head) {
+    const found = this.#layers.get(layer);
+    if (!found) return [];
+    return PATTERNS.flatMap((pattern, i) => {
+      const at = head * COUNT + i;
+      const queries = found.queries[at];
+      const [mean_weight, uniform] = [found.sums[at] / queries, found.uniform[at] / queries];
+      return queries ? [{ pattern, layer, head, mean_weight, uniform, queries }] : [];
+    });
+  }
+
+  /**
+   * The pattern that a head stands out with most; null where it does with none, or too few queries were measured.
+   * @param {number} layer @param {number} head @returns {HeadPattern | null}
+   */
+  role(layer, head) {
+    const row = this.#roles.get(layer) ?? [];
+    this.#roles.set(layer, row);
+    if (row[head]?.version !== this.version) {
+      const telling = this.of(layer, head).filter((one) => one.queries >= FEWEST && standsOut(one));
+      row[head] = { version: this.version, role: telling.length ? telling.reduce(stronger) : null };
+    }
+    return row[head].role;
+  }
+
+  /**
+   * For each pattern the head that stands out with it most, in the order of PATTERNS; what none stands out with is left
+   * out.
+   * @returns {HeadPattern[]}
+   */
+  best() {
+    /** @type {Map<string, HeadPattern>} */
+    const best = new Map();
+    for (const layer of this.#layers.keys())
+      for (let head = 0; head < this.log.header.model.num_heads; head++) {
+        const role = this.role(layer, head);
+        if (role) best.set(role.pattern, stronger(best.get(role.pattern) ?? role, role));
+      }
+    return PATTERNS.flatMap((pattern) => best.get(pattern) ?? []);
+  }
+
+  /**
+   * Measure the rows of one layer of a record.
+   * @param {import("./trace.js").LayerCapture | null} arrays
+   */
+  add(arrays) {
+    if (!arrays) return;
+    const { layer, rows } = arrays;
+    const size = this.log.header.model.num_heads * COUNT;
+    let sums = this.#layers.get(layer);
+    if (!sums) {
+      sums = { sums: new Float64Array(size), uniform: new Float64Array(size), queries: new Uint32Array(size) };
+      this.#layers.set(layer, sums);
+    }
+    for (const part of rows) this.#add(sums, layer, part);
+    this.version += 1;
+  }
+
+  /** @param {Layer} sums @param {number} layer @param {AttentionRows} rows */
+  #add({ sums, uniform, queries }, layer, { seq_id, query_start, key_start, heads, weights }) {
+    const text = this.log.tail.sequences.get(seq_id);
+    if (!text) return;
+    const { raw, value, shape } = weights;
+    const [, numQueries, numKeys] = shape;
+    const sees = sightOf(this.log.header, layer);
+    let named = this.#texts.get(seq_id);
+    if (!named) this.#texts.set(seq_id, (named = new NamedKeys()));
+    for (let i = 0; i < numQueries; i++) {
+      const query = query_start + i;
+      const keys = named.at(text, query);
+      if (!keys) continue;
+      const share = 1 / Math.min(query - key_start + 1, sees.window + sees.sinks);
+      for (let pattern = 0; pattern < COUNT; pattern++) {
+        const key = keys[pattern];
+        const column = key - key_start;
+        if (key < 0 || column < 0 || column >= numKeys) continue;
+        if (key <= query - sees.window && key >= sees.sinks) continue; // out of its sight
+        heads.forEach((head, axis) => {
+          const at = head * COUNT + pattern;
+          sums[at] += value(raw[(axis * numQueries + i) * numKeys + column]);
+          uniform[at] += share;
+          queries[at] += 1;
+        });
+      }
+    }
+  }
+}
+
+/** @param {HeadPattern} a @param {HeadPattern} b */
+const stronger = (a, b) => (b.mean_weight > a.mean_weight ? b : a);
