@@ -17,7 +17,8 @@ import {
 import { decode } from "../../static/js/core/codec.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { attentionRow, sequenceViewAt } from "../../static/js/core/sequence_view.js";
-import { headsLayout } from "../../static/js/panels/attention/heads_geometry.js";
+import { headsLayout, layerLayout } from "../../static/js/panels/attention/heads_geometry.js";
+import { mapLayout } from "../../static/js/panels/attention/map_geometry.js";
 import { cellsFor, RowPyramid } from "../../static/js/panels/attention/rows.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, floats, header, MEMORY, records } from "./log_builder.mjs";
@@ -283,27 +284,71 @@ test("cells shrink in steps and waste at most an eighth", () => {
   assert.equal(cellsFor(2000), 2048);
 });
 
-test("small multiples: heads of one KV head stand together, more than fit come in pages that hold the chosen one", () => {
+test("small multiples: heads of one KV head stand together; null where a picture would be too small", () => {
   const small = { num_layers: 4, num_heads: 8, num_kv_heads: 2 };
-  const at = headsLayout(small, { layer: 0, head: 5 }, 215, 95, true);
-  assert.deepEqual(at.heads, [0, 1, 2, 3, 4, 5, 6, 7]);
-  assert.ok(at.x(4) - at.x(3) > at.x(3) - at.x(2));
+  const at = headsLayout(small, 215, 95, true);
+  assert.deepEqual(
+    at.lines.map((line) => line.map((cell) => cell.head)),
+    Array(4).fill([0, 1, 2, 3, 4, 5, 6, 7]),
+  );
+  const [line] = at.lines;
+  assert.ok(line[4].x - line[3].x > line[3].x - line[2].x);
   assert.deepEqual(
     at.brackets.map(({ kv }) => kv),
     [0, 1],
   );
-  assert.ok(at.x(7) + at.across <= 215 && at.y(3) + at.down <= 95);
-  const large = { num_layers: 48, num_heads: 64, num_kv_heads: 8 };
-  for (const [layer, head] of [
-    [0, 0],
-    [47, 63],
-    [20, 33],
-  ]) {
-    const page = headsLayout(large, { layer, head }, 300, 200, true);
-    assert.ok(page.heads.includes(head) && page.layers.includes(layer));
-    assert.equal(page.heads[0] % 8, 0); // a page begins with a KV head
-    assert.ok(page.across >= 15 && page.down >= 15 && page.x(page.heads.at(-1)) + page.across <= 300);
-  }
-  const shared = headsLayout({ num_layers: 2, num_heads: 4, num_kv_heads: 4 }, { layer: 0, head: 0 }, 200, 80, false);
+  assert.ok(line[7].x + at.across <= 215 && at.lines[3][0].y + at.down <= 95);
+  assert.equal(headsLayout({ num_layers: 30, num_heads: 9, num_kv_heads: 3 }, 320, 150, true), null);
+  const shared = headsLayout({ num_layers: 2, num_heads: 4, num_kv_heads: 4 }, 200, 80, false);
   assert.deepEqual(shared.brackets, []); // every head has its own
+});
+
+test("one layer alone: every head once, within the room, as large as the lines allow", () => {
+  for (const [num_heads, num_kv_heads] of [
+    [32, 8],
+    [9, 3],
+    [7, 1],
+    [128, 8],
+  ])
+    for (const square of [true, false]) {
+      const model = { num_layers: 36, num_heads, num_kv_heads };
+      const at = layerLayout(model, 17, 320, 140, square);
+      const cells = at.lines.flat();
+      assert.deepEqual(
+        cells.map((cell) => cell.head),
+        Array.from({ length: num_heads }, (_, head) => head),
+      );
+      assert.ok(cells.every((cell) => cell.layer === 17 && cell.x + at.across <= 320 && cell.y + at.down <= 140));
+      assert.ok(at.across >= 15 && at.down >= (num_heads > 100 ? 10 : 15), `${at.across} x ${at.down}`);
+    }
+});
+
+test("the map has a cell for every layer and head, and what is pointed at is the cell that is drawn there", () => {
+  for (const [num_layers, num_heads, num_kv_heads, width, height] of [
+    [30, 9, 3, 320, 130],
+    [36, 32, 8, 320, 130],
+    [36, 32, 32, 260, 110],
+    [126, 128, 8, 320, 150],
+  ]) {
+    const at = mapLayout({ num_layers, num_heads, num_kv_heads }, width, height, 1);
+    assert.deepEqual([at.layers.length, at.heads.length], [num_layers, num_heads]);
+    assert.ok(at.x(num_heads - 1) + at.across <= width && at.y(num_layers - 1) + at.down <= height);
+    assert.ok(at.across >= 1 && at.down >= 1);
+    for (const [line, place] of [
+      [0, 0],
+      [num_layers - 1, num_heads - 1],
+      [17, 5],
+    ])
+      assert.deepEqual(at.hit(at.x(place) + at.across / 2, at.y(line) + at.down / 2), { layer: line, head: place });
+    assert.deepEqual(at.hit(3, at.y(7) + 0.5), { layer: 7, head: null });
+    assert.equal(at.hit(width / 2, 3), null);
+    const steps = at.namedLayers.slice(1).map((place, i) => at.y(place) - at.y(at.namedLayers[i]));
+    assert.ok(steps.every((step) => step >= 14));
+  }
+});
+
+test("a header with more heads than a screen has pixels is drawn with every n-th", () => {
+  const at = mapLayout({ num_layers: 4096, num_heads: 4096, num_kv_heads: 4096 }, 320, 150, 1);
+  assert.ok(at.layers.length <= 133 && at.heads.length <= 296);
+  assert.equal(at.layers[1], 31); // 4096 layers in 133 px
 });

@@ -8,9 +8,11 @@ import { encode } from "../../static/vendor/msgpack/encode.mjs";
 function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
   const kept = new Set();
   const log = {
+    header: { model: { num_layers: 3 } },
     captureGone: new Set(),
     captureMissing: (index, layer) => !kept.has(`${index}/${layer}`) && !log.captureGone.has(`${index}/${layer}`),
     addLayer: (index, layer) => kept.add(`${index}/${layer}`),
+    addCapture: (index) => [0, 1, 2].forEach((layer) => kept.add(`${index}/${layer}`)),
   };
   const requests = [];
   const heard = { asking: 0, arrived: 0 };
@@ -21,6 +23,7 @@ function world({ has = () => true, fail = () => false, most = Infinity } = {}) {
     fetch: async ({ layer, records }) => {
       requests.push([layer, ...records]);
       if (fail()) throw new Error("no network");
+      if (layer === null && !has(records[0], null)) return { ok: false, status: 404 };
       const taken = records.slice(0, most);
       const body = encode({
         records: taken,
@@ -46,6 +49,22 @@ test("what is wanted in one breath is asked for together, a layer a request, and
   await fetcher.want(3, 0); // it is here
   assert.equal(requests.length, 2);
   assert.deepEqual(heard, { asking: 0, arrived: 2 });
+});
+
+test("all layers of a record are one request, and a record without arrays has none", async () => {
+  const { fetcher, requests, kept, log } = world({ has: (index) => index !== 5 });
+  await fetcher.want(3, 0);
+  await Promise.all([fetcher.want(3, null), fetcher.want(4, null), fetcher.want(4, 1), fetcher.want(5, null)]);
+  assert.deepEqual(requests, [
+    [0, 3],
+    [null, 3],
+    [null, 4],
+    [null, 5],
+  ]);
+  assert.deepEqual([...kept].sort(), ["3/0", "3/1", "3/2", "4/0", "4/1", "4/2"]);
+  assert.deepEqual([...log.captureGone], ["5/0", "5/1", "5/2"]);
+  await fetcher.want(4, null);
+  assert.equal(requests.length, 4);
 });
 
 test("130 records are three requests of 64, 64 and 2", async () => {

@@ -97,7 +97,8 @@ def test_a_signal_ends_the_server_cleanly() -> None:
         viewer.do("run", theater=theater, speed=0)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
-        told = [line for line in err.splitlines() if not line.startswith("kvtheater: loading ")]  # where that takes long
+        # where loading takes long, it says what it does
+        told = [line for line in err.splitlines() if not line.startswith("kvtheater: loading ")]
         assert process.returncode == 0 and told == []
         assert out == "stopping: closing 1 theater with 1 viewer; once more to stop at once\nstopped\n"
         assert [closed["theater"] for closed in viewer.closed] == [theater]

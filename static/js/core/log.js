@@ -95,10 +95,7 @@ export class TraceLog {
       throw error;
     }
     this.records.push(record);
-    if (captureBytes) {
-      this.captureBytes.set(record.index, captureBytes, captureBytes.byteLength);
-      this.arrivals.push({ record: record.index, layer: null });
-    }
+    if (captureBytes) this.addCapture(record.index, captureBytes);
     for (const entry of record.batch ?? []) {
       const spans = this.computed.get(entry.seq_id) ?? [];
       spans.push({ record: record.index, start: entry.start, end: entry.start + entry.token_ids.length });
@@ -145,6 +142,12 @@ export class TraceLog {
     const capture = decodeAs(bytes, "Capture");
     this.decoded.set(index, capture, bytes.byteLength);
     return capture;
+  }
+
+  /** Keep all arrays of a record, as they travelled. @param {number} index @param {Uint8Array} bytes */
+  addCapture(index, bytes) {
+    this.captureBytes.set(index, bytes, bytes.byteLength);
+    this.arrivals.push({ record: index, layer: null });
   }
 
   /**
@@ -230,10 +233,7 @@ export class TraceLog {
     return -1;
   }
 
-  /**
-   * The last record up to `index` that computed something of `seqId`, or -1.
-   * @param {number} seqId @param {number} index
-   */
+  /** The last record up to `index` that computed something of `seqId`, or -1. @param {number} seqId @param {number} index */
   lastComputed(seqId, index) {
     return this.computed.get(seqId)?.findLast((span) => span.record <= index)?.record ?? -1;
   }
@@ -297,5 +297,5 @@ export class TraceLog {
   }
 }
 
-/** The tables of a sequence, one a block group. @param {State} state @param {number} seqId */
+/** One a block group. @param {State} state @param {number} seqId */
 const tablesOf = (state, seqId) => state.sequences.get(seqId)?.block_tables ?? [];

@@ -93,11 +93,11 @@ export async function asTheModelSees(text) {
 }
 
 /**
- * Fetch one layer's arrays of a record of the followed run, once; the views draw again when they are here. Those of
- * another run come with its records, or not at all.
+ * Fetch one layer's arrays of a record of the followed run, or all (null), once; the views draw again when they are
+ * here. Those of another run come with its records, or not at all.
  *
  * @param {number} index
- * @param {number} layer
+ * @param {number | null} layer
  */
 export async function wantLayer(index, layer) {
   if (ownIsShown.peek()) await session.run?.want(index, layer);

@@ -87,20 +87,24 @@ export class FollowedRun {
 
   /** @param {TraceLog} log */
   #fetcherFor(log) {
-    const from = `api/theaters/${this.theater}/layers`;
+    const from = `api/theaters/${this.theater}`;
     const query = `epoch=${this.epoch}`;
     return new LayerFetcher(log, {
-      address: (layer, records) => `${from}/${layer}?${query}&records=${records}`,
+      address: (layer, records) =>
+        layer === null
+          ? `${from}/records/${records[0]}/capture?${query}`
+          : `${from}/layers/${layer}?${query}&records=${records}`,
       asking: (by) => (store.fetching.value += by),
       arrived: () => (store.captureVersion.value += 1),
     });
   }
 
   /**
-   * Fetch one layer's arrays of a record, once. The promise ends when they are here, or could not be fetched.
+   * Fetch one layer's arrays of a record, or all (null), once. The promise ends when they are here, or could not be
+   * fetched.
    *
    * @param {number} index
-   * @param {number} layer
+   * @param {number | null} layer
    */
   async want(index, layer) {
     await this.#layers?.want(index, layer);

@@ -1,4 +1,4 @@
-// Arrays that did not travel with their records, fetched a layer of many records at a time.
+// Arrays that did not travel with their records, fetched a layer of many records at a time, or all layers of one.
 
 import { decode } from "../core/codec.js";
 
@@ -7,11 +7,14 @@ import { decode } from "../core/codec.js";
 const MOST = 64; // records of one request
 const PAUSE = 1000; // ms before what could not be fetched is asked for again
 
-/** Fetches for one log. `address(layer, records)` is where to ask; `asking(±1)` and `arrived()` hear of requests. */
+/**
+ * Fetches for one log. `address(layer, records)` is where to ask, for all layers of one record where `layer` is null;
+ * `asking(±1)` and `arrived()` hear of requests.
+ */
 export class LayerFetcher {
   /** @type {Set<string>} `${index}/${layer}` that are waited for */
   #asked = new Set();
-  /** @type {Map<number, number[]>} layer -> indices, for the next round */
+  /** @type {Map<number | null, number[]>} layer -> indices, for the next round; null: all layers */
   #waiting = new Map();
   /** @type {Promise<void> | null} the round that gathers what is wanted now */
   #round = null;
@@ -19,7 +22,7 @@ export class LayerFetcher {
   /**
    * @param {TraceLog} log
    * @param {{
-   *   address: (layer: number, records: number[]) => string,
+   *   address: (layer: number | null, records: number[]) => string,
    *   asking: (by: number) => void,
    *   arrived: () => void,
    *   fetch?: (url: string) => Promise<Pick<Response, "ok" | "status" | "arrayBuffer">>,
@@ -35,32 +38,40 @@ export class LayerFetcher {
   }
 
   /**
-   * Ask for one layer of record `index`, unless it is here or asked for. The promise ends with the round that it
-   * belongs to.
+   * Ask for one layer of record `index`, or for all of them (null), unless it is here or asked for. The promise ends
+   * with the round that it belongs to.
    *
    * @param {number} index
-   * @param {number} layer
+   * @param {number | null} layer
    * @returns {Promise<void>}
    */
   want(index, layer) {
     const key = `${index}/${layer}`;
-    if (!this.log.captureMissing(index, layer) || this.#asked.has(key)) return this.#round ?? Promise.resolve();
+    const isMissing = this.#layers(layer).some((one) => this.log.captureMissing(index, one));
+    if (!isMissing || this.#asked.has(key) || this.#asked.has(`${index}/null`)) return this.#round ?? Promise.resolve();
     this.#asked.add(key);
     this.#waiting.set(layer, [...(this.#waiting.get(layer) ?? []), index]);
     this.#round ??= new Promise((done) => void setTimeout(done)).then(() => this.#go());
     return this.#round;
   }
 
+  /** @param {number | null} layer */
+  #layers(layer) {
+    return layer === null ? Array.from({ length: this.log.header.model.num_layers }, (_, i) => i) : [layer];
+  }
+
   async #go() {
     const wanted = [...this.#waiting];
     this.#waiting.clear();
     this.#round = null;
-    for (const [layer, indices] of wanted)
-      for (let at = 0; at < indices.length; at += MOST) await this.#ask(layer, indices.slice(at, at + MOST));
+    for (const [layer, indices] of wanted) {
+      const most = layer === null ? 1 : MOST;
+      for (let at = 0; at < indices.length; at += most) await this.#ask(layer, indices.slice(at, at + most));
+    }
   }
 
   /**
-   * @param {number} layer
+   * @param {number | null} layer
    * @param {number[]} indices
    */
   async #ask(layer, indices) {
@@ -68,14 +79,10 @@ export class LayerFetcher {
     const forget = () => indices.forEach((index) => this.#asked.delete(`${index}/${layer}`));
     try {
       const answer = await this.fetch(this.address(layer, indices));
-      if (!answer.ok) throw new Error(String(answer.status));
-      const found = decode(new Uint8Array(await answer.arrayBuffer()));
-      const { records, arrays } = /** @type {{records: number[], arrays: (Uint8Array | null)[]}} */ (found);
-      records.forEach((index, i) => {
-        const bytes = arrays[i];
-        if (bytes) this.log.addLayer(index, layer, bytes);
-        else this.log.captureGone.add(`${index}/${layer}`);
-      });
+      if (layer === null && answer.status === 404) this.#gone(indices[0]);
+      else if (!answer.ok) throw new Error(String(answer.status));
+      else if (layer === null) this.log.addCapture(indices[0], new Uint8Array(await answer.arrayBuffer()));
+      else this.#take(layer, new Uint8Array(await answer.arrayBuffer()));
       forget(); // a log that lets them go, or an answer that took fewer, asks again
       this.arrived();
     } catch {
@@ -83,5 +90,21 @@ export class LayerFetcher {
     } finally {
       this.asking(-1);
     }
+  }
+
+  /** @param {number} layer @param {Uint8Array} answer */
+  #take(layer, answer) {
+    const found = decode(answer);
+    const { records, arrays } = /** @type {{records: number[], arrays: (Uint8Array | null)[]}} */ (found);
+    records.forEach((index, i) => {
+      const bytes = arrays[i];
+      if (bytes) this.log.addLayer(index, layer, bytes);
+      else this.log.captureGone.add(`${index}/${layer}`);
+    });
+  }
+
+  /** @param {number} index of a record that has no arrays */
+  #gone(index) {
+    for (const layer of this.#layers(null)) this.log.captureGone.add(`${index}/${layer}`);
   }
 }

@@ -1,63 +1,119 @@
-// Geometry of the small multiples: one cell for each layer and query head, heads that share a KV head close together.
-// Pure.
+// Geometry of the small multiples: a picture for each query head, heads that share a KV head close together. Pure.
 
 const GUTTER = 18; // px for the layers' numbers
 const BRACKET = 16; // px for the KV heads
 const GAP = 2;
 const GROUP_GAP = 8;
-const LEAST = 15; // px of a cell: more heads or layers than fit come in pages
+const LEAST = 15; // px of a cell: where more are needed, the map shows them all (map_geometry.js)
 const MOST = 64;
 const STRIP = 30; // px of a cell's height at most when it shows one row
 
-/** @typedef {ReturnType<typeof headsLayout>} HeadsLayout */
+/**
+ * @typedef {{num_heads: number, num_kv_heads: number, num_layers: number}} Shape of a model
+ * @typedef {{layer: number, head: number, x: number, y: number}} Cell
+ * @typedef {object} HeadsLayout
+ * @property {number} group query heads that share a KV head
+ * @property {Cell[][]} lines of cells, as they stand
+ * @property {number} across px of a cell
+ * @property {number} down
+ * @property {{kv: number, left: number, width: number}[]} brackets of each KV head that query heads share
+ * @property {boolean} isLayer whether it is one layer alone
+ */
+
+/** @param {number} group @param {number} count of heads: the space between them */
+const gapsOf = (group, count) =>
+  (count - 1) * GAP + Math.floor((count - 1) / group) * (group > 1 ? GROUP_GAP - GAP : 0);
+
+/** @param {number} group @param {number} across @param {number} place of a head in its line */
+const xOf = (group, across, place) => place * across + gapsOf(group, place + 1);
 
 /**
- * The cells in width × height: the page of `heads` and `layers` that holds the chosen ones, `across` × `down` px of a
- * cell, `x(head)` and `y(layer)`, and `brackets`: {kv, left, width} of each KV head that query heads share. `square`: a
- * cell shows a matrix, not a row.
+ * All layers and heads in width × height; null where a cell would be smaller than a picture can be. `square`: a cell
+ * shows a matrix, not a row.
  *
- * @param {{num_heads: number, num_kv_heads: number, num_layers: number}} model
- * @param {{layer: number, head: number}} chosen
+ * @param {Shape} model
  * @param {number} width
  * @param {number} height
  * @param {boolean} square
+ * @returns {HeadsLayout | null}
  */
-export function headsLayout(model, chosen, width, height, square) {
-  const group = model.num_heads / model.num_kv_heads;
-  const spaced = group > 1 ? GROUP_GAP : GAP;
-  /** @param {number} heads */
-  const gaps = (heads) => (heads - 1) * GAP + Math.floor((heads - 1) / group) * (spaced - GAP);
-  let count = model.num_heads;
-  while (count > 1 && gaps(count) + count * LEAST > width - GUTTER) count -= count > group ? group : 1;
+export function headsLayout(model, width, height, square) {
+  const { num_heads: count, num_layers: layers } = model;
+  const group = count / model.num_kv_heads;
   const top = group > 1 ? BRACKET : 0;
-  const lines = Math.max(1, Math.min(model.num_layers, Math.floor((height - top + GAP) / (LEAST + GAP))));
-  let across = Math.min(MOST, Math.floor((width - GUTTER - gaps(count)) / count));
-  let down = Math.min(MOST, Math.floor((height - top + GAP) / lines) - GAP);
-  if (square) [across, down] = [Math.min(across, Math.round(down * 1.5)), Math.min(down, across)];
-  else down = Math.min(down, STRIP);
-  [across, down] = [Math.max(4, across), Math.max(4, down)];
-  /** @type {(of: number, size: number, total: number) => number[]} */
-  const page = (of, size, total) => {
-    const first = Math.floor(of / size) * size;
-    return Array.from({ length: Math.min(size, total - first) }, (_, i) => first + i);
-  };
-  const heads = page(chosen.head, count, model.num_heads);
-  const layers = page(chosen.layer, lines, model.num_layers);
-  /** @param {number} head */
-  const kvOf = (head) => Math.floor(head / group);
-  /** @param {number} head */
-  const x = (head) => GUTTER + (head - heads[0]) * (across + GAP) + (kvOf(head) - kvOf(heads[0])) * (spaced - GAP);
-  /** @param {number} layer */
-  const y = (layer) => top + (layer - layers[0]) * (down + GAP);
-  /** @type {{kv: number, left: number, width: number}[]} */
+  const across = Math.floor((width - GUTTER - gapsOf(group, count)) / count);
+  const down = Math.floor((height - top + GAP) / layers) - GAP;
+  if (across < LEAST || down < LEAST) return null;
+  const [wide, high] = sized(across, down, square);
+  const lines = range(layers).map((layer) =>
+    range(count).map((head) => ({
+      layer,
+      head,
+      x: GUTTER + xOf(group, wide, head),
+      y: top + layer * (high + GAP),
+    })),
+  );
+  return { group, lines, across: wide, down: high, brackets: bracketsOf(lines[0], group, wide), isLayer: false };
+}
+
+/**
+ * The heads of one layer in width × height, as large as they can be, in as many lines as that takes.
+ *
+ * @param {Shape} model
+ * @param {number} layer
+ * @param {number} width
+ * @param {number} height
+ * @param {boolean} square
+ * @returns {HeadsLayout}
+ */
+export function layerLayout(model, layer, width, height, square) {
+  const { num_heads: count } = model;
+  const group = count / model.num_kv_heads;
+  let best = { columns: count, across: 1, down: 1 };
+  for (let columns = 1; columns <= count; columns++) {
+    const lines = Math.ceil(count / columns);
+    const space = gapsOf(columns % group ? count : group, columns);
+    const [across, down] = sized(
+      Math.floor((width - space) / columns),
+      Math.floor((height - (lines - 1) * GAP) / lines),
+      square,
+    );
+    if (across * down > best.across * best.down) best = { columns, across, down };
+  }
+  const { columns, across, down } = best;
+  const together = columns % group ? count : group; // heads of one KV head stand in one line, or are not set apart
+  const lines = range(Math.ceil(count / columns)).map((line) =>
+    range(Math.min(columns, count - line * columns)).map((place) => ({
+      layer,
+      head: line * columns + place,
+      x: xOf(together, across, place),
+      y: line * (down + GAP),
+    })),
+  );
+  return { group, lines, across, down, brackets: [], isLayer: true };
+}
+
+/** @type {(across: number, down: number, square: boolean) => [number, number]} */
+const sized = (across, down, square) => {
+  const [wide, high] = [Math.min(MOST, across), Math.min(square ? MOST : STRIP, down)];
+  return square ? [Math.min(wide, Math.round(high * 1.5)), Math.min(high, wide)] : [wide, high];
+};
+
+/** @param {Cell[]} line @param {number} group @param {number} across */
+function bracketsOf(line, group, across) {
+  /** @type {HeadsLayout["brackets"]} */
   const brackets = [];
-  for (const head of group > 1 ? heads : []) {
+  for (const { head, x } of group > 1 ? line : []) {
+    const kv = Math.floor(head / group);
     let last = brackets.at(-1);
-    if (last?.kv !== kvOf(head)) {
-      last = { kv: kvOf(head), left: x(head), width: 0 };
+    if (last?.kv !== kv) {
+      last = { kv, left: x, width: 0 };
       brackets.push(last);
     }
-    last.width = x(head) + across - last.left;
+    last.width = x + across - last.left;
   }
-  return { group, heads, layers, across, down, x, y, brackets };
+  return brackets;
 }
+
+/** @param {number} count */
+const range = (count) => Array.from({ length: count }, (_, i) => i);

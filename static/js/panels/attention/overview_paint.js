@@ -7,8 +7,7 @@ import { colours, themeVersion } from "../../kit/colour.js";
 import { wantLayer } from "../../net/commands.js";
 import { settings } from "../../state/settings.js";
 import { phase } from "../../state/stage_moment.js";
-import { log, sequenceView } from "../../state/store.js";
-import { headsLayout } from "./heads_geometry.js";
+import { sequenceView } from "../../state/store.js";
 import { sources } from "./matrix_image.js";
 import { lookupTable } from "./rows.js";
 
@@ -58,18 +57,16 @@ function lineOf(now, source, l, h, width, bins) {
 
 /**
  * @param {HTMLCanvasElement | null} canvas
- * @param {number} width
- * @param {number} height
+ * @param {import("../../kit/canvas.js").Size} size
+ * @param {HeadsLayout} at
  */
-export function paint(canvas, width, height) {
+export function paint(canvas, { width, height }, at) {
   if (!canvas) return;
   const c = prepare(canvas, width, height);
   const now = sequenceView.value;
-  const model = log.value?.header.model;
-  if (!now?.numFilled || !model) return;
+  if (!now?.numFilled) return;
   const palette = colours();
   const square = settings.overview.value === "matrix";
-  const at = headsLayout(model, now, width, height, square);
   const last = now.entry && !attended.value ? now.entry.start : now.numFilled; // rows shown
   const first = square ? Math.max(0, last - ROWS) : Math.max(0, last - 1);
   const stretch = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, last) / BINS)));
@@ -81,21 +78,19 @@ export function paint(canvas, width, height) {
       theme: themeVersion.peek(),
     };
   c.imageSmoothingEnabled = false;
-  for (const l of at.layers)
-    for (const h of at.heads) {
-      const [x, y] = [at.x(h), at.y(l)];
-      c.fillStyle = palette["line-2"];
-      c.globalAlpha = 0.45;
-      c.fillRect(x, y, at.across, at.down);
-      c.globalAlpha = 1;
-      if (last > 0) paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at);
-      if (l === now.layer && h === now.head) {
-        c.strokeStyle = palette.q;
-        c.lineWidth = 2;
-        c.strokeRect(x - 1, y - 1, at.across + 2, at.down + 2);
-      }
+  for (const { layer: l, head: h, x, y } of at.lines.flat()) {
+    c.fillStyle = palette["line-2"];
+    c.globalAlpha = 0.45;
+    c.fillRect(x, y, at.across, at.down);
+    c.globalAlpha = 1;
+    if (last > 0) paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at);
+    if (l === now.layer && h === now.head) {
+      c.strokeStyle = palette.q;
+      c.lineWidth = 2;
+      c.strokeRect(x - 1, y - 1, at.across + 2, at.down + 2);
     }
-  fetchMissing(now, at.layers, first, last);
+  }
+  fetchMissing(now, [...new Set(at.lines.flat().map((cell) => cell.layer))], first, last);
 }
 
 /**

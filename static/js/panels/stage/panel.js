@@ -4,15 +4,16 @@ import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
 import { accept, invited } from "../../control/opened.js";
 import { jumpTo } from "../../control/playback.js";
-import { tellingHeads } from "../../core/heads.js";
 import { joinText, visible } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
+import { knownHeads } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
 import {
@@ -128,13 +129,9 @@ function Scales() {
   </div>`;
 }
 
-/**
- * Heads that are known for what they look at; choosing one shows it.
- *
- * @param {{model: import("../../core/trace.js").ModelFacts | undefined}} props
- */
-function Patterns({ model }) {
-  const known = tellingHeads(model);
+/** Heads that are known for what they look at; choosing one shows it. */
+function Patterns() {
+  const { heads: known, derived } = knownHeads.value;
   if (!known.length) return null;
   const shown = known.findIndex((h) => h.layer === layer.value && h.head === head.value);
   const choose = withValue((index) => {
@@ -142,11 +139,9 @@ function Patterns({ model }) {
     batch(() => ((settings.layer.value = l), (settings.head.value = h)));
   });
   const { mean_weight, uniform, queries } = known[Math.max(shown, 0)];
-  const measured = () =>
-    shown < 0
-      ? [t("stage.pattern")]
-      : [t("stage.pattern_tip", { weight: mean_weight.toFixed(2), uniform: uniform.toFixed(2), n: grouped(queries) })];
-  return html`<label class="pick patterns" ...${tips(measured)}>
+  const figures = { weight: mean_weight.toFixed(2), uniform: uniform.toFixed(2), n: grouped(queries) };
+  const tip = () => [t(shown < 0 ? "stage.pattern" : derived ? "stage.pattern_run" : "stage.pattern_tip", figures)];
+  return html`<label class="pick patterns" ...${tips(tip)}>
     <span class="visually-hidden">${t("stage.pattern")}</span>
     <select id="pattern" value=${shown} onChange=${choose}>
       ${shown < 0 ? html`<option value="-1" selected disabled>${t("stage.pattern_other")}</option>` : null}
@@ -155,6 +150,7 @@ function Patterns({ model }) {
         selected=${i === shown}>${t(`stage.pattern.${h.pattern}`)}</option>`,
       )}
     </select>
+    ${derived ? html`<${Fidelity} kind="derived" formula=${t("stage.pattern_formula")} />` : null}
   </label>`;
 }
 
@@ -172,7 +168,7 @@ function Choice() {
     </select>
   </label>`;
   return html`<div class="choice">
-    <${Patterns} model=${model} />
+    <${Patterns} />
     ${pick(
       "layer",
       t("stage.layer"),

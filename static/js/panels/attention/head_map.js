@@ -1,0 +1,141 @@
+// The map of a model with many heads: a cell for each layer and head, coloured by what the head looks at in this run, or
+// holding its newest row. Choose one to see it large; a layer's number shows that layer's heads alone.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { usePainter } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { useBox } from "../../kit/measure.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
+import { roles } from "../../state/roles.js";
+import { settings } from "../../state/settings.js";
+import { captureVersion, head, layer, log, sequenceView } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+import { cellLines, choose, moves } from "./head_words.js";
+import { mapLayout } from "./map_geometry.js";
+import { FAMILIES, familyOf, paintMap } from "./map_paint.js";
+import { attended } from "./overview_paint.js";
+
+/** @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout */
+
+/**
+ * The kind of heads that stands out while its name is pointed at.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<string | null>}
+ */
+const shownAlone = signal(null);
+
+/**
+ * `zoom` shows the chosen head's layer alone.
+ *
+ * @param {{zoom: () => void}} props
+ */
+export function HeadMap({ zoom }) {
+  const [box, size] = useBox();
+  const model = log.value?.header.model;
+  const isRoles = settings.overview.value === "matrix";
+  const at = model && size.width ? mapLayout(model, size.width, size.height, globalThis.devicePixelRatio || 1) : null;
+  const ref = usePainter(
+    () => [
+      sequenceView.value,
+      attended.value,
+      themeVersion.value,
+      captureVersion.value,
+      roles.value?.version,
+      shownAlone.value,
+    ],
+    (element, drawn) => at && paintMap(element.querySelector("canvas"), drawn, at, shownAlone.value),
+  );
+  /** @param {HTMLElement | null} element */
+  const both = (element) => {
+    box.current = ref.current = element;
+  };
+  /** @param {MouseEvent} event */
+  const found = (event) => {
+    const { left, top } = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
+    return at?.hit(event.clientX - left, event.clientY - top) ?? null;
+  };
+  /** @param {PointerEvent} event */
+  const point = (event) => {
+    const cell = found(event);
+    if (!cell) hideTip();
+    else if (cell.head === null) tipAt(event.clientX, event.clientY, [t("overview.zoom", { layer: cell.layer })]);
+    else tipAt(event.clientX, event.clientY, cellLines(cell.layer, cell.head));
+  };
+  /** @param {MouseEvent} event */
+  const click = (event) => {
+    const cell = found(event);
+    if (!cell) return;
+    choose(cell.layer, cell.head ?? head.value);
+    if (cell.head === null) zoom();
+  };
+  return html`<div
+      class="panel-canvas head-map"
+      ref=${both}
+      role="application"
+      tabindex="0"
+      data-arrows
+      aria-label=${t("overview.map", { layers: model?.num_layers ?? 0, heads: model?.num_heads ?? 0 })}
+      onPointerMove=${point}
+      onPointerLeave=${hideTip}
+      onBlur=${hideTip}
+      onClick=${click}
+      onDblClick=${zoom}
+      onKeyDown=${(/** @type {KeyboardEvent} */ event) => move(event, zoom)}
+    >
+      <canvas aria-hidden="true"></canvas>
+    </div>
+    <div class="visually-hidden" aria-live="polite">${cellLines(layer.value, head.value).join("; ")}</div>
+    ${isRoles ? html`<${Legend} />` : html`<p class="panel-foot">${t("overview.map_axes")}</p>`}`;
+}
+
+/**
+ * Arrow keys choose the neighbour, Enter shows its layer alone.
+ *
+ * @param {KeyboardEvent} event
+ * @param {() => void} zoom
+ */
+function move(event, zoom) {
+  const found = moves(event.key);
+  if (!found && event.key !== "Enter") return;
+  event.preventDefault();
+  if (found) choose(layer.value + found[0] + found[2], head.value + found[1]);
+  else zoom();
+}
+
+/** What the colours mean, and how many heads of each kind there are; choosing one leads to its clearest head. */
+function Legend() {
+  const kinds = countKinds();
+  return html`<ul class="map-legend num" onPointerLeave=${() => (shownAlone.value = null)}>
+    ${FAMILIES.filter(({ name }) => kinds.get(name)).map(({ name }) => {
+      const { count, best } = /** @type {import("./map_paint.js").Kind} */ (kinds.get(name));
+      const look = () => (shownAlone.value = name);
+      const leave = () => (shownAlone.value = null);
+      return html`<li key=${name}><button class="map-kind" data-kind=${name} title=${t(`overview.role.${name}.what`)}
+        onPointerEnter=${look} onPointerLeave=${leave} onFocus=${look} onBlur=${leave}
+        onClick=${() => choose(best.layer, best.head)}><i class="map-swatch" aria-hidden="true"></i>${t(
+          `overview.role.${name}`,
+        )} ${grouped(count)}</button></li>`;
+    })}
+    ${kinds.size ? null : html`<li class="panel-foot">${t("overview.no_roles")}</li>`}
+  </ul>`;
+}
+
+/** @returns {Map<string, import("./map_paint.js").Kind>} */
+function countKinds() {
+  /** @type {Map<string, import("./map_paint.js").Kind>} */
+  const kinds = new Map();
+  const model = log.value?.header.model;
+  for (let l = 0; model && l < model.num_layers; l++)
+    for (let h = 0; h < model.num_heads; h++) {
+      const role = roles.value?.role(l, h);
+      if (!role) continue;
+      const name = familyOf(role.pattern);
+      const known = kinds.get(name) ?? { count: 0, best: role };
+      kinds.set(name, {
+        count: known.count + 1,
+        best: role.mean_weight > known.best.mean_weight ? role : known.best,
+      });
+    }
+  return kinds;
+}

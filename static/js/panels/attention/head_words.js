@@ -1,0 +1,99 @@
+// What is said of one head, and how the keyboard goes from one to the next.
+
+import { batch } from "../../../vendor/signals/signals.js";
+import { rowOf, strongest } from "../../core/attention.js";
+import { tellingHeads } from "../../core/heads.js";
+import { labelText } from "../../core/labels.js";
+import { roles } from "../../state/roles.js";
+import { settings } from "../../state/settings.js";
+import { log, sequenceView } from "../../state/store.js";
+import { grouped, probabilityText, t } from "../../tell/words.js";
+import { sources } from "./matrix_image.js";
+
+/**
+ * Its layer, its own number and its KV head's.
+ *
+ * @param {number} l
+ * @param {number} h
+ */
+export function headName(l, h) {
+  const model = log.value?.header.model;
+  const group = model ? model.num_heads / model.num_kv_heads : 1;
+  return t("overview.cell", { layer: l, head: h, kv: Math.floor(h / group) });
+}
+
+/**
+ * What a head says: its place, the key that its newest query read most, what it is known to look at.
+ *
+ * @param {number} l
+ * @param {number} h
+ */
+export function cellLines(l, h) {
+  const now = sequenceView.value;
+  if (!now) return [];
+  const query = now.query ?? now.numFilled - 1;
+  const row = rowOf(now.log, sources.value[query], l, h);
+  /** @param {number} p */
+  const token = (p) => t("matrix.token", { token: labelText(now.labels[p]), position: p });
+  const found = row && strongest(row);
+  const read = found
+    ? t("overview.strongest", {
+        query: token(query),
+        key: token(found.position),
+        weight: probabilityText(found.weight),
+      })
+    : t("matrix.unknown");
+  return [headName(l, h), read, ...roleLines(now.log.header.model, l, h)];
+}
+
+/** @param {import("../../core/trace.js").ModelFacts} model @param {number} l @param {number} h */
+function roleLines(model, l, h) {
+  const measured = tellingHeads(model);
+  if (measured.length)
+    return measured.filter((one) => one.layer === l && one.head === h).map((one) => said("overview.known", one));
+  const role = roles.value?.role(l, h);
+  if (role) return [said("overview.derived", role)];
+  const queries = Math.max(0, ...(roles.value?.of(l, h) ?? []).map((one) => one.queries));
+  return queries ? [t("overview.no_role", { n: queries })] : [];
+}
+
+/** @param {string} key @param {import("../../core/heads.js").HeadPattern} measured */
+const said = (key, { pattern, mean_weight, uniform, queries }) =>
+  t(key, {
+    pattern: t(`stage.pattern.${pattern}`),
+    weight: probabilityText(mean_weight),
+    uniform: probabilityText(uniform),
+    n: grouped(queries),
+  });
+
+/**
+ * Choose a head; over an edge, the last one there.
+ *
+ * @param {number} l
+ * @param {number} h
+ */
+export function choose(l, h) {
+  const model = log.value?.header.model;
+  if (!model) return;
+  batch(() => {
+    settings.layer.value = Math.max(0, Math.min(model.num_layers - 1, l));
+    settings.head.value = Math.max(0, Math.min(model.num_heads - 1, h));
+  });
+}
+
+/** @type {Record<string, [number, number, number]>} down, right, layers */
+const MOVES = {
+  ArrowUp: [-1, 0, 0],
+  ArrowDown: [1, 0, 0],
+  ArrowLeft: [0, -1, 0],
+  ArrowRight: [0, 1, 0],
+  PageUp: [0, 0, -1],
+  PageDown: [0, 0, 1],
+};
+
+/**
+ * Where a key leads: down, right, layers on; undefined for other keys.
+ *
+ * @param {string} key
+ */
+export const moves = (key) => MOVES[key];

@@ -1,0 +1,80 @@
+// Geometry of the map of all layers and heads: a cell of a few pixels for each, whatever the model's size. Pure.
+
+const LEFT = 24; // px for the layers' numbers
+const TOP = 17; // px for the heads' numbers, and the KV heads under them
+const [MOST_ACROSS, MOST_DOWN] = [48, 24];
+const GAP_FROM = 5; // px of a cell from which there is a pixel between two
+const GROUP_GAP = 2; // px more between heads of two KV heads
+const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
+
+/**
+ * @typedef {object} HeadMapLayout
+ * @property {number[]} layers from above; every n-th where there are more than pixels
+ * @property {number[]} heads
+ * @property {number} across px of a cell
+ * @property {number} down
+ * @property {(place: number) => number} x of a cell by its place in `heads`
+ * @property {(place: number) => number} y
+ * @property {number} group query heads that share a KV head
+ * @property {number} top
+ * @property {number[]} namedLayers places of the layers whose numbers there is room for
+ * @property {number[]} namedHeads
+ * @property {(x: number, y: number) => {layer: number, head: number | null} | null} hit the cell at a place; `head`
+ *   null: the layer's number
+ */
+
+/**
+ * @param {import("./heads_geometry.js").Shape} model
+ * @param {number} width
+ * @param {number} height
+ * @param {number} ratio pixels of the screen for each CSS pixel
+ * @returns {HeadMapLayout}
+ */
+export function mapLayout(model, width, height, ratio) {
+  const group = model.num_heads / model.num_kv_heads;
+  const heads = everyNth(model.num_heads, (width - LEFT) * ratio);
+  const layers = everyNth(model.num_layers, (height - TOP) * ratio);
+  /** @type {(room: number, count: number, most: number) => number} */
+  const pitchIn = (room, count, most) =>
+    Math.min(most, Math.max(1 / ratio, Math.floor((room / count) * ratio) / ratio));
+  let stepX = pitchIn(width - LEFT, heads.length, MOST_ACROSS);
+  const apart = group > 1 && stepX > GAP_FROM && heads.length === model.num_heads ? GROUP_GAP : 0;
+  if (apart) stepX = pitchIn(width - LEFT - (model.num_kv_heads - 1) * apart, heads.length, MOST_ACROSS);
+  const stepY = pitchIn(height - TOP, layers.length, MOST_DOWN);
+  /** @param {number} place */
+  const x = (place) => LEFT + place * stepX + Math.floor(place / group) * apart;
+  /** @param {number} place */
+  const y = (place) => TOP + place * stepY;
+  return {
+    layers,
+    heads,
+    across: stepX - (stepX >= GAP_FROM ? 1 : 0),
+    down: stepY - (stepY >= GAP_FROM ? 1 : 0),
+    x,
+    y,
+    group,
+    top: TOP,
+    namedLayers: named(layers.length, stepY, LABEL_DOWN),
+    namedHeads: named(heads.length, stepX, LABEL_ACROSS),
+    hit: (px, py) => {
+      const line = Math.floor((py - TOP) / stepY);
+      if (line < 0 || line >= layers.length) return null;
+      if (px < LEFT) return { layer: layers[line], head: null };
+      let place = Math.min(heads.length - 1, Math.floor((px - LEFT) / stepX));
+      while (place > 0 && x(place) > px) place -= 1; // the space between groups has moved it on
+      return px < x(place) + stepX ? { layer: layers[line], head: heads[place] } : null;
+    },
+  };
+}
+
+/** @param {number} count @param {number} pixels */
+function everyNth(count, pixels) {
+  const step = Math.max(1, Math.ceil(count / Math.max(1, pixels)));
+  return Array.from({ length: Math.ceil(count / step) }, (_, i) => i * step);
+}
+
+/** Places with a number: every one, or every second, fourth, … @param {number} count @param {number} step @param {number} room */
+function named(count, step, room) {
+  const every = 2 ** Math.max(0, Math.ceil(Math.log2(room / step)));
+  return Array.from({ length: Math.ceil(count / every) }, (_, i) => i * every);
+}

@@ -1,0 +1,215 @@
+// Painting the map of all layers and heads: what each head looks at, or its newest row.
+
+import { rowOf } from "../../core/attention.js";
+import { isWhole } from "../../core/film.js";
+import { contextOf, prepare } from "../../kit/canvas.js";
+import { colours, themeVersion } from "../../kit/colour.js";
+import { wantLayer } from "../../net/commands.js";
+import { roles } from "../../state/roles.js";
+import { settings } from "../../state/settings.js";
+import { sequenceView } from "../../state/store.js";
+import { sources } from "./matrix_image.js";
+import { attended } from "./overview_paint.js";
+import { lookupTable } from "./rows.js";
+
+/**
+ * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{count: number, best: import("../../core/heads.js").HeadPattern}} Kind of heads: how many, and the clearest
+ */
+
+/**
+ * Patterns that one colour stands for: `hue` of the sequences' eight, which colour-vision deficiencies leave apart, and
+ * `mark`, where in its row, from 0 to 1, such a head looks.
+ */
+export const FAMILIES = /** @type {const} */ ([
+  { name: "before", patterns: ["previous_token"], hue: 5, mark: 0.8 },
+  { name: "first", patterns: ["first_token"], hue: 7, mark: 0 },
+  { name: "itself", patterns: ["itself"], hue: 1, mark: 1 },
+  { name: "induction", patterns: ["induction"], hue: 3, mark: 0.3 },
+  { name: "clause", patterns: ["parallel_clause", "clause_start", "last_punctuation"], hue: 2, mark: 0.55 },
+]);
+
+const MEASURED = 12; // records of a recording that are fetched to measure on, beside those that are looked at
+const MARKED_FROM = 8; // px of a cell from which a mark says where the head looks
+const [FAINTEST, APART] = [0.4, 0.12]; // opacity of the weakest role; of what is not spoken about
+
+/** The colour's name of a pattern. @param {string} pattern */
+export const familyOf = (pattern) => found(pattern).name;
+
+/** @param {string} pattern */
+const found = (pattern) =>
+  FAMILIES.find((one) => /** @type {readonly string[]} */ (one.patterns).includes(pattern)) ?? FAMILIES[0];
+
+/**
+ * @param {HTMLCanvasElement | null} canvas
+ * @param {import("../../kit/canvas.js").Size} size
+ * @param {HeadMapLayout} at
+ * @param {string | null} alone the family that stands out
+ */
+export function paintMap(canvas, { width, height }, at, alone) {
+  if (!canvas) return;
+  const c = prepare(canvas, width, height);
+  const now = sequenceView.value;
+  if (!now?.numFilled) return;
+  if (settings.overview.value === "matrix") {
+    paintRoles(c, at, alone);
+    fetchWhole(now, sources.peek(), MEASURED); // the prompt's first: one record has many queries
+  } else paintRows(c, now, at);
+  paintAxes(c, now, at);
+}
+
+/** @param {CanvasRenderingContext2D} c @param {HeadMapLayout} at @param {string | null} alone */
+function paintRoles(c, at, alone) {
+  const palette = colours();
+  const measured = roles.value;
+  at.layers.forEach((l, line) =>
+    at.heads.forEach((h, place) => {
+      const [x, y] = [at.x(place), at.y(line)];
+      c.globalAlpha = 1;
+      c.fillStyle = palette["line-2"];
+      c.fillRect(x, y, at.across, at.down);
+      const role = measured?.role(l, h);
+      if (!role) return;
+      const { name, hue, mark } = found(role.pattern);
+      const strength = FAINTEST + (1 - FAINTEST) * Math.min(1, role.mean_weight);
+      c.globalAlpha = alone && alone !== name ? APART : strength;
+      c.fillStyle = palette.sequences[hue];
+      if (at.across < MARKED_FROM) return c.fillRect(x, y, at.across, at.down);
+      const wide = Math.max(3, Math.round(at.across / 4));
+      c.globalAlpha *= 0.45;
+      c.fillRect(x, y, at.across, at.down);
+      c.globalAlpha /= 0.45;
+      c.fillRect(x + Math.round((at.across - wide) * mark), y, wide, at.down);
+    }),
+  );
+  c.globalAlpha = 1;
+}
+
+/**
+ * The newest row of each head, as many stretches of keys as its cell has pixels, each as dark as its largest weight.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {View} now
+ * @param {HeadMapLayout} at
+ */
+function paintRows(c, now, at) {
+  const last = now.entry && !attended.value ? now.entry.start : now.numFilled; // keys shown
+  if (!last) return;
+  const ratio = Math.max(1, Math.round(globalThis.devicePixelRatio || 1));
+  const bins = Math.max(1, Math.min(last, Math.floor(at.across * ratio)));
+  const source = sources.peek()[last - 1];
+  const lookup = lookupNow();
+  const strip = tileOf(bins * at.heads.length, at.layers.length);
+  const context = contextOf(strip);
+  const image = context.createImageData(strip.width, strip.height);
+  at.layers.forEach((l, line) =>
+    at.heads.forEach((h, place) => {
+      const row = source && rowOf(now.log, source, l, h);
+      if (!row) return;
+      const { weights, keyStart, max } = row;
+      const shares = new Float32Array(bins);
+      for (let i = 0; i < weights.length; i++) {
+        const bin = Math.min(bins - 1, Math.floor(((keyStart + i) * bins) / last));
+        if (weights[i] > shares[bin]) shares[bin] = weights[i];
+      }
+      const from = (line * at.heads.length + place) * bins;
+      for (let bin = 0; bin < bins; bin++)
+        image.data.set(lookup[1 + Math.round(254 * (shares[bin] / (max || 1)))], 4 * (from + bin));
+    }),
+  );
+  context.putImageData(image, 0, 0);
+  c.imageSmoothingEnabled = false;
+  const palette = colours();
+  at.layers.forEach((_, line) =>
+    at.heads.forEach((__, place) => {
+      const [x, y] = [at.x(place), at.y(line)];
+      c.fillStyle = palette["line-2"];
+      c.fillRect(x, y, at.across, at.down);
+      c.drawImage(strip, place * bins, line, bins, 1, x, y, at.across, at.down);
+    }),
+  );
+  if (source) fetchWhole(now, [source], 1);
+}
+
+/**
+ * Ask for all arrays of the first `most` records, of those that computed rows of the text, that are not here.
+ *
+ * @param {View} now
+ * @param {(import("../../core/log.js").Origin | null)[]} from
+ * @param {number} most
+ */
+function fetchWhole(now, from, most) {
+  const records = new Set(from.flatMap((source) => (source ? [source.record] : [])));
+  for (const record of [...records].slice(0, most)) if (!isWhole(now.log, record)) wantLayer(record, null);
+}
+
+/** @type {{canvas: HTMLCanvasElement, lookup: number[][], theme: number} | null} */
+let tile = null;
+
+/** @param {number} width @param {number} height */
+function tileOf(width, height) {
+  const { canvas } = /** @type {NonNullable<typeof tile>} */ (tile);
+  canvas.width = width; // also clears it
+  canvas.height = height;
+  return canvas;
+}
+
+function lookupNow() {
+  if (tile?.theme !== themeVersion.peek())
+    tile = {
+      canvas: tile?.canvas ?? document.createElement("canvas"),
+      lookup: lookupTable(),
+      theme: themeVersion.peek(),
+    };
+  return tile.lookup;
+}
+
+/**
+ * Numbers of layers and heads, lines under the heads that share a KV head, and the frame of the chosen head.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {View} now
+ * @param {HeadMapLayout} at
+ */
+function paintAxes(c, now, at) {
+  const palette = colours();
+  const family = getComputedStyle(c.canvas).fontFamily;
+  const [line, place] = [at.layers.indexOf(now.layer), at.heads.indexOf(now.head)];
+  c.textBaseline = "middle";
+  /** @type {(text: number, x: number, y: number, chosen: boolean) => void} */
+  const number = (text, x, y, chosen) => {
+    c.font = `${chosen ? "600 " : ""}12px ${family}`;
+    c.fillStyle = chosen ? palette.ink : palette["ink-3"];
+    c.fillText(String(text), x, y);
+  };
+  c.textAlign = "right";
+  for (const named of withChosen(at.namedLayers, line))
+    number(at.layers[named], at.x(0) - 5, at.y(named) + at.down / 2 + 0.5, named === line);
+  c.textAlign = "center";
+  for (const named of withChosen(at.namedHeads, place))
+    number(at.heads[named], at.x(named) + at.across / 2, 6, named === place);
+  if (at.group > 1 && at.heads.length === now.log.header.model.num_heads && at.across >= 2) {
+    c.fillStyle = palette.k;
+    for (let first = 0; first < at.heads.length; first += at.group) {
+      const end = at.x(first + at.group - 1) + at.across;
+      c.fillRect(at.x(first), at.top - 4, Math.max(1, end - at.x(first) - 1), 1.5);
+    }
+  }
+  if (line < 0 || place < 0) return;
+  c.strokeStyle = palette.q;
+  c.lineWidth = 2;
+  c.strokeRect(at.x(place) - 1, at.y(line) - 1, at.across + 2, at.down + 2);
+}
+
+/**
+ * The places that are named, and the chosen one in the stead of its nearest neighbour.
+ *
+ * @param {number[]} named
+ * @param {number} chosen
+ */
+function withChosen(named, chosen) {
+  if (chosen < 0) return named;
+  const step = (named[1] ?? 1) - named[0] || 1;
+  return [...named.filter((place) => Math.abs(place - chosen) >= step), chosen];
+}

@@ -1,0 +1,56 @@
+// What the heads of the run look at: measured while nothing else is to do, as arrays arrive, where it was not measured
+// when the model was trained.
+
+import { computed, effect, signal } from "../../vendor/signals/signals.js";
+import { tellingHeads } from "../core/heads.js";
+import { rolesOf } from "../core/roles.js";
+import { captureVersion, log, numRecords } from "./store.js";
+
+const SLICE_MS = 6; // of a frame
+const SHOWN_MS = 400; // between two pictures of what was measured, while there is more to measure
+
+const version = signal(0); // grows when there is something new to show
+let waiting = false; // for the next slice
+let shownAt = 0;
+
+/** The roles as far as they are measured; null before there is a run. */
+export const roles = computed(() => {
+  version.value;
+  return log.value && rolesOf(log.value);
+});
+
+/**
+ * The heads worth looking at: those measured at training, else those that stand out in this run (`derived`).
+ *
+ * @type {import("../../vendor/signals/signals.js").ReadonlySignal<
+ *   {heads: import("../core/heads.js").HeadPattern[], derived: boolean}>}
+ */
+export const knownHeads = computed(() => {
+  const measured = tellingHeads(log.value?.header.model);
+  return measured.length ? { heads: measured, derived: false } : { heads: roles.value?.best() ?? [], derived: true };
+});
+
+effect(() => {
+  numRecords.value;
+  captureVersion.value;
+  if (log.value) goOn();
+});
+
+function goOn() {
+  if (!waiting) setTimeout(measure);
+  waiting = true;
+}
+
+function measure() {
+  waiting = false;
+  const of = log.peek();
+  if (!of) return;
+  const found = rolesOf(of);
+  const [before, until] = [found.version, performance.now() + SLICE_MS];
+  const done = found.measure(() => performance.now() > until);
+  if (found.version !== before && (done || performance.now() - shownAt > SHOWN_MS)) {
+    shownAt = performance.now();
+    version.value += 1;
+  }
+  if (!done) goOn();
+}
