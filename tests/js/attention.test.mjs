@@ -332,14 +332,20 @@ test("the map has a cell for every layer and head, and what is pointed at is the
   ]) {
     const at = mapLayout({ num_layers, num_heads, num_kv_heads }, width, height, 1);
     assert.deepEqual([at.layers.length, at.heads.length], [num_layers, num_heads]);
-    assert.ok(at.x(num_heads - 1) + at.across <= width && at.y(num_layers - 1) + at.down <= height);
-    assert.ok(at.across >= 1 && at.down >= 1);
+    assert.ok(
+      at.x(num_heads - 1) + at.across(num_heads - 1) <= width &&
+        at.y(num_layers - 1) + at.down(num_layers - 1) <= height,
+    );
+    for (let i = 0; i < Math.min(num_layers, num_heads); i++) assert.ok(at.across(i) >= 1 && at.down(i) >= 1);
     for (const [line, place] of [
       [0, 0],
       [num_layers - 1, num_heads - 1],
       [17, 5],
     ])
-      assert.deepEqual(at.hit(at.x(place) + at.across / 2, at.y(line) + at.down / 2), { layer: line, head: place });
+      assert.deepEqual(at.hit(at.x(place) + at.across(place) / 2, at.y(line) + at.down(line) / 2), {
+        layer: line,
+        head: place,
+      });
     assert.deepEqual(at.hit(3, at.y(7) + 0.5), { layer: 7, head: null });
     assert.equal(at.hit(width / 2, 3), null);
     const steps = at.namedLayers.slice(1).map((place, i) => at.y(place) - at.y(at.namedLayers[i]));

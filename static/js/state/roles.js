@@ -13,10 +13,18 @@ const version = signal(0); // grows when there is something new to show
 let waiting = false; // for the next slice
 let shownAt = 0;
 
-/** The roles as far as they are measured; null before there is a run. */
+/**
+ * The roles as far as they are measured, another object each time that there is more of them; null before there is a
+ * run.
+ */
 export const roles = computed(() => {
-  version.value;
-  return log.value && rolesOf(log.value);
+  const found = log.value && rolesOf(log.value);
+  if (!found) return null;
+  /** @type {typeof found.role} */
+  const role = (l, h) => found.role(l, h);
+  /** @type {typeof found.of} */
+  const of = (l, h) => found.of(l, h);
+  return { version: version.value, role, of, best: () => found.best() };
 });
 
 /**

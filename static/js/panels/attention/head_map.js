@@ -26,24 +26,17 @@ import { attended } from "./overview_paint.js";
 const shownAlone = signal(null);
 
 /**
- * `zoom` shows the chosen head's layer alone.
+ * `zoom` shows the chosen head's layer alone; `low`: the colours' names stand beside the map, not below it.
  *
- * @param {{zoom: () => void}} props
+ * @param {{zoom: () => void, low: boolean}} props
  */
-export function HeadMap({ zoom }) {
+export function HeadMap({ zoom, low }) {
   const [box, size] = useBox();
   const model = log.value?.header.model;
   const isRoles = settings.overview.value === "matrix";
   const at = model && size.width ? mapLayout(model, size.width, size.height, globalThis.devicePixelRatio || 1) : null;
   const ref = usePainter(
-    () => [
-      sequenceView.value,
-      attended.value,
-      themeVersion.value,
-      captureVersion.value,
-      roles.value?.version,
-      shownAlone.value,
-    ],
+    () => [sequenceView.value, attended.value, themeVersion.value, captureVersion.value, roles.value, shownAlone.value],
     (element, drawn) => at && paintMap(element.querySelector("canvas"), drawn, at, shownAlone.value),
   );
   /** @param {HTMLElement | null} element */
@@ -69,7 +62,8 @@ export function HeadMap({ zoom }) {
     choose(cell.layer, cell.head ?? head.value);
     if (cell.head === null) zoom();
   };
-  return html`<div
+  return html`<div class="map-room" data-side=${low}>
+    <div
       class="panel-canvas head-map"
       ref=${both}
       role="application"
@@ -86,7 +80,8 @@ export function HeadMap({ zoom }) {
       <canvas aria-hidden="true"></canvas>
     </div>
     <div class="visually-hidden" aria-live="polite">${cellLines(layer.value, head.value).join("; ")}</div>
-    ${isRoles ? html`<${Legend} />` : html`<p class="panel-foot">${t("overview.map_axes")}</p>`}`;
+    ${isRoles ? html`<${Legend} />` : html`<p class="panel-foot">${t("overview.map_axes")}</p>`}
+  </div>`;
 }
 
 /**

@@ -11,8 +11,8 @@ const [LABEL_ACROSS, LABEL_DOWN] = [22, 14]; // px that a number needs
  * @typedef {object} HeadMapLayout
  * @property {number[]} layers from above; every n-th where there are more than pixels
  * @property {number[]} heads
- * @property {number} across px of a cell
- * @property {number} down
+ * @property {(place: number) => number} across px of a cell by its place in `heads`
+ * @property {(place: number) => number} down
  * @property {(place: number) => number} x of a cell by its place in `heads`
  * @property {(place: number) => number} y
  * @property {number} group query heads that share a KV head
@@ -34,22 +34,23 @@ export function mapLayout(model, width, height, ratio) {
   const group = model.num_heads / model.num_kv_heads;
   const heads = everyNth(model.num_heads, (width - LEFT) * ratio);
   const layers = everyNth(model.num_layers, (height - TOP) * ratio);
-  /** @type {(room: number, count: number, most: number) => number} */
-  const pitchIn = (room, count, most) =>
-    Math.min(most, Math.max(1 / ratio, Math.floor((room / count) * ratio) / ratio));
-  let stepX = pitchIn(width - LEFT, heads.length, MOST_ACROSS);
-  const apart = group > 1 && stepX > GAP_FROM && heads.length === model.num_heads ? GROUP_GAP : 0;
-  if (apart) stepX = pitchIn(width - LEFT - (model.num_kv_heads - 1) * apart, heads.length, MOST_ACROSS);
-  const stepY = pitchIn(height - TOP, layers.length, MOST_DOWN);
+  const apart = group > 1 && (width - LEFT) / heads.length > GAP_FROM ? GROUP_GAP : 0;
+  const spaces = Math.floor((heads.length - 1) / group) * apart;
+  const stepX = Math.min(MOST_ACROSS, (width - LEFT - spaces) / heads.length);
+  const stepY = Math.min(MOST_DOWN, (height - TOP) / layers.length);
+  /** @param {number} at the edge of a cell, on a pixel of the screen */
+  const snapped = (at) => Math.round(at * ratio) / ratio;
   /** @param {number} place */
-  const x = (place) => LEFT + place * stepX + Math.floor(place / group) * apart;
+  const x = (place) => LEFT + snapped(place * stepX) + Math.floor(place / group) * apart;
   /** @param {number} place */
-  const y = (place) => TOP + place * stepY;
+  const y = (place) => TOP + snapped(place * stepY);
+  /** @type {(step: number, place: number) => number} */
+  const size = (step, place) => snapped((place + 1) * step) - snapped(place * step) - (step >= GAP_FROM ? 1 : 0);
   return {
     layers,
     heads,
-    across: stepX - (stepX >= GAP_FROM ? 1 : 0),
-    down: stepY - (stepY >= GAP_FROM ? 1 : 0),
+    across: (place) => size(stepX, place),
+    down: (place) => size(stepY, place),
     x,
     y,
     group,
@@ -57,7 +58,7 @@ export function mapLayout(model, width, height, ratio) {
     namedLayers: named(layers.length, stepY, LABEL_DOWN),
     namedHeads: named(heads.length, stepX, LABEL_ACROSS),
     hit: (px, py) => {
-      const line = Math.floor((py - TOP) / stepY);
+      const line = Math.min(layers.length, Math.floor((py - TOP) / stepY));
       if (line < 0 || line >= layers.length) return null;
       if (px < LEFT) return { layer: layers[line], head: null };
       let place = Math.min(heads.length - 1, Math.floor((px - LEFT) / stepX));

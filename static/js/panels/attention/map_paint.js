@@ -25,7 +25,7 @@ import { lookupTable } from "./rows.js";
 export const FAMILIES = /** @type {const} */ ([
   { name: "before", patterns: ["previous_token"], hue: 5, mark: 0.8 },
   { name: "first", patterns: ["first_token"], hue: 7, mark: 0 },
-  { name: "itself", patterns: ["itself"], hue: 1, mark: 1 },
+  { name: "itself", patterns: ["itself"], hue: 6, mark: 1 },
   { name: "induction", patterns: ["induction"], hue: 3, mark: 0.3 },
   { name: "clause", patterns: ["parallel_clause", "clause_start", "last_punctuation"], hue: 2, mark: 0.55 },
 ]);
@@ -65,22 +65,22 @@ function paintRoles(c, at, alone) {
   const measured = roles.value;
   at.layers.forEach((l, line) =>
     at.heads.forEach((h, place) => {
-      const [x, y] = [at.x(place), at.y(line)];
+      const [x, y, across, down] = [at.x(place), at.y(line), at.across(place), at.down(line)];
       c.globalAlpha = 1;
       c.fillStyle = palette["line-2"];
-      c.fillRect(x, y, at.across, at.down);
+      c.fillRect(x, y, across, down);
       const role = measured?.role(l, h);
       if (!role) return;
       const { name, hue, mark } = found(role.pattern);
       const strength = FAINTEST + (1 - FAINTEST) * Math.min(1, role.mean_weight);
       c.globalAlpha = alone && alone !== name ? APART : strength;
       c.fillStyle = palette.sequences[hue];
-      if (at.across < MARKED_FROM) return c.fillRect(x, y, at.across, at.down);
-      const wide = Math.max(3, Math.round(at.across / 4));
+      if (across < MARKED_FROM) return c.fillRect(x, y, across, down);
+      const wide = Math.max(3, Math.round(across / 4));
       c.globalAlpha *= 0.45;
-      c.fillRect(x, y, at.across, at.down);
+      c.fillRect(x, y, across, down);
       c.globalAlpha /= 0.45;
-      c.fillRect(x + Math.round((at.across - wide) * mark), y, wide, at.down);
+      c.fillRect(x + Math.round((across - wide) * mark), y, wide, down);
     }),
   );
   c.globalAlpha = 1;
@@ -97,7 +97,7 @@ function paintRows(c, now, at) {
   const last = now.entry && !attended.value ? now.entry.start : now.numFilled; // keys shown
   if (!last) return;
   const ratio = Math.max(1, Math.round(globalThis.devicePixelRatio || 1));
-  const bins = Math.max(1, Math.min(last, Math.floor(at.across * ratio)));
+  const bins = Math.max(1, Math.min(last, Math.floor(at.across(0) * ratio)));
   const source = sources.peek()[last - 1];
   const lookup = lookupNow();
   const strip = tileOf(bins * at.heads.length, at.layers.length);
@@ -125,8 +125,9 @@ function paintRows(c, now, at) {
     at.heads.forEach((__, place) => {
       const [x, y] = [at.x(place), at.y(line)];
       c.fillStyle = palette["line-2"];
-      c.fillRect(x, y, at.across, at.down);
-      c.drawImage(strip, place * bins, line, bins, 1, x, y, at.across, at.down);
+      const [across, down] = [at.across(place), at.down(line)];
+      c.fillRect(x, y, across, down);
+      c.drawImage(strip, place * bins, line, bins, 1, x, y, across, down);
     }),
   );
   if (source) fetchWhole(now, [source], 1);
@@ -185,21 +186,25 @@ function paintAxes(c, now, at) {
   };
   c.textAlign = "right";
   for (const named of withChosen(at.namedLayers, line))
-    number(at.layers[named], at.x(0) - 5, at.y(named) + at.down / 2 + 0.5, named === line);
+    number(at.layers[named], at.x(0) - 5, at.y(named) + at.down(named) / 2 + 0.5, named === line);
   c.textAlign = "center";
   for (const named of withChosen(at.namedHeads, place))
-    number(at.heads[named], at.x(named) + at.across / 2, 6, named === place);
-  if (at.group > 1 && at.heads.length === now.log.header.model.num_heads && at.across >= 2) {
+    number(at.heads[named], at.x(named) + at.across(named) / 2, 6, named === place);
+  if (at.group > 1 && at.heads.length === now.log.header.model.num_heads && at.across(0) >= 2) {
     c.fillStyle = palette.k;
     for (let first = 0; first < at.heads.length; first += at.group) {
-      const end = at.x(first + at.group - 1) + at.across;
+      const end = at.x(first + at.group - 1) + at.across(first + at.group - 1);
       c.fillRect(at.x(first), at.top - 4, Math.max(1, end - at.x(first) - 1), 1.5);
     }
   }
   if (line < 0 || place < 0) return;
-  c.strokeStyle = palette.q;
+  const [x, y, across, down] = [at.x(place), at.y(line), at.across(place), at.down(line)];
+  c.lineWidth = 1.5;
+  c.strokeStyle = palette.paper; // so that it stands out from any colour
+  c.strokeRect(x - 2.5, y - 2.5, across + 5, down + 5);
   c.lineWidth = 2;
-  c.strokeRect(at.x(place) - 1, at.y(line) - 1, at.across + 2, at.down + 2);
+  c.strokeStyle = palette.q;
+  c.strokeRect(x - 1, y - 1, across + 2, down + 2);
 }
 
 /**

@@ -23,6 +23,7 @@ import { attended, paint } from "./overview_paint.js";
  */
 
 const AROUND = 50; // px of title and foot
+const LOW = 150; // px of the panel under which the map has what stands below it at its side
 
 /** Whether one layer of a model that has a map is looked at alone. */
 const alone = signal(false);
@@ -64,7 +65,7 @@ export function Overview() {
     </h3>
     ${
       isMap && !isLayer && sequenceView.value?.numFilled
-        ? html`<${HeadMap} zoom=${toLayer} />`
+        ? html`<${HeadMap} zoom=${toLayer} low=${size.height < LOW} />`
         : html`<${Pictures} model=${model} isLayer=${isLayer} />`
     }
   </section>`;

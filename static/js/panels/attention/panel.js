@@ -6,6 +6,7 @@ import { lazy } from "../../kit/lazy.js";
 import { useBox } from "../../kit/measure.js";
 import { Segmented } from "../../kit/segmented.js";
 import { settings } from "../../state/settings.js";
+import { log } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Candidates } from "./candidates.js";
 import { Matrix } from "./matrix.js";
@@ -16,6 +17,8 @@ const Softmax = lazy(
   () => import("./softmax.js").then((m) => m.Softmax),
   () => html`<section class="panel softmax"></section>`,
 );
+
+const MANY = 64; // heads of all layers, from which on their overview gets more of the width
 
 /**
  * stack: one below the other · tall: the matrix large, the rest beside it · wide: four columns · three: three.
@@ -36,11 +39,13 @@ export function Panel() {
   // before the first measure no wider than the window
   const layout = layoutFor(size.width ? size : { width: innerWidth, height: 0 });
   const both = layout !== "three";
+  const model = log.value?.header.model;
+  const many = model !== undefined && model.num_layers * model.num_heads > MANY;
   const choice = both
     ? null
     : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]}
       text=${title} />`;
-  return html`<div class="attention" data-layout=${layout} ref=${box}>
+  return html`<div class="attention" data-layout=${layout} data-heads=${many ? "many" : null} ref=${box}>
     <${Matrix} />
     <${Overview} />
     ${both || settings.answer.value === "softmax" ? html`<${Softmax} choice=${choice} />` : null}
