@@ -94,8 +94,13 @@ function move(event, zoom) {
   const found = moves(event.key);
   if (!found && event.key !== "Enter") return;
   event.preventDefault();
-  if (found) choose(layer.value + found[0] + found[2], head.value + found[1]);
-  else zoom();
+  if (found) return choose(layer.value + found[0] + found[2], head.value + found[1]);
+  const panel = /** @type {Element} */ (event.currentTarget).closest(".overview");
+  zoom();
+  requestAnimationFrame(() => {
+    const chosen = /** @type {HTMLElement | null | undefined} */ (panel?.querySelector('[aria-selected="true"]'));
+    chosen?.focus();
+  });
 }
 
 /** What the colours mean, and how many heads of each kind there are; choosing one leads to its clearest head. */
