@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ def write_model(
     head, as the bundled model it chooses the same tokens.
     """
     bundled = SHIPPED["bundled"].folder
-    source = LlamaForCausalLM.from_pretrained(bundled, dtype=torch.float32)
+    source: Any = LlamaForCausalLM.from_pretrained(bundled, dtype=torch.float32)
     small = source.config
     config = MistralConfig(  # whose heads need not divide the hidden size
         **{
@@ -41,7 +42,7 @@ def write_model(
         }
     )
     torch.manual_seed(seed)
-    model = MistralForCausalLM(config).eval()
+    model: Any = MistralForCausalLM(config).eval()
     group, of = heads // kv_heads, small.num_attention_heads // small.num_key_value_heads
     origin = [
         (kv % small.num_key_value_heads) * of + (place + kv // small.num_key_value_heads * group) % of
@@ -61,9 +62,7 @@ def write_model(
     return folder
 
 
-def _copy_layer(
-    layer: torch.nn.Module, source: torch.nn.Module, origin: list[int], kv_heads: int, dim: int, *, adds: bool
-) -> None:
+def _copy_layer(layer: Any, source: Any, origin: list[int], kv_heads: int, dim: int, *, adds: bool) -> None:
     """`adds`: what the layer computes goes into the residual stream; else it only looks."""
     for name, parameter in layer.named_parameters():
         whole = source.get_parameter(name)
