@@ -11,7 +11,7 @@ from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import OpenPage, wait_until
 
 BEATS = ["next", "ask", "again", "race", "kept", "serve", "fan"]
-SENTENCES = {
+SENTENCES: dict[str, dict[str, str | re.Pattern[str]]] = {
     "en": {
         "next": "What comes next?",
         "ask": "To choose one word, it asks every word before.",

@@ -108,8 +108,8 @@ function widestRow(log, index, seq, query) {
 const searched = new WeakMap();
 
 /**
- * The layer and head whose row spreads widest in the first arrays in which a query has so many keys that a picture of it
- * teaches; the same for the whole log. Null as long as there are none.
+ * The layer and head whose row spreads widest in the first arrays in which a query has so many keys that a picture of
+ * it teaches; the same for the whole log. Null as long as there are none.
  * @param {TraceLog} log @returns {{layer: number, head: number} | null}
  */
 export function widestHead(log) {

@@ -233,7 +233,7 @@ export class TraceLog {
     return -1;
   }
 
-  /** The last record up to `index` that computed something of `seqId`, or -1. @param {number} seqId @param {number} index */
+  /** The last record up to `index` that computed `seqId`, or -1. @param {number} seqId @param {number} index */
   lastComputed(seqId, index) {
     return this.computed.get(seqId)?.findLast((span) => span.record <= index)?.record ?? -1;
   }

@@ -13,9 +13,9 @@ import { HeadRoles } from "./roles.js";
 const decisions = new WeakMap();
 
 /**
- * The layer and head to open on: the one that was measured when the model was trained; where its layer was not recorded,
- * or none was measured, the widest row of the first record with arrays in which a query has a choice of keys; else the
- * head that stands out most there; else the first. Before that record came: the measured one, or null.
+ * The layer and head to open on: the one that was measured when the model was trained; where its layer was not
+ * recorded, or none was measured, the widest row of the first record with arrays in which a query has a choice of
+ * keys; else the head that stands out most there; else the first. Before that record came: the measured one, or null.
  * @param {TraceLog} log @returns {Place | null}
  */
 export function teachingHead(log) {

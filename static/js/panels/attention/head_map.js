@@ -1,5 +1,5 @@
-// The map of a model with many heads: a cell for each layer and head, coloured by what the head looks at in this run, or
-// holding its newest row. Choose one to see it large; a layer's number shows that layer's heads alone.
+// The map of a model with many heads: a cell for each layer and head, coloured by what the head looks at in this run,
+// or holding its newest row. Choose one to see it large; a layer's number shows that layer's heads alone.
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { usePainter } from "../../kit/canvas.js";

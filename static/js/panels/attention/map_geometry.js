@@ -74,7 +74,13 @@ function everyNth(count, pixels) {
   return Array.from({ length: Math.ceil(count / step) }, (_, i) => i * step);
 }
 
-/** Places with a number: every one, or every second, fourth, … @param {number} count @param {number} step @param {number} room */
+/**
+ * Places with a number: every one, or every second, fourth, …
+ *
+ * @param {number} count
+ * @param {number} step
+ * @param {number} room
+ */
 function named(count, step, room) {
   const every = 2 ** Math.max(0, Math.ceil(Math.log2(room / step)));
   return Array.from({ length: Math.ceil(count / every) }, (_, i) => i * every);
