@@ -26,8 +26,8 @@ let nextId = 0;
  * @typedef {import("./trace.js").LayerCapture} LayerCapture
  * @typedef {import("./state_parts.js").State} State
  * @typedef {{record: number, seq_id: number, position: number}} Origin who computed what a slot holds
- * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a block
- *   group, as the write found them
+ * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a
+ *   block group, as the write found them
  */
 
 export class TraceLog {
@@ -225,12 +225,9 @@ export class TraceLog {
    * @param {number} seqId @param {number} position @param {number} index
    */
   computedIn(seqId, position, index) {
-    const spans = this.computed.get(seqId) ?? [];
-    for (let i = spans.length - 1; i >= 0; i--) {
-      const span = spans[i];
-      if (span.record <= index && span.start <= position && position < span.end) return span.record;
-    }
-    return -1;
+    const covers = (/** @type {{record: number, start: number, end: number}} */ span) =>
+      span.record <= index && span.start <= position && position < span.end;
+    return this.computed.get(seqId)?.findLast(covers)?.record ?? -1;
   }
 
   /** The last record up to `index` that computed `seqId`, or -1. @param {number} seqId @param {number} index */
