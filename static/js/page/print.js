@@ -5,7 +5,7 @@ import { measureNow, sharpen } from "../kit/canvas.js";
 import { themeChanged } from "../kit/colour.js";
 import { flushNow } from "../kit/frame.js";
 
-const PAINTED = ".strip, .strip-scroll, .matrix .panel-canvas, .pool-scroll";
+const PAINTED = ".strip, .matrix .panel-canvas, .pool-scroll";
 const SHEET = 1000; // px of a sheet's width, see css/print.css
 const COLUMN = 420; // px of the column in which the matrix stands
 const SHARP = 3; // pixels for each px
@@ -44,18 +44,20 @@ export function followPrinting() {
   }
 }
 
-/** Keep the sizes of what is painted; the strip is at least as high as one can read. */
+/** Keep the sizes of what is painted; the strip is as wide as the sheet, and as high as one can read. */
 function freeze() {
   /** @type {NodeListOf<HTMLElement>} */
   const painted = document.querySelectorAll(PAINTED);
   const changed = Array.from(painted, (element) => {
-    const least = element.matches(".strip") ? STRIP : 0;
-    return { element, width: element.offsetWidth, height: Math.max(least, element.offsetHeight) };
+    const least = element.matches(".strip") ? { width: SHEET, height: STRIP } : { width: 0, height: 0 };
+    return {
+      element,
+      width: Math.max(least.width, element.offsetWidth),
+      height: Math.max(least.height, element.offsetHeight),
+    };
   });
-  for (const { element, width, height } of changed) {
-    element.style.width = `${width}px`;
-    if (!element.matches(".strip-scroll")) element.style.height = `${height}px`; // it fills the strip
-  }
+  for (const { element, width, height } of changed)
+    Object.assign(element.style, { width: `${width}px`, height: `${height}px` });
   return () => {
     for (const { element } of changed) Object.assign(element.style, { width: "", height: "" });
     for (const element of zoomed()) element.style.zoom = "";

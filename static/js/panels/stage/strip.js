@@ -124,6 +124,7 @@ export function Strip() {
   const newest = layout ? layout.count - 1 : -1;
   const oldest = layout ? Math.min(newest, now?.entry ? now.entry.start : newest) : -1;
   useLayoutEffect(() => {
+    if ("printing" in document.documentElement.dataset) return; // paper begins at the beginning
     if (layout && newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));
   }, [now?.index, newest, oldest, size.width, now?.seq.seq_id, now?.log]);
   const onScroll = () => {
