@@ -3,7 +3,13 @@ import { test } from "node:test";
 import { flown } from "../../static/js/kit/places.js";
 import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
-import { motionsOf, movingQueues, progressOf, travelling } from "../../static/js/panels/memory/pool_motion.js";
+import {
+  comingToShare,
+  motionsOf,
+  movingQueues,
+  progressOf,
+  travelling,
+} from "../../static/js/panels/memory/pool_motion.js";
 import { runsOf } from "../../static/js/panels/memory/queue_runs.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";
@@ -134,18 +140,18 @@ test("a copy splits: the source loses the writer's colour as the copy fills", ()
 test("a slot fills in the phase write, when its K and V land in it, one after the other", () => {
   const log = shared();
   assert.deepEqual(looksAt(log, 1, 3).looks[0].fill, [0, 0]);
-  assert.deepEqual(looksAt(log, 1, 3.1).looks[0].fill, [0, 0]); // 27 % of the writing: they are under way
-  const [first, second] = looksAt(log, 1, 3.22).looks[0].fill; // 53 %: the first has flown 88 % of its way
+  assert.deepEqual(looksAt(log, 1, 3.4).looks[0].fill, [0, 0]); // 40 % of the time: they are under way
+  const [first, second] = looksAt(log, 1, 3.55).looks[0].fill; // the first has flown 0.55 / 0.6 of its way
   assert.ok(first > 0 && first < 1 && second === 0);
   assert.deepEqual([...looksAt(log, 1, 4).looks[0].fresh], [0, 1]);
 });
 
-test("K and V fly one position after the other, and all have landed in the end", () => {
-  assert.deepEqual(
-    [0, 1, 2].map((i) => flown(i, 3, 0.4)),
-    [0.4 / 0.6, 0.2 / 0.6, 0].map((share) => Math.min(1, share)),
-  );
-  assert.deepEqual([flown(0, 1, 0.3), flown(0, 1, 0), flown(2, 3, 1)], [0.5, 0, 1]);
+test("K and V fly one position after the other, evenly, and all have landed in the end", () => {
+  const at = (i, time) => flown(i, 3, 1 - (1 - time) ** 3); // the phase begins fast and ends slowly
+  const near = (a, b) => assert.ok(Math.abs(a - b) < 1e-9, `${a} is not ${b}`);
+  [0.4 / 0.6, 0.2 / 0.6, 0].forEach((share, i) => near(at(i, 0.4), share));
+  near(flown(0, 1, 1 - 0.7 ** 3), 0.5);
+  assert.deepEqual([flown(0, 1, 0), flown(2, 3, 1)], [0, 1]);
 });
 
 test("allocation takes blocks one after the other out of the queue's head", () => {
@@ -192,6 +198,20 @@ test("swapped blocks travel to the CPU store and back into fresh blocks, with wh
     phaseProgress(2),
   );
   assert.deepEqual(look.fill, [1, 0]); // one token had been computed
+});
+
+test("a block is told to be shared while another table comes to point to it, not before and not after", () => {
+  const log = shared();
+  const index = log.records.findIndex((record) => record.ops?.some((op) => op.type === "share"));
+  const { block_id } = log.records[index].ops.find((op) => op.type === "share");
+  const at = (moment) => {
+    const { motions, phases } = looksAt(log, index, moment);
+    return comingToShare(motions, phases);
+  };
+  assert.deepEqual([[...at(1)], [...at(2)]], [[], []]);
+  const seen = new Set();
+  for (let moment = 1; moment < 2; moment += 0.02) for (const block of at(moment)) seen.add(block);
+  assert.ok(seen.has(block_id));
 });
 
 test("slots can be told apart where there is room, blocks where there is not", () => {

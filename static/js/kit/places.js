@@ -35,7 +35,8 @@ export const slotBox = (block, offset) => known.slot?.(block, offset) ?? null;
 const FLIGHT = 0.6; // of the writing that one position's K and V are under way; the others follow
 
 /**
- * How far the K and V that are written in place `i` of `count` have come, when `progress` of the writing is done.
+ * How far the K and V that are written in place `i` of `count` have come, when `progress` of the writing is done, which
+ * begins fast and ends slowly (state/moment.js): they fly evenly.
  *
  * @param {number} i
  * @param {number} count
@@ -43,5 +44,6 @@ const FLIGHT = 0.6; // of the writing that one position's K and V are under way;
  */
 export function flown(i, count, progress) {
   const start = count > 1 ? ((1 - FLIGHT) * i) / (count - 1) : 0;
-  return Math.max(0, Math.min(1, (progress - start) / FLIGHT));
+  const time = 1 - Math.cbrt(1 - progress);
+  return Math.max(0, Math.min(1, (time - start) / FLIGHT));
 }

@@ -66,7 +66,7 @@ function paintOne(c, from, to, p, colour) {
   const t = p * p * (3 - 2 * p);
   const mix = (/** @type {keyof Box} */ name) => from[name] + (to[name] - from[name]) * t;
   roundRect(c, mix("x"), mix("y"), mix("width"), mix("height"), 3);
-  c.fillStyle = alpha(colour, 0.75);
+  c.fillStyle = alpha(colour, 0.6);
   c.fill();
   c.strokeStyle = colour;
   c.lineWidth = 1;

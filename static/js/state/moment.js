@@ -52,7 +52,7 @@ export function phaseProgress(at) {
  */
 export function phaseShares(record) {
   const takes = (record?.ops ?? []).some((op) => TAKING.has(op.type));
-  return [0.6, takes ? 1 : 0, 1, 1, 1.4, 1];
+  return [0.6, takes ? 1 : 0, 1, 1.5, 1.4, 1]; // in the fourth K and V fly a long way
 }
 
 const TAKING = new Set(["allocate", "share", "evict", "copy", "fork"]);

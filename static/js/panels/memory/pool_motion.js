@@ -193,6 +193,22 @@ function wayOf({ op, block }) {
 }
 
 /**
+ * The blocks that another table comes to point to now.
+ *
+ * @param {Motions} motions
+ * @param {Progress} phases
+ */
+export function comingToShare(motions, phases) {
+  /** @type {Set<number>} */
+  const found = new Set();
+  for (const motion of [...motions.values()].flat()) {
+    const p = progressOf(motion, phases);
+    if ((motion.op.type === "share" || motion.op.type === "fork") && p > 0 && p < 1) found.add(motion.block);
+  }
+  return found;
+}
+
+/**
  * The free queues in between, one a block group: those before, less what has left, with what has come back.
  *
  * @param {State} before

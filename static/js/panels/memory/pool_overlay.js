@@ -9,7 +9,7 @@ import { sequencePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/moment.js";
 import { connected, layer, pointed } from "../../state/store.js";
 import { shownLayout } from "./pool.js";
-import { travelling } from "./pool_motion.js";
+import { comingToShare, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
 const FEW = 6; // so many table entries in all have their lines without being asked
@@ -62,7 +62,8 @@ function paint(box, { width, height }) {
   const from = window_.getBoundingClientRect();
   const [left, top] = [from.left - origin.left, from.top - origin.top];
   const place = { c, now: now.after, layout, map, origin, left, top, palette: colours() };
-  for (const line of wantedLines(now.after)) paintLine(place, line);
+  const shared = comingToShare(now.motions, phasesNow());
+  for (const line of wantedLines(now.after, shared)) paintLine(place, line);
   for (const piece of travelling(now.motions, phasesNow())) paintTravel(place, piece);
 }
 
@@ -101,11 +102,13 @@ function elementBox({ map, origin }, selector) {
 }
 
 /**
- * Lines to draw: those of what is pointed at, else all of the shown layer's block group while they are few.
+ * Lines to draw: those of what is pointed at, else all of the shown layer's block group while they are few; of more
+ * those of every table that points to a block of `shared`.
  *
  * @param {State} now
+ * @param {Set<number>} shared
  */
-function wantedLines(now) {
+function wantedLines(now, shared) {
   const lit = connected.value;
   const shown = groupOfLayer(now.block_groups, layer.value);
   /** @type {Line[]} */
@@ -120,7 +123,9 @@ function wantedLines(now) {
       });
     });
   }
-  return all.length <= (lit ? SEVERAL : FEW) ? all : [];
+  if (all.length <= (lit ? SEVERAL : FEW)) return all;
+  const ofShared = lit ? [] : all.filter(({ block }) => shared.has(block));
+  return ofShared.length <= SEVERAL ? ofShared : [];
 }
 
 /**
