@@ -13,7 +13,6 @@ import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
 /**
  * @typedef {import("../../state/moment.js").Progress} Progress
  * @typedef {import("../../state/store.js").State} State
- * @typedef {import("./pool_motion.js").Motion} Motion
  * @typedef {import("./pool_motion.js").Motions} Motions
  * @typedef {{before: State, after: State, motions: Motions}} Scene
  */
@@ -94,17 +93,19 @@ const arrivingText = computed(() => {
   if (!scene.value) return "";
   watchMotions();
   const progress = phasesNow();
-  /** @param {Motion} m */
-  const coming = (m) => (m.op.type === "allocate" || m.op.type === "share") && progressOf(m, progress) < 1;
-  return [...scene.value.motions]
-    .filter(([, motions]) => motions.some(coming))
-    .map(([id]) => id)
+  return [...scene.value.motions.values()]
+    .flat()
+    .flatMap((motion) =>
+      (motion.op.type === "allocate" || motion.op.type === "share") && progressOf(motion, progress) < 1
+        ? [placeKey(motion.op.seq_id, motion.block)]
+        : [],
+    )
     .join();
 });
-/** Blocks that are still on their way into a table. */
-export const arriving = computed(
-  () => new Set(arrivingText.value === "" ? [] : arrivingText.value.split(",").map(Number)),
-);
+/** A block in a sequence's table, as `arriving` names it. @type {(seq: number, block: number) => string} */
+export const placeKey = (seq, block) => `${seq}:${block}`;
+/** Blocks that are still on their way into a table; other tables may have them already. */
+export const arriving = computed(() => new Set(arrivingText.value.split(",")));
 
 /** Slots read in the record drawn: slot -> weight as a share of its row's largest, in the layer and head shown. */
 export const reads = computed(() => {

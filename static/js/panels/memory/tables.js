@@ -9,7 +9,7 @@ import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, select, selected, shownSeq, state } from "../../state/store.js";
 import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
-import { arriving } from "./pool_scene.js";
+import { arriving, placeKey } from "./pool_scene.js";
 import { walkRow } from "./walk_row.js";
 
 /**
@@ -77,8 +77,8 @@ function TableRow({ now, seq, table, at }) {
     <span class="entries num" data-arrows>
       ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
       ${table.map(
-        (block, logical) => html`<${Entry} key=${logical} now=${now} name=${name} block=${block} logical=${logical}
-        group=${group} />`,
+        (block, logical) => html`<${Entry} key=${logical} now=${now} seq=${id} name=${name} block=${block}
+        logical=${logical} group=${group} />`,
       )}
     </span>
   </div>`;
@@ -93,9 +93,9 @@ const shortLayers = (layers) =>
 /**
  * The place `logical` of the table of the sequence `name`; `group` where there are several.
  *
- * @param {{now: State, name: string, block: number, logical: number, group: Group | null}} props
+ * @param {{now: State, seq: number, name: string, block: number, logical: number, group: Group | null}} props
  */
-function Entry({ now, name, block, logical, group }) {
+function Entry({ now, seq, name, block, logical, group }) {
   if (block === RELEASED) {
     const gone = group
       ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
@@ -107,11 +107,12 @@ function Entry({ now, name, block, logical, group }) {
   }
   const lit = connected.value?.blocks.has(block);
   const shared = now.blocks[block].ref_count > 1;
+  const comes = arriving.value.has(placeKey(seq, block));
   const point = () => (hovered.value = { block });
   const leave = () => (hovered.value = null);
   return html`<button
     tabindex=${logical === 0 ? 0 : -1}
-    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}${arriving.value.has(block) ? " arriving" : ""}`}
+    class=${`entry${lit ? " pointed" : ""}${shared ? " shared" : ""}${comes ? " arriving" : ""}`}
     data-to=${block}
     aria-description=${t("tables.entry", { name, logical, block })}
     onClick=${() => select({ block })}
