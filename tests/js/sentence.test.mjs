@@ -159,6 +159,7 @@ test("that a sequence waits is told once, not in every step", () => {
   ]);
   assert.match(plainly(log, 1), /seq 1 waits/);
   assert.doesNotMatch(plainly(log, 2), /waits/);
+  assert.match(plainly(log, 2, 1), /^seq 1 waits/, "who looks at it is told why its stage is empty, first");
   assert.match(
     sentencesOf(log, 2, 0).map(inWords).join(" "),
     /seq 1 waits/,

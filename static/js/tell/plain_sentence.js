@@ -40,9 +40,11 @@ export function plainSentencesOf(log, index, shownSeq) {
   for (const type of TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   found.push(...each(log, index, isHit, "plain"));
   const news = found.length > 0;
+  const waits = (/** @type {Op} */ op) => op.type === "defer" && op.seq_id === shownSeq && !gaveWay(op);
+  found.push(...each(log, index, waits, "plain")); // the stage of who waits is empty: that is why
   if (entry) found.push(...computed(log, index, entry, news));
   for (const type of AFTER_TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
-  found.push(...each(log, index, (op) => AFTER.has(op.type) || beginsToWait(log, index, op), "plain"));
+  found.push(...each(log, index, (op) => AFTER.has(op.type) || (!waits(op) && beginsToWait(log, index, op)), "plain"));
   if (batch.length > 1 && !news) found.push(["sentence.plain.others", { n: batch.length - 1 }]);
   return found.length ? found : [["sentence.idle", {}]];
 }
@@ -50,13 +52,15 @@ export function plainSentencesOf(log, index, shownSeq) {
 /** @param {Op} op */
 const isHit = (op) => op.type === "lookup" && op.verdict === "hit";
 
+/** That who has just given way waits goes without saying. @param {import("../core/trace.js").Defer} op */
+const gaveWay = (op) => op.reason === "step_preempted";
+
 /**
- * Whether `op` says that a sequence waits, or waits for another reason than in the record before. That who has just
- * given way waits, goes without saying.
+ * Whether `op` says that a sequence waits, or waits for another reason than in the record before.
  * @param {Log} log @param {number} index @param {Op} op
  */
 function beginsToWait(log, index, op) {
-  if (op.type !== "defer" || op.reason === "step_preempted") return false;
+  if (op.type !== "defer" || gaveWay(op)) return false;
   return !log.records[index - 1]?.ops?.some(
     (one) => one.type === "defer" && one.seq_id === op.seq_id && one.reason === op.reason,
   );
