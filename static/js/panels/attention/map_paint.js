@@ -1,20 +1,21 @@
 // Painting the map of all layers and heads: what each head looks at, or its newest row.
 
-import { rowOf } from "../../core/attention.js";
-import { isWhole } from "../../core/film.js";
+import { pooled, rowOf } from "../../core/attention.js";
+import { isWhole, layersHere } from "../../core/film.js";
 import { contextOf, prepare } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { wantLayer } from "../../net/commands.js";
 import { roles } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
 import { sequenceView } from "../../state/store.js";
-import { sources } from "./matrix_image.js";
+import { nameOf, sources } from "./matrix_image.js";
 import { attended } from "./overview_paint.js";
 import { lookupTable } from "./rows.js";
 
 /**
  * @typedef {import("./map_geometry.js").HeadMapLayout} HeadMapLayout
  * @typedef {import("../../state/store.js").View} View
+ * @typedef {import("../../core/log.js").Origin} Source
  * @typedef {{count: number, best: import("../../core/heads.js").HeadPattern}} Kind of heads: how many, and the clearest
  */
 
@@ -52,11 +53,48 @@ export function paintMap(canvas, { width, height }, at, alone) {
   const c = prepare(canvas, width, height);
   const now = sequenceView.value;
   if (!now?.numFilled) return;
+  const from = sources.peek();
   if (settings.overview.value === "matrix") {
-    paintRoles(c, at, alone);
-    fetchWhole(now, sources.peek(), MEASURED); // the prompt's first: one record has many queries
-  } else paintRows(c, now, at);
+    const key = `roles/${now.log.id}/${roles.value?.version}/${alone}`;
+    drawCells(c, key, (context) => paintRoles(context, at, alone));
+    fetchWhole(now, from, MEASURED); // the prompt's first: one record has many queries
+  } else {
+    const keys = now.entry && !attended.value ? now.entry.start : now.numFilled;
+    const source = from[keys - 1] ?? null;
+    const here = source ? layersHere(now.log, source.record).length : 0;
+    const key = `rows/${now.log.id}/${source ? nameOf(source) : ""}/${here}`;
+    drawCells(c, key, (context) => paintRows(context, now, at, source, keys));
+    if (source) fetchWhole(now, [source], 1);
+  }
   paintAxes(c, now, at);
+}
+
+/** @type {{canvas: HTMLCanvasElement, key: string} | null} the map as it was painted last, without its axes */
+let picture = null;
+
+/**
+ * Draw the cells, painted again only when `key` is another.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {string} key what the picture depends on, beside the canvas and the theme
+ * @param {(context: CanvasRenderingContext2D) => void} make paints them, in the canvas' own coordinates
+ */
+function drawCells(c, key, make) {
+  const { width, height } = c.canvas;
+  const whole = `${key}/${width}x${height}/${themeVersion.peek()}`;
+  picture ??= { canvas: document.createElement("canvas"), key: "" };
+  if (picture.key !== whole) {
+    picture.key = whole;
+    picture.canvas.width = width; // also clears it
+    picture.canvas.height = height;
+    const context = contextOf(picture.canvas);
+    context.setTransform(c.getTransform());
+    make(context);
+  }
+  c.save();
+  c.resetTransform();
+  c.drawImage(picture.canvas, 0, 0);
+  c.restore();
 }
 
 /** @param {CanvasRenderingContext2D} c @param {HeadMapLayout} at @param {string | null} alone */
@@ -66,10 +104,10 @@ function paintRoles(c, at, alone) {
   at.layers.forEach((l, line) =>
     at.heads.forEach((h, place) => {
       const [x, y, across, down] = [at.x(place), at.y(line), at.across(place), at.down(line)];
+      const role = measured?.role(l, h);
       c.globalAlpha = 1;
       c.fillStyle = palette["line-2"];
       c.fillRect(x, y, across, down);
-      const role = measured?.role(l, h);
       if (!role) return;
       const { name, hue, mark } = found(role.pattern);
       const strength = FAINTEST + (1 - FAINTEST) * Math.min(1, role.mean_weight);
@@ -83,87 +121,61 @@ function paintRoles(c, at, alone) {
       c.fillRect(x + Math.round((across - wide) * mark), y, wide, down);
     }),
   );
-  c.globalAlpha = 1;
 }
 
 /**
- * The newest row of each head, as many stretches of keys as its cell has pixels, each as dark as its largest weight.
+ * The newest row of each head: as many stretches of keys as its cell has pixels, each as dark as its largest weight.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {View} now
  * @param {HeadMapLayout} at
+ * @param {Source | null} source whose row it is
+ * @param {number} keys of the row
  */
-function paintRows(c, now, at) {
-  const last = now.entry && !attended.value ? now.entry.start : now.numFilled; // keys shown
-  if (!last) return;
-  const ratio = Math.max(1, Math.round(globalThis.devicePixelRatio || 1));
-  const bins = Math.max(1, Math.min(last, Math.floor(at.across(0) * ratio)));
-  const source = sources.peek()[last - 1];
-  const lookup = lookupNow();
-  const strip = tileOf(bins * at.heads.length, at.layers.length);
-  const context = contextOf(strip);
-  const image = context.createImageData(strip.width, strip.height);
+function paintRows(c, now, at, source, keys) {
+  const { width, height } = c.canvas;
+  const ratio = c.getTransform().a;
+  const image = c.createImageData(width, height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const scale = Uint32Array.from(lookupTable(), ([r, g, b, alpha]) => ((alpha << 24) | (b << 16) | (g << 8) | r) >>> 0);
+  const empty = rgbOf(c, colours()["line-2"]);
   at.layers.forEach((l, line) =>
     at.heads.forEach((h, place) => {
+      const [left, top] = [Math.round(at.x(place) * ratio), Math.round(at.y(line) * ratio)];
+      const wide = Math.max(1, Math.round(at.across(place) * ratio));
       const row = source && rowOf(now.log, source, l, h);
-      if (!row) return;
-      const { weights, keyStart, max } = row;
-      const shares = new Float32Array(bins);
-      for (let i = 0; i < weights.length; i++) {
-        const bin = Math.min(bins - 1, Math.floor(((keyStart + i) * bins) / last));
-        if (weights[i] > shares[bin]) shares[bin] = weights[i];
-      }
-      const from = (line * at.heads.length + place) * bins;
-      for (let bin = 0; bin < bins; bin++)
-        image.data.set(lookup[1 + Math.round(254 * (shares[bin] / (max || 1)))], 4 * (from + bin));
+      const bins = Math.min(keys, wide);
+      const shares = row && pooled(row, keys / bins, bins);
+      const first = top * width + left;
+      for (let i = 0; i < wide && left + i < width; i++)
+        pixels[first + i] = shares ? scale[1 + Math.round(254 * shareAt(shares, i / wide, row.max))] : empty;
+      const high = Math.max(1, Math.round(at.down(line) * ratio));
+      for (let y = 1; y < high; y++) pixels.copyWithin(first + y * width, first, first + wide);
     }),
   );
-  context.putImageData(image, 0, 0);
-  c.imageSmoothingEnabled = false;
-  const palette = colours();
-  at.layers.forEach((_, line) =>
-    at.heads.forEach((__, place) => {
-      const [x, y] = [at.x(place), at.y(line)];
-      c.fillStyle = palette["line-2"];
-      const [across, down] = [at.across(place), at.down(line)];
-      c.fillRect(x, y, across, down);
-      c.drawImage(strip, place * bins, line, bins, 1, x, y, across, down);
-    }),
-  );
-  if (source) fetchWhole(now, [source], 1);
+  c.putImageData(image, 0, 0);
+}
+
+/** What stands at a part `t` of the way, as a share of `max`. @type {(shares: Float32Array, t: number, max: number) => number} */
+const shareAt = (shares, t, max) => shares[Math.floor(t * shares.length)] / (max || 1);
+
+/** A colour of the style sheet as a pixel. @param {CanvasRenderingContext2D} c @param {string} colour */
+function rgbOf(c, colour) {
+  c.fillStyle = colour;
+  const value = Number.parseInt(String(c.fillStyle).slice(1), 16); // #rrggbb
+  return ((255 << 24) | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
 }
 
 /**
  * Ask for all arrays of the first `most` records, of those that computed rows of the text, that are not here.
  *
  * @param {View} now
- * @param {(import("../../core/log.js").Origin | null)[]} from
+ * @param {(Source | null)[]} from
  * @param {number} most
  */
 function fetchWhole(now, from, most) {
   const records = new Set(from.flatMap((source) => (source ? [source.record] : [])));
   for (const record of [...records].slice(0, most)) if (!isWhole(now.log, record)) wantLayer(record, null);
-}
-
-/** @type {{canvas: HTMLCanvasElement, lookup: number[][], theme: number} | null} */
-let tile = null;
-
-/** @param {number} width @param {number} height */
-function tileOf(width, height) {
-  const { canvas } = /** @type {NonNullable<typeof tile>} */ (tile);
-  canvas.width = width; // also clears it
-  canvas.height = height;
-  return canvas;
-}
-
-function lookupNow() {
-  if (tile?.theme !== themeVersion.peek())
-    tile = {
-      canvas: tile?.canvas ?? document.createElement("canvas"),
-      lookup: lookupTable(),
-      theme: themeVersion.peek(),
-    };
-  return tile.lookup;
 }
 
 /**
@@ -175,7 +187,7 @@ function lookupNow() {
  */
 function paintAxes(c, now, at) {
   const palette = colours();
-  const family = getComputedStyle(c.canvas).fontFamily;
+  const family = fontOf(c.canvas);
   const [line, place] = [at.layers.indexOf(now.layer), at.heads.indexOf(now.head)];
   c.textBaseline = "middle";
   /** @type {(text: number, x: number, y: number, chosen: boolean) => void} */
@@ -206,6 +218,15 @@ function paintAxes(c, now, at) {
   c.strokeStyle = palette.q;
   c.strokeRect(x - 1, y - 1, across + 2, down + 2);
 }
+
+/** The page's font: asking for it costs a layout. @param {HTMLCanvasElement} canvas */
+function fontOf(canvas) {
+  font ??= getComputedStyle(canvas).fontFamily;
+  return font;
+}
+
+/** @type {string | null} */
+let font = null;
 
 /**
  * The places that are named, and the chosen one in the stead of its nearest neighbour.
