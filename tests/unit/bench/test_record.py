@@ -126,9 +126,7 @@ def test_the_short_table_has_half_a_dozen_lines() -> None:
     assert len(lines) == 6 and "**▲ 5.0 times faster**: 0.198 [" in lines[0]
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in sorted(RESULTS.glob("*.json")) if "_" not in p.stem], ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", [p for p in sorted(RESULTS.glob("*.json")) if "_" not in p.stem], ids=lambda p: p.stem)
 def test_shipped_records_are_sound_and_of_this_program(path) -> None:
     """A record is of the scenario that it is named after, and its outputs were what they should be."""
     found = read_record(path)
