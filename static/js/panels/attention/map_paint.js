@@ -156,7 +156,11 @@ function paintRows(c, now, at, source, keys) {
   c.putImageData(image, 0, 0);
 }
 
-/** What stands at a part `t` of the way, as a share of `max`. @type {(shares: Float32Array, t: number, max: number) => number} */
+/**
+ * What stands at a part `t` of the way, as a share of `max`.
+ *
+ * @type {(shares: Float32Array, t: number, max: number) => number}
+ */
 const shareAt = (shares, t, max) => shares[Math.floor(t * shares.length)] / (max || 1);
 
 /** A colour of the style sheet as a pixel. @param {CanvasRenderingContext2D} c @param {string} colour */

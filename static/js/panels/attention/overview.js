@@ -24,6 +24,7 @@ import { attended, paint } from "./overview_paint.js";
 
 const AROUND = 50; // px of title and foot
 const LOW = 150; // px of the panel under which the map has what stands below it at its side
+const WIDE = 270; // px from which the way to one layer has room beside the title
 
 /** Whether one layer of a model that has a map is looked at alone. */
 const alone = signal(false);
@@ -55,7 +56,7 @@ export function Overview() {
       <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]}
         text=${title} />
       ${
-        isMap
+        isMap && size.width >= WIDE
           ? html`<button class="to-layer num" id="overview-layer" aria-pressed=${isLayer}
         onClick=${isLayer ? toAll : toLayer}>${
           isLayer ? t("overview.all") : t("overview.layer", { layer: layer.value })
