@@ -3,22 +3,31 @@
 
 import { computed, effect, signal } from "../../vendor/signals/signals.js";
 import { tellingHeads } from "../core/heads.js";
-import { rolesOf } from "../core/roles.js";
 import { captureVersion, log, numRecords } from "./store.js";
 
 const SLICE_MS = 6; // of a frame
 const SHOWN_MS = 400; // between two pictures of what was measured, while there is more to measure
 
+const MANY = 64; // heads: the map of so many asks for every one's role, whatever was measured at training
+
+/**
+ * The code that measures: it comes with the first run that needs it.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/roles.js") | null>}
+ */
+const measuring = signal(null);
 const version = signal(0); // grows when there is something new to show
 let waiting = false; // for the next slice
 let shownAt = 0;
+/** @type {Promise<unknown> | null} */
+let asked = null;
 
 /**
  * The roles as far as they are measured, another object each time that there is more of them; null before there is a
  * run.
  */
 export const roles = computed(() => {
-  const found = log.value && rolesOf(log.value);
+  const found = log.value && measuring.value?.rolesOf(log.value);
   if (!found) return null;
   /** @type {typeof found.role} */
   const role = (l, h) => found.role(l, h);
@@ -41,7 +50,10 @@ export const knownHeads = computed(() => {
 effect(() => {
   numRecords.value;
   captureVersion.value;
-  if (log.value) goOn();
+  const model = log.value?.header.model;
+  if (!model || (tellingHeads(model).length && model.num_layers * model.num_heads <= MANY)) return;
+  if (measuring.value) goOn();
+  else if (!asked) asked = import("../core/roles.js").then((found) => (measuring.value = found));
 });
 
 function goOn() {
@@ -52,8 +64,8 @@ function goOn() {
 function measure() {
   waiting = false;
   const of = log.peek();
-  if (!of) return;
-  const found = rolesOf(of);
+  const found = of && measuring.peek()?.rolesOf(of);
+  if (!found) return;
   const [before, until] = [found.version, performance.now() + SLICE_MS];
   const done = found.measure(() => performance.now() > until);
   if (found.version !== before && (done || performance.now() - shownAt > SHOWN_MS)) {
