@@ -1,18 +1,25 @@
 // What comes and goes over the page: help, what is exported, what flies from region to region, the tooltip.
 
+import { effect, signal } from "../../vendor/signals/signals.js";
 import { exportOpen } from "../control/export_side.js";
 import { helpOpen } from "../control/keyboard.js";
 import { html } from "../kit/html.js";
-import { lazyPanel } from "../kit/lazy.js";
+import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Tooltip } from "../kit/tooltip.js";
-import { Flights } from "./flights.js";
+import { moving } from "../state/moment.js";
 
 const Export = lazyPanel(() => import("../panels/export/panel.js"));
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
+const Flights = lazy(() => import("./flights.js").then((found) => found.Flights));
+
+const moved = signal(false); // from the first motion on; without motion nothing flies
+effect(() => {
+  if (moving.value) moved.value = true;
+});
 
 export function Around() {
   return html`${helpOpen.value ? html`<${Help} />` : null}
     ${exportOpen.value ? html`<${Export} />` : null}
-    <${Flights} />
+    ${moved.value ? html`<${Flights} />` : null}
     <${Tooltip} />`;
 }
