@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.closing import Closing
 from app.performance import Performance
 from tests.server.conftest import Client, wait_for
 
@@ -71,5 +72,5 @@ def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_ser
 
 def test_who_joins_a_theater_that_is_closing_is_told_so(server, client, theater):
     closing = server.theaters.get(theater)
-    closing.close("a test")
-    assert "a test" in client.refused("join", theater=theater)["message"]
+    closing.close(Closing("unused"))
+    assert "it had no viewers for a while" in client.refused("join", theater=theater)["message"]

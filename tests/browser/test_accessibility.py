@@ -114,10 +114,10 @@ def test_the_help_takes_the_focus_finds_terms_and_gives_the_focus_back(open_page
 def test_texts_say_which_language_they_are_written_in(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator('.preset[lang="en"]').first).to_be_attached()
+    page.fill("#prompt", POEM)
     prefill_and_step(page, 1)
     expect(page.locator(".running-text .prompt")).to_have_attribute("lang", "zh-CN")
-    expect(page.locator(".preset").first).to_have_attribute("lang", "zh-CN")
-    expect(page.locator('.preset[lang="en"]').first).to_be_attached()
     page.click("#btn-language")
     expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
     expect(page.locator("#btn-language")).to_have_attribute("lang", "en")
@@ -159,7 +159,7 @@ def test_everything_focusable_shows_its_focus_and_follows_the_order_on_screen(op
         if at["region"] not in regions[-1:]:
             regions.append(at["region"])
         page.keyboard.press("Tab")
-    assert regions == ["skip", "header", "region-setup", "region-stage", "region-detail", "region-memory", "transport"]
+    assert regions == ["skip", "header", "transport", "region-setup", "region-stage", "region-detail", "region-memory"]
 
 
 def test_every_canvas_has_words_beside_it(open_page: OpenPage) -> None:

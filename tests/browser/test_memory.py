@@ -137,6 +137,8 @@ def test_a_block_travels_from_the_queue_and_the_map_rests_afterwards(open_page: 
 
 def test_on_a_phone_the_map_and_the_provenance_share_one_flow(open_page: OpenPage) -> None:
     page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
+    page.click("#tab-setup")
+    page.fill("#prompt", POEM)
     page.click("#btn-prefill")
     shows(page, 1)
     page.click("#tab-memory")

@@ -270,7 +270,7 @@ def test_the_command_line_runs_lists_and_reports(tmp_path: Path, capsys: pytest.
     readme = tmp_path / "README.md"
     readme.write_text("# x\n<!-- measured -->\n<!-- /measured -->\n", encoding="utf-8")
     assert main(["bench", "report", str(tmp_path), "--into", str(readme)]) == 0
-    assert "| guard | throughput, paged against no cache |" in readme.read_text(encoding="utf-8")
+    assert "| what was measured | result | bar |" in readme.read_text(encoding="utf-8")
     capsys.readouterr()
     for arguments, sentence in [
         (["run"], "name the scenarios to run"),
