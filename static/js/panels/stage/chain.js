@@ -4,7 +4,7 @@ import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { follow } from "../../state/selection.js";
-import { chain, selected } from "../../state/store.js";
+import { chain, hovered, selected } from "../../state/store.js";
 import { wordsOf } from "../../tell/chain.js";
 import { t } from "../../tell/words.js";
 
@@ -35,9 +35,18 @@ const MOST = 9;
 export function Chain() {
   const now = chain.value;
   return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")}
-    data-pinned=${selected.value !== null}>
+    data-pinned=${selected.value !== null} onFocusOut=${leave}>
     ${now ? html`<${Links} links=${now.links} />` : html`<p class="hint">${t("chain.empty")}</p>`}
   </div>`;
+}
+
+/**
+ * What was pointed at is let go when the focus leaves the chain that tells of it.
+ *
+ * @param {FocusEvent & {currentTarget: Element}} event
+ */
+function leave({ currentTarget, relatedTarget }) {
+  if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
 }
 
 /** @param {{links: ChainLink[]}} props */

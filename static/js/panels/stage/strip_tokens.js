@@ -105,8 +105,9 @@ function Token({ now, layout, position, sub, stop, bring }) {
     tabindex=${stop ? 0 : -1}
     onClick=${() => select({ position })}
     onFocus=${focus}
-    onBlur=${() => {
-      focused.value = hovered.value = null;
+    onBlur=${(/** @type {FocusEvent} */ event) => {
+      focused.value = null;
+      if (!goesToChain(event)) hovered.value = null;
       hideTip();
     }}
     onPointerEnter=${enter}
@@ -184,3 +185,10 @@ export function BlockMarks({ now, layout, span: [first, last] }) {
 function range([first, last]) {
   return Array.from({ length: Math.max(0, last - first) }, (_, i) => first + i);
 }
+
+/**
+ * Whether the focus goes on to the chain, which would vanish under it.
+ *
+ * @param {FocusEvent} event
+ */
+const goesToChain = ({ relatedTarget }) => relatedTarget instanceof Element && relatedTarget.closest("#chain") !== null;
