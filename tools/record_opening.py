@@ -18,25 +18,20 @@ from pathlib import Path
 
 from app.paths import static_dir
 from app.recordings.shelf import SUFFIX
+from app.site.runs import IN_FAN, Future, fan, play, record_future
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
-from engine.lab.change import TokenChange
-from engine.lab.rerun import Rerun
-from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
-from engine.trace.events import Choose
 from engine.trace.log import TraceReader
-from engine.trace.records import Candidate
-from tools.record_shipped import RECORDINGS, Shipped, play
+from tools.record_shipped import RECORDINGS, Shipped
 
 OPENINGS = {one.name.removeprefix("opening-"): one for one in RECORDINGS if one.name.startswith("opening-")}
 _CLAUSE = re.compile("[，。？！；：、\n]")
 FUTURE = 32  # steps of each fork
-MOST_WORDS = 5  # as core/film.js shows
-LEAST = 0.02
+LEAST = 0.02  # probability of a word in the fan
 
 
 def folder() -> Path:
@@ -61,48 +56,18 @@ def record_plain(model: LoadedModel, opening: Shipped, path: Path) -> None:
         play(engine, None)
 
 
-def fan(log: TraceReader) -> tuple[int, int, list[Candidate]]:
-    """The record in which A was least sure of its word before B came, A's id, and the words that it might have said.
-
-    core/film.js has the same rule for the page; tests hold both to the same record.
-    """
-    end = log.state_at(len(log) - 1)
-    a, b = (next(s for s in end.sequences.values() if s.request_id == name) for name in "AB")
-    found: tuple[float, int, list[Candidate]] = (math.inf, -1, [])
-    for index in range(b.submitted_in):
-        for output in log.record(index).outputs:
-            if output.seq_id == a.seq_id and output.top and output.top[0].logprob < found[0]:
-                found = (output.top[0].logprob, index, output.top)
-    return found[1], a.seq_id, [word for word in found[2][:MOST_WORDS] if math.exp(word.logprob) >= LEAST]
+def words(log: TraceReader) -> list[Future]:
+    """What A might have said where the page opens its fan, as core/film.js lists it."""
+    index, output = fan(log)
+    listed = [word for word in output.top[:IN_FAN] if math.exp(word.logprob) >= LEAST]
+    return [Future(of="", record=index, seq=output.seq_id, token_id=word.token_id, id="") for word in listed]
 
 
-def record_fork(model: LoadedModel, opening: Shipped, log: TraceReader, k: int, path: Path) -> None:
-    """A's other future with the k-th likeliest word."""
-    assert opening.layer is not None
-    index, seq_id, words = fan(log)
-    capture = CaptureRequest(layers=[opening.layer], only=True, budget_bytes=opening.budget_bytes)
-    change = TokenChange(seq_id=seq_id, token_id=words[k].token_id)
-    with Engine(model, EngineConfig(**opening.config), log_path=path, capture=capture) as engine:
-        Rerun(engine, log, index, change, follow=False).finish()
-        play(engine, FUTURE)
-
-
-def beginning_of(path: Path) -> str:
-    """What A said in a fork after the word that was taken: to the end of the clause or line."""
+def beginning_of(path: Path, position: int) -> str:
+    """What A said in a fork after the word at `position`: to the end of the clause or line."""
     with TraceReader(path) as log:
         a = next(s for s in log.state_at(len(log) - 1).sequences.values() if s.request_id == "A")
-        index, _, _ = fan_of_fork(log)
-        text = b"".join(a.token_bytes[index + 1 :]).decode("utf-8", "ignore")
-    return _CLAUSE.split(text, maxsplit=1)[0]
-
-
-def fan_of_fork(log: TraceReader) -> tuple[int, int, int]:
-    """Position, record and sequence of the word that was taken."""
-    for index in range(len(log)):
-        for op in log.record(index).ops:
-            if isinstance(op, Choose):
-                return op.position, index, op.seq_id
-    raise ValueError("no word was taken in this run")
+    return _CLAUSE.split(b"".join(a.token_bytes[position + 1 :]).decode("utf-8", "ignore"), maxsplit=1)[0]
 
 
 def main(names: list[str]) -> int:
@@ -118,10 +83,12 @@ def main(names: list[str]) -> int:
         opening = OPENINGS[language]
         record_plain(model, opening, folder() / f"{language}-plain{SUFFIX}")
         with TraceReader(source(language)) as log:
-            forks = [folder() / f"{language}-fork-{k}{SUFFIX}" for k in range(len(fan(log)[2]))]
-            for k, path in enumerate(forks):
-                record_fork(model, opening, log, k, path)
-        futures = json.dumps([beginning_of(path) for path in forks], ensure_ascii=False)
+            found = words(log)
+            position = len(log.state_at(found[0].record - 1).sequences[found[0].seq].token_ids)
+            forks = [folder() / f"{language}-fork-{k}{SUFFIX}" for k in range(len(found))]
+            for future, path in zip(found, forks, strict=True):
+                record_future(model, log, future, FUTURE, path)
+        futures = json.dumps([beginning_of(path, position) for path in forks], ensure_ascii=False)
         (folder() / f"{language}-futures.json").write_text(futures + "\n", encoding="utf-8")
         for path in sorted(folder().glob(f"{language}-*{SUFFIX}")):
             print(f"{path.name}: {path.stat().st_size:,} bytes")

@@ -17,6 +17,7 @@ from msgspec import Struct
 from app.paths import static_dir
 from app.recordings.shelf import SUFFIX, Card
 from app.scenes.told import Translated
+from app.site.runs import play
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestSpec
@@ -213,13 +214,6 @@ def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
             pairs = zip(wave.prompts, names, strict=True)
             engine.add_requests([RequestSpec(text, sampling, name) for text, name in pairs])
         play(engine, None)
-
-
-def play(engine: Engine, steps: int | None) -> None:
-    """So many steps; None: as long as there is something left to compute."""
-    while engine.has_unfinished() and (steps is None or steps > 0):
-        engine.step()
-        steps = None if steps is None else steps - 1
 
 
 if __name__ == "__main__":

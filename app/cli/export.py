@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "-o", "--output", type=Path, metavar="OUT", help="the HTML file (default: FILE with .html at its end)"
     )
-    parser.add_argument("--force", action="store_true", help="overwrite")
+    parser.add_argument("--force", action="store_true", help="overwrite the file, or replace the site that is there")
     parser.set_defaults(run=run)
 
 
@@ -67,24 +67,27 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export_site(arguments: argparse.Namespace) -> int:
-    folder: Path = arguments.site
+    folder: Path = arguments.site.resolve()
     if arguments.file is not None:
         raise UserError("a site has the recordings that come with the program: leave FILE out")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not arguments.force:
-        raise UserError(f"{folder} exists already and is not empty; choose another name, or --force to replace it")
-    from app.site.export import write_site
+    from app.site.export import is_site, write_site
+
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        if not is_site(folder):
+            raise UserError(f"{folder} holds something that is no site; choose another name")
+        if not arguments.force:
+            raise UserError(f"{folder} holds a site already; choose another name, or --force to replace it")
     from engine.model.loader import load_model
     from engine.model.shipped import BUNDLED
 
-    unfinished = folder.with_name(folder.name + ".part")
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        write_site(unfinished, load_model(BUNDLED), arguments.url, say)
-        if folder.exists():
-            shutil.rmtree(folder)
-        unfinished.replace(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent) as beside:
+            write_site(Path(beside) / "new", load_model(BUNDLED), arguments.url, say)
+            if folder.exists():
+                folder.rename(Path(beside) / "old")
+            (Path(beside) / "new").rename(folder)
     except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise UserError(f"cannot write {folder}: {error.strerror or error}") from error
     files = [path for path in folder.rglob("*") if path.is_file()]
     say(f"{folder}: {len(files)} files, {sum(path.stat().st_size for path in files):,} bytes")

@@ -33,6 +33,7 @@ FUTURES = "futures.json"
 PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
 _SERVER_ONLY = ("recordings", "socket.io-client")  # or under runs/
 _SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
+_MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
 _FORK = re.compile(r"-fork-\d+\.kvtrace$")  # those of a site are under runs/
 POLICY = (
@@ -64,6 +65,14 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
         record_races(model, language, runs)
         say(f"the museum, {language} …")
         record_exhibits(model, language, runs)
+
+
+def is_site(folder: Path) -> bool:
+    """Whether a folder holds a site that was written here, and may be replaced by one."""
+    try:
+        return _MARK in (folder / "index.html").read_text(encoding="utf-8") and (folder / FUTURES).is_file()
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def write_page(folder: Path, base: str) -> None:
@@ -113,7 +122,7 @@ def site_page(page: str, base: str) -> str:
     """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
-        '<meta name="kvtheater-site" id="kvtheater-site" content="1" />',
+        _MARK,
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />',
     ]
     page = _PRELOAD.sub("", _SOCKETS.sub("", page))

@@ -22,6 +22,7 @@ from engine.lab.rerun import Rerun
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.trace.log import TraceReader
+from engine.trace.records import Output
 
 LANES = ("none", "contiguous", "paged")  # of the race, as EngineConfig.strategy names them
 FIRST_STEPS = 4  # of an opening whose words have futures
@@ -46,16 +47,36 @@ def record_futures(model: LoadedModel, path: Path, name: str, folder: Path) -> l
     """Futures of request A of the opening's recording at `path`, whose id is `name`."""
     found = []
     with TraceReader(path) as log:
-        config = msgspec.convert(log.header.engine, EngineConfig)
-        layer = _captured_layer(log)
         for record, seq, token_id in _words(log):
             future = Future(of=name, record=record, seq=seq, token_id=token_id, id=f"{name}-{record}-{token_id}")
-            capture = CaptureRequest(layers=[layer], only=True)
-            with Engine(model, config, log_path=folder / f"{future.id}{SUFFIX}", capture=capture) as engine:
-                Rerun(engine, log, record, TokenChange(seq_id=seq, token_id=token_id), follow=False).finish()
-                _play(engine, FUTURE)
+            record_future(model, log, future, FUTURE, folder / f"{future.id}{SUFFIX}")
             found.append(future)
     return found
+
+
+def record_future(model: LoadedModel, log: TraceReader, future: Future, steps: int, path: Path) -> None:
+    """The run `log` made again up to the record of the future, and `steps` steps on with its word."""
+    config = msgspec.convert(log.header.engine, EngineConfig)
+    capture = CaptureRequest(layers=[_captured_layer(log)], only=True)
+    change = TokenChange(seq_id=future.seq, token_id=future.token_id)
+    with Engine(model, config, log_path=path, capture=capture) as engine:
+        Rerun(engine, log, future.record, change, follow=False).finish()
+        play(engine, steps)
+
+
+def play(engine: Engine, steps: int | None) -> None:
+    """So many steps; None: as long as there is something left to compute."""
+    while engine.has_unfinished() and (steps is None or steps > 0):
+        engine.step()
+        steps = None if steps is None else steps - 1
+
+
+def fan(log: TraceReader) -> tuple[int, Output]:
+    """The record in which A of an opening was least sure of its word before B came, and what it chose from.
+
+    core/film.js has the same rule for the page.
+    """
+    return min(_said(log), key=lambda found: found[1].top[0].logprob)
 
 
 def record_races(model: LoadedModel, language: str, folder: Path) -> None:
@@ -67,7 +88,7 @@ def record_races(model: LoadedModel, language: str, folder: Path) -> None:
         config = EngineConfig(**scene.config, strategy=lane)  # type: ignore[arg-type]
         with Engine(model, config, log_path=folder / f"race-{language}-{lane}{SUFFIX}") as engine:
             engine.add_requests([RequestSpec(prompts[0], sampling)])
-            _play(engine, None)
+            play(engine, None)
 
 
 def record_exhibits(model: LoadedModel, language: str, folder: Path) -> None:
@@ -85,14 +106,7 @@ def _record_exhibit(model: LoadedModel, exhibit: Exhibit, is_faulty: bool, promp
     with faults.make_engine(model, config, log_path=path, capture=capture) as engine:
         sampling = msgspec.convert(exhibit.sampling, SamplingParams)
         engine.add_requests([RequestSpec(text, sampling) for text in prompts])
-        _play(engine, None)
-
-
-def _play(engine: Engine, steps: int | None) -> None:
-    """So many steps; None: to the end."""
-    while engine.has_unfinished() and (steps is None or steps > 0):
-        engine.step()
-        steps = None if steps is None else steps - 1
+        play(engine, None)
 
 
 def _captured_layer(log: TraceReader) -> int:
@@ -103,12 +117,16 @@ def _captured_layer(log: TraceReader) -> int:
     raise ValueError("the recording has no arrays")
 
 
+def _said(log: TraceReader) -> list[tuple[int, Output]]:
+    """Records and outputs of A before B came."""
+    named = {s.request_id: s for s in log.state_at(len(log) - 1).sequences.values()}
+    records = range(named["B"].submitted_in)
+    return [(i, out) for i in records for out in log.record(i).outputs if out.seq_id == named["A"].seq_id and out.top]
+
+
 def _words(log: TraceReader) -> Iterator[tuple[int, int, int]]:
-    """Record, sequence and token of the likeliest words that A did not say in its first steps."""
-    end = log.state_at(len(log) - 1)
-    a = next(s.seq_id for s in end.sequences.values() if s.request_id == "A")
-    outputs = [(index, out) for index in range(len(log)) for out in log.record(index).outputs if out.seq_id == a]
-    least_sure = min(outputs, key=lambda found: found[1].top[0].logprob)  # there the opening shows its fan
-    for index, output in sorted({index: out for index, out in (*outputs[:FIRST_STEPS], least_sure)}.items()):
-        most = IN_FAN if index == least_sure[0] else WORDS
-        yield from ((index, a, word.token_id) for word in output.top[:most])
+    """Record, sequence and token of the likeliest words that A might have said in its first steps, and in the fan."""
+    asked = fan(log)
+    for index, output in sorted(dict([*_said(log)[:FIRST_STEPS], asked]).items()):
+        most = IN_FAN if index == asked[0] else WORDS
+        yield from ((index, output.seq_id, word.token_id) for word in output.top[:most])

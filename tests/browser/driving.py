@@ -40,6 +40,14 @@ def prefill(page: Page, prompt: str = POEM) -> None:
     shows(page, 1)
 
 
+def add(page: Page, prompt: str) -> None:
+    """Submit `prompt` beside what is there: one record."""
+    before = page.evaluate(SHOWN)
+    page.fill("#prompt", prompt)
+    page.click("#btn-add")
+    shows(page, before + 1)
+
+
 def step(page: Page, count: int = 1) -> None:
     for _ in range(count):
         before = page.evaluate(SHOWN)

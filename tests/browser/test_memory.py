@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, OpenPage, prefill, rests, shows, step, wait_until
+from tests.browser.driving import POEM, OpenPage, add, prefill, rests, shows, step, wait_until
 from tests.browser.settling import comes_to, still
 
 GEOMETRY = """() => {
@@ -83,9 +83,7 @@ def test_figures_are_the_exact_bytes_and_select_what_they_count(open_page: OpenP
 def test_the_contiguous_counterfactual_is_the_formula_with_this_runs_numbers(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
-    page.fill("#prompt", "白日依山尽，")
-    page.click("#btn-add")
-    shows(page, 2)
+    add(page, "白日依山尽，")
     step(page)
     expect(page.locator("#contiguous-fit")).to_contain_text("2 × 192 slots; only 1 fits: 1 of 2 would wait")
     page.click("#contiguous")
@@ -154,9 +152,7 @@ def test_on_a_phone_the_map_and_the_provenance_share_one_flow(open_page: OpenPag
 def test_two_samples_share_blocks_until_one_writes(open_page: OpenPage) -> None:
     page = open_page(motion=True)
     prefill(page)
-    page.fill("#prompt", POEM[:12] + "何处")
-    page.click("#btn-add")
-    shows(page, 2)
+    add(page, POEM[:12] + "何处")
     step(page)
     expect(page.locator(".entry.shared")).to_have_count(6)  # three blocks in two tables
     page.locator('.table-row[data-seq="1"] .table-name').hover()

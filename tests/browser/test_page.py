@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, prefill, rests, shows, step, tokens, wait_until
+from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, add, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import address, comes_to, still, theater_of
 
@@ -115,9 +115,7 @@ def test_provenance_names_slot_block_table_and_record(open_page: OpenPage) -> No
 def test_two_prompts_share_their_common_blocks(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
-    page.fill("#prompt", POEM[:12] + "何处")
-    page.click("#btn-add")
-    shows(page, 2)
+    add(page, POEM[:12] + "何处")
     step(page)
     expect(page.locator(".sequence")).to_have_count(2)
     expect(page.locator('[data-block="0"]')).to_have_attribute("aria-label", re.compile("seq 0, seq 1, ref_count 2"))

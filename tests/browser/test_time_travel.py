@@ -15,7 +15,7 @@ from engine.trace.events import Admit, Op, Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord, Timing
 from engine.trace.state import initial_state, memory_figures
-from tests.browser.driving import SHOWN, num_records, prefill, rests, shows, step, tokens, wait_until
+from tests.browser.driving import SHOWN, add, num_records, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
 from tests.browser.settling import address, comes_to, theater_of
@@ -256,8 +256,7 @@ def test_a_hash_is_read_and_one_form_is_written(open_page: OpenPage) -> None:
 def test_a_link_keeps_the_sequence_that_it_names(open_page: OpenPage) -> None:
     page = open_page()
     prefill(page)
-    page.fill("#prompt", "床前明月光，")
-    page.click("#btn-add")
+    add(page, "床前明月光，")
     step(page)
     page.locator(".sequence-main").nth(1).click()
     wait_until(page, "location.search.includes('seq=1')")

@@ -4,8 +4,9 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseTrace } from "../../static/js/core/file.js";
-import { askingOf, filmOf, vectorIn, widestHead } from "../../static/js/core/film.js";
+import { askingOf, filmOf, vectorIn } from "../../static/js/core/film.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { widestHead } from "../../static/js/core/wide_rows.js";
 import { BEATS, beatAt, END, endOf } from "../../static/js/panels/look/time.js";
 
 const RECORDINGS = "static/recordings";

@@ -106,3 +106,26 @@ def test_a_file_can_be_read_at_once(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert max(map(len, lines), default=0) <= MOST_COLUMNS
     assert len(lines) <= MOST_LINES or path.name in WRITTEN_BY_A_TOOL or path.suffix == ".json"
+
+
+def late_focus(text: str) -> list[int]:
+    """Lines of effects after painting that move the focus."""
+    found = []
+    for start in (match.end() for match in re.finditer(r"\buseEffect\(", text)):
+        depth, end = 1, start
+        while depth and end < len(text):
+            depth += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        if ".focus(" in text[start:end]:
+            found.append(text.count("\n", 0, start) + 1)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(JS.rglob("*.js")), ids=lambda path: path.relative_to(JS).as_posix())
+def test_focus_moves_before_anybody_can_type(path: Path) -> None:
+    """A focus that moves after the first painting takes the keyboard from what is being typed elsewhere by then."""
+    assert late_focus(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_late_focus_is_found() -> None:
+    assert late_focus("useLayoutEffect(() => a.focus());\nuseEffect(() => {\n  if (b(c)) a.focus();\n}, []);") == [2]

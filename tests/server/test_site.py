@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.cli import main
 from app.recordings.shelf import SUFFIX
 from app.server import create_app
 from app.settings import ServerSettings
@@ -91,3 +92,20 @@ def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) ->
         with TraceReader(path) as log:
             texts.add(tuple(log.state_at(len(log) - 1).sequences[0].token_ids))
     assert len(list(tmp_path.glob("race-en-*"))) == 3 and len(texts) == 1
+
+
+def test_force_replaces_a_site_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder of somebody's own is never deleted, a site only when asked for."""
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "index.html").write_text("<p>mine</p>", encoding="utf-8")
+    assert main(["export", "--site", str(own), "--force"]) != 0
+    assert (own / "index.html").read_text(encoding="utf-8") == "<p>mine</p>"
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    assert main(["export", "--site", str(tmp_path / "file"), "--force"]) != 0
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
+    site = tmp_path / "site"
+    write_page(site, "")
+    assert main(["export", "--site", str(site)]) != 0
+    assert "--force to replace it" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "own", "site"]

@@ -2,7 +2,7 @@
 // is done is read from the run.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
-import { widestHead } from "../core/film.js";
+import { widestHead } from "../core/wide_rows.js";
 import { settings } from "../state/settings.js";
 import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";

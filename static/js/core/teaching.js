@@ -1,9 +1,9 @@
 // The head that a run is best explained with: decided once for a log, so that nobody's picture changes by itself.
 
 import { strongest } from "./attention.js";
-import { isWhole, layersHere, widestIn } from "./film.js";
 import { tellingHeads } from "./heads.js";
 import { attentionRow } from "./sequence_view.js";
+import { isWhole, layersHere, widestIn } from "./wide_rows.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog

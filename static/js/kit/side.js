@@ -1,7 +1,7 @@
 // A column that comes in beside the page: takes the focus when it opens, gives it back when it closes, leaves with
 // Escape.
 
-import { useEffect, useRef } from "../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
 import { Icon } from "./icon.js";
@@ -11,7 +11,7 @@ export function Side({ id, label, close, children }) {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
   const latest = useRef(close);
   latest.current = close;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {

@@ -1,7 +1,7 @@
 // Painting the map of all layers and heads: what each head looks at, or its newest row.
 
 import { pooled, rowOf } from "../../core/attention.js";
-import { isWhole, layersHere } from "../../core/film.js";
+import { isWhole, layersHere } from "../../core/wide_rows.js";
 import { contextOf, prepare } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { wantLayer } from "../../net/commands.js";

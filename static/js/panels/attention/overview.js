@@ -55,29 +55,34 @@ export function Overview() {
       }
       <${Segmented} label=${t("overview.what")} name="overview" choices=${["matrix", "row"]}
         text=${title} />
-      ${
-        isMap && size.width >= WIDE
-          ? html`<button class="to-layer num" id="overview-layer" aria-pressed=${isLayer}
-        onClick=${isLayer ? toAll : toLayer}>${
-          isLayer ? t("overview.all") : t("overview.layer", { layer: layer.value })
-        }</button>`
-          : null
-      }
+      ${isMap && size.width >= WIDE ? html`<${Way} isLayer=${isLayer} />` : null}
     </h3>
     ${
       isMap && !isLayer && sequenceView.value?.numFilled
         ? html`<${HeadMap} zoom=${toLayer} low=${size.height < LOW} />`
-        : html`<${Pictures} model=${model} isLayer=${isLayer} />`
+        : html`<${Pictures} model=${model} isLayer=${isLayer} isNarrow=${size.width < WIDE} />`
     }
   </section>`;
 }
 
 /**
- * A small picture for each head: of all layers, or of one.
+ * From the map to one layer, and back.
  *
- * @param {{model: ModelFacts | undefined, isLayer: boolean}} props
+ * @param {{isLayer: boolean}} props
  */
-function Pictures({ model, isLayer }) {
+function Way({ isLayer }) {
+  return html`<button class="to-layer num" id="overview-layer" aria-pressed=${isLayer}
+    onClick=${isLayer ? toAll : toLayer}>${
+      isLayer ? t("overview.all") : t("overview.layer", { layer: layer.value })
+    }</button>`;
+}
+
+/**
+ * A small picture for each head: of all layers, or of one, with the way back below where the title has no room for it.
+ *
+ * @param {{model: ModelFacts | undefined, isLayer: boolean, isNarrow: boolean}} props
+ */
+function Pictures({ model, isLayer, isNarrow }) {
   const [box, size] = useBox();
   const square = settings.overview.value === "matrix";
   const layout = () => {
@@ -100,7 +105,8 @@ function Pictures({ model, isLayer }) {
       <canvas aria-hidden="true"></canvas>
       ${has ? null : html`<p class="hint">${t("overview.empty")}</p>`} ${has && at ? html`<${Cells} at=${at} />` : null}
     </div>
-    <p class="panel-foot">${t(square ? `overview.${axes}_matrix` : `overview.${axes}`, { layer: layer.value })}</p>`;
+    <p class="panel-foot">${t(square ? `overview.${axes}_matrix` : `overview.${axes}`, { layer: layer.value })}
+      ${isLayer && isNarrow ? html`<${Way} isLayer />` : null}</p>`;
 }
 
 /**

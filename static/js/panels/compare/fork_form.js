@@ -1,6 +1,6 @@
 // The form of a fork: what to change at the record that one looks at.
 
-import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt, KINDS, kind, problem, progress } from "../../control/fork.js";
 import { html } from "../../kit/html.js";
 import { viewIndex } from "../../state/store.js";
@@ -21,7 +21,7 @@ export function ForkForm() {
   const now = kind.value;
   const Fields = FIELDS[now];
   const form = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (goOnAt.value !== "form") return;
     goOnAt.value = null;
     /** @type {HTMLElement | null | undefined} */ (form.current?.querySelector('[aria-pressed="true"]'))?.focus();

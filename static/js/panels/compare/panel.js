@@ -1,7 +1,7 @@
 // Two runs side by side: a run and its fork, or any two of this server. What is the same, where they part, what it
 // cost.
 
-import { useEffect } from "../../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect } from "../../../vendor/preact/hooks.js";
 import { formOpen, goOnAt } from "../../control/fork.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -19,7 +19,7 @@ export function Panel() {
   useEffect(followComparison, []);
   const now = comparison.value;
   useRoom(Boolean(now));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!now || goOnAt.peek() !== "futures") return;
     goOnAt.value = null;
     if (document.activeElement !== document.body) return;

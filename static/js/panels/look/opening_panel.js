@@ -1,6 +1,6 @@
 // The opening: one picture, one sentence, and seven parts that play by themselves and can be walked through.
 
-import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect } from "../../../vendor/signals/signals.js";
 import { endOpening, failed, film, futures, playing, take, taken, time } from "../../control/opening.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -20,7 +20,7 @@ export function Panel() {
   const { id, index } = beatAt(time.value);
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(followClock, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     box.current?.focus({ preventScroll: true });
     document.addEventListener("keydown", onKey, true);
     return () => document.removeEventListener("keydown", onKey, true);
@@ -31,6 +31,7 @@ export function Panel() {
     data-ready=${Boolean(now)}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
+      <span class="opening-source"><i aria-hidden="true">●</i> ${t("look.source")}</span>
       <span class="opening-tools"><${LanguageSwitch} /><button class="quiet" id="opening-skip"
         onClick=${endOpening}>${t("look.skip")}</button></span>
     </div>

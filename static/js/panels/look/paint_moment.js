@@ -1,7 +1,8 @@
 // The picture of a record in the first look: the query that it computed, and whom it asked.
 
-import { widestHead, wordOf } from "../../core/film.js";
+import { wordOf } from "../../core/film.js";
 import { attentionRow, vectorOf } from "../../core/sequence_view.js";
+import { widestHead } from "../../core/wide_rows.js";
 import { colours } from "../../kit/colour.js";
 import { columnsOf, roomFor } from "./geometry.js";
 import { ASKED, paintAsk, paintWord, rowsOf } from "./paint_ask.js";

@@ -44,6 +44,9 @@ export function Panel() {
   return html`<main class="look" id="look" data-records=${store.numRecords.value}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
+      <span class="opening-source"><i aria-hidden="true">${live ? "●" : "▷"}</i> ${t(
+        live ? "look.live" : "look.recorded",
+      )}</span>
       <span class="opening-tools"><${LanguageSwitch} />
         <button class="tool" id="look-opening" aria-label=${t("look.first.opening")} title=${t("look.first.opening")}
           onClick=${startOpening}><${Icon} name="play" /></button>

@@ -1,6 +1,6 @@
 // Where to go: a record or a step by its number, the next or previous event of a kind.
 
-import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { jumpOpen } from "../../control/keyboard.js";
 import { eventFrom, eventKind, jumpTo, jumpToEvent, jumpToStep, play, recordsOf } from "../../control/playback.js";
 import { KINDS } from "../../core/events.js";
@@ -14,7 +14,7 @@ import { grouped, t } from "../../tell/words.js";
 /** Takes the focus when it opens, gives it back when it closes, and closes when one goes elsewhere. */
 export function Jump() {
   const panel = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = /** @type {HTMLElement | null} */ (document.activeElement);
     const field = panel.current?.querySelector("input");
     if (!field) return undefined;

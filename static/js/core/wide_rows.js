@@ -1,0 +1,79 @@
+// Attention rows that teach: spread over many keys, with some that stand out. Pure.
+
+import { attentionRow } from "./sequence_view.js";
+
+/** @typedef {import("./log.js").TraceLog} TraceLog */
+
+/** Keys that a row must have at least, so that there is somebody to ask. */
+export const FEWEST = 6;
+const [WEAKEST, STRONGEST] = [0.15, 0.5]; // between them lies the largest weight of a row that teaches
+
+/**
+ * Among the rows of a query that were recorded, the one whose weights are spread widest while its strongest stands out;
+ * `spread`: its entropy in nats, the logarithm of how many keys are heard. Null where there is none.
+ * @param {TraceLog} log @param {number} index @param {number} seq @param {number} query
+ */
+export function widestRow(log, index, seq, query) {
+  /** @type {{layer: number, head: number, weights: Float32Array, spread: number} | null} */
+  let best = null;
+  for (const layer of layersHere(log, index))
+    for (let head = 0; head < log.header.model.num_heads; head++) {
+      const row = attentionRow(log, index, seq, layer, head, query);
+      if (!row || row.keyStart !== 0 || row.max < WEAKEST || row.max > STRONGEST) continue;
+      const spread = entropy(row.weights);
+      if (!best || spread > best.spread) best = { layer, head, weights: row.weights, spread };
+    }
+  return best;
+}
+
+/** @type {WeakMap<TraceLog, {next: number, found: {layer: number, head: number} | null}>} */
+const searched = new WeakMap();
+
+/**
+ * The layer and head whose row spreads widest in the first arrays in which a query has so many keys that a picture of
+ * it teaches; the same for the whole log. Null as long as there are none.
+ * @param {TraceLog} log @returns {{layer: number, head: number} | null}
+ */
+export function widestHead(log) {
+  let search = searched.get(log);
+  if (!search) searched.set(log, (search = { next: 0, found: null }));
+  for (; !search.found && search.next < log.arrivals.length; search.next++) {
+    const { record } = log.arrivals[search.next];
+    if (isWhole(log, record)) search.found = widestIn(log, record);
+  }
+  return search.found;
+}
+
+/**
+ * Whether all arrays that a record has are here.
+ * @param {TraceLog} log @param {number} record
+ */
+export function isWhole(log, record) {
+  if (log.capture(record)) return true;
+  for (let layer = 0; layer < log.header.model.num_layers; layer++)
+    if (!log.layer(record, layer) && !log.captureGone.has(`${record}/${layer}`)) return false;
+  return true;
+}
+
+/**
+ * The layers of which a record's arrays are here.
+ * @param {TraceLog} log @param {number} record @returns {number[]}
+ */
+export const layersHere = (log, record) =>
+  log.capture(record)?.layers.map((one) => one.layer) ??
+  Array.from({ length: log.header.model.num_layers }, (_, layer) => layer).filter((layer) => log.layer(record, layer));
+
+/**
+ * The layer and head whose row spreads widest in one record, among its queries with at least `fewest` keys.
+ * @param {TraceLog} log @param {number} record @param {number} [fewest]
+ */
+export function widestIn(log, record, fewest = FEWEST) {
+  for (const { context_len, seq_id } of log.records[record].batch ?? []) {
+    const row = context_len >= fewest ? widestRow(log, record, seq_id, context_len - 1) : null;
+    if (row) return { layer: row.layer, head: row.head };
+  }
+  return null;
+}
+
+/** @param {Float32Array} weights */
+const entropy = (weights) => -weights.reduce((sum, w) => sum + (w > 0 ? w * Math.log(w) : 0), 0);
