@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from msgspec import Meta
 
 from app.closing import Cause
+from app.lessons.told import Progress, Told
 from app.recordings.index import Ended
 from engine.trace.records import Objection
 
@@ -152,6 +153,23 @@ class Forked(TypedDict):
     num_records: int
     status: Status
     source: ForkSource
+
+
+class LessonState(TypedDict):
+    """A lesson as far as the learner has come: its items from `first` on."""
+
+    theater: str
+    first: int
+    items: list[Told]
+    progress: Progress
+
+
+class LessonOpened(LessonState):
+    lesson: str
+    language: str
+    title: str
+    minutes: int
+    words: dict[str, str]  # of its questions
 
 
 class RecordRange(TypedDict):

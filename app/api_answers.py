@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from app.answers import Status
 from app.bench_records import Listed, ScenarioCard
+from app.lessons.told import Card
 from app.recordings.entry import Entry
 from app.recordings.repair import Finding
 from app.recordings.summary import Summary
@@ -83,6 +84,21 @@ class ComparedRun(TypedDict):
     epoch: int
     num_records: int
     status: Status
+
+
+class LessonFault(TypedDict):
+    """A file in the folder of lessons that is none, and why."""
+
+    file: str
+    line: int
+    sentence: str
+
+
+class LessonsAnswer(TypedDict):
+    """/api/lessons."""
+
+    lessons: list[Card]
+    faults: list[LessonFault]
 
 
 class BenchAnswer(TypedDict):

@@ -49,9 +49,13 @@ def _closure(folder: Path, found: list[str]) -> list[str]:
     return found
 
 
-def panel_sheets(folder: Path) -> list[str]:
-    """The style sheets that panels have in their folders, as paths below `folder`."""
-    return sorted(path.relative_to(folder).as_posix() for path in folder.glob("js/panels/*/*.css"))
+LATE = "late.css"  # in a panel's folder: its style sheet, which comes with its code (static/js/kit/lazy.js)
+
+
+def panel_sheets(folder: Path, late: bool = False) -> list[str]:
+    """The style sheets that panels have in their folders, as paths below `folder`; `late`: the late ones too."""
+    found = [path for path in folder.glob("js/panels/*/*.css") if late or path.name != LATE]
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 class StaticFiles:

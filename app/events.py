@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -18,12 +19,17 @@ from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, change_of, config_of
 from app.jobs import Performed
+from app.lessons.lesson import LessonError
+from app.lessons.rooms import LessonRoom, LessonRooms
+from app.lessons.words import question_texts
 from app.messages import parse, parse_config, parse_sampling
+from app.plain import plain
 from app.run import Run, read_batch
 from app.settings import MIB, ServerSettings
 from app.theater import Theater
 from app.theaters import Theaters
 from app.transport.clients import Ack, Answer, Clients
+from app.words import languages
 from engine.lab.change import ConfigChange
 from engine.trace import codec
 
@@ -39,9 +45,17 @@ logger = logging.getLogger(__name__)
 class Events:
     """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
 
-    def __init__(self, theaters: Theaters, emit: Emit, model: ServedModel | None, settings: ServerSettings) -> None:
+    def __init__(
+        self,
+        theaters: Theaters,
+        emit: Emit,
+        model: ServedModel | None,
+        settings: ServerSettings,
+        lessons: LessonRooms,
+    ) -> None:
         """model None: there are only recordings."""
         self._theaters, self._emit, self._served, self._settings = theaters, emit, model, settings
+        self._lessons = lessons
 
     def create(self, sid: str, message: messages.Create) -> Answer:
         config = parse_config(message.config, self._settings.config)
@@ -98,7 +112,7 @@ class Events:
     def focus(self, _: str, message: messages.Focus) -> answers.Nothing:
         self._check_exist("layers", message.layers, self._model.facts.num_layers)
         self._check_exist("heads", message.heads, self._model.facts.num_heads)
-        self._theater(message).focus(message.layers, message.heads)
+        self._theaters.get(message.theater).focus(message.layers, message.heads)
         return {}
 
     def recompute(self, _: str, message: messages.Recompute) -> answers.Recomputed:
@@ -163,6 +177,42 @@ class Events:
         token_ids = self._model.encode(seen)
         return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
 
+    def lesson_open(self, _: str, message: messages.LessonOpen) -> answers.LessonOpened:
+        known = self._lessons.known(message.theater, message.lesson, message.language)
+        room = known or self._lessons.open(
+            message.lesson, message.language, message.at, message.answers, message.changes
+        )
+        lesson, language = room.course.lesson, room.course.language
+        return {
+            **_lesson_state(room, 0),
+            "lesson": lesson.id,
+            "language": language,
+            "title": lesson.title[language],
+            "minutes": lesson.minutes,
+            "words": question_texts(message.language if message.language in languages() else language),
+        }
+
+    def lesson_go(self, _: str, message: messages.LessonGo) -> answers.LessonState:
+        """Carry out what the learner stands before, and go on to what stands next."""
+        room = self._lessons.find(message.theater)
+        with room.lock, _of_lesson():
+            first = room.course.at
+            if message.item == first:  # else another click was faster
+                room.course.go_on()
+                room.show()
+        return _lesson_state(room, message.item)
+
+    def lesson_answer(self, _: str, message: messages.LessonAnswer) -> answers.LessonState:
+        room = self._lessons.find(message.theater)
+        with room.lock, _of_lesson():
+            course = room.course
+            if message.item == course.at:
+                course.answer(message.given)
+                if course.answers[course.at].over:
+                    course.go_on()
+                    room.show()
+        return _lesson_state(room, message.item)
+
     def bench_follow(self, sid: str, message: messages.Message) -> Ack:
         return {"status": structs.asdict(self._theaters.runs.follow(sid))}
 
@@ -174,7 +224,10 @@ class Events:
         return {"status": structs.asdict(self._theaters.runs.stop())}
 
     def _theater(self, message: messages.OfTheater) -> Theater:
-        return self._theaters.get(message.theater)
+        theater = self._theaters.get(message.theater)
+        if theater.in_lesson:
+            raise AppError("refused", "this run belongs to a lesson: go on there, or finish it and do as you like")
+        return theater
 
     @property
     def _model(self) -> ServedModel:
@@ -219,15 +272,20 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
     "fork": (messages.Fork, Events.fork),
     "read": (messages.Read, Events.read),
     "tokenize": (messages.Tokenize, Events.tokenize),
+    "lesson_open": (messages.LessonOpen, Events.lesson_open),
+    "lesson_go": (messages.LessonGo, Events.lesson_go),
+    "lesson_answer": (messages.LessonAnswer, Events.lesson_answer),
     "bench_follow": (messages.Message, Events.bench_follow),
     "bench_run": (messages.BenchRun, Events.bench_run),
     "bench_stop": (messages.Message, Events.bench_stop),
 }
 
 
-def register(clients: Clients, theaters: Theaters, model: ServedModel | None, settings: ServerSettings) -> None:
+def register(
+    clients: Clients, theaters: Theaters, model: ServedModel | None, settings: ServerSettings, lessons: LessonRooms
+) -> None:
     """Put the handlers on the socket."""
-    events = Events(theaters, clients.emit, model, settings)
+    events = Events(theaters, clients.emit, model, settings, lessons)
     for name, (kind, handle) in EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
     clients.on("*", _unknown, _busy)
@@ -280,6 +338,25 @@ def _busy(why: str) -> Ack:
 def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:
     event = arguments[0] if arguments else None
     return _failed("", AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
+
+
+def _lesson_state(room: LessonRoom, first: int) -> answers.LessonState:
+    course = room.course
+    return {
+        "theater": room.theater.theater_id,
+        "first": first,
+        "items": plain(course.sent(first)),
+        "progress": plain(course.progress),
+    }
+
+
+@contextlib.contextmanager
+def _of_lesson() -> Iterator[None]:
+    """What a lesson objects to is what the client is told."""
+    try:
+        yield
+    except LessonError as error:
+        raise AppError("refused", str(error)) from error
 
 
 def _begun(run: Run) -> answers.Begun:

@@ -141,6 +141,26 @@ class Read(OfTheater, frozen=True, kw_only=True):
     captures: bool = False
 
 
+class LessonOpen(Message, frozen=True, kw_only=True):
+    """Begin a lesson, or go on with it: on the theater that has it, or on a new one as far as the learner had come."""
+
+    lesson: Name
+    language: Annotated[str, Meta(max_length=20)]
+    theater: Name | None = None
+    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item that the learner stood at; -1: the beginning
+    answers: Annotated[dict[str, list[Index | None]], Meta(max_length=1000)] = {}  # by item, as they were given
+    changes: dict[str, Any] = {}  # settings that the learner has changed
+
+
+class LessonGo(OfTheater, frozen=True, kw_only=True):
+    item: Index  # that the learner stands before
+
+
+class LessonAnswer(OfTheater, frozen=True, kw_only=True):
+    item: Index
+    given: Index | None  # None: not sure
+
+
 class Tokenize(Message, frozen=True, kw_only=True):
     text: str
 

@@ -90,7 +90,7 @@ def _page(model: str, trace: bytes) -> bytes:
 
     environment = Environment(loader=FileSystemLoader(templates_dir()), autoescape=True)
     page = environment.get_template("index.html").render(
-        modules=[], panel_sheets=panel_sheets(static_dir()), options=option_tables()
+        modules=[], panel_sheets=panel_sheets(static_dir(), late=True), options=option_tables()
     )
     page = _PREVIEW.sub("", _SOCKETS.sub("", page))
     page = _MODULE.sub("", page)

@@ -88,7 +88,7 @@ class Performance:
         if self._focus != (None, None):
             engine.focus(*self._focus)
 
-        run.log.subscribe(lambda _: self._changed())
+        run.whole.subscribe(lambda _: self._changed())
         self.end_jobs()
         self.mode, self.notice, self.unfinished = "paused", None, 0
         self.error = self.objection = None
@@ -126,7 +126,7 @@ class Performance:
             self._later.append(_Later(self._steps + steps, those, sampling))
         self._later.sort(key=lambda later: later.after)
         self._let_in()
-        return requests, len(self.current.log)
+        return requests, len(self.current.whole)
 
     def abort(self, request_id: str) -> int:
         """End a request. Returns the number of records."""
@@ -137,7 +137,7 @@ class Performance:
             raise AppError("refused", f"no unfinished request is called {request_id!r}")
         self.unfinished = self.current.engine.num_unfinished()
         self._let_in()
-        return len(self.current.log)
+        return len(self.current.whole)
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         """What captures keep first, now and after a reset."""
@@ -154,7 +154,7 @@ class Performance:
 
     def add_fork(self, fork: Fork) -> ForkJob:
         """Play another run's log to this one, which has no records yet. ValueError: it cannot be played here."""
-        if len(self.current.log):
+        if len(self.current.whole):
             raise AppError("busy", "this run has begun already")
         self.fork = ForkJob(fork, self.current.engine)
         self._jobs.append(self.fork)
@@ -201,7 +201,7 @@ class Performance:
             elif error:
                 job.future.set_exception(error)
             else:
-                job.end(len(self.current.log))
+                job.end(len(self.current.whole))
 
     def _advance_fork(self, job: ForkJob) -> None:
         """One record of the fork, or its end."""
@@ -221,7 +221,7 @@ class Performance:
 
     def _advance_job(self, job: StepJob) -> None:
         """One step of the job, or its end."""
-        log = self.current.log
+        log = self.current.whole
         stale = job.performed == 0 and job.expect is not None and job.expect < len(log)
         done = job.performed >= job.count or (job.until_prefilled and not self.current.engine.prefill_pending())
         if stale or done or not self.unfinished:
@@ -291,7 +291,7 @@ class Performance:
         """Keep the log's file within its limit: first without captures, then not at all. One that ended stays so."""
         if self._over:
             raise self._over
-        size, limit = self.current.log.num_bytes, self._settings.max_log_bytes
+        size, limit = self.current.whole.num_bytes, self._settings.max_log_bytes
         if size >= 2 * limit:
             raise AppError("refused", f"the log has reached {size // MIB} MiB; reset the theater to go on")
         if size >= limit and self.notice is None:

@@ -10,19 +10,47 @@ from app.engine_face import EngineLike
 from app.errors import AppError
 from app.recordings.summary import Summary, summary_of
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.shown_log import ShownLog
 
 
 class OpenLog:
-    """A log, readable by any number of threads; once it is retired, the last of them closes it."""
+    """A log, readable by any number of threads; once it is retired, the last of them closes it.
+
+    `log` is what anybody may read of it. `whole` is all of it, and only who runs it looks there: of a lesson's run the
+    records that answer an open question are held back.
+    """
 
     def __init__(self, epoch: int, log: TraceReader) -> None:
         self.epoch = epoch
-        self.log: TraceReader = log
+        self.whole: TraceReader = log
+        self._shown: ShownLog | None = None
         self.header: bytes = log.header_bytes
         self._lock = threading.Lock()
         self._readers = 0
         self._retired = False
         self._summary: Summary | None = None
+
+    @property
+    def log(self) -> TraceReader:
+        """As far as it is shown."""
+        shown = self._shown
+        return self.whole if shown is None else shown
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether there may be more than is shown."""
+        return self._shown is not None
+
+    def hold_back(self, count: int | None) -> None:
+        """Show the first `count` records and no more, whatever is appended; None: show everything from now on."""
+        self._shown = None if count is None else ShownLog(self.whole, count)
+
+    def shown_unfinished(self) -> int:
+        """Sequences that are not finished in what is shown; 0 of a run that is over."""
+        with contextlib.suppress(AppError), self.reading() as log:
+            state = log.state_at(len(log) - 1)
+            return len(state.waiting) + len(state.running)
+        return 0
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[TraceReader]:
@@ -68,7 +96,7 @@ class OpenLog:
 
     def _close(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            self.log.close()
+            self.whole.close()
 
 
 class Run(OpenLog):
@@ -78,7 +106,7 @@ class Run(OpenLog):
     last one out closes the engine; the log is a file without a name and goes with it.
     """
 
-    log: TraceWriter
+    whole: TraceWriter
 
     def __init__(self, epoch: int, engine: EngineLike) -> None:
         super().__init__(epoch, engine.log)

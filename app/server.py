@@ -11,6 +11,9 @@ from app import api, assets, bench_page, events, pages, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.engine_face import ServedModel
+from app.lessons import pages as lesson_pages
+from app.lessons.catalogue import Catalogue
+from app.lessons.rooms import LessonRooms
 from app.paths import static_dir, templates_dir
 from app.recordings import endpoints
 from app.recordings.library import open_library
@@ -34,11 +37,13 @@ def create_app(model: ServedModel | None, settings: ServerSettings, shown: Seque
     theaters = Theaters(model.build if model else None, settings, emit, library, runs)
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
-    events.register(transport.clients, theaters, model, settings)
+    lessons = LessonRooms(theaters, Catalogue(settings.lessons), settings.model if model else None)
+    events.register(transport.clients, theaters, model, settings, lessons)
     app.register_blueprint(pages.blueprint(settings.config, model.facts if model else None))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(words.blueprint())
+    app.register_blueprint(lesson_pages.blueprint(lessons))
     app.register_blueprint(api.blueprint(theaters, model, settings))
     app.register_error_handler(Exception, api.answer_error)
 

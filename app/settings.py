@@ -19,6 +19,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     token: str | None = None  # asked of every request when set
     config: EngineConfig = EngineConfig()
+    model: str = "bundled"  # as it was asked for: a shipped one's name, a folder, a name of the hub
+    lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
 
     max_theaters: int = 16  # a page has one, and three more while it races
     idle_seconds: float = 15 * 60.0  # a theater without viewers and commands for so long is closed

@@ -59,6 +59,7 @@ class Theater:
         self.theater_id = theater_id
         self.name = name
         self.last_used = time.monotonic()
+        self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
         self._max_count = settings.max_count
         self._failed = failed
         self._commands = CommandQueue()
@@ -108,16 +109,17 @@ class Theater:
     def status(self) -> Status:
         """What it is doing, as the `status` event says it."""
         performance, run = self._performance, self.run
-        objection = performance.objection
+        held_back = run.is_held_back  # what a step behind the curtain came to is nobody's business yet
+        objection = None if held_back else performance.objection
         return {
             "theater": self.theater_id,
             "epoch": run.epoch,
             "mode": performance.mode,
             "speed": performance.speed,
             "num_records": len(run.log),
-            "unfinished": performance.unfinished,
+            "unfinished": run.shown_unfinished() if held_back else performance.unfinished,
             "viewers": self.num_viewers,
-            "error": performance.error,
+            "error": None if held_back else performance.error,
             "objection": structs.asdict(objection) if objection else None,
             "notice": performance.notice,
             "fork": performance.fork.status() if performance.fork else None,
@@ -143,6 +145,11 @@ class Theater:
             "status": self.status(),
         }
         return answer, begin
+
+    def hold_back(self, count: int | None) -> None:
+        """Show viewers the first `count` records of the present run and no more; None: everything."""
+        self.run.hold_back(count)
+        self._broadcast.wake()
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""

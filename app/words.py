@@ -52,10 +52,15 @@ def words_of(language: str) -> dict[str, Any]:
 
     The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that
     tell operations are the trace's (`engine/trace/telling`), those that say a ratio the benchmarks'
-    (`engine/bench/gains.py`); the command line has them too.
+    (`engine/bench/gains.py`); the command line has them too. Those of a
+    lesson's questions (`app/lessons/words.py`) come with the lesson.
     """
     told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
-    tables = {"the options": option_texts(language), "the telling": told, "the gains": gain_texts(language)}
+    tables = {
+        "the options": option_texts(language),
+        "the telling": told,
+        "the gains": gain_texts(language),
+    }
     for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
         tables[f"{path.parent.name}/{path.name}"] = {key: _joined(text) for key, text in _content(path).items()}
     texts: dict[str, str] = {}

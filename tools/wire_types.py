@@ -173,6 +173,7 @@ def wire_types() -> str:
         "/api/theaters": wire.type_of(api_answers.TheatersAnswer),
         "/api/recordings": wire.type_of(api_answers.RecordingsAnswer),
         "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(api_answers.ComparedRun)}[] }}",
+        "/api/lessons": wire.type_of(api_answers.LessonsAnswer),
         "/api/bench": wire.type_of(api_answers.BenchAnswer),
     }
     more = [

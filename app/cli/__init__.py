@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
-from app.cli import bench, export, generate, info, replay, serve, trace
+from app.cli import bench, export, generate, info, lesson, replay, serve, trace
 from app.cli.options import Parser, UserError
 from app.cli.terminal import say
 
@@ -46,12 +46,13 @@ def build_parser() -> argparse.ArgumentParser:
             "  kvtheater info                           model facts and KV bytes per token\n"
             "  kvtheater trace show run.kvtrace         what a recorded run did\n"
             "  kvtheater export run.kvtrace             the run as one HTML file, for readers without a server\n"
+            "  kvtheater lesson list                    what can be learned\n"
             "  kvtheater bench list                     what can be measured"
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"kvtheater {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, replay, generate, info, trace, export, bench):
+    for command in (serve, replay, generate, info, trace, export, lesson, bench):
         command.add_parser(commands)
     return parser

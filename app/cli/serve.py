@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
@@ -28,6 +29,9 @@ def add_parser(commands: Any) -> None:
     add_server_options(parser).add_argument(
         "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
     )
+    parser.add_argument(
+        "--lessons", type=Path, metavar="DIR", help="a folder of your own lessons (kvtheater lesson new)"
+    )
     add_model_options(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run)
@@ -37,7 +41,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     if arguments.max_theaters < 1:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
-    settings = server_settings(arguments, config=engine_config(arguments), max_theaters=arguments.max_theaters)
+    if arguments.lessons is not None and not arguments.lessons.is_dir():
+        raise UserError(f"--lessons {arguments.lessons} is no folder")
+    settings = server_settings(
+        arguments,
+        config=engine_config(arguments),
+        max_theaters=arguments.max_theaters,
+        model=arguments.model,
+        lessons=arguments.lessons,
+    )
     with bound_socket(arguments) as bound:
         model = load(arguments.model, arguments.dtype, arguments.device, settings, aloud=True)
         try:

@@ -47,7 +47,7 @@ class Recorder:
         self.ended: Ended | None = None
         self.ended_detail = ""
         self._grow, self._ended = grow, ended
-        self._log = run.log
+        self._log = run.whole
         self._copied = 0  # bytes, up to a whole record
         self.num_records = 0
         self._lock = threading.Lock()
@@ -58,7 +58,7 @@ class Recorder:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._copy()
             self._cleanup = cleanup.pop_all()
-        self._unsubscribe = run.log.subscribe(lambda _: self._follow())
+        self._unsubscribe = run.whole.subscribe(lambda _: self._follow())
         self._follow()  # records appended meanwhile
 
     @property

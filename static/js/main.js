@@ -57,8 +57,18 @@ offerTour(localStorageOrNull());
 followOpening();
 if (isSite) loadFutures();
 followOpened();
+followLearning();
 playLinkedScene();
 session.start();
+
+/** The code of lessons comes when somebody wants to learn. */
+function followLearning() {
+  const wait = effect(() => {
+    if (settings.distance.value !== "learn" && !settings.lesson.value) return;
+    import("./control/lesson.js").then((found) => found.followLessons(localStorageOrNull()));
+    queueMicrotask(() => wait());
+  });
+}
 
 /** A `.kvtrace` dropped on the page is shown, and kept. */
 function acceptDroppedTraces() {

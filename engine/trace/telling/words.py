@@ -41,17 +41,18 @@ def texts(language: str) -> dict[str, str]:
     Raises:
         FileNotFoundError: no such language.
     """
+    return flat(json.loads((FOLDER / f"words.{language}.json").read_text(encoding="utf-8")))
+
+
+def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested texts by their names joined by points; a long one is written in parts, a line each."""
     found: dict[str, str] = {}
-    _flatten(json.loads((FOLDER / f"words.{language}.json").read_text(encoding="utf-8")), "", found)
-    return found
-
-
-def _flatten(entries: dict[str, Any], prefix: str, found: dict[str, str]) -> None:
     for name, entry in entries.items():
         if isinstance(entry, dict):
-            _flatten(entry, f"{prefix}{name}.", found)
+            found |= flat(entry, f"{prefix}{name}.")
         else:
             found[prefix + name] = entry if isinstance(entry, str) else "".join(entry)
+    return found
 
 
 class Voice:

@@ -46,7 +46,19 @@ export const filmLanguage = computed(() => (LANGUAGES.has(language.value) ? lang
 let storage = null;
 
 /** @type {(keyof import("../state/settings.js").Settings)[]} */
-const PLACES = ["theater", "recording", "step", "exhibit", "run_a", "run_b", "detail", "distance", "fault", "scene"];
+const PLACES = [
+  "theater",
+  "recording",
+  "step",
+  "exhibit",
+  "run_a",
+  "run_b",
+  "detail",
+  "distance",
+  "fault",
+  "scene",
+  "lesson",
+];
 
 /**
  * Show the opening to somebody who is here for the first time and follows no link to a place.

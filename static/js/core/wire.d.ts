@@ -12,6 +12,16 @@ export interface Aborted {
   num_records: number;
 }
 
+export interface Action {
+  verb: "fork" | "prefill" | "restart" | "run" | "step" | "submit";
+  prompts: number[];
+  after: number;
+  count: number;
+  until: string;
+  rank: number;
+  changes: Record<string, unknown>;
+}
+
 export interface Begun {
   epoch: number;
   header: Uint8Array;
@@ -21,6 +31,16 @@ export interface BenchRun {
   scenario: string;
   rounds?: number | null;
   quiet_seconds?: number;
+}
+
+export interface Card {
+  id: string;
+  number: number;
+  minutes: number;
+  model: string;
+  title: Record<string, string>;
+  num_questions: number;
+  refused: string | null;
 }
 
 export interface Closed {
@@ -104,6 +124,12 @@ export interface Entry {
   ended_detail: string;
   recording: boolean;
   summary: Summary;
+}
+
+export interface Evidence {
+  record: number;
+  op: number | null;
+  figure: string;
 }
 
 export interface Exhibit {
@@ -206,6 +232,56 @@ export interface Joined {
   theater: string;
 }
 
+export interface LessonAnswerMessage {
+  theater: string;
+  item: number;
+  given: number | null;
+}
+
+export interface LessonFault {
+  file: string;
+  line: number;
+  sentence: string;
+}
+
+export interface LessonGoMessage {
+  theater: string;
+  item: number;
+}
+
+export interface LessonOpen {
+  lesson: string;
+  language: string;
+  theater?: string | null;
+  at?: number;
+  answers?: Record<string, (number | null)[]>;
+  changes?: Record<string, unknown>;
+}
+
+export interface LessonOpened {
+  first: number;
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  language: string;
+  lesson: string;
+  minutes: number;
+  progress: Progress;
+  theater: string;
+  title: string;
+  words: Record<string, string>;
+}
+
+export interface LessonState {
+  first: number;
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  progress: Progress;
+  theater: string;
+}
+
+export interface LessonsAnswer {
+  faults: LessonFault[];
+  lessons: Card[];
+}
+
 export interface Limits {
   max_pool_bytes: number;
   max_prompt_bytes: number;
@@ -237,6 +313,11 @@ export interface ModelAnswer {
   sampling: SamplingParams;
   tokenizer: TokenizerFacts | null;
   version: string;
+}
+
+export interface Moment {
+  run: number;
+  records: number;
 }
 
 export interface Nothing {
@@ -319,6 +400,13 @@ export interface Preset {
   pattern: string | null;
   detail: "attention" | "scheduler" | "time";
   speed: number;
+}
+
+export interface Progress {
+  at: number;
+  num_items: number;
+  num_sections: number;
+  over: boolean;
 }
 
 export interface ReadMessage {
@@ -544,6 +632,56 @@ export interface Tokenized {
   token_ids: number[];
 }
 
+export interface ToldAsk {
+  kind: "ask";
+  index: number;
+  section: number;
+  rule: string;
+  values: Record<string, string | number>;
+  options: ToldOption[];
+  mark: string | null;
+  given: (number | null)[];
+  whys: (string | null)[];
+  over: boolean;
+  right: number | null;
+  evidence: Evidence | null;
+}
+
+export interface ToldDo {
+  kind: "do";
+  index: number;
+  section: number;
+  action: Action;
+  moment: Moment | null;
+}
+
+export interface ToldOption {
+  text: string;
+  values: Record<string, string | number>;
+  number: number | null;
+}
+
+export interface ToldSandbox {
+  kind: "sandbox";
+  index: number;
+  section: number;
+}
+
+export interface ToldShow {
+  kind: "show";
+  index: number;
+  section: number;
+  part: string;
+  view: Record<string, string>;
+}
+
+export interface ToldText {
+  kind: "text";
+  index: number;
+  section: number;
+  blocks: unknown[];
+}
+
 export interface Totals {
   num_records: number;
   num_steps: number;
@@ -586,6 +724,9 @@ export interface Events {
   fork: { asked: ForkMessage; answer: Forked };
   read: { asked: ReadMessage; answer: RecordRange };
   tokenize: { asked: Tokenize; answer: Tokenized };
+  lesson_open: { asked: LessonOpen; answer: LessonOpened };
+  lesson_go: { asked: LessonGoMessage; answer: LessonState };
+  lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
   bench_follow: { asked: Message; answer: { status: RunStatus } };
   bench_run: { asked: BenchRun; answer: { status: RunStatus } };
   bench_stop: { asked: Message; answer: { status: RunStatus } };
@@ -616,5 +757,6 @@ export interface Answers {
   "/api/theaters": InJson<TheatersAnswer>;
   "/api/recordings": InJson<RecordingsAnswer>;
   "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
+  "/api/lessons": InJson<LessonsAnswer>;
   "/api/bench": InJson<BenchAnswer>;
 }

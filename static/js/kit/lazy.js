@@ -2,6 +2,7 @@
 
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
+import { isEmbedded } from "../state/embedded.js";
 import { toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
@@ -9,11 +10,34 @@ import { html } from "./html.js";
 /** @typedef {import("./html.js").Component} Component */
 
 /**
- * A panel's component, whose code `load` promises: the module of its folder.
+ * A panel's component, whose code `load` promises: the module of its folder. `late`: the folder's name, of one whose
+ * style sheet comes with the code too.
  *
  * @param {() => Promise<{Panel: Component}>} load
+ * @param {string | null} [late]
  */
-export const lazyPanel = (load) => lazy(() => load().then((found) => found.Panel));
+export const lazyPanel = (load, late = null) =>
+  lazy(async () => {
+    const [found] = await Promise.all([load(), late && !isEmbedded ? addSheet(late) : null]);
+    return found.Panel;
+  });
+
+/**
+ * A panel's late style sheet, before those that have a say over all panels. Without it the panel is only less pretty.
+ *
+ * @param {string} name
+ * @returns {Promise<void>}
+ */
+function addSheet(name) {
+  const link = document.createElement("link");
+  link.rel = "stylesheet";
+  link.href = `static/js/panels/${name}/late.css`;
+  return new Promise((done) => {
+    link.onload = link.onerror = () => done();
+    const over = document.querySelector('link[href*="css/overlays.css"]');
+    document.head.insertBefore(link, over);
+  });
+}
 
 /**
  * A component that `load` promises; before it is here nothing is drawn, or what `waiting` says.

@@ -14,10 +14,11 @@ const Look = lazyPanel(() => import("../panels/look/panel.js"));
 const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
 const Everything = lazy(() => import("./bench.js").then((found) => found.Everything));
 const Room = lazy(() => import("./room.js").then((found) => found.Room));
+const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
 
 export function App() {
   if (opening.value) return html`<${Opening} /><${Toasts} />`;
-  const shown = { look: Look, room: Room, bench: Everything }[settings.distance.value];
+  const shown = { look: Look, room: Room, bench: Everything, learn: Learn }[settings.distance.value];
   return html`<${shown} /><${Toasts} /><${Blackout} />`;
 }
 

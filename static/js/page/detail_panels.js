@@ -16,10 +16,10 @@ import { Panel as Attention } from "../panels/attention/panel.js";
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
-  { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js")) },
+  { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js"), "requests") },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js")) },
-  { name: "race", component: lazyPanel(() => import("../panels/race/panel.js")), needs: "files" },
-  { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js")), needs: "files" },
-  { name: "compare", component: lazyPanel(() => import("../panels/compare/panel.js")), needs: "server" },
-  { name: "library", component: lazyPanel(() => import("../panels/library/panel.js")), needs: "files" },
+  { name: "race", component: lazyPanel(() => import("../panels/race/panel.js"), "race"), needs: "files" },
+  { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js"), "museum"), needs: "files" },
+  { name: "compare", component: lazyPanel(() => import("../panels/compare/panel.js"), "compare"), needs: "server" },
+  { name: "library", component: lazyPanel(() => import("../panels/library/panel.js"), "library"), needs: "files" },
 ];

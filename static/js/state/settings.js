@@ -37,13 +37,14 @@ import { ENGINE, SAMPLING } from "./options.js";
  * @typedef {{
  *   lang: string, theme: "auto" | "light" | "dark", theater: string | null, recording: string | null,
  *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
- *   speed: number, scene: string | null, fault: string | null, priority: number, distance: "look" | "room" | "bench",
+ *   speed: number, scene: string | null, fault: string | null, priority: number,
+ *   distance: "look" | "room" | "bench" | "learn",
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, telling: "plain" | "expert",
  *   motion: boolean,
- *   find: string | null, sort: string | null,
+ *   find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -117,8 +118,9 @@ export const TABLE = {
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   ...optionRows(SAMPLING),
-  // from how far one looks: one picture and one sentence, stage and pool for a room, or everything
-  distance: { type: oneOf("look", "room", "bench"), initial: "bench", place: true },
+  // from how far one looks: one picture and one sentence; stage and pool, for a room or beside a lesson; everything
+  distance: { type: oneOf("look", "room", "bench", "learn"), initial: "bench", place: true },
+  lesson: { type: text, initial: null, place: true }, // null: the list of them
   region: {
     type: oneOf("stage", "setup", "memory", "detail"),
     initial: "stage",

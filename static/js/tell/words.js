@@ -20,6 +20,14 @@ export function addWords(code, { texts, glossary }) {
   Object.assign(GLOSSARIES, glossary);
 }
 
+/**
+ * More words of a language, that came with what they are about.
+ * @param {string} code @param {Record<string, string>} texts
+ */
+export function addMoreWords(code, texts) {
+  TEXTS[code] = { ...TEXTS[code], ...texts };
+}
+
 /** Whether the words of a language are here. @param {string} code */
 export const hasWords = (code) => code in TEXTS;
 

@@ -8,7 +8,7 @@ import { LanguageSwitch } from "../../kit/language_switch.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { settings } from "../../state/settings.js";
+import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection, log, modelFacts, toast, viewIndex } from "../../state/store.js";
 import { countText, t } from "../../tell/words.js";
@@ -31,6 +31,11 @@ export function Panel() {
     <${Connection} />
     <${RecordMark} />
     <div class="header-tools">
+      ${
+        isEmbedded || isSite
+          ? null
+          : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
+      }
       ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
       <${LanguageSwitch} />
       <${ThemeButton} />
@@ -86,6 +91,11 @@ function ThemeButton() {
   const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
   return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme"
     /></button>`;
+}
+
+function learn() {
+  markPlace();
+  settings.distance.value = "learn";
 }
 
 /** The address with the record shown pinned, on the clipboard. */

@@ -1,0 +1,164 @@
+"""`kvtheater lesson`: the lessons that there are, whether one holds, and a new one to begin with."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.cli.options import UserError, add_command
+from app.cli.terminal import say
+from app.lessons.catalogue import Catalogue, lesson_files
+from app.lessons.lesson import Ask, LessonError
+
+_NEW = """\
++++
+id = "{id}"
+number = 0
+minutes = 5
+model = "bundled"
+title = {{ en = "{title}", zh = "{title}" }}
+prompts = {{ en = ["Once upon a time"], zh = ["春江潮水连海平，"] }}
+config = {{ block_size = 4, num_blocks = 48, enforce_eager = true }}
+sampling = {{ max_tokens = 8, ignore_eos = true }}
++++
+
+## start
+
+::: en
+The prompt stands here. Nothing has been computed yet.
+:::
+
+::: zh
+提示词摆在这里，什么都还没算。
+:::
+
+show: stage
+do: prefill
+
+::: en
+All [five](=prompt_tokens) [tokens](prompt) have a [key](k) and a [value](v) now.
+:::
+
+::: zh
+[八](=prompt_tokens) 个[词元](prompt)都有了[键](k)和[值](v)。
+:::
+
+ask: keys_read
+do: step 1
+
+## yours
+
+::: en
+What happens with a block size of 1?
+:::
+
+::: zh
+块大小改成 1 会怎样？
+:::
+
+sandbox:
+"""
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "lesson",
+        "list, check and begin lessons",
+        "  kvtheater lesson list\n"
+        "  kvtheater lesson check my-lessons/first.md\n"
+        "  kvtheater lesson new my-lessons/first.md\n"
+        "  kvtheater serve --lessons my-lessons     they are read again while you write\n",
+    )
+    actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="the lessons that come with the program, and those of a folder")
+    listing.add_argument("--lessons", type=Path, metavar="DIR", help="a folder of your own")
+    listing.set_defaults(run=run_list)
+    checking = actions.add_parser("check", help="play lessons on their model; say what does not hold, line by line")
+    checking.add_argument("file", nargs="*", type=Path, metavar="FILE", help="files or folders (default: all shipped)")
+    checking.set_defaults(run=run_check)
+    making = actions.add_parser("new", help="a small lesson that holds, to go on from")
+    making.add_argument("file", type=Path, metavar="FILE", help="the Markdown file to write")
+    making.set_defaults(run=run_new)
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """Print the lessons; 1 when a file in the folders is none."""
+    catalogue = Catalogue(_folder(arguments.lessons))
+    for lesson in catalogue.lessons():
+        asked = sum(isinstance(item, Ask) for item in lesson.items)
+        languages = ", ".join(lesson.languages)
+        title = lesson.title.get("en", next(iter(lesson.title.values())))
+        say(
+            f"{lesson.number or '':>3}  {lesson.id:<24} {title}  ({lesson.minutes} min, {asked} questions, {languages})"
+        )
+    errors = catalogue.errors()
+    for path, error in errors:
+        say(f"{path}: {error}", to=sys.stderr)
+    return 1 if errors else 0
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Check lessons; 1 when something does not hold."""
+    from app.lessons.catalogue import shipped_folder
+
+    paths = [found for given in arguments.file or [shipped_folder()] for found in _lessons_at(given)]
+    if not paths:
+        raise UserError("there is no lesson to check")
+    return max(_check_one(path) for path in paths)
+
+
+def run_new(arguments: argparse.Namespace) -> int:
+    """Write a lesson to begin with."""
+    path: Path = arguments.file if arguments.file.suffix else arguments.file.with_suffix(".md")
+    name = "".join(letter if letter.isalnum() else "-" for letter in path.stem.lower()).strip("-") or "lesson"
+    title = path.stem.replace("-", " ").replace("_", " ").capitalize()
+    text = _NEW.format(id=name, title=title)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{path} exists already; choose another name") from None
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    say(f"{path}: look at it with kvtheater serve --lessons {path.parent}, check it with kvtheater lesson check {path}")
+    return 0
+
+
+def _check_one(path: Path) -> int:
+    from app.lessons.check import check
+    from app.lessons.parse import read_lesson
+    from app.live_engine import engine_builder
+    from app.settings import ServerSettings
+    from engine.model.errors import ModelError
+    from engine.model.loader import load_model
+
+    try:
+        lesson = read_lesson(path)
+        model = load_model(lesson.model)
+    except LessonError as error:
+        say(f"{path}:{error.line}: {error.sentence}")
+        return 1
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except ModelError as error:
+        raise UserError(f"{path}: its model {lesson.model}: {error}") from error
+    found = check(lesson, engine_builder(model, ServerSettings().max_pool_bytes))
+    for wrong in found:
+        say(f"{path}:{wrong.line}: {wrong.sentence}")
+    if not found:
+        say(f"{path}: holds, in {', '.join(lesson.languages)}")
+    return 1 if found else 0
+
+
+def _lessons_at(path: Path) -> list[Path]:
+    return lesson_files(path) if path.is_dir() else [path]
+
+
+def _folder(given: Path | None) -> Path | None:
+    if given is not None and not given.is_dir():
+        raise UserError(f"{given} is no folder")
+    return given

@@ -1,0 +1,85 @@
+"""The lessons that a server has: those that come with the program, and a folder of one's own."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from app.lessons.lesson import Ask, Lesson, LessonError
+from app.lessons.parse import read_lesson
+from app.lessons.told import Card
+from app.paths import static_dir
+
+SUFFIX = ".md"
+
+
+def shipped_folder() -> Path:
+    """The lessons that come with the program."""
+    return static_dir() / "lessons"
+
+
+def lesson_files(folder: Path) -> list[Path]:
+    """The lessons of a folder, in the order of their names."""
+    return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name.lower() != "readme.md")
+
+
+class Catalogue:
+    """Lessons by id. A file that was changed is read again when somebody asks: one sees what one writes."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """`folder`: one's own, whose lessons come before shipped ones of the same id."""
+        self._folders = [found for found in (folder, shipped_folder()) if found is not None]
+        self._read: dict[Path, tuple[int, Lesson | LessonError]] = {}
+        self._lock = threading.Lock()
+
+    def lessons(self) -> list[Lesson]:
+        """Those that can be read, by number and name."""
+        found: dict[str, Lesson] = {}
+        for read in self._all():
+            if isinstance(read, Lesson):
+                found.setdefault(read.id, read)
+        return sorted(found.values(), key=lambda lesson: (lesson.number, lesson.id))
+
+    def errors(self) -> list[tuple[Path, LessonError]]:
+        """Those that cannot, and why."""
+        return [(path, read) for path, read in zip(self._paths(), self._all(), strict=True) if _is_wrong(read)]  # type: ignore[misc]
+
+    def get(self, lesson_id: str) -> Lesson | None:
+        return next((lesson for lesson in self.lessons() if lesson.id == lesson_id), None)
+
+    def _paths(self) -> list[Path]:
+        return [path for folder in self._folders for path in lesson_files(folder)]
+
+    def _all(self) -> list[Lesson | LessonError]:
+        with self._lock:
+            return [self._of(path) for path in self._paths()]
+
+    def _of(self, path: Path) -> Lesson | LessonError:
+        try:
+            stamp = path.stat().st_mtime_ns
+            known = self._read.get(path)
+            if known is None or known[0] != stamp:
+                known = self._read[path] = (stamp, read_lesson(path))
+            return known[1]
+        except LessonError as error:
+            self._read[path] = (stamp, error)
+            return error
+        except OSError as error:
+            return LessonError(0, f"{path.name} cannot be read: {error.strerror or error}")
+
+
+def _is_wrong(read: Lesson | LessonError) -> bool:
+    return isinstance(read, LessonError)
+
+
+def card(lesson: Lesson, refused: str | None) -> Card:
+    """What the list says of a lesson."""
+    return Card(
+        id=lesson.id,
+        number=lesson.number,
+        minutes=lesson.minutes,
+        model=lesson.model,
+        title=lesson.title,
+        num_questions=sum(isinstance(item, Ask) for item in lesson.items),
+        refused=refused,
+    )

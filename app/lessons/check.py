@@ -1,0 +1,65 @@
+"""Whether a lesson holds: it is played on its model, in every language, and each thing that it says is looked up."""
+
+from __future__ import annotations
+
+from app.engine_face import BuildEngine
+from app.lessons.course import Course
+from app.lessons.figures import figure_of
+from app.lessons.lesson import Ask, Lesson, LessonError, Text
+from app.lessons.markup import claims
+from app.lessons.numbers import agrees, number_in
+from app.lessons.parse import settings_of
+from app.lessons.scene import Undecided
+from app.lessons.stage import EngineStage
+
+
+def check(lesson: Lesson, build: BuildEngine) -> list[LessonError]:
+    """What does not hold, in the order of the file; a run that cannot go on ends the list of its language."""
+    found: dict[tuple[int, str], LessonError] = {}
+    for language in lesson.languages:
+        for error in _check_in(lesson, language, build):
+            found.setdefault((error.line, error.sentence), error)
+    return sorted(found.values(), key=lambda error: error.line)
+
+
+def _check_in(lesson: Lesson, language: str, build: BuildEngine) -> list[LessonError]:
+    stage = EngineStage(build, settings_of(lesson, {})[0])
+    course = Course(lesson, language, stage)
+    found: list[LessonError] = []
+    told = 0
+    try:
+        course.go_on()
+        while True:
+            end = min(course.at, len(lesson.items))
+            for index in range(told, end):
+                item = lesson.items[index]
+                if isinstance(item, Text):
+                    found += _wrong_claims(course, index, item, language)
+            told = end
+            if course.barrier is None:
+                return found
+            if isinstance(course.barrier, Ask) and course.question:
+                course.answer(course.question.right)
+            course.go_on()
+    except LessonError as error:
+        return [*found, LessonError(error.line, f"[{language}] {error.sentence}")]
+    finally:
+        stage.close()
+
+
+def _wrong_claims(course: Course, index: int, item: Text, language: str) -> list[LessonError]:
+    scene = course.scene(course.moment_before(index))
+    found = []
+    for claim in claims(item.texts[language]):
+        said = number_in(claim.said)
+        assert said is not None  # the parser saw to it
+        where = f"[{language}] “{claim.said}”"
+        try:
+            value = figure_of(scene, claim.figure, claim.arguments).value
+        except Undecided as error:
+            found.append(LessonError(item.line, f"{where}: {error}"))
+            continue
+        if not agrees(said, value):
+            name = ":".join([claim.figure, *claim.arguments])
+            found.append(LessonError(item.line, f"{where} is said where {name} is {value:g}"))
+    return found

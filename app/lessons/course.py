@@ -1,0 +1,310 @@
+"""A learner's way through a lesson: what has happened to the run, how far it is shown, and what is asked.
+
+The learner stands at a barrier: an action to be carried out, a question to be answered, or the sandbox. What stands
+after it has not been sent to the page. For a question the run is played on, out of sight, as far as decides it; its
+records are shown when the learner carries out the action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from msgspec import Struct
+
+from app.lessons.figures import figure_of
+from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text
+from app.lessons.markup import Node, tree
+from app.lessons.parse import settings_of
+from app.lessons.questions import ask
+from app.lessons.questions.rules import Question
+from app.lessons.scene import Scene, Undecided, shown
+from app.lessons.stage import LessonPrompt, Stage
+from app.lessons.told import (
+    Moment,
+    Progress,
+    Told,
+    ToldAsk,
+    ToldDo,
+    ToldOption,
+    ToldSandbox,
+    ToldShow,
+    ToldText,
+)
+from engine.lab.change import TokenChange
+from engine.trace.log import TraceReader
+
+MOST_STEPS = 1024  # that one action takes
+TRIES = 2
+
+
+class Answered(Struct, kw_only=True):
+    """A learner's answers to one question, in order; None: not sure."""
+
+    given: list[int | None] = []
+    over: bool = False
+
+
+class Course:
+    """One way through one lesson, in one language."""
+
+    def __init__(
+        self, lesson: Lesson, language: str, stage: Stage, changes: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        """`stage` has begun a run with the lesson's settings, and what the learner changed of them, `changes`."""
+        self.lesson = lesson
+        self.language = language
+        self._stage = stage
+        self._items: list[Item] = lesson.items
+        self._sections = [i for i, section in enumerate(lesson.sections) for _ in section.items]
+        self._logs: list[TraceReader] = [stage.log]
+        self._wished = dict(changes)
+        self._changes: dict[str, Any] = dict(changes)  # of the present run
+        self._submitted: set[int] = set()
+        self._performed: dict[int, Moment] = {}  # by item
+        self._asked: dict[int, Question] = {}
+        self.answers: dict[int, Answered] = {}
+        self.at = -1  # the item of the barrier; -1: before the first; as many as there are items: the end
+        self.moment = Moment(run=0, records=0)  # as far as it is shown
+
+    # What the learner does
+
+    def go_on(self) -> None:
+        """To the next barrier. The action of the present one is carried out and shown.
+
+        Raises:
+            LessonError: the lesson does not hold here.
+        """
+        if self.at >= 0 and (item := self.barrier):
+            if isinstance(item, Do):
+                self._perform(self.at)
+                self.moment = self._performed[self.at]
+            elif isinstance(item, Ask) and not self.answers.get(self.at, Answered()).over:
+                raise LessonError(item.line, "the question has no answer yet")
+        self.at += 1
+        while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Sandbox):
+            self.at += 1
+        if isinstance(self.barrier, Ask):
+            self._prepare(self.at)
+
+    def answer(self, given: int | None) -> bool:
+        """Answer the question at the barrier; whether that was right. Two tries; not being sure ends it too.
+
+        Raises:
+            LessonError: nothing is asked, or there is no such answer.
+        """
+        item, question = self.barrier, self.question
+        if not isinstance(item, Ask) or question is None:
+            raise LessonError(0, "nothing is asked here")
+        answered = self.answers.setdefault(self.at, Answered())
+        if answered.over:
+            raise LessonError(item.line, "this question has been answered")
+        if given is not None and not 0 <= given < len(question.options):
+            raise LessonError(item.line, f"there is no answer {given}")
+        answered.given.append(given)
+        right = given == question.right
+        answered.over = right or given is None or len(answered.given) >= TRIES
+        return right
+
+    # What there is
+
+    @property
+    def barrier(self) -> Item | None:
+        """What the learner stands before; None: the lesson is over."""
+        return self._items[self.at] if 0 <= self.at < len(self._items) else None
+
+    @property
+    def question(self) -> Question | None:
+        """What is asked at the barrier."""
+        return self._asked.get(self.at)
+
+    @property
+    def log(self) -> TraceReader:
+        """The run that is shown, in full: also what is not shown yet."""
+        return self._logs[self.moment.run]
+
+    def sent(self, since: int = 0) -> list[Told]:
+        """The items from `since` up to the barrier, as the page draws them."""
+        return [self._told(index) for index in range(since, min(self.at + 1, len(self._items)))]
+
+    @property
+    def progress(self) -> Progress:
+        count = len(self._items)
+        sections = len(self.lesson.sections)
+        return Progress(at=self.at, num_items=count, num_sections=sections, over=self.at >= count)
+
+    def scene(self, moment: Moment | None = None) -> Scene:
+        """The run as it is shown, at a moment of the lesson (None: now)."""
+        moment = moment or self.moment
+        log = self._logs[moment.run]
+        return Scene(shown(log, moment.records), moment.records, self._logs[moment.run - 1] if moment.run else None)
+
+    def moment_before(self, index: int) -> Moment:
+        """How far the run is shown where an item stands."""
+        before = [moment for at, moment in self._performed.items() if at < index]
+        return before[-1] if before else Moment(run=0, records=0)
+
+    # Inside
+
+    def _told(self, index: int) -> Told:
+        item, section = self._items[index], self._sections[index]
+        match item:
+            case Text():
+                blocks = self._linked(tree(item.texts[self.language]), index)
+                return ToldText(index=index, section=section, blocks=blocks)
+            case Show():
+                return ToldShow(index=index, section=section, part=item.part, view=item.view)
+            case Do():
+                moment = self._performed[index] if index < self.at else None
+                return ToldDo(index=index, section=section, action=item.action, moment=moment)
+            case Ask():
+                return self._told_question(index, section)
+            case Sandbox():
+                return ToldSandbox(index=index, section=section)
+
+    def _told_question(self, index: int, section: int) -> ToldAsk:
+        question, answered = self._asked[index], self.answers.get(index, Answered())
+        return ToldAsk(
+            index=index,
+            section=section,
+            rule=question.rule,
+            values=question.values,
+            options=[ToldOption(text=o.text, values=o.values, number=o.number) for o in question.options],
+            mark=question.mark.of if question.mark else None,
+            given=answered.given,
+            whys=[None if given is None else question.options[given].why for given in answered.given],
+            over=answered.over,
+            right=question.right if answered.over else None,
+            evidence=question.evidence if answered.over else None,
+        )
+
+    def _linked(self, nodes: list[Node], index: int) -> list[Node]:
+        """Each number that leads somewhere, with the record that it is read from."""
+        found: list[Node] = []
+        for node in nodes:
+            if isinstance(node, str):
+                found.append(node)
+                continue
+            linked = {**node, "children": self._linked(node["children"], index)}
+            if "figure" in node:
+                name, *arguments = node["figure"].split(":")
+                try:
+                    linked["record"] = figure_of(self.scene(self.moment_before(index)), name, arguments).record
+                except Undecided:  # said by the check; a reader still reads the sentence
+                    linked["record"] = None
+            found.append(linked)
+        return found
+
+    def _prepare(self, index: int) -> None:
+        """Make the question of an item, with the run played on as far as decides it."""
+        if index in self._asked:
+            return
+        item = self._items[index]
+        assert isinstance(item, Ask)
+        run = self.moment.run
+        for later in range(index + 1, len(self._items)):
+            coming = self._items[later]
+            if not isinstance(coming, Do):
+                continue
+            if coming.action.verb in ("restart", "fork"):
+                break
+            self._perform(later)
+            if coming.action.verb != "submit":
+                break
+        log = self._logs[run]
+        scene = Scene(shown(log, len(log)), self.moment.records, self._logs[run - 1] if run else None)
+        try:
+            self._asked[index] = ask(item.rule, item.arguments, scene)
+        except Undecided as error:
+            raise LessonError(item.line, f"ask: {item.rule}: {error}") from None
+
+    def _perform(self, index: int) -> None:
+        """Carry out the action of an item, unless that was done before."""
+        if index in self._performed:
+            return
+        item = self._items[index]
+        assert isinstance(item, Do)
+        try:
+            self._carry_out(item.action, item.line)
+        except LessonError:
+            raise
+        except ValueError as error:  # ConfigError, RequestError: the engine's own sentence
+            raise LessonError(item.line, f"do: {item.action.verb}: {error}") from None
+        self._performed[index] = Moment(run=len(self._logs) - 1, records=len(self._stage.log))
+
+    def _carry_out(self, action: Action, line: int) -> None:
+        stage = self._stage
+        match action.verb:
+            case "submit":
+                self._submit(action.prompts, action.after)
+            case "prefill":
+                if not self._submitted:
+                    self._submit([], 0)
+                stage.prefill()
+            case "step":
+                for _ in range(action.count):
+                    if not stage.step():
+                        raise LessonError(line, "step: nothing is left to compute")
+            case "run":
+                self._run(action, line)
+            case "restart":
+                self._changes = {**self._wished, **action.changes}
+                stage.restart(settings_of(self.lesson, self._changes)[0])
+                self._begun()
+            case "fork":
+                self._fork(action, line)
+
+    def _begun(self) -> None:
+        self._logs.append(self._stage.log)
+        self._submitted = set()
+
+    def _submit(self, which: list[int], after: int) -> None:
+        texts = self.lesson.prompts[self.language]
+        wanted = which or [i for i in range(len(texts)) if i not in self._submitted]
+        self._submitted |= set(wanted)
+        sampling = settings_of(self.lesson, self._changes)[1]
+        self._stage.submit([LessonPrompt(text=texts[i], after_steps=after) for i in wanted], sampling)
+
+    def _run(self, action: Action, line: int) -> None:
+        if not self._submitted:
+            self._submit([], 0)
+        log = self._stage.log
+        first = len(log)
+        for _ in range(MOST_STEPS):
+            if self._holds(action, first):
+                return
+            if not self._stage.step():
+                if action.until == "finished":
+                    return
+                raise LessonError(line, f"run: everything finished, and {action.until} never came")
+        raise LessonError(line, f"run: {MOST_STEPS} steps, and still not {action.until}")
+
+    def _holds(self, action: Action, first: int) -> bool:
+        log = self._stage.log
+        if action.until == "finished":
+            return False  # until no step is left
+        if action.until == "tokens":
+            state = log.state_at(len(log) - 1) if len(log) else None
+            made = [len(s.token_ids) - s.num_prompt_tokens for s in state.sequences.values()] if state else []
+            return bool(made) and max(made) >= action.count
+        return any(op.__struct_config__.tag == action.until for i in range(first, len(log)) for op in log.record(i).ops)
+
+    def _fork(self, action: Action, line: int) -> None:
+        """Another next token for the sequence that was computed last."""
+        log = self._stage.log
+        at = self._outputs_before(line)
+        output = log.record(at).outputs[0]
+        if action.rank >= len(output.top):
+            raise LessonError(line, f"fork: the run kept {len(output.top)} candidates; there is no rank {action.rank}")
+        change = TokenChange(seq_id=output.seq_id, token_id=output.top[action.rank].token_id)
+        self._stage.fork(at, change, settings_of(self.lesson, self._changes)[0])
+        self._begun()
+        self._submitted = set(range(len(self.lesson.prompts[self.language])))
+
+    def _outputs_before(self, line: int) -> int:
+        log = self._stage.log
+        for index in range(len(log) - 1, -1, -1):
+            if log.record(index).outputs:
+                return index
+        raise LessonError(line, "fork: no token has been chosen yet")

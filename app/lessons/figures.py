@@ -1,0 +1,291 @@
+"""Figures of a run that a lesson's sentence may state: `[16](=prompt_tokens)`.
+
+A figure is read from the log as the reader sees it, and says where: the record that has it, or None.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import NamedTuple
+
+from app.lessons.scene import Scene, Undecided, find_op
+from engine.accounting.memory import bytes_per_element
+from engine.trace.events import Cache, Copy, Evict, Finish, Lookup, Preempt, Release
+
+
+class Found(NamedTuple):
+    """A figure's value, and the record that it is read from (None: the header, or none)."""
+
+    value: float
+    record: int | None = None
+
+
+Figure = Callable[..., Found]
+FIGURES: dict[str, Figure] = {}
+
+
+def figure_of(scene: Scene, name: str, arguments: list[str]) -> Found:
+    """The figure `name` of the run as the reader sees it.
+
+    Raises:
+        Undecided: the run has no such figure here, or the arguments are not its own.
+    """
+    figure = FIGURES[name]
+    wanted = list(inspect.signature(figure).parameters.values())[1:]
+    if len(arguments) > len(wanted) or len(arguments) < sum(p.default is p.empty for p in wanted):
+        raise Undecided(f"the figure {name!r} takes {', '.join(p.name for p in wanted) or 'nothing'} after a colon")
+    try:
+        values = [int(text) if p.annotation == "int" else text for text, p in zip(arguments, wanted, strict=False)]
+    except ValueError:
+        raise Undecided(f"the figure {name!r} takes whole numbers, not {arguments}") from None
+    if not scene.now:
+        raise Undecided(f"the figure {name!r} is asked for before anything was submitted")
+    return figure(scene, *values)
+
+
+def figure(named: Figure) -> Figure:
+    """Put a function among the figures, under its name."""
+    FIGURES[named.__name__] = named
+    return named
+
+
+def _newest(scene: Scene) -> int:
+    return scene.now - 1
+
+
+@figure
+def prompt_tokens(scene: Scene, seq: int = 0) -> Found:
+    """Tokens of a sequence's prompt."""
+    found = scene.sequence(seq)
+    return Found(found.num_prompt_tokens, found.submitted_in)
+
+
+@figure
+def tokens(scene: Scene, seq: int = 0) -> Found:
+    """Tokens that a sequence has, prompt and output."""
+    return Found(len(scene.sequence(seq).token_ids), _newest(scene))
+
+
+@figure
+def generated(scene: Scene, seq: int = 0) -> Found:
+    """Tokens that were generated."""
+    found = scene.sequence(seq)
+    return Found(len(found.token_ids) - found.num_prompt_tokens, _newest(scene))
+
+
+@figure
+def computed(scene: Scene, seq: int = 0) -> Found:
+    """Tokens of a sequence whose K and V are in the cache."""
+    return Found(scene.sequence(seq).num_computed_tokens, _newest(scene))
+
+
+@figure
+def step_tokens(scene: Scene) -> Found:
+    """Tokens that the newest step computed."""
+    for index in range(scene.now - 1, -1, -1):
+        record = scene.log.record(index)
+        if record.kind == "step":
+            return Found(sum(len(entry.token_ids) for entry in record.batch), index)
+    raise Undecided("no step has been taken yet")
+
+
+@figure
+def total_tokens(scene: Scene) -> Found:
+    """Tokens that all steps so far computed."""
+    total = sum(len(entry.token_ids) for record in scene.seen() for entry in record.batch)
+    return Found(total, _newest(scene))
+
+
+@figure
+def earlier_total_tokens(scene: Scene) -> Found:
+    """The same of the lesson's run before this one."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    log = scene.earlier
+    return Found(sum(len(entry.token_ids) for i in range(len(log)) for entry in log.record(i).batch))
+
+
+@figure
+def times_computed(scene: Scene, position: int, seq: int = 0) -> Found:
+    """Steps that computed the token at a position."""
+    covering = [
+        record.index
+        for record in scene.seen()
+        for entry in record.batch
+        if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids)
+    ]
+    return Found(len(covering), covering[-1] if covering else None)
+
+
+@figure
+def steps(scene: Scene) -> Found:
+    """Steps of the engine so far."""
+    return Found(scene.state.step, _newest(scene))
+
+
+@figure
+def keys_read(scene: Scene, seq: int = 0) -> Found:
+    """Keys that the newest query of a sequence read."""
+    for index in range(scene.now - 1, -1, -1):
+        for entry in scene.log.record(index).batch:
+            if entry.seq_id == seq:
+                return Found(entry.context_len, index)
+    raise Undecided(f"nothing of sequence {seq} has been computed yet")
+
+
+@figure
+def blocks(scene: Scene, seq: int = 0) -> Found:
+    """Entries of a sequence's block table that still have a block."""
+    return Found(sum(1 for block in scene.sequence(seq).block_tables[0] if block >= 0), _newest(scene))
+
+
+@figure
+def block_of(scene: Scene, position: int, seq: int = 0) -> Found:
+    """The physical block that a position lies in."""
+    table = scene.sequence(seq).block_tables[0]
+    logical = position // scene.block_size
+    if logical >= len(table) or table[logical] < 0:
+        raise Undecided(f"position {position} of sequence {seq} has no block")
+    return Found(table[logical], _newest(scene))
+
+
+@figure
+def slot_of(scene: Scene, position: int, seq: int = 0) -> Found:
+    """slot = block id · block size + position mod block size."""
+    block = int(block_of(scene, position, seq).value)
+    return Found(block * scene.block_size + position % scene.block_size, _newest(scene))
+
+
+@figure
+def block_size(scene: Scene) -> Found:
+    return Found(scene.block_size)
+
+
+@figure
+def num_blocks(scene: Scene) -> Found:
+    """Blocks of the pool."""
+    return Found(len(scene.state.blocks))
+
+
+@figure
+def held(scene: Scene) -> Found:
+    """Blocks that sequences hold."""
+    return Found(scene.log.record(_newest(scene)).memory.blocks_held, _newest(scene))
+
+
+@figure
+def cached(scene: Scene) -> Found:
+    """Blocks that nobody holds and that can be found again."""
+    return Found(scene.log.record(_newest(scene)).memory.blocks_cached, _newest(scene))
+
+
+@figure
+def free(scene: Scene) -> Found:
+    """Blocks that nobody holds and that have no content to be found."""
+    return Found(scene.log.record(_newest(scene)).memory.blocks_free, _newest(scene))
+
+
+@figure
+def wasted(scene: Scene) -> Found:
+    """Reserved slots without content."""
+    return Found(scene.log.record(_newest(scene)).memory.slots_wasted, _newest(scene))
+
+
+@figure
+def held_bytes(scene: Scene) -> Found:
+    """Bytes that sequences hold."""
+    return Found(scene.log.record(_newest(scene)).memory.bytes_held, _newest(scene))
+
+
+@figure
+def ref_count(scene: Scene, block: int) -> Found:
+    """How many tables have a block."""
+    if not 0 <= block < len(scene.state.blocks):
+        raise Undecided(f"there is no block {block}")
+    return Found(scene.state.blocks[block].ref_count, _newest(scene))
+
+
+@figure
+def hit_tokens(scene: Scene, seq: int) -> Found:
+    """Tokens of a sequence that the prefix cache had at its first admission."""
+    found = find_op(scene.seen(), Lookup, seq_id=seq)
+    if found is None:
+        raise Undecided(f"the prefix cache was not asked for sequence {seq}")
+    op = found[0].ops[found[1]]
+    assert isinstance(op, Lookup)
+    return Found(op.num_hit_tokens, found[0].index)
+
+
+@figure
+def cached_at_end(scene: Scene, seq: int = 0) -> Found:
+    """Tokens of a finished sequence that were in the cache when it ended."""
+    found = find_op(scene.seen(), Finish, seq_id=seq)
+    if found is None:
+        raise Undecided(f"sequence {seq} has not finished")
+    return Found(scene.sequence(seq).num_computed_tokens, found[0].index)
+
+
+@figure
+def count(scene: Scene, operation: str) -> Found:
+    """Operations of a type so far: preempt, evict, copy, release, cache, …"""
+    kinds = {"preempt": Preempt, "evict": Evict, "copy": Copy, "release": Release, "cache": Cache, "finish": Finish}
+    if operation not in kinds:
+        raise Undecided(f"what is counted is one of {', '.join(kinds)}")
+    found = [(record.index, op) for record in scene.seen() for op in record.ops if isinstance(op, kinds[operation])]
+    return Found(len(found), found[-1][0] if found else None)
+
+
+@figure
+def running(scene: Scene) -> Found:
+    """Sequences that run."""
+    return Found(len(scene.state.running), _newest(scene))
+
+
+@figure
+def waiting(scene: Scene) -> Found:
+    """Sequences that wait."""
+    return Found(len(scene.state.waiting), _newest(scene))
+
+
+@figure
+def layers(scene: Scene) -> Found:
+    return Found(scene.header.model.num_layers)
+
+
+@figure
+def heads(scene: Scene) -> Found:
+    """Query heads."""
+    return Found(scene.header.model.num_heads)
+
+
+@figure
+def kv_heads(scene: Scene) -> Found:
+    return Found(scene.header.model.num_kv_heads)
+
+
+@figure
+def head_dim(scene: Scene) -> Found:
+    return Found(scene.header.model.head_dim)
+
+
+@figure
+def token_bytes(scene: Scene) -> Found:
+    """Bytes of K and V for a token, all layers."""
+    return Found(scene.header.kv_bytes_per_token)
+
+
+@figure
+def query_bytes(scene: Scene) -> Found:
+    """Bytes that the queries of a token would take if they were kept: Hq · D · layers · bytes of a number."""
+    model = scene.header.model
+    return Found(model.num_layers * model.num_heads * model.head_dim * bytes_per_element(model.dtype))
+
+
+@figure
+def setting(scene: Scene, name: str) -> Found:
+    """A setting of the run."""
+    found = scene.header.engine.get(name)
+    if not isinstance(found, int | float):
+        raise Undecided(f"the run has no number for the setting {name!r}")
+    return Found(found)

@@ -1,0 +1,109 @@
+"""What a lesson is: a header, and sections of texts, views, actions and questions, in the order of reading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import Struct
+
+Translated = dict[str, str]  # language -> text
+TranslatedList = dict[str, list[str]]
+Verb = Literal["submit", "prefill", "step", "run", "restart", "fork"]
+
+
+class LessonError(ValueError):
+    """A lesson that does not hold, in one sentence; `line` is where, from 1 (0: the file as a whole)."""
+
+    def __init__(self, line: int, sentence: str) -> None:
+        super().__init__(f"line {line}: {sentence}" if line else sentence)
+        self.line = line
+        self.sentence = sentence
+
+
+class Action(Struct, frozen=True, kw_only=True):
+    """One thing that happens to the run.
+
+    `submit`   the prompts `prompts` (numbers from 0; empty: all that were not submitted yet), `after` steps from now
+    `prefill`  steps until every submitted prompt is computed; submits all prompts where none was
+    `step`     `count` steps
+    `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
+    `restart`  a new run with `changes` of the lesson's settings and sampling
+    `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
+    """
+
+    verb: Verb
+    prompts: list[int] = []
+    after: int = 0
+    count: int = 1
+    until: str = ""
+    rank: int = 0
+    changes: dict[str, Any] = {}
+
+
+class Text(Struct, frozen=True, kw_only=True, tag="text"):
+    """Markdown, in each language."""
+
+    line: int
+    texts: Translated
+
+
+class Show(Struct, frozen=True, kw_only=True, tag="show"):
+    """Where to look from here on: `part` of the page, and settings as a link holds them."""
+
+    line: int
+    part: str
+    view: dict[str, str]
+
+
+class Do(Struct, frozen=True, kw_only=True, tag="do"):
+    """What happens when the learner presses on."""
+
+    line: int
+    action: Action
+
+
+class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
+    """A question by one of the rules (`app/lessons/questions`). It is decided by the run as far as the next action."""
+
+    line: int
+    rule: str
+    arguments: dict[str, str]
+
+
+class Sandbox(Struct, frozen=True, kw_only=True, tag="sandbox"):
+    """From here on the run is the learner's."""
+
+    line: int
+
+
+Item = Text | Show | Do | Ask | Sandbox
+
+
+class Section(Struct, frozen=True, kw_only=True):
+    """What is read at once: one idea."""
+
+    name: str
+    line: int
+    items: list[Item]
+
+
+class Lesson(Struct, frozen=True, kw_only=True):
+    """One lesson."""
+
+    id: str
+    path: Path
+    number: int
+    minutes: int
+    model: str
+    languages: list[str]
+    title: Translated
+    prompts: TranslatedList
+    config: dict[str, Any]
+    sampling: dict[str, Any]
+    sections: list[Section]
+
+    @property
+    def items(self) -> list[Item]:
+        """All of them, in order."""
+        return [item for section in self.sections for item in section.items]

@@ -1,0 +1,135 @@
+"""The Markdown of a lesson's texts, as a tree that a page draws: no HTML is in it, and none comes out.
+
+Three kinds of links are the lessons' own:
+
+    [16](=prompt_tokens)    a number that the run must have here; it leads to where it is counted
+    [4](~block_size)        a setting that can be dragged; the run is made again with it
+    [keys](k)               a word in the colour of what it names
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from msgspec import Struct
+
+from app.lessons.figures import FIGURES
+from app.lessons.lesson import LessonError
+from app.lessons.numbers import number_in
+from engine.config import EngineConfig, SamplingParams
+
+THINGS = ("k", "v", "q", "prompt", "generated", "block", "free", "cached")
+TAGS = {
+    "paragraph": "p",
+    "heading": "h3",
+    "strong": "strong",
+    "em": "em",
+    "bullet_list": "ul",
+    "ordered_list": "ol",
+    "list_item": "li",
+    "blockquote": "blockquote",
+    "table": "table",
+    "thead": "thead",
+    "tbody": "tbody",
+    "tr": "tr",
+    "th": "th",
+    "td": "td",
+}
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "code"])
+# the kinds above, and https, are told apart below
+_MARKDOWN.validateLink = lambda url: True  # type: ignore[assignment]
+_KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")
+SETTINGS = {*EngineConfig.__struct_fields__, *SamplingParams.__struct_fields__}
+
+Node = str | dict[str, Any]
+
+
+class Claim(Struct, frozen=True, kw_only=True):
+    """A number that a text says the run has: `figure` with `arguments`."""
+
+    figure: str
+    arguments: list[str]
+    said: str
+
+
+def tree(text: str) -> list[Node]:
+    """Blocks of a text: strings, and maps with `tag` and `children`; of a link also `figure`, `setting`, `thing` or
+    `href`."""
+    return [_node(child) for child in SyntaxTreeNode(_MARKDOWN.parse(text)).children]
+
+
+def claims(text: str) -> Iterator[Claim]:
+    """The numbers that a text claims, in order."""
+    for node in _walk(tree(text)):
+        if found := node.get("figure"):
+            figure, *arguments = found.split(":")
+            yield Claim(figure=figure, arguments=arguments, said=said(node["children"]))
+
+
+def said(nodes: list[Node]) -> str:
+    """The letters of a tree."""
+    return "".join(node if isinstance(node, str) else said(node["children"]) for node in nodes)
+
+
+def check_markup(text: str, line: int) -> None:
+    """Raise LessonError for what a page cannot draw; `line` is the text's first."""
+    try:
+        found = list(_walk(tree(text)))
+    except _Unknown as error:
+        raise LessonError(line + error.line, error.sentence) from None
+    for node in found:
+        if "figure" in node:
+            name, words = node["figure"].split(":")[0], said(node["children"])
+            if name not in FIGURES:
+                raise LessonError(line, f"[{words}](={name}): there is no figure {name!r}")
+            if number_in(words) is None:
+                raise LessonError(line, f"[{words}](={name}): there is no number in {words!r}")
+        if "setting" in node and node["setting"] not in SETTINGS:
+            raise LessonError(line, f"there is no setting {node['setting']!r}")
+
+
+class _Unknown(Exception):
+    def __init__(self, line: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.line, self.sentence = line, sentence
+
+
+def _node(node: SyntaxTreeNode) -> Node:
+    line = node.map[0] if node.map else 0
+    match node.type:
+        case "text":
+            return node.content
+        case "softbreak" | "hardbreak":
+            return " "
+        case "inline":
+            return {"tag": "span", "children": [_node(child) for child in node.children]}
+        case "code_inline":
+            return {"tag": "code", "children": [node.content]}
+        case "fence":
+            return {"tag": "pre", "children": [node.content]}
+        case "link":
+            return {"tag": "a", **_link(str(node.attrs["href"]), line), "children": [_node(c) for c in node.children]}
+        case name if name in TAGS:
+            return {"tag": TAGS[name], "children": [_node(child) for child in node.children]}
+    raise _Unknown(line, f"a text of a lesson has no {node.type.replace('_', ' ')}")
+
+
+def _link(target: str, line: int) -> dict[str, str]:
+    if _KIND.fullmatch(target):
+        return {"figure" if target[0] == "=" else "setting": target[1:]}
+    if target in THINGS:
+        return {"thing": target}
+    if target.startswith("https://"):
+        return {"href": target}
+    raise _Unknown(line, f"a link to {target[:40]!r}: a figure, a setting, one of {', '.join(THINGS)}, or https://…")
+
+
+def _walk(nodes: list[Node]) -> Iterator[dict[str, Any]]:
+    for node in nodes:
+        if isinstance(node, dict):
+            yield node
+            yield from _walk(node["children"])

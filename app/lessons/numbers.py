@@ -1,0 +1,62 @@
+"""Numbers as lessons write them: in digits, with a unit of bytes, as a share, or in words up to twenty."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_WORDS = {
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+    "eighteen nineteen twenty": 0,
+    "once twice": 1,
+    "zeroth first second third fourth fifth sixth seventh eighth ninth tenth": 0,
+}
+WORDS = {word: first + i for words, first in _WORDS.items() for i, word in enumerate(words.split())}
+_DIGITS = {digit: i for i, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_NUMBER = re.compile(r"([-−]?\d[\d,]*(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|MB|GB|%|‰)?")
+_CHINESE = re.compile(r"[零〇一二两三四五六七八九十百]+")
+
+
+class Said(Decimal):
+    """A number as it was written: `unit` is what one of its last digit stands for, so that rounding can be checked."""
+
+    unit: Decimal = Decimal(1)
+
+
+def number_in(text: str) -> Said | None:
+    """The first number in a text; None: there is none.
+
+    Bytes in any unit are bytes, per cent are hundredths.
+    """
+    if found := _NUMBER.search(text):
+        digits = found[1].replace(",", "").replace("−", "-")
+        scale = Decimal(_UNITS.get(found[2] or "", 1))
+        scale /= {"%": 100, "‰": 1000}.get(found[2] or "", 1)
+        places = len(digits.partition(".")[2])
+        said = Said(Decimal(digits) * scale)
+        said.unit = Decimal(1).scaleb(-places) * scale
+        return said
+    for word in re.findall(r"[a-z]+", text.lower()):
+        if word in WORDS:
+            return Said(WORDS[word])
+    if chinese := _CHINESE.search(text):
+        return Said(_chinese(chinese[0]))
+    return None
+
+
+def agrees(said: Said, found: float) -> bool:
+    """Whether a number was written right, as far as its last digit."""
+    return abs(Decimal(said) - Decimal(repr(found) if isinstance(found, float) else found)) <= said.unit / 2
+
+
+def _chinese(text: str) -> int:
+    """Up to 999: 十六, 二十, 一百零八."""
+    total = digit = 0
+    for letter in text:
+        if letter in "十百":
+            total += (digit or 1) * (10 if letter == "十" else 100)
+            digit = 0
+        else:
+            digit = _DIGITS[letter]
+    return total + digit

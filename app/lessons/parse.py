@@ -1,0 +1,284 @@
+"""A lesson from its file. Nothing is run here; what a reader can see is wrong is told with its line.
+
++++
+id = "written-a-step-later"
+number = 2
+minutes = 5
+title = { en = "The token that is not there yet", zh = "还不在那里的字" }
+prompts = { en = ["I met a traveller"], zh = ["春江潮水连海平，"] }
+config = { block_size = 4, num_blocks = 48 }
+sampling = { max_tokens = 8 }
++++
+
+## start
+
+::: en
+Here is a prompt, and nothing has been computed yet.
+:::
+
+::: zh
+提示词摆在这里，什么都还没算。
+:::
+
+do: prefill
+show: stage
+ask: keys_read
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Section, Show, Text, Verb
+from app.lessons.markup import check_markup
+from app.lessons.questions import check_arguments
+from app.words import languages
+from engine.config import EngineConfig, SamplingParams
+from engine.trace.events import Op
+
+PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "race", "museum", "compare")
+VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")
+OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
+MOST_BYTES = 256 * 1024  # of a file
+_HEADING = re.compile(r"##\s+(.*)")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_DIRECTIVE = re.compile(r"(\w+):(.*)")
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    id: str
+    number: int = 0
+    minutes: int
+    model: str = "bundled"
+    title: dict[str, str]
+    prompts: dict[str, list[str]]
+    config: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
+
+
+def read_lesson(path: Path) -> Lesson:
+    """The lesson in a file.
+
+    Raises:
+        LessonError: the first thing that does not hold.
+        OSError: the file cannot be read.
+    """
+    data = path.read_bytes()
+    if len(data) > MOST_BYTES:
+        raise LessonError(0, f"the file has {len(data)} bytes; a lesson has at most {MOST_BYTES}")
+    try:
+        return parse_lesson(data.decode("utf-8"), path)
+    except UnicodeDecodeError:
+        raise LessonError(0, "the file is not UTF-8 text") from None
+
+
+def parse_lesson(text: str, path: Path) -> Lesson:
+    """As `read_lesson`, of a text."""
+    lines = text.splitlines()
+    header, first = _header(lines)
+    found = sorted(header.title)
+    if unknown := set(found) - set(languages()):
+        raise LessonError(1, f"title: the page has no language {min(unknown)!r}; it has {', '.join(languages())}")
+    if not _NAME.fullmatch(header.id):
+        raise LessonError(1, f"id: {header.id!r} is not made of small letters, digits and hyphens")
+    lesson = Lesson(
+        id=header.id,
+        path=path,
+        number=header.number,
+        minutes=header.minutes,
+        model=header.model,
+        languages=found,
+        title=header.title,
+        prompts=header.prompts,
+        config=header.config,
+        sampling=header.sampling,
+        sections=_Body(lines, first, found).sections(),
+    )
+    _check_whole(lesson)
+    return lesson
+
+
+def _header(lines: list[str]) -> tuple[_Header, int]:
+    """The header, and the index of the line after it."""
+    if not lines or lines[0].strip() != "+++":
+        raise LessonError(1, "a lesson begins with a header in TOML between two lines of +++")
+    end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "+++"), None)
+    if end is None:
+        raise LessonError(1, "the header has no end: a second line of +++ is missing")
+    try:
+        return msgspec.convert(tomllib.loads("\n".join([*lines[1:end], ""])), _Header), end + 1
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r"line (\d+)", str(error))
+        raise LessonError(1 + int(place[1]) if place else 1, f"the header is no TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        raise LessonError(1, f"the header: {error}") from None
+
+
+class _Body:
+    """Reads sections line by line."""
+
+    def __init__(self, lines: list[str], first: int, found: list[str]) -> None:
+        self._lines, self._at, self._languages = lines, first, found
+
+    def sections(self) -> list[Section]:
+        sections: list[Section] = []
+        texts: dict[str, str] = {}
+        text_line = 0
+
+        def end_text() -> None:
+            nonlocal texts
+            if not texts:
+                return
+            if missing := [code for code in self._languages if code not in texts]:
+                raise LessonError(text_line, f"this text has no {missing[0]!r} beside it")
+            sections[-1].items.append(Text(line=text_line, texts=texts))
+            texts = {}
+
+        while self._at < len(self._lines):
+            line, number = self._lines[self._at].strip(), self._at + 1
+            self._at += 1
+            if not line:
+                continue
+            if heading := _HEADING.fullmatch(line):
+                if sections:
+                    end_text()
+                if not _NAME.fullmatch(heading[1]):
+                    raise LessonError(number, f"a section's name, {heading[1]!r}, is not small letters and hyphens")
+                sections.append(Section(name=heading[1], line=number, items=[]))
+                continue
+            if not sections:
+                raise LessonError(number, "before this a section has to begin: ## and its name")
+            if line.startswith(":::"):
+                code = line[3:].strip()
+                if code in texts:
+                    end_text()
+                text_line = text_line if texts else number
+                texts[code] = self._text(code, number)
+                continue
+            end_text()
+            sections[-1].items.append(_directive(line, number))
+        if sections:
+            end_text()
+        return sections
+
+    def _text(self, code: str, number: int) -> str:
+        if code not in self._languages:
+            raise LessonError(number, f"::: {code}: the title is not in this language ({', '.join(self._languages)})")
+        start = self._at
+        while self._at < len(self._lines):
+            self._at += 1
+            if self._lines[self._at - 1].strip() == ":::":
+                text = "\n".join(self._lines[start : self._at - 1]).strip()
+                check_markup(text, start + 1)
+                return text
+        raise LessonError(number, f"::: {code} has no end: a line of ::: is missing")
+
+
+def _directive(line: str, number: int) -> Item:
+    found = _DIRECTIVE.fullmatch(line)
+    if not found or found[1] not in ("do", "show", "ask", "sandbox"):
+        raise LessonError(number, f"{line[:40]!r} is no text between ::: lines, and no do:, show:, ask: or sandbox:")
+    try:
+        words = shlex.split(found[2])
+    except ValueError as error:
+        raise LessonError(number, f"{line[:40]!r}: {error}") from None
+    if found[1] == "sandbox":
+        return Sandbox(line=number)
+    if not words:
+        raise LessonError(number, f"{found[1]}: says nothing")
+    plain = [word for word in words[1:] if "=" not in word]
+    named = dict(word.split("=", 1) for word in words[1:] if "=" in word)
+    if found[1] == "do":
+        return Do(line=number, action=_action(words[0], plain, named, number))
+    if plain:
+        raise LessonError(number, f"{found[1]}: {plain[0]!r} has no name; it is written name=value")
+    if found[1] == "show":
+        if words[0] not in PARTS:
+            raise LessonError(number, f"show: there is no {words[0]!r}; the page has {', '.join(PARTS)}")
+        if unknown := named.keys() - set(VIEW):
+            raise LessonError(number, f"show: a view has no {min(unknown)!r}; it has {', '.join(VIEW)}")
+        return Show(line=number, part=words[0], view=named)
+    check_arguments(words[0], named, number)
+    return Ask(line=number, rule=words[0], arguments=named)
+
+
+def _action(verb: str, plain: list[str], named: dict[str, str], number: int) -> Action:
+    match verb:
+        case "submit":
+            prompts = [_count(word, number) for word in plain]
+            return Action(verb="submit", prompts=prompts, after=_count(named.get("after", "0"), number))
+        case "prefill" if not plain and not named:
+            return Action(verb="prefill")
+        case "step" if len(plain) <= 1 and not named:
+            return Action(verb="step", count=_count(plain[0] if plain else "1", number))
+        case "run" if not plain and named.keys() <= {"until"}:
+            until, _, count = named.get("until", "finished").partition(":")
+            if until not in ("finished", "tokens") and until not in OPERATIONS:
+                raise LessonError(number, f"run: {until!r} is not finished, tokens:N or an operation of the trace")
+            return Action(verb="run", until=until, count=_count(count or "1", number))
+        case "restart" if not plain:
+            return Action(verb="restart", changes={name: _value(text) for name, text in named.items()})
+        case "fork" if not plain and named.keys() <= {"rank"}:
+            return Action(verb="fork", rank=_count(named.get("rank", "1"), number))
+        case _ if verb in get_args(Verb):
+            raise LessonError(number, f"do: {' '.join([verb, *plain, *named])} is more than {verb} takes")
+    raise LessonError(number, f"do: there is no {verb!r}; a lesson can {', '.join(get_args(Verb))}")
+
+
+def _count(word: str, number: int) -> int:
+    if not word.isdecimal() or int(word) > 10_000:
+        raise LessonError(number, f"{word!r} is no number from 0 to 10000")
+    return int(word)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, SamplingParams]:
+    """The lesson's settings and sampling, with these changes of either.
+
+    Raises:
+        ValueError: an unknown name, or a value that cannot be.
+    """
+    known = set(EngineConfig.__struct_fields__)
+    config = {**lesson.config, **{name: value for name, value in changes.items() if name in known}}
+    sampling = {**lesson.sampling, **{name: value for name, value in changes.items() if name not in known}}
+    for name in [*lesson.config, *[name for name in sampling if name not in SamplingParams.__struct_fields__]]:
+        if name not in known:
+            raise ValueError(f"there is no setting {name!r}")
+    return msgspec.convert(config, EngineConfig), msgspec.convert(sampling, SamplingParams)
+
+
+def _check_whole(lesson: Lesson) -> None:
+    if not lesson.sections:
+        raise LessonError(0, "there is no section: nothing to read")
+    lengths = {code: len(lesson.prompts.get(code, [])) for code in lesson.languages}
+    if len(set(lengths.values())) > 1 or 0 in lengths.values():
+        raise LessonError(1, f"prompts: each language has the same number of them, at least one, not {lengths}")
+    names = [section.name for section in lesson.sections]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise LessonError(0, f"two sections are called {twice!r}")
+    try:
+        settings_of(lesson, {})
+    except ValueError as error:
+        raise LessonError(1, f"the header's settings: {error}") from None
+    for item in lesson.items:
+        if not isinstance(item, Do):
+            continue
+        over = [i for i in item.action.prompts if i >= len(lesson.prompts[lesson.languages[0]])]
+        if over:
+            raise LessonError(item.line, f"submit: there is no prompt {over[0]}; the first is 0")
+        try:
+            settings_of(lesson, item.action.changes)
+        except ValueError as error:
+            raise LessonError(item.line, str(error)) from None

@@ -1,0 +1,169 @@
+"""Blocks: which comes next, who holds it, what is copied and what is let go."""
+
+from __future__ import annotations
+
+from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided, find_op
+from engine.trace.events import Allocate, Copy, Release
+
+
+@rule
+def next_block(scene: Scene) -> Question:
+    """The block that is allocated next: the head of the free queue."""
+    found = find_op(scene.coming(), Allocate)
+    if found is None:
+        raise Undecided("no block is allocated as far as the lesson goes")
+    op = found[0].ops[found[1]]
+    assert isinstance(op, Allocate)
+    state = scene.state
+    held = [block.block_id for block in state.blocks if block.ref_count]
+    free = [block.block_id for block in state.blocks if not block.ref_count]
+    queue = state.free_queues[0]
+    wrong = [
+        ("after_highest", max(held, default=-1) + 1),
+        ("lowest_free", min(free, default=0)),
+        ("tail", queue[-1] if queue else 0),
+        ("second", queue[1] if len(queue) > 1 else 0),
+    ]
+    evidence = Evidence(record=found[0].index, op=found[1], figure="free_queue[0]")
+    return numbers("next_block", op.block_id, wrong, evidence, mark="block", text="block")
+
+
+@rule
+def needs_block(scene: Scene, seq: int = 0) -> Question:
+    """Whether the next step allocates a block for a sequence."""
+    record = scene.next_step()
+    entry = scene.entry(record, seq)
+    place = next((i for i, op in enumerate(record.ops) if isinstance(op, Allocate) and op.seq_id == seq), None)
+    size = scene.block_size
+    return choice(
+        "needs_block",
+        "no" if place is None else "yes",
+        ["yes", "no"],
+        Evidence(record=record.index, op=place, figure="p mod block_size"),
+        why=["yes", "no"],
+        seq=seq,
+        position=entry.start,
+        block_size=size,
+        offset=entry.start % size,
+    )
+
+
+@rule
+def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
+    """How many tables have a block of a sequence when what comes is over."""
+    after = scene.after
+    table = after.sequences[seq].block_tables[0] if seq in after.sequences else []
+    if logical >= len(table) or table[logical] < 0:
+        raise Undecided(f"sequence {seq} has no block {logical} there")
+    count = after.blocks[table[logical]].ref_count
+    here = len(after.running)
+    wrong = [("one_each", 1), ("all", here), ("all_and_cache", here + 1), ("tokens", scene.block_size)]
+    evidence = Evidence(record=len(scene.log) - 1, figure="ref_count")
+    return numbers("ref_count", count, wrong, evidence, seq=seq, logical=logical, block=table[logical])
+
+
+@rule
+def copied(scene: Scene) -> Question:
+    """Whether a block is copied in what comes, and which: a shared block that somebody writes to, and no other."""
+    found = find_op(scene.coming(), Copy)
+    state = scene.state
+    shared = [block.block_id for block in state.blocks if block.ref_count > 1]
+    partial = [b for b in shared if len(state.blocks[b].token_ids) < state.block_size]
+    full = [b for b in shared if b not in partial]
+    if found is None:
+        right = "none"
+        evidence = Evidence(record=len(scene.log) - 1, figure="no copy")
+    else:
+        op = found[0].ops[found[1]]
+        assert isinstance(op, Copy)
+        right = "tail"
+        partial = [op.src]
+        evidence = Evidence(record=found[0].index, op=found[1], figure="copy.src → copy.dst")
+    options = ["none", *(["tail"] if partial else []), *(["full"] if full else []), "every"]
+    return choice(
+        "copied",
+        right,
+        options,
+        evidence,
+        why=options,
+        of_options={"tail": {"block": partial[0] if partial else 0}, "full": {"block": full[0] if full else 0}},
+    )
+
+
+@rule
+def bytes_after(scene: Scene) -> Question:
+    """Bytes that sequences hold when what comes is over: whole blocks."""
+    record = scene.log.record(len(scene.log) - 1)
+    memory, model = record.memory, scene.header.model
+    block = memory.bytes_held // memory.blocks_held if memory.blocks_held else 0
+    wrong = [
+        ("only_tokens", memory.bytes_used),
+        ("block_more", memory.bytes_held + block),
+        ("hidden_size", memory.bytes_held * model.group_size),
+        ("only_keys", memory.bytes_held // 2),
+    ]
+    evidence = Evidence(record=record.index, figure="blocks_held · block_size · kv_bytes_per_token")
+    return numbers("bytes_after", memory.bytes_held, wrong, evidence, mark="bytes", text="bytes")
+
+
+@rule
+def released(scene: Scene, seq: int = 0) -> Question:
+    """The block that a window releases next."""
+    found = find_op(scene.coming(), Release, seq_id=seq)
+    if found is None:
+        raise Undecided(f"nothing of sequence {seq} is released as far as the lesson goes")
+    op = found[0].ops[found[1]]
+    assert isinstance(op, Release)
+    table = scene.log.state_at(found[0].index - 1).sequences[seq].block_tables[0]
+    held = [block for block in table if block >= 0]
+    wrong = [("newest", held[-1]), ("first", table[0] if table[0] >= 0 else held[0]), ("second", held[1])]
+    evidence = Evidence(record=found[0].index, op=found[1], figure="release")
+    return numbers("released", op.block_id, wrong, evidence, mark="block", text="block", seq=seq)
+
+
+@rule
+def most_blocks(scene: Scene, seq: int = 0) -> Question:
+    """The most blocks that a sequence's table has at once, as far as the run comes."""
+    most, record = 0, 0
+    total = 0
+    for index in range(len(scene.log)):
+        state = scene.log.state_at(index)
+        if seq in state.sequences:
+            table = state.sequences[seq].block_tables[0]
+            total = max(total, len(state.sequences[seq].token_ids))
+            held = sum(1 for block in table if block >= 0)
+            if held > most:
+                most, record = held, index
+    if not most:
+        raise Undecided(f"sequence {seq} holds no block as far as the lesson goes")
+    config, size = scene.header.engine, scene.block_size
+    window = config.get("attention_window")
+    needed = -(-total // size)
+    wrong = [("all_tokens", needed), ("one_less", most - 1), ("one_more", most + 1)]
+    if isinstance(window, int):
+        wrong.insert(0, ("only_window", -(-window // size)))
+    return numbers("most_blocks", most, wrong, Evidence(record=record, figure="max blocks_held"), seq=seq)
+
+
+@rule
+def slots_wasted(scene: Scene) -> Question:
+    """Reserved slots without content when what comes is over."""
+    record = scene.log.record(len(scene.log) - 1)
+    memory = record.memory
+    free = memory.num_blocks * memory.block_size - memory.tokens_held
+    wrong = [("none", 0), ("a_block", memory.block_size), ("all_free", free), ("one_less", memory.block_size - 1)]
+    evidence = Evidence(record=record.index, figure="blocks_held · block_size − tokens_held")
+    return numbers("slots_wasted", memory.slots_wasted, wrong, evidence)
+
+
+@rule
+def left_at_end(scene: Scene) -> Question:
+    """Blocks that can still be found when everybody has finished: free is not forgotten."""
+    after = scene.after
+    if after.running or after.waiting:
+        raise Undecided("somebody still runs or waits when the lesson goes on")
+    memory = scene.log.record(len(scene.log) - 1).memory
+    wrong = [("forgotten", 0), ("still_held", memory.num_blocks), ("tail_too", memory.blocks_cached + 1)]
+    evidence = Evidence(record=len(scene.log) - 1, figure="blocks_cached")
+    return numbers("left_at_end", memory.blocks_cached, wrong, evidence, held=memory.blocks_held)

@@ -1,0 +1,73 @@
+"""What it costs: bytes and operations."""
+
+from __future__ import annotations
+
+from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided
+from engine.accounting.memory import bytes_per_element
+
+
+@rule
+def ridge(scene: Scene) -> Question:
+    """On which side of the ridge the next step is: operations a byte against what the machine can do a byte.
+
+    Williams et al., "Roofline", 2009: intensity = FLOPs / bytes moved; the ridge is peak FLOP/s over peak bytes/s.
+    """
+    record = scene.next_step()
+    roofs = scene.header.machine.roofs
+    if roofs is None:
+        raise Undecided("the roofs of this machine were not measured when the run began")
+    if record.work is None:
+        raise Undecided(f"record {record.index} does not say its work")
+    work = record.work
+    moved = work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes
+    right = "compute" if work.flops / moved > roofs.flops_per_second / roofs.bytes_per_second else "bandwidth"
+    evidence = Evidence(record=record.index, figure="flops / bytes against the ridge")
+    return choice(
+        "ridge",
+        right,
+        ["compute", "bandwidth"],
+        evidence,
+        why=["compute", "bandwidth"],
+        tokens=work.num_tokens,
+        intensity=round(work.flops / moved, 2),
+        ridge=round(roofs.flops_per_second / roofs.bytes_per_second, 1),
+    )
+
+
+@rule
+def bytes_per_token(scene: Scene) -> Question:
+    """Bytes of K and V that a token takes: 2 · layers · KV heads · D · bytes of a number."""
+    model = scene.header.model
+    right = scene.header.kv_bytes_per_token
+    size = bytes_per_element(model.dtype)
+    wrong = [
+        ("hidden_size", 2 * model.num_layers * model.num_heads * model.head_dim * size),
+        ("one_layer", right / model.num_layers),
+        ("only_keys", right / 2),
+        ("two_bytes", right / size * 2 if size != 2 else right / 4),
+    ]
+    evidence = Evidence(record=0, figure="2 · layers · KV heads · D · bytes")
+    return numbers("bytes_per_token", right, wrong, evidence, mark="bytes", text="bytes", **_shape(scene))
+
+
+@rule
+def query_cache(scene: Scene) -> Question:
+    """Bytes a token that a cache of queries would take: query heads, where K and V have KV heads."""
+    model = scene.header.model
+    size = bytes_per_element(model.dtype)
+    right = model.num_layers * model.num_heads * model.head_dim * size
+    kv = scene.header.kv_bytes_per_token
+    wrong = [("as_kv", kv), ("half_of_kv", kv / 2), ("one_layer", right / model.num_layers), ("all_three", right + kv)]
+    evidence = Evidence(record=0, figure="layers · query heads · D · bytes")
+    return numbers("query_cache", right, wrong, evidence, mark="bytes", text="bytes", **_shape(scene))
+
+
+def _shape(scene: Scene) -> dict[str, int]:
+    model = scene.header.model
+    return {
+        "layers": model.num_layers,
+        "heads": model.num_heads,
+        "kv_heads": model.num_kv_heads,
+        "head_dim": model.head_dim,
+    }

@@ -1,0 +1,37 @@
+"""What a change does to the text."""
+
+from __future__ import annotations
+
+from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided
+from engine.trace.compare import compare
+
+
+@rule
+def same_text(scene: Scene) -> Question:
+    """Whether every sequence says the same as in the run before, as far as both come."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    found = compare(scene.earlier, scene.log).first_token
+    right = "same" if found is None else "different"
+    token = found.b if found else None
+    record = token.record if token else len(scene.log) - 1
+    evidence = Evidence(record=record, figure="tokens of both runs")
+    return choice("same_text", right, ["same", "different"], evidence, why=["same", "different"])
+
+
+@rule
+def first_difference(scene: Scene, seq: int = 0) -> Question:
+    """The position of the first token that is another one than in the run before."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    pair = next((p for p in compare(scene.earlier, scene.log).sequences if p.b and p.b.seq_id == seq), None)
+    if pair is None or pair.difference is None:
+        raise Undecided(f"sequence {seq} says the same in both runs")
+    at = pair.difference.position
+    prompt = len(pair.b.prompt_token_ids) if pair.b else 0
+    window = scene.header.engine.get("attention_window")
+    wrong = [("first_output", prompt), ("at_window", int(window) if isinstance(window, int) else at + 4)]
+    token = pair.difference.b or pair.difference.a
+    evidence = Evidence(record=token.record if token else 0, figure="first token that differs")
+    return numbers("first_difference", at, wrong, evidence, mark="position", text="position", seq=seq)

@@ -1,0 +1,162 @@
+"""What a question is, and the table of the rules that make them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from app.lessons.lesson import LessonError
+from app.lessons.scene import Scene
+
+Value = str | int | float
+MOST_OPTIONS = 5
+
+
+class Option(Struct, frozen=True, kw_only=True):
+    """An answer that can be given.
+
+    `text` and `why` are keys of words below `answer.` and `question.<rule>.why.`; `values` are their placeholders' and
+    `number` is what the option says where the answer is a number. `why` says what somebody thinks who gives it, and
+    what is so instead; None: it needs no word.
+    """
+
+    text: str
+    values: dict[str, Value] = {}
+    number: float | None = None
+    why: str | None = None
+
+
+class Evidence(Struct, frozen=True, kw_only=True):
+    """Where the log says so: the record that decides, the operation in it, and the figure that is read there."""
+
+    record: int
+    op: int | None = None
+    figure: str = ""
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """Where an answer can be drawn: `of` is what the options' numbers are numbers of."""
+
+    of: str  # "slot", "block", "sequence", "record", "position", "tokens", "bytes"
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A question with its answers, of which one is right. `values`: placeholders of its words."""
+
+    rule: str
+    values: dict[str, Value]
+    options: list[Option]
+    right: int
+    evidence: Evidence
+    mark: Mark | None = None
+
+
+Rule = Callable[..., Question]
+RULES: dict[str, Rule] = {}
+
+
+def rule(made: Rule) -> Rule:
+    """Put a function among the rules, under its name."""
+    RULES[made.__name__] = made
+    return made
+
+
+def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
+    """The question that a rule makes of a scene.
+
+    Raises:
+        Undecided: the run does not decide it, in a sentence.
+    """
+    wanted = inspect.signature(RULES[name]).parameters
+    values = {key: int(text) if wanted[key].annotation == "int" else text for key, text in arguments.items()}
+    return RULES[name](scene, **values)
+
+
+def check_arguments(name: str, arguments: dict[str, str], line: int) -> None:
+    """Raise LessonError for a rule that does not exist, and for arguments that are not its own."""
+    if name not in RULES:
+        raise LessonError(line, f"ask: there is no rule {name!r}; there are {', '.join(sorted(RULES))}")
+    wanted = dict(list(inspect.signature(RULES[name]).parameters.items())[1:])
+    if unknown := arguments.keys() - wanted.keys():
+        takes = ", ".join(wanted) or "no arguments"
+        raise LessonError(line, f"ask: {name} has no argument {min(unknown)!r}; it takes {takes}")
+    for key, parameter in wanted.items():
+        if key not in arguments and parameter.default is parameter.empty:
+            raise LessonError(line, f"ask: {name} needs {key}=…")
+        if key in arguments and parameter.annotation == "int" and not arguments[key].isdecimal():
+            raise LessonError(line, f"ask: {name}: {key} is a whole number, not {arguments[key]!r}")
+
+
+def numbers(
+    name: str,
+    right: float,
+    wrong: Iterable[tuple[str, float]],
+    evidence: Evidence,
+    *,
+    mark: str | None = None,
+    text: str = "number",
+    **values: Value,
+) -> Question:
+    """A question whose answers are numbers, in ascending order.
+
+    `wrong`: what somebody thinks (a key of words), and the number that comes out; those that are right by chance, or
+    below zero, or there already, are left out.
+    """
+    found: dict[float, Option] = {right: _number(text, right, None)}
+    for why, number in wrong:
+        if number not in found and number >= 0 and len(found) < MOST_OPTIONS:
+            found[number] = _number(text, number, why)
+    spare = 1
+    while len(found) < 3:  # chance left too few: the neighbours
+        for number in (right + spare, right - spare):
+            if number not in found and number >= 0 and len(found) < 3:
+                found[number] = _number(text, number, "near")
+        spare += 1
+    options = [found[number] for number in sorted(found)]
+    return Question(
+        rule=name,
+        values=values,
+        options=options,
+        right=options.index(found[right]),
+        evidence=evidence,
+        mark=Mark(of=mark) if mark else None,
+    )
+
+
+def choice(
+    name: str,
+    right: str,
+    all_of: Iterable[str],
+    evidence: Evidence,
+    *,
+    why: Iterable[str] = (),
+    of_options: dict[str, dict[str, Value]] | None = None,
+    **values: Value,
+) -> Question:
+    """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
+
+    `why`: the wrong ones that have a word about them.
+    """
+    known, keys = set(why), list(all_of)
+    options = [
+        Option(
+            text=f"question.{name}.answer.{key}",
+            values=(of_options or {}).get(key, {}),
+            why=key if key in known and key != right else None,
+        )
+        for key in keys
+    ]
+    return Question(rule=name, values=values, options=options, right=keys.index(right), evidence=evidence)
+
+
+def _number(text: str, number: float, why: str | None) -> Option:
+    shown: Value = int(number) if float(number).is_integer() else number
+    return Option(text=f"answer.{text}", values={"n": shown}, number=number, why=why)
+
+
+def label(value: Any) -> str:
+    """A token's bytes as words show them."""
+    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,151 @@
+"""Who runs, who waits, who has to go."""
+
+from __future__ import annotations
+
+from app.lessons.questions.rules import Evidence, Option, Question, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided, find_op
+from engine.trace.events import Admit, Defer, Preempt
+from engine.trace.log import TraceReader
+
+
+@rule
+def admitted(scene: Scene, seq: int) -> Question:
+    """Whether a waiting sequence is admitted in the next step, or what it lacks."""
+    record = scene.next_step()
+    right, place = "", None
+    for index, op in enumerate(record.ops):
+        if isinstance(op, Admit) and op.seq_id == seq:
+            right, place = "admit", index
+        elif isinstance(op, Defer) and op.seq_id == seq:
+            right, place = op.reason, index
+    if not right:
+        if seq not in scene.state.waiting:
+            raise Undecided(f"sequence {seq} does not wait")
+        right = "behind"
+    keys = ["admit", "max_num_seqs", "no_free_blocks", "token_budget", "behind"]
+    if right == "step_preempted":
+        keys = ["admit", "max_num_seqs", "no_free_blocks", "step_preempted"]
+    config = scene.header.engine
+    values = {"max_num_seqs": config.get("max_num_seqs") or 0, "budget": config.get("max_num_batched_tokens") or 0}
+    evidence = Evidence(record=record.index, op=place, figure="admit" if right == "admit" else "defer.reason")
+    return choice(
+        "admitted",
+        right,
+        keys,
+        evidence,
+        why=[key for key in keys if key not in ("behind", "step_preempted")],
+        of_options={key: values for key in keys},  # type: ignore[misc]
+        seq=seq,
+    )
+
+
+@rule
+def victim(scene: Scene) -> Question:
+    """The sequence that is preempted when the blocks run out: the one that was admitted last."""
+    found = find_op(scene.coming(), Preempt)
+    if found is None:
+        raise Undecided("nobody is preempted as far as the lesson goes")
+    op = found[0].ops[found[1]]
+    assert isinstance(op, Preempt)
+    running = scene.log.state_at(found[0].index - 1).running
+    if op.seq_id not in running:
+        raise Undecided("the victim was admitted in the same step")
+    longest = max(running, key=lambda i: len(scene.after.sequences[i].token_ids))
+    whys = {running[0]: "first", longest: "longest", op.for_seq_id: "who_asks"}
+    options = [
+        Option(text="answer.sequence", values={"n": i}, number=i, why=None if i == op.seq_id else whys.get(i, "near"))
+        for i in running
+    ]
+    if len(options) < 2:
+        raise Undecided("only one sequence runs: there is nothing to choose")
+    right = running.index(op.seq_id)
+    evidence = Evidence(record=found[0].index, op=found[1], figure="preempt")
+    return Question(rule="victim", values={}, options=options, right=right, evidence=evidence)
+
+
+@rule
+def recomputed(scene: Scene) -> Question:
+    """Tokens that the preempted sequence has to compute again."""
+    found = find_op(scene.coming(), Preempt)
+    if found is None:
+        raise Undecided("nobody is preempted as far as the lesson goes")
+    op = found[0].ops[found[1]]
+    assert isinstance(op, Preempt)
+    sequence = scene.log.state_at(found[0].index).sequences[op.seq_id]
+    wrong = [
+        ("nothing", 0),
+        ("only_output", len(sequence.token_ids) - sequence.num_prompt_tokens),
+        ("only_prompt", sequence.num_prompt_tokens),
+        ("all_computed", op.num_computed_tokens),
+        ("one", 1),
+    ]
+    evidence = Evidence(record=found[0].index, op=found[1], figure="preempt.num_recompute_tokens")
+    return numbers("recomputed", op.num_recompute_tokens, wrong, evidence, mark="tokens", seq=op.seq_id)
+
+
+@rule
+def run_at_once(scene: Scene) -> Question:
+    """The most sequences that run at the same time, as far as the run comes."""
+    most, where, came = 0, 0, 0
+    for index in range(len(scene.log)):
+        state = scene.log.state_at(index)
+        came = max(came, len(state.sequences))
+        if len(state.running) > most:
+            most, where = len(state.running), index
+    if not most:
+        raise Undecided("nobody runs as far as the lesson goes")
+    limit = scene.header.engine.get("max_num_seqs")
+    wrong = [("all", came), ("one", 1), ("places", int(limit) if isinstance(limit, int) else came), ("more", most + 1)]
+    evidence = Evidence(record=where, figure="len(running)")
+    return numbers("run_at_once", most, wrong, evidence, came=came)
+
+
+def longest_gap(log: TraceReader, seq: int) -> int:
+    """The most tokens that other sequences' steps computed between two tokens of a sequence: what it waits for.
+
+    Counted in tokens, because clocks differ and counts do not.
+    """
+    most = gap = 0
+    begun = False
+    for index in range(len(log)):
+        record = log.record(index)
+        gap += sum(len(entry.token_ids) for entry in record.batch)
+        if any(output.seq_id == seq for output in record.outputs):
+            most = max(most, gap if begun else 0)
+            begun, gap = True, 0
+    return most
+
+
+@rule
+def gap_against_before(scene: Scene, seq: int = 0) -> Question:
+    """Whether the longest wait of a running sequence between two tokens is longer than in the run before."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    before, now = longest_gap(scene.earlier, seq), longest_gap(scene.log, seq)
+    right = "shorter" if now < before else "longer" if now > before else "same"
+    evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
+    options = ["shorter", "same", "longer"]
+    return choice("gap_against_before", right, options, evidence, why=options, seq=seq, before=before, now=now)
+
+
+@rule
+def first_token_against_before(scene: Scene, seq: int) -> Question:
+    """Whether a sequence's first token comes after more steps than in the run before."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    before, now = _steps_to_first(scene.earlier, seq), _steps_to_first(scene.log, seq)
+    right = "earlier" if now < before else "later" if now > before else "same"
+    evidence = Evidence(record=len(scene.log) - 1, figure="steps from submit to the first output")
+    options = ["earlier", "same", "later"]
+    return choice("first_token_against_before", right, options, evidence, why=options, seq=seq, before=before, now=now)
+
+
+def _steps_to_first(log: TraceReader, seq: int) -> int:
+    submitted = None
+    for index in range(len(log)):
+        record = log.record(index)
+        if submitted is None and seq in log.state_at(index).sequences:
+            submitted = record.step
+        if submitted is not None and any(output.seq_id == seq for output in record.outputs):
+            return record.step - submitted
+    raise Undecided(f"sequence {seq} has no first token in one of the runs")

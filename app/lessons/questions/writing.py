@@ -1,0 +1,134 @@
+"""When and where keys and values are written."""
+
+from __future__ import annotations
+
+from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided, find_op
+from engine.trace.events import Cache, Finish, Sample, Write
+
+
+def _written(scene: Scene, position: int, seq: int) -> tuple[int, int] | None:
+    """Record and place of the write of a position, the first one."""
+    for record in scene.all():
+        for place, op in enumerate(record.ops):
+            if isinstance(op, Write) and op.seq_id == seq and op.start <= position < op.start + op.num_tokens:
+                return record.index, place
+    return None
+
+
+@rule
+def where_now(scene: Scene, seq: int = 0) -> Question:
+    """Where K and V of the token that was chosen last are now: nowhere yet."""
+    found = scene.sequence(seq)
+    if found.num_computed_tokens != len(found.token_ids) - 1 or found.status != "running":
+        raise Undecided(f"no token of sequence {seq} was chosen that is not computed")
+    position, size = len(found.token_ids) - 1, scene.block_size
+    record = next(
+        (
+            (record.index, place)
+            for record in reversed(list(scene.seen()))
+            for place, op in enumerate(record.ops)
+            if isinstance(op, Sample) and op.seq_id == seq
+        ),
+        None,
+    )
+    if record is None:
+        raise Undecided(f"no token of sequence {seq} was chosen yet")
+    table = found.block_tables[0]
+    last = position - 1
+    block = table[last // size]
+    spots = {
+        "last": {"block": block, "slot": last % size},
+        "next": {"block": max(table) + 1 if position % size == 0 else block, "slot": position % size},
+    }
+    return choice(
+        "where_now",
+        "nowhere",
+        ["nowhere", "next", "last"],
+        Evidence(record=record[0], op=record[1], figure="no write of this position"),
+        why=["next", "last"],
+        of_options=spots,  # type: ignore[arg-type]
+        seq=seq,
+        token=found.token_bytes[position].decode("utf-8", "replace"),
+        position=position,
+    )
+
+
+@rule
+def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
+    """The step in which K and V of a position are written: one after the step that chose the token."""
+    written = _written(scene, position, seq)
+    if written is None:
+        raise Undecided(f"position {position} of sequence {seq} is not written as far as the lesson goes")
+    chosen = None
+    for record in scene.all():
+        if any(isinstance(op, Sample) and op.seq_id == seq for op in record.ops):
+            state = scene.log.state_at(record.index)
+            if len(state.sequences[seq].token_ids) - 1 == position:
+                chosen = record.step
+                break
+    step = scene.log.record(written[0]).step
+    wrong = [("when_chosen", chosen if chosen is not None else step + 1), ("later", step + 1), ("prefill", 1)]
+    evidence = Evidence(record=written[0], op=written[1], figure="write")
+    return numbers("written_in", step, wrong, evidence, text="step", seq=seq, position=position)
+
+
+@rule
+def slot(scene: Scene, position: int, seq: int = 0) -> Question:
+    """slot = block id · block size + position mod block size."""
+    written = _written(scene, position, seq)
+    if written is None:
+        raise Undecided(f"position {position} of sequence {seq} is not written as far as the lesson goes")
+    size = scene.block_size
+    table = scene.log.state_at(written[0]).sequences[seq].block_tables[0]
+    block = table[position // size]
+    right = block * size + position % size
+    wrong = [
+        ("logical", position),
+        ("next_slot", right + 1),
+        ("next_block", (block + 1) * size + position % size),
+        ("block_start", block * size),
+    ]
+    evidence = Evidence(record=written[0], op=written[1], figure="block_id · block_size + p mod block_size")
+    return numbers("slot", right, wrong, evidence, mark="slot", seq=seq, position=position, block_size=size)
+
+
+@rule
+def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
+    """Whether a block of a sequence gets a hash with what comes: full ones do, and no others."""
+    found = find_op(scene.coming(), Cache, seq_id=seq, logical=logical)
+    after = scene.after.sequences[seq]
+    if logical >= len(after.block_tables[0]):
+        raise Undecided(f"sequence {seq} has no block {logical}")
+    filled = min(scene.block_size, max(0, after.num_computed_tokens - logical * scene.block_size))
+    evidence = (
+        Evidence(record=found[0].index, op=found[1], figure="cache")
+        if found
+        else Evidence(record=len(scene.log) - 1, figure="block_hash")
+    )
+    right = "yes" if found else "no"
+    return choice(
+        "hashed",
+        right,
+        ["yes", "no"],
+        evidence,
+        why=["yes", "no"],
+        seq=seq,
+        logical=logical,
+        filled=filled,
+        block_size=scene.block_size,
+    )
+
+
+@rule
+def cached_at_end(scene: Scene, seq: int = 0) -> Question:
+    """Tokens in the cache when a sequence ends: all but the one that was chosen last."""
+    found = find_op(scene.all(), Finish, seq_id=seq)
+    if found is None:
+        raise Undecided(f"sequence {seq} does not finish as far as the lesson goes")
+    state = scene.log.state_at(found[0].index).sequences[seq]
+    new = len(state.token_ids) - state.num_prompt_tokens
+    right = state.num_computed_tokens - state.num_prompt_tokens
+    wrong = [("all", new), ("none", 0), ("two_less", new - 2)]
+    evidence = Evidence(record=found[0].index, op=found[1], figure="finish.num_computed_tokens")
+    return numbers("cached_at_end", right, wrong, evidence, seq=seq, new=new, prompt=state.num_prompt_tokens)

@@ -1,0 +1,174 @@
+"""Lessons under way on a server: each has a theater, whose log is shown only as far as the learner has come."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+
+from app.errors import AppError
+from app.fork import Fork
+from app.lessons.catalogue import Catalogue
+from app.lessons.course import Course
+from app.lessons.lesson import Lesson, LessonError, Sandbox
+from app.lessons.parse import settings_of
+from app.lessons.stage import LessonPrompt
+from app.theater import Theater
+from app.theaters import Theaters
+from engine.config import EngineConfig, SamplingParams
+from engine.lab.change import Change
+from engine.trace.log import TraceReader
+
+
+class TheaterStage:
+    """A lesson's run on a theater: nothing that it does is shown by itself."""
+
+    def __init__(self, theater: Theater) -> None:
+        self._theater = theater
+        self._earlier = ExitStack()  # keeps the logs of earlier runs open
+        theater.hold_back(0)
+
+    @property
+    def log(self) -> TraceReader:
+        return self._theater.run.whole
+
+    def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
+        self._theater.submit(list(prompts), sampling)
+
+    def prefill(self) -> None:
+        self._theater.prefill(None).result()
+
+    def step(self) -> bool:
+        return self._theater.step(1, None).result().performed > 0
+
+    def restart(self, config: EngineConfig) -> None:
+        self._keep()
+        self._theater.reset(config).hold_back(0)
+
+    def fork(self, at: int, change: Change, config: EngineConfig) -> None:
+        run = self._theater.run
+        run.hold_back(None)
+        fork = Fork(self._theater.theater_id, run, at, change, follow=False)
+        self._keep()
+        self._theater.reset(config).hold_back(0)
+        self._theater.follow(fork).forked.result()
+
+    def close(self) -> None:
+        self._earlier.close()
+
+    def _keep(self) -> None:
+        self._theater.hold_back(None)
+        self._earlier.enter_context(self._theater.run.reading())
+
+
+class LessonRoom:
+    """One learner's lesson."""
+
+    def __init__(self, lesson: Lesson, language: str, theater: Theater, changes: dict[str, object]) -> None:
+        self.theater = theater
+        self.stage = TheaterStage(theater)
+        self.course = Course(lesson, language, self.stage, changes)
+        self.lock = threading.Lock()  # a learner's clicks come one after another
+
+    def show(self) -> None:
+        """As much of the run as the learner may see; all of it, and all commands, in the sandbox and at the end."""
+        course = self.course
+        is_free = course.barrier is None or isinstance(course.barrier, Sandbox)
+        self.theater.in_lesson = not is_free
+        if course.log is self.theater.run.whole:
+            self.theater.hold_back(None if is_free else course.moment.records)
+
+    def close(self) -> None:
+        self.stage.close()
+
+
+class LessonRooms:
+    """The lessons under way, by theater."""
+
+    def __init__(self, theaters: Theaters, catalogue: Catalogue, model: str | None) -> None:
+        """model: what `kvtheater serve` was given; None: there is nothing live here."""
+        self.catalogue = catalogue
+        self._theaters, self._model = theaters, model
+        self._rooms: dict[str, LessonRoom] = {}
+        self._lock = threading.Lock()
+
+    def refusal(self, lesson: Lesson) -> str | None:
+        """Why a lesson cannot be played here, in a sentence."""
+        if self._model is None:
+            return "a lesson computes as one goes, and this server has no model"
+        if lesson.model != self._model:
+            return f"this lesson is about the model {lesson.model!r}: start kvtheater serve {lesson.model}"
+        return None
+
+    def find(self, theater_id: str) -> LessonRoom:
+        """The lesson on a theater.
+
+        Raises:
+            AppError: `unknown_theater`.
+        """
+        room = self._rooms.get(theater_id)
+        if room is None or room.theater.is_closed:
+            raise AppError(
+                "unknown_theater", "this lesson's run is gone; open the lesson again to go on where you were"
+            )
+        return room
+
+    def known(self, theater_id: str | None, lesson_id: str, language: str) -> LessonRoom | None:
+        """The lesson on a theater, if it is this one."""
+        room = self._rooms.get(theater_id or "")
+        if room is None or room.theater.is_closed:
+            return None
+        course = room.course
+        return room if (course.lesson.id, course.language) == (lesson_id, language) else None
+
+    def open(
+        self, lesson_id: str, language: str, at: int, answers: dict[str, list[int | None]], changes: dict[str, object]
+    ) -> LessonRoom:
+        """A new theater with the lesson as far as item `at`, the questions on the way answered as they were.
+
+        Raises:
+            AppError: `not_found`, `refused`; what making a theater raises.
+        """
+        lesson = self.catalogue.get(lesson_id)
+        if lesson is None:
+            raise AppError("not_found", f"there is no lesson {lesson_id!r}")
+        if language not in lesson.languages:
+            language = lesson.languages[0]
+        if refused := self.refusal(lesson):
+            raise AppError("refused", refused)
+        self._forget_closed()
+        try:
+            config = settings_of(lesson, dict(changes))[0]
+        except ValueError as error:
+            raise AppError("bad_request", str(error)) from error
+        theater = self._theaters.create(config, lesson.title[language])
+        room = LessonRoom(lesson, language, theater, changes)
+        try:
+            replay(room.course, at, answers)
+        except LessonError as error:
+            room.close()
+            raise AppError("refused", f"the lesson does not hold: {error}") from error
+        room.show()
+        with self._lock:
+            self._rooms[theater.theater_id] = room
+        return room
+
+    def _forget_closed(self) -> None:
+        with self._lock:
+            closed = [name for name, room in self._rooms.items() if room.theater.is_closed]
+            for name in closed:
+                self._rooms.pop(name).close()
+
+
+def replay(course: Course, at: int, answers: dict[str, list[int | None]]) -> None:
+    """Go on to item `at`, or to the first question on the way that was not answered."""
+    course.go_on()
+    while course.barrier is not None and course.at <= at:
+        given = answers.get(str(course.at), []) if course.question else []
+        for one in given:
+            if not course.answers.get(course.at) or not course.answers[course.at].over:
+                course.answer(one)
+        if course.at == at or (
+            course.question and not (course.answers.get(course.at) and course.answers[course.at].over)
+        ):
+            return
+        course.go_on()

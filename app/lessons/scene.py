@@ -1,0 +1,99 @@
+"""What a question or a figure is about: a run's log, as far as the learner sees it, and as far as decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.trace.events import Op
+from engine.trace.log import TraceReader
+from engine.trace.records import BatchEntry, Capture, StepRecord
+from engine.trace.shown_log import ShownLog
+from engine.trace.state import Sequence, State
+
+
+class Undecided(ValueError):
+    """The run does not decide the question; one sentence."""
+
+
+class Scene:
+    """A run at one moment of a lesson."""
+
+    def __init__(self, log: TraceReader, now: int, before: TraceReader | None = None) -> None:
+        """`log` ends where the question is decided; the learner sees the first `now` records of it.
+
+        `before` is the lesson's run before this one, in full.
+        """
+        self.log = log
+        self.header = log.header
+        self.now = now
+        self.earlier = before
+
+    @property
+    def state(self) -> State:
+        """As the learner sees it."""
+        return self.log.state_at(self.now - 1)
+
+    @property
+    def after(self) -> State:
+        """As it is when the question is decided."""
+        return self.log.state_at(len(self.log) - 1)
+
+    @property
+    def block_size(self) -> int:
+        return self.state.block_size
+
+    def sequence(self, seq: int) -> Sequence:
+        """Sequence `seq` as the learner sees it; Undecided when there is none."""
+        found = self.state.sequences.get(seq)
+        if found is None:
+            raise Undecided(f"there is no sequence {seq} in the run yet")
+        return found
+
+    def coming(self) -> Iterator[StepRecord]:
+        """The records that the learner has not seen."""
+        for index in range(self.now, len(self.log)):
+            yield self.log.record(index)
+
+    def seen(self) -> Iterator[StepRecord]:
+        """The records that the learner has seen."""
+        for index in range(self.now):
+            yield self.log.record(index)
+
+    def all(self) -> Iterator[StepRecord]:
+        for index in range(len(self.log)):
+            yield self.log.record(index)
+
+    def next_step(self) -> StepRecord:
+        """The next step of the engine; Undecided when the lesson takes none before it goes on."""
+        found = next((record for record in self.coming() if record.kind == "step"), None)
+        if found is None:
+            raise Undecided("it is about the next step, but no action with a step follows the question")
+        return found
+
+    def entry(self, record: StepRecord, seq: int) -> BatchEntry:
+        """The sequence's share of a step; Undecided when it computes nothing of it."""
+        found = next((entry for entry in record.batch if entry.seq_id == seq), None)
+        if found is None:
+            raise Undecided(f"step {record.step} computes nothing of sequence {seq}")
+        return found
+
+    def capture(self, index: int) -> Capture:
+        """The arrays of a record; Undecided when it has none."""
+        found = self.log.capture(index)
+        if found is None:
+            raise Undecided(f"record {index} has no arrays")
+        return found
+
+
+def find_op(records: Iterator[StepRecord], kind: type[Op], **fields: object) -> tuple[StepRecord, int] | None:
+    """The first operation of a type with these fields: its record, and its place there."""
+    for record in records:
+        for place, op in enumerate(record.ops):
+            if isinstance(op, kind) and all(getattr(op, name) == value for name, value in fields.items()):
+                return record, place
+    return None
+
+
+def shown(log: TraceReader, count: int) -> ShownLog:
+    """The first `count` records of a log."""
+    return ShownLog(log, count)

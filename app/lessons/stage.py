@@ -1,0 +1,103 @@
+"""What a lesson's run is played on: an engine alone, for checking and exporting, or a theater with viewers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from app.engine_face import BuildEngine, EngineLike
+from engine.config import EngineConfig, SamplingParams
+from engine.lab.change import Change
+from engine.trace.log import TraceReader
+
+
+class LessonPrompt(Struct, frozen=True, kw_only=True):
+    """One prompt of a lesson, as `app.engine_face.Prompt` has it."""
+
+    text: str
+    request_id: str | None = None
+    priority: int = 0
+    cache_salt: str | None = None
+    after_steps: int = 0
+
+
+class Stage(Protocol):
+    """Plays the run. `log` is the whole of the present run, whoever may see how much of it."""
+
+    @property
+    def log(self) -> TraceReader: ...
+    def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None: ...
+    def prefill(self) -> None: ...
+    def step(self) -> bool:
+        """One step; False: nothing is left to compute."""
+
+    def restart(self, config: EngineConfig) -> None:
+        """A new run. The logs of earlier ones stay readable."""
+
+    def fork(self, at: int, change: Change, config: EngineConfig) -> None:
+        """A new run, the present one's first `at` records and then the change."""
+
+
+class EngineStage:
+    """A stage without viewers: engines, one after another, on one model."""
+
+    def __init__(self, build: BuildEngine, config: EngineConfig) -> None:
+        self._build = build
+        self._engines: list[EngineLike] = []
+        self._later: list[tuple[int, LessonPrompt, SamplingParams]] = []
+        self._steps = 0
+        self.restart(config)
+
+    @property
+    def log(self) -> TraceReader:
+        return self._engine.log
+
+    def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
+        now = [prompt for prompt in prompts if not prompt.after_steps]
+        if now:
+            self._engine.submit(now, sampling)
+        self._later += [(self._steps + p.after_steps, p, sampling) for p in prompts if p.after_steps]
+        self._later.sort(key=lambda later: later[0])
+        self._let_in()
+
+    def prefill(self) -> None:
+        while self._engine.prefill_pending():
+            record = self._engine.step()
+            self._steps += 1
+            self._let_in()
+            if not any(entry.phase == "prefill" for entry in record.batch):
+                break
+
+    def step(self) -> bool:
+        if not self._engine.num_unfinished():
+            return False
+        self._engine.step()
+        self._steps += 1
+        self._let_in()
+        return True
+
+    def restart(self, config: EngineConfig) -> None:
+        self._engines.append(self._build(config, None))
+        self._later, self._steps = [], 0
+
+    def fork(self, at: int, change: Change, config: EngineConfig) -> None:
+        source = self._engine.log
+        self.restart(config)
+        rerun = self._engine.rerun(source, at, change, follow=False)
+        while rerun.advance():
+            pass
+
+    def close(self) -> None:
+        """End every engine; their logs are gone then."""
+        for engine in self._engines:
+            engine.close()
+
+    @property
+    def _engine(self) -> EngineLike:
+        return self._engines[-1]
+
+    def _let_in(self) -> None:
+        while self._later and (self._later[0][0] <= self._steps or not self._engine.num_unfinished()):
+            _, prompt, sampling = self._later.pop(0)
+            self._engine.submit([prompt], sampling)

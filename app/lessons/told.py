@@ -1,0 +1,84 @@
+"""What a page is told of a lesson: its items as far as the learner has come, and no answer that was not given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from app.lessons.lesson import Action
+from app.lessons.questions.rules import Evidence, Value
+
+
+class Moment(Struct, frozen=True, kw_only=True):
+    """How far the run is: which of the lesson's runs, and how many records of it."""
+
+    run: int
+    records: int
+
+
+class _Told(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    index: int  # among the lesson's items
+    section: int
+
+
+class ToldText(_Told, frozen=True, kw_only=True, tag="text"):
+    blocks: list[Any]  # a tree, see markup.py; its links to figures have the record that they are read from
+
+
+class ToldShow(_Told, frozen=True, kw_only=True, tag="show"):
+    part: str
+    view: dict[str, str]
+
+
+class ToldDo(_Told, frozen=True, kw_only=True, tag="do"):
+    action: Action
+    moment: Moment | None  # after it; None: it is still to be done
+
+
+class ToldOption(Struct, frozen=True, kw_only=True):
+    """An answer: key and values of its words, and its number where the answers are numbers."""
+
+    text: str
+    values: dict[str, Value]
+    number: float | None
+
+
+class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
+    rule: str
+    values: dict[str, Value]
+    options: list[ToldOption]
+    mark: str | None  # what the options' numbers are numbers of
+    given: list[int | None]  # the learner's answers so far; None: not sure
+    whys: list[str | None]  # for each of them what somebody thinks who says so
+    over: bool
+    right: int | None  # only when it is over, as what follows
+    evidence: Evidence | None
+
+
+class ToldSandbox(_Told, frozen=True, kw_only=True, tag="sandbox"):
+    pass
+
+
+Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox
+
+
+class Progress(Struct, frozen=True, kw_only=True):
+    """Where the learner stands."""
+
+    at: int  # the item of the barrier; the number of items: the lesson is over
+    num_items: int
+    num_sections: int
+    over: bool
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """A lesson in the list of lessons."""
+
+    id: str
+    number: int
+    minutes: int
+    model: str
+    title: dict[str, str]
+    num_questions: int
+    refused: str | None  # why it cannot be played here; None: it can

@@ -1,0 +1,233 @@
+// A lesson: opening it where one was, going on, answering; and what its run shows meanwhile.
+
+import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { session } from "../net/session.js";
+import { cards, forget, keep, kept, opened, readKept, shownPart } from "../state/lessons.js";
+import { own } from "../state/run.js";
+import { parseQuery, settings } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { language } from "../tell/language.js";
+import { addMoreWords } from "../tell/words.js";
+import { play, stop } from "./playback.js";
+import { takeOver } from "./player.js";
+
+/** @typedef {import("../core/wire.js").LessonState} LessonState */
+
+const LONGEST = 8; // seconds that what one action did is played for
+
+/** Whether the server is asked something of the lesson now. */
+export const waiting = signal(false);
+
+/** @type {Pick<Storage, "getItem" | "setItem"> | null} */
+let storage = null;
+/** @type {(() => void) | null} what gives the page back to the learner */
+let release = null;
+
+/**
+ * Open the lesson that the address names, whenever it names another; the page's language is the lesson's.
+ *
+ * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
+ */
+export function followLessons(memory) {
+  storage = memory;
+  readKept(memory);
+  effect(() => {
+    const [wanted, code, connection] = [settings.lesson.value, language.value, store.connection.value];
+    if (settings.distance.value === "learn" && cards.peek() === null) loadCards();
+    if (!wanted || connection !== "live" || waiting.peek()) return;
+    const now = opened.peek();
+    if (now?.lesson !== wanted || now.language !== code) queueMicrotask(() => open(wanted));
+  });
+  effect(() => {
+    if (settings.lesson.value === null && opened.peek()) close();
+  });
+}
+
+/** Ask which lessons there are. */
+async function loadCards() {
+  try {
+    const answer = await fetch("api/lessons");
+    if (answer.ok) cards.value = (await answer.json()).lessons;
+  } catch {
+    cards.value = [];
+  }
+}
+
+/**
+ * To a lesson, or to the list of them (null).
+ *
+ * @param {string | null} id
+ */
+export function learn(id) {
+  batch(() => {
+    settings.lesson.value = id;
+    settings.distance.value = "learn";
+  });
+}
+
+/** Begin the open lesson again. */
+export function again() {
+  const now = opened.peek();
+  if (!now) return;
+  forget(now.lesson);
+  opened.value = null;
+  open(now.lesson);
+}
+
+/** Carry out what one stands before. */
+export async function goOn() {
+  const now = opened.peek();
+  if (!now || waiting.peek()) return;
+  const before = own.numRecords.peek();
+  stop();
+  if (before) store.goTo(before - 1);
+  const item = now.progress.at;
+  const answer = await ask("lesson_go", { theater: now.theater, item });
+  if (!answer) return;
+  take(answer);
+  await shown(before);
+}
+
+/**
+ * Answer the question that one stands before; null: not sure.
+ *
+ * @param {number | null} given
+ */
+export async function answer(given) {
+  const now = opened.peek();
+  if (!now || waiting.peek()) return;
+  const told = await ask("lesson_answer", { theater: now.theater, item: now.progress.at, given });
+  if (told) take(told);
+}
+
+/** @param {string} wanted */
+async function open(wanted) {
+  const before = kept.peek()[wanted];
+  const told = await ask("lesson_open", {
+    lesson: wanted,
+    language: language.peek(),
+    theater: before?.theater ?? null,
+    at: before?.at ?? -1,
+    answers: before?.answers ?? {},
+  });
+  if (!told) {
+    settings.lesson.value = null;
+    return;
+  }
+  addMoreWords(language.peek(), told.words);
+  const { lesson, title, minutes, theater, progress } = told;
+  const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
+  batch(() => {
+    opened.value = { lesson, language: language.peek(), title, minutes, theater, items, progress };
+    release ??= takeOver(lessonPlayer);
+    look();
+  });
+  keep(storage);
+  await session.watch(theater);
+  free();
+}
+
+/** @param {LessonState} told */
+function take(told) {
+  const now = opened.peek();
+  if (!now || now.theater !== told.theater) return;
+  const items = [
+    ...now.items.filter((item) => item.index < told.first),
+    .../** @type {import("../state/lessons.js").Item[]} */ (told.items),
+  ];
+  batch(() => {
+    opened.value = { ...now, items, progress: told.progress };
+    look();
+  });
+  keep(storage);
+  free();
+}
+
+/** Look where the lesson says. */
+function look() {
+  const show = shownPart.peek();
+  if (!show) return;
+  const values = parseQuery(new URLSearchParams(show.view).toString());
+  const all = /** @type {Record<string, import("../../vendor/signals/signals.js").Signal<unknown>>} */ (settings);
+  for (const [name, value] of Object.entries(values)) all[name].value = value;
+}
+
+/** In the sandbox and at the end the run is the learner's. */
+function free() {
+  const now = opened.peek();
+  const item = now?.items.at(-1);
+  if (!now || (!now.progress.over && item?.kind !== "sandbox")) return;
+  release?.();
+  release = null;
+}
+
+function close() {
+  release?.();
+  release = null;
+  opened.value = null;
+}
+
+/**
+ * Play what an action added, once it is here.
+ *
+ * @param {number} before records that there were
+ */
+async function shown(before) {
+  const now = opened.peek();
+  const done = now?.items.filter((item) => item.kind === "do" && item.moment).at(-1);
+  const moment = done?.kind === "do" ? done.moment : null;
+  if (!moment) return;
+  for (let i = 0; i < 200 && own.numRecords.peek() < moment.records; i++)
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  const count = moment.records - before;
+  if (count > 1 && before <= moment.records) {
+    settings.speed.value = Math.max(2, Math.ceil(count / LONGEST));
+    play();
+  } else store.backToLive();
+}
+
+/**
+ * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
+ * @param {E} event
+ * @param {import("../core/wire.js").Events[E]["asked"]} body
+ * @returns {Promise<import("../core/wire.js").Events[E]["answer"] | null>}
+ */
+async function ask(event, body) {
+  const { client } = session;
+  if (!client) return null;
+  waiting.value = true;
+  try {
+    return await client.ask(event, body);
+  } catch (error) {
+    session.complain(error, client);
+    return null;
+  } finally {
+    waiting.value = false;
+  }
+}
+
+/**
+ * While a lesson drives its run, the transport moves through what there is, and "next" goes on with the lesson.
+ *
+ * @type {import("./player.js").Player}
+ */
+const lessonPlayer = {
+  live: () => false,
+  running: () => false,
+  prefill: null,
+  step: async () => {
+    const now = opened.peek();
+    const item = now?.items.at(-1);
+    if (item?.kind !== "do") return false;
+    await goOn();
+    return true;
+  },
+  run: () => {},
+  pause: () => {},
+  reset: () => {},
+  add: null,
+  forks: false,
+  differs: () => false,
+  restart: () => {},
+  say: () => null,
+};

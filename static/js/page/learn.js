@@ -1,0 +1,44 @@
+// The page for learning: the lesson, and beside it the part of the page that it speaks of, live and full size.
+
+import { html } from "../kit/html.js";
+import { lazyPanel } from "../kit/lazy.js";
+import { Panel as Memory } from "../panels/memory/panel.js";
+import { Panel as Stage } from "../panels/stage/panel.js";
+import { Panel as Transport } from "../panels/transport/panel.js";
+import { opened, shownPart } from "../state/lessons.js";
+import { settings } from "../state/settings.js";
+import { provenance } from "../state/store.js";
+import { t } from "../tell/words.js";
+import { Around } from "./around.js";
+import { DETAIL_PANELS } from "./detail_panels.js";
+
+const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson");
+const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
+
+export function Learn() {
+  const isOpen = settings.lesson.value !== null && opened.value !== null;
+  return html`<div class="learn" data-open=${isOpen}>
+    <${Lesson} />
+    ${isOpen ? html`<${Figure} />` : null}
+  </div>
+  <${Around} />`;
+}
+
+function Figure() {
+  const part = shownPart.value?.part ?? "stage";
+  const panel = DETAIL_PANELS.find(({ name }) => name === part);
+  return html`<div class="learn-figure">
+    <div class="regions learn-regions" data-region="stage" data-part=${part}>
+      ${provenance.value ? html`<${Provenance} />` : null}
+      ${part === "pool" ? null : html`<${Stage} />`}
+      ${
+        panel
+          ? html`<section class="region detail" aria-label=${t(`detail.${part}`)} data-panel=${part}>
+            <div class="detail-panel"><${panel.component} /></div>
+          </section>`
+          : html`<${Memory} />`
+      }
+    </div>
+    <${Transport} />
+  </div>`;
+}

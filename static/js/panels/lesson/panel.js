@@ -1,0 +1,121 @@
+// A lesson as an article: texts, what to do, what is asked; the figure stands beside it. Without one, the way through
+// all lessons.
+
+import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { again, goOn, learn, waiting } from "../../control/lesson.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { LanguageSwitch } from "../../kit/language_switch.js";
+import { barrier, opened } from "../../state/lessons.js";
+import { settings } from "../../state/settings.js";
+import { grouped, t } from "../../tell/words.js";
+import { Path } from "./path.js";
+import { Question } from "./question.js";
+import { Blocks } from "./text.js";
+
+/** @typedef {import("../../state/lessons.js").Item} Item */
+
+export function Panel() {
+  const now = opened.value;
+  return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
+    <div class="lesson-head">
+      <button class="wordmark lesson-home" onClick=${() => learn(null)} aria-label=${t("lesson.all")}><span
+        class="wordmark-kv"><i>K</i><i>V</i></span> Theater</button>
+      <span class="lesson-tools"><${LanguageSwitch} />
+        <button class="quiet" id="lesson-leave" onClick=${() => (settings.distance.value = "bench")}>${t(
+          "lesson.explore",
+        )}</button></span>
+    </div>
+    ${settings.lesson.value === null ? html`<${Path} />` : now ? html`<${Article} now=${now} />` : html`<${Wait} />`}
+  </main>`;
+}
+
+const Wait = () => html`<p class="lesson-wait" role="status">${t("lesson.wait")}</p>`;
+
+/** @param {{now: import("../../state/lessons.js").Opened}} props */
+function Article({ now }) {
+  const end = useRef(/** @type {HTMLElement | null} */ (null));
+  const seen = useRef(now.progress.at);
+  /** @type {Map<number, Item[]>} */
+  const sections = new Map();
+  for (const item of now.items)
+    if (item.kind !== "show") sections.set(item.section, [...(sections.get(item.section) ?? []), item]);
+  useLayoutEffect(() => {
+    if (seen.current === now.progress.at) return;
+    seen.current = now.progress.at;
+    end.current?.scrollIntoView({ block: "end", behavior: "smooth" });
+  }, [now.progress.at]);
+  return html`<article class="article" aria-labelledby="lesson-title">
+    <h1 class="lesson-title" id="lesson-title">${now.title}</h1>
+    <${Progress} now=${now} />
+    ${[...sections].map(
+      ([section, items]) =>
+        html`<section class="lesson-section" key=${section}>
+          ${items.map((item) => html`<${Part} key=${item.index} item=${item} />`)}
+        </section>`,
+    )}
+    ${now.progress.over ? html`<${End} now=${now} />` : null}
+    <div ref=${end} class="lesson-end-mark"></div>
+  </article>`;
+}
+
+/** How far one is, section by section. @param {{now: import("../../state/lessons.js").Opened}} props */
+function Progress({ now }) {
+  const { num_sections: count, over } = now.progress;
+  const at = now.items.at(-1)?.section ?? 0;
+  const text = t("lesson.progress", { i: at + 1, n: count });
+  return html`<div class="lesson-progress" role="img" aria-label=${text} title=${text}>
+    ${Array.from({ length: count }, (_, i) => html`<i data-done=${over || i < at} data-now=${!over && i === at}></i>`)}
+    <span class="num">${t("lesson.minutes", { n: now.minutes })}</span>
+  </div>`;
+}
+
+/** @param {{item: Item}} props */
+function Part({ item }) {
+  if (item.kind === "text") return html`<${Blocks} nodes=${item.blocks} />`;
+  if (item.kind === "ask") return html`<${Question} item=${item} />`;
+  if (item.kind === "do") return html`<${Do} item=${item} />`;
+  if (item.kind === "sandbox") return html`<${Sandbox} />`;
+  return null;
+}
+
+/**
+ * What happens when one presses on; afterwards, that it happened.
+ *
+ * @param {{item: import("../../state/lessons.js").ToldDo}} props
+ */
+function Do({ item }) {
+  const { verb, count, until, rank, changes } = item.action;
+  const values = { n: count, until: until ? t(`lesson.until.${until}`, { n: count }) : "", rank: rank + 1 };
+  const names = Object.entries(changes).map(([name, value]) => `${t(`option.${name}.label`)} ${String(value)}`);
+  const text = t(`lesson.do.${verb}`, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
+  const isNext = barrier.value === item;
+  if (item.moment)
+    return html`<p class="lesson-done"><${Icon} name="step" /> ${text} <span class="num">${t("lesson.records", {
+      n: grouped(item.moment.records),
+    })}</span></p>`;
+  return html`<button class="lesson-do" id="lesson-go" disabled=${!isNext || waiting.value} onClick=${goOn}><${Icon}
+    name=${verb === "prefill" ? "prefill" : "step"} /> ${text}</button>`;
+}
+
+function Sandbox() {
+  const isHere = barrier.value?.kind === "sandbox";
+  return html`<div class="lesson-sandbox">
+    <p>${t("lesson.sandbox")}</p>
+    <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
+      "lesson.knobs",
+    )}</button>
+    ${isHere ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>` : null}
+  </div>`;
+}
+
+/** @param {{now: import("../../state/lessons.js").Opened}} props */
+function End({ now }) {
+  const asked = now.items.filter((item) => item.kind === "ask");
+  const right = asked.filter((item) => item.kind === "ask" && item.given[0] === item.right).length;
+  return html`<div class="lesson-over" role="status">
+    <p>${t("lesson.over", { right, n: asked.length })}</p>
+    <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+    <button class="quiet" id="lesson-again" onClick=${again}>${t("lesson.again")}</button>
+  </div>`;
+}

@@ -1,0 +1,41 @@
+// The way through the lessons: which there are, how long each takes, how far one has come.
+
+import { learn } from "../../control/lesson.js";
+import { html } from "../../kit/html.js";
+import { cards, kept } from "../../state/lessons.js";
+import { settings } from "../../state/settings.js";
+import { inLanguage, t } from "../../tell/words.js";
+
+export function Path() {
+  const all = cards.value;
+  return html`<div class="path">
+    <h1 class="lesson-title">${t("lesson.path")}</h1>
+    <p class="path-lead">${t("lesson.path_lead")}</p>
+    ${all === null ? html`<p role="status">${t("lesson.wait")}</p>` : null}
+    <ol class="path-list">
+      <li><button class="path-card" id="path-opening" onClick=${explore}>
+        <span class="path-number num">0</span>
+        <span class="path-title">${t("lesson.zero")}</span>
+        <span class="path-minutes num">${t("lesson.minutes", { n: 2 })}</span>
+        <span class="path-state">${t("lesson.zero_text")}</span>
+      </button></li>
+      ${(all ?? []).map((card) => html`<${Entry} key=${card.id} card=${card} />`)}
+    </ol>
+  </div>`;
+}
+
+const explore = () => (settings.distance.value = "bench");
+
+/** @param {{card: import("../../state/lessons.js").Card}} props */
+function Entry({ card }) {
+  const way = kept.value[card.id];
+  const state = way?.over ? "over" : way ? "begun" : "new";
+  const text = card.refused ?? t(`lesson.state.${state}`, { n: card.num_questions });
+  return html`<li><button class="path-card" id=${`path-${card.id}`} data-state=${state}
+    disabled=${card.refused !== null} onClick=${() => learn(card.id)}>
+    <span class="path-number num">${card.number || ""}</span>
+    <span class="path-title">${inLanguage(card.title)}</span>
+    <span class="path-minutes num">${t("lesson.minutes", { n: card.minutes })}</span>
+    <span class="path-state">${text}</span>
+  </button></li>`;
+}

@@ -1,0 +1,83 @@
+// The lesson that is open, as far as the learner has come, and what this device remembers of the way.
+
+import { computed, signal } from "../../vendor/signals/signals.js";
+
+/**
+ * @template T
+ * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
+ */
+/**
+ * @typedef {import("../core/wire.js").ToldText} ToldText
+ * @typedef {import("../core/wire.js").ToldShow} ToldShow
+ * @typedef {import("../core/wire.js").ToldDo} ToldDo
+ * @typedef {import("../core/wire.js").ToldAsk} ToldAsk
+ * @typedef {import("../core/wire.js").ToldSandbox} ToldSandbox
+ * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox} Item
+ * @typedef {import("../core/wire.js").Card} Card
+ *
+ * @typedef {{
+ *   lesson: string, language: string, title: string, minutes: number, theater: string, items: Item[],
+ *   progress: import("../core/wire.js").Progress,
+ * }} Opened
+ * @typedef {{at: number, answers: Record<string, (number | null)[]>, over: boolean, theater: string | null}} Kept
+ */
+
+/** @type {Signal<Opened | null>} */
+export const opened = signal(null);
+
+/** The lessons that there are; null before they were asked for. @type {Signal<Card[] | null>} */
+export const cards = signal(null);
+
+/** What the learner stands before: an action, a question, the sandbox; null: the lesson is over, or none is open. */
+export const barrier = computed(() => {
+  const now = opened.value;
+  return now?.items.find((item) => item.index === now.progress.at) ?? null;
+});
+
+/** What is to be looked at where the learner stands. */
+export const shownPart = computed(() => {
+  const shows = opened.value?.items.filter((item) => item.kind === "show") ?? [];
+  return /** @type {ToldShow | undefined} */ (shows.at(-1)) ?? null;
+});
+
+const MEMORY_KEY = "kvtheater.lessons";
+
+/** By lesson: how far one had come, and what one had answered. @type {Signal<Record<string, Kept>>} */
+export const kept = signal({});
+
+/** @param {Pick<Storage, "getItem"> | null} storage */
+export function readKept(storage) {
+  try {
+    const found = JSON.parse(storage?.getItem(MEMORY_KEY) ?? "{}");
+    if (found && typeof found === "object") kept.value = found;
+  } catch {
+    // unreadable memory is no memory
+  }
+}
+
+/**
+ * Remember how far the open lesson has come.
+ *
+ * @param {Pick<Storage, "setItem"> | null} storage
+ */
+export function keep(storage) {
+  const now = opened.peek();
+  if (!now) return;
+  /** @type {Kept["answers"]} */
+  const answers = {};
+  for (const item of now.items) if (item.kind === "ask" && item.given.length) answers[item.index] = item.given;
+  const before = kept.peek()[now.lesson];
+  const over = now.progress.over || Boolean(before?.over);
+  kept.value = { ...kept.peek(), [now.lesson]: { at: now.progress.at, answers, over, theater: now.theater } };
+  try {
+    storage?.setItem(MEMORY_KEY, JSON.stringify(kept.peek()));
+  } catch {
+    // a private window may refuse: the way is lost with it
+  }
+}
+
+/** Forget a lesson, to begin it again. @param {string} id */
+export function forget(id) {
+  const { [id]: _, ...rest } = kept.peek();
+  kept.value = rest;
+}

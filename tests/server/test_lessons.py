@@ -1,0 +1,147 @@
+"""Lessons over the wire: what answers a question is not there before the answer is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import requests
+
+from tests.server.conftest import Client, wait_for
+
+LESSON = "not-yet"
+
+
+@pytest.fixture
+def learner(live_server: str) -> Iterator[Client]:
+    client = Client(live_server)
+    yield client
+    client.io.disconnect()
+
+
+def opened(learner: Client, **more: Any) -> dict[str, Any]:
+    """The lesson, its theater joined."""
+    told = learner.do("lesson_open", lesson=LESSON, language="zh", **more)
+    learner.do("join", theater=told["theater"])
+    return told
+
+
+def go(learner: Client, told: dict[str, Any]) -> dict[str, Any]:
+    return learner.do("lesson_go", theater=told["theater"], item=told["progress"]["at"])
+
+
+def to_question(learner: Client, told: dict[str, Any]) -> dict[str, Any]:
+    while told["items"][-1]["kind"] != "ask":
+        told = go(learner, told)
+    return told
+
+
+def everything(server: str, learner: Client, theater: str) -> tuple[int, bytes]:
+    """How many records anything that is served tells of, and all its bytes."""
+    heard = [batch for batch in learner.batches if batch["theater"] == theater]
+    told = [json.dumps(learner.statuses).encode(), *(record for batch in heard for record in batch["records"])]
+    most = max([0, *(batch["first"] + len(batch["records"]) for batch in heard)])
+    most = max([most, *(s["num_records"] for s in learner.statuses if s["theater"] == theater)])
+    joined = learner.do("join", theater=theater)
+    read = learner.do("read", theater=theater, **{"from": 0, "to": 256, "captures": True})
+    most = max(most, joined["num_records"], len(read["records"]), joined["status"]["num_records"])
+    told += [msgspec.msgpack.encode(read), json.dumps(joined["status"]).encode()]
+    base = f"{server}/api/theaters/{theater}"
+    trace = requests.get(f"{base}/trace").content
+    told += [trace, requests.get(f"{base}/export.html").content]
+    listed = next(t for t in requests.get(f"{server}/api/theaters").json()["theaters"] if t["theater"] == theater)
+    most = max(most, listed["summary"]["num_records"], listed["status"]["num_records"])
+    told.append(json.dumps(listed).encode())
+    index = 0
+    while (answer := requests.get(f"{base}/records/{index}")).ok:
+        told += [answer.content, requests.get(f"{base}/records/{index}/capture").content]
+        index += 1
+    return max(most, index), b"".join(told)
+
+
+def test_no_answer_before_it_is_given(live_server: str, learner: Client) -> None:
+    told = to_question(learner, opened(learner))
+    theater = told["theater"]
+    while True:
+        question = told["items"][-1]
+        shown = [item["moment"]["records"] for item in told["items"] if item["kind"] == "do" and item["moment"]]
+        before = max(shown, default=_shown(learner, theater))
+        assert question["right"] is None and question["evidence"] is None
+        assert everything(live_server, learner, theater)[0] == before
+        told = learner.do("lesson_answer", theater=theater, item=question["index"], given=None)
+        answered = told["items"][0]
+        assert answered["over"] and answered["right"] is not None
+        if told["items"][-1]["kind"] != "ask":
+            break
+    evidence = answered["evidence"]["record"]
+    assert everything(live_server, learner, theater)[0] <= evidence, "the record comes with the action"
+    go(learner, told)
+    wait_for(lambda: everything(live_server, learner, theater)[0] > evidence, "the record")
+
+
+def _shown(learner: Client, theater: str) -> int:
+    return int(learner.do("join", theater=theater)["num_records"])
+
+
+def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, learner: Client) -> None:
+    told = to_question(learner, opened(learner))
+    theater = told["theater"]
+    commands: dict[str, dict[str, Any]] = {
+        "step": {},
+        "prefill": {},
+        "run": {"speed": 0},
+        "reset": {},
+        "configure": {"config": {}},
+        "submit": {"prompts": [{"text": "x"}]},
+        "abort": {"request_id": "0"},
+        "record": {},
+        "recompute": {"seq_id": 0, "layer": 0},
+    }
+    for event, more in commands.items():
+        assert "belongs to a lesson" in learner.refused(event, theater=theater, **more)["message"]
+    assert "no answer yet" in learner.refused("lesson_go", theater=theater, item=told["progress"]["at"])["message"]
+    while not told["progress"]["over"]:
+        if told["items"][-1]["kind"] == "ask":
+            told = learner.do("lesson_answer", theater=theater, item=told["progress"]["at"], given=None)
+        else:
+            told = go(learner, told)
+    learner.do("submit", theater=theater, prompts=[{"text": "春"}])
+    learner.do("step", theater=theater)
+
+
+def test_one_goes_on_where_one_was_on_the_same_run_and_on_a_new_one(learner: Client) -> None:
+    told = to_question(learner, opened(learner))
+    at = told["progress"]["at"]
+    told = learner.do("lesson_answer", theater=told["theater"], item=at, given=1)
+    again = learner.do("lesson_open", lesson=LESSON, language="zh", theater=told["theater"])
+    assert again["theater"] == told["theater"] and again["progress"] == told["progress"]
+    asked = next(item for item in again["items"] if item["index"] == at)
+    assert asked["given"] == [1]
+    new = learner.do("lesson_open", lesson=LESSON, language="zh", at=at, answers={str(at): [1]})
+    assert new["theater"] != told["theater"] and new["progress"] == again["progress"]
+    assert [item["kind"] for item in new["items"]] == [item["kind"] for item in again["items"]]
+    assert next(item for item in new["items"] if item["index"] == at)["given"] == [1]
+
+
+def test_two_lessons_do_not_disturb_each_other(learner: Client) -> None:
+    one, two = (to_question(learner, learner.do("lesson_open", lesson=LESSON, language="en")) for _ in range(2))
+    assert one["theater"] != two["theater"]
+    at = one["progress"]["at"]
+    learner.do("lesson_answer", theater=one["theater"], item=at, given=None)
+    told = learner.do("lesson_open", lesson=LESSON, language="en", theater=two["theater"])
+    assert told["progress"]["at"] == at and told["items"][-1]["given"] == []
+
+
+def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) -> None:
+    assert "no lesson 'none'" in learner.refused("lesson_open", lesson="none", language="en")["message"]
+    assert "gone" in learner.refused("lesson_go", theater="nowhere", item=0)["message"]
+    assert (
+        "block_sise"
+        in learner.refused("lesson_open", lesson=LESSON, language="en", changes={"block_sise": 3})["message"]
+    )
+    listed = requests.get(f"{live_server}/api/lessons").json()
+    card = next(card for card in listed["lessons"] if card["id"] == LESSON)
+    assert card["refused"] is None and card["num_questions"] == 3 and listed["faults"] == []

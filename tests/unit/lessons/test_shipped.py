@@ -1,0 +1,147 @@
+"""The lessons that come with the program hold: every step, every number, every question, in every language."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.lessons.catalogue import lesson_files, shipped_folder
+from app.lessons.check import check
+from app.lessons.course import Course
+from app.lessons.lesson import Ask, LessonError, Sandbox
+from app.lessons.parse import parse_lesson, read_lesson, settings_of
+from app.lessons.questions import RULES
+from app.lessons.stage import EngineStage
+from app.lessons.words import question_texts
+from app.live_engine import engine_builder
+from app.settings import ServerSettings
+from app.words import languages
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.model.shipped import BUNDLED
+
+MAX = ServerSettings().max_pool_bytes
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return load_model(BUNDLED)
+
+
+@pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
+def test_every_sentence_and_question_holds(path: Path, model: LoadedModel) -> None:
+    lesson = read_lesson(path)
+    assert lesson.languages == languages()
+    assert check(lesson, engine_builder(load_model(lesson.model) if lesson.model != BUNDLED else model, MAX)) == []
+
+
+@pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
+def test_every_answer_has_its_words_and_ends_as_it_should(path: Path, model: LoadedModel) -> None:
+    """Right at once, wrong and then right, and not sure: each in turn."""
+    lesson = read_lesson(path)
+    served = load_model(lesson.model) if lesson.model != BUNDLED else model
+    for language in lesson.languages:
+        texts = question_texts(language)
+        stage = EngineStage(engine_builder(served, MAX), settings_of(lesson, {})[0])
+        course = Course(lesson, language, stage)
+        course.go_on()
+        while course.barrier is not None:
+            question = course.question
+            if isinstance(course.barrier, Ask) and question:
+                at = course.at
+                assert f"question.{question.rule}.stem" in texts and f"question.{question.rule}.right" in texts
+                for option in question.options:
+                    assert option.text in texts
+                    if option.why and option.why != "near":
+                        keys = {f"question.{question.rule}.{option.why}", f"question.{question.rule}.why.{option.why}"}
+                        assert keys & texts.keys(), (question.rule, option.why)
+                assert question.options[question.right].why is None
+                shown = course.sent(at)[-1]
+                assert getattr(shown, "right", "") is None, "the answer is told before it is given"
+                way = at % 3
+                if way == 1:
+                    assert not course.answer((question.right + 1) % len(question.options))
+                    assert not course.answers[at].over
+                course.answer(None if way == 2 else question.right)
+                assert course.answers[at].over
+            course.go_on()
+        assert isinstance(lesson.items[-1], Sandbox) or course.at == len(lesson.items)
+        stage.close()
+
+
+def test_every_rule_has_words_in_every_language() -> None:
+    for language in languages():
+        texts = question_texts(language)
+        assert not [name for name in RULES if f"question.{name}.stem" not in texts]
+    named = {key.split(".")[1] for key in question_texts("en") if key.startswith("question.")}
+    assert named - {"near"} == set(RULES)
+    assert question_texts("en").keys() == question_texts("zh").keys()
+
+
+BAD = """+++
+id = "bad"
+minutes = 1
+title = { en = "Bad" }
+prompts = { en = ["Once upon a time"] }
+config = { block_size = 4, num_blocks = 8, enforce_eager = true }
+sampling = { max_tokens = 4, ignore_eos = true }
++++
+## start
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "sentence"),
+    [
+        ("do: prefill\n::: en\n[Nine](=prompt_tokens) tokens.\n:::", 11, "is said where prompt_tokens is 5"),
+        ("::: en\n[Five](=prompt_tokens) tokens.\n:::", 10, "before anything was submitted"),
+        ("do: prefill\n::: en\nIt is in block [0](=block_of:90).\n:::", 11, "has no block"),
+        ("do: prefill\nask: released\ndo: step", 11, "nothing of sequence 0 is released"),
+        ("do: prefill\nask: keys_read", 11, "no action with a step follows"),
+        ("do: prefill\ndo: step 9", 11, "nothing is left to compute"),
+        ("do: prefill\ndo: run until=preempt", 11, "preempt never came"),
+        ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
+        ("ask: same_text\ndo: prefill", 10, "no run before this one"),
+    ],
+)
+def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence: str, model: LoadedModel) -> None:
+    found = check(parse_lesson(BAD + body, Path("bad.md")), engine_builder(model, MAX))
+    assert [error.line for error in found] == [line]
+    assert sentence in found[0].sentence
+
+
+def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "my" / "first.md"
+    assert main(["lesson", "new", str(path)]) == 0
+    assert main(["lesson", "new", str(path)]) == 2, "it is not overwritten"
+    assert main(["lesson", "check", str(path)]) == 0
+    assert main(["lesson", "list", "--lessons", str(path.parent)]) == 0
+    assert "first" in capsys.readouterr().out
+    path.write_text(path.read_text(encoding="utf-8").replace("[five]", "[six]"), encoding="utf-8")
+    assert main(["lesson", "check", str(path)]) == 1
+    assert ":25: [en] “six” is said where prompt_tokens is 5" in capsys.readouterr().out
+
+
+def test_an_answer_is_taken_once(model: LoadedModel) -> None:
+    lesson = parse_lesson(BAD + "do: prefill\nask: keys_read\ndo: step", Path("x.md"))
+    stage = EngineStage(engine_builder(model, MAX), settings_of(lesson, {})[0])
+    course = Course(lesson, "en", stage)
+    course.go_on()
+    with pytest.raises(LessonError, match="nothing is asked"):
+        course.answer(0)
+    course.go_on()
+    assert len(course.log) == 3 and course.moment.records == 2, "what decides it is computed, and not shown"
+    with pytest.raises(LessonError, match="no answer yet"):
+        course.go_on()
+    with pytest.raises(LessonError, match="no answer 99"):
+        course.answer(99)
+    course.answer(None)
+    with pytest.raises(LessonError, match="has been answered"):
+        course.answer(0)
+    course.go_on()
+    assert course.moment.records == 2
+    course.go_on()
+    assert course.moment.records == 3 and course.progress.over
+    stage.close()
