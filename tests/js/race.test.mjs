@@ -9,7 +9,9 @@ import {
   laneAt,
   raceAt,
   timeAgainstWork,
+  timesComputed,
 } from "../../static/js/panels/race/figures.js";
+import { decades } from "../../static/js/panels/race/intensity.js";
 import { names, race } from "../../static/js/panels/race/model.js";
 import { player } from "../../static/js/panels/race/player.js";
 import { LaneStrip } from "../../static/js/panels/race/strip.js";
@@ -76,9 +78,9 @@ function lane(strategy, chosen, seconds = (n) => n) {
         work: {
           num_tokens: context - start,
           flops: 10 * (context - start),
-          weight_bytes: 0,
-          kv_read_bytes: 0,
-          kv_write_bytes: 0,
+          weight_bytes: 100,
+          kv_read_bytes: context,
+          kv_write_bytes: context - start,
         },
       }),
     );
@@ -111,6 +113,29 @@ test("memory is that of the forward pass: contiguous reserves everything, paged 
   assert.deepEqual([paged.kept, paged.transient], [6 * PER_TOKEN, 0]);
   assert.deepEqual(none.slots, { reserved: 6, read: 0, computed: 5 });
   assert.deepEqual(paged.slots, { reserved: 6, read: 4, computed: 1 });
+});
+
+test("bytes moved are weights once a step, K and V read and written; intensity is operations over them", () => {
+  const [none, , paged] = raceAt(lanesOf(), 3).lanes;
+  // the third step: 3 + 2 tokens in context, all of them computed or only the newest
+  assert.deepEqual([none.bytes, paged.bytes], [100 + 5 + 5, 100 + 5 + 1]);
+  assert.deepEqual([none.intensity, paged.intensity], [50 / 110, 10 / 106]);
+  assert.deepEqual([none.totalBytes, paged.totalBytes], [300 + 2 * (3 + 4 + 5), 300 + (3 + 4 + 5) + (3 + 1 + 1)]);
+  assert.equal(raceAt(lanesOf(), 0).lanes[0].intensity, null); // nothing was moved yet
+});
+
+test("without a cache a token is computed in every step from its own on, with one once", () => {
+  const [none, , paged] = lanesOf();
+  assert.deepEqual(timesComputed(none, 4), [4, 4, 4, 3, 2, 1]); // three of the prompt, three chosen: 3 + 4 + 5 + 6
+  assert.deepEqual(timesComputed(paged, 4), [1, 1, 1, 1, 1, 1]);
+  assert.deepEqual(timesComputed(none, 1), [1, 1, 1]);
+  assert.deepEqual(timesComputed(none, 0), []);
+});
+
+test("the scale of operations a byte has whole decades, and grows for what lies outside", () => {
+  assert.deepEqual(decades([5, null, 0.5]), { low: -1, high: 3 });
+  assert.deepEqual(decades([0.02, 1200]), { low: -2, high: 4 });
+  assert.deepEqual(decades([null]), { low: -1, high: 3 });
 });
 
 test("looking back shows what was", () => {
@@ -222,7 +247,8 @@ test("a strip is told in slots: read, computed, reserved and empty", () => {
   const { lanes } = raceAt(logs, 3);
   const labels = names().map((name, index) => LaneStrip({ name, index, lane: lanes[index], logs }).props.label);
   assert.deepEqual(labels, [
-    "no cache: 0 positions read from the cache, 5 computed, 1 reserved and empty",
+    "no cache: 0 positions read from the cache, 5 computed, 1 reserved and empty; " +
+      "each of the prompt’s 3 tokens computed 3 times; 12 in all", // 3 + 4 + 5
     "contiguous: 4 positions read from the cache, 1 computed, 3 reserved and empty",
     "paged: 4 positions read from the cache, 1 computed, 1 reserved and empty",
   ]);

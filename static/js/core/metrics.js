@@ -136,13 +136,19 @@ export function phaseOf(record) {
 }
 
 /**
+ * Bytes that a step moves, as `work` counts them: weights read once, K and V read and written.
+ * @param {NonNullable<StepRecord["work"]>} work
+ */
+export const bytesMoved = (work) => work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes;
+
+/**
  * A step on the roofline: FLOPs and bytes as `work` counts them, FLOPs a byte, and FLOPs a second of its forward pass.
  * Null for a record without work or time.
  * @param {Pick<StepRecord, "work" | "timing" | "batch">} record
  */
 export function rooflinePoint(record) {
   const { work, timing } = record;
-  const bytes = work ? work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes : 0;
+  const bytes = work ? bytesMoved(work) : 0;
   const forward = timing.forward ?? 0;
   if (!work || !(bytes > 0) || !(forward > 0)) return null;
   return {

@@ -138,6 +138,9 @@ export function countText(count) {
   return grouped(count);
 }
 
+/** Operations a byte, to three digits. @param {number} value */
+export const intensityText = (value) => grouped(value.toPrecision(3));
+
 /** @param {number} p */
 export const probabilityText = (p) =>
   p >= 0.0995 ? p.toFixed(2) : p >= 0.00095 ? p.toFixed(3) : p > 0 ? p.toExponential(0) : "0";

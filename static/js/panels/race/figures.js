@@ -2,7 +2,7 @@
 // lane is the log of one run of one sequence. Pure.
 
 import { heldIn } from "../../core/groups.js";
-import { stepSeconds } from "../../core/metrics.js";
+import { bytesMoved, stepSeconds } from "../../core/metrics.js";
 import { stepRecords } from "../../runs/steps.js";
 import { align, sequencesAt } from "../../runs/tokens.js";
 
@@ -16,7 +16,8 @@ import { align, sequencesAt } from "../../runs/tokens.js";
 /**
  * A lane after its `step`-th step (0: before the first), or after its last one if it took fewer.
  *
- * Of the step itself (0 where it took none): `computed` tokens, `flops`, engine `seconds`; and the memory during the
+ * Of the step itself (0 where it took none): `computed` tokens, `flops`, `bytes` moved, `intensity` = flops / bytes
+ * (null where none are), engine `seconds`; and the memory during the
  * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
  * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
@@ -34,6 +35,8 @@ export function laneAt(log, step) {
     ...totals(log, Math.min(step, records.length)),
     computed: 0,
     flops: 0,
+    bytes: 0,
+    intensity: /** @type {number | null} */ (null),
     seconds: 0,
     slots: /** @type {{reserved: number, read: number, computed: number} | null} */ (null),
     held: 0,
@@ -52,6 +55,8 @@ export function laneAt(log, step) {
   const reserved = (tables[0]?.length ?? 0) * size;
   lane.computed = entry.token_ids.length;
   lane.flops = record.work?.flops ?? 0;
+  lane.bytes = record.work ? bytesMoved(record.work) : 0;
+  lane.intensity = lane.bytes ? lane.flops / lane.bytes : null;
   lane.slots = { reserved, read: entry.start, computed: lane.computed };
   tables.forEach((table, group) => {
     const perToken = log.groups[group].kv_bytes_per_token;
@@ -69,11 +74,12 @@ export function laneAt(log, step) {
  * @param {number} count steps
  */
 function totals(log, count) {
-  const sums = { totalComputed: 0, totalFlops: 0, totalSeconds: 0 };
+  const sums = { totalComputed: 0, totalFlops: 0, totalBytes: 0, totalSeconds: 0 };
   for (const index of stepRecords(log).slice(0, count)) {
     const record = log.records[index];
     sums.totalComputed += tokensComputed(record);
     sums.totalFlops += record.work?.flops ?? 0;
+    sums.totalBytes += record.work ? bytesMoved(record.work) : 0;
     sums.totalSeconds += stepSeconds(record);
   }
   return sums;
@@ -89,6 +95,21 @@ const tokensComputed = (record) => (record.batch ?? []).reduce((sum, entry) => s
 export function computedSoFar(log) {
   let sum = 0;
   return stepRecords(log).map((index) => (sum += tokensComputed(log.records[index])));
+}
+
+/**
+ * How often each position of the lane's sequence was computed in its first `step` steps, from position 0. Without a
+ * cache that is once in every step since its token was there; with one it is once.
+ * @param {TraceLog} log
+ * @param {number} step
+ */
+export function timesComputed(log, step) {
+  /** @type {number[]} */
+  const times = [];
+  for (const index of stepRecords(log).slice(0, step))
+    for (const { start, token_ids } of log.records[index].batch ?? [])
+      token_ids.forEach((_, i) => (times[start + i] = (times[start + i] ?? 0) + 1));
+  return times;
 }
 
 /**

@@ -9,6 +9,7 @@ import { isSite } from "../../state/site.js";
 import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { RaceChart } from "./chart.js";
+import { Intensity } from "./intensity.js";
 import { race } from "./model.js";
 import { now, player } from "./player.js";
 import { Proof } from "./proof.js";
@@ -26,6 +27,7 @@ export function Panel() {
   return html`<div class="runs race" id="race" data-phase=${race.phase.value} data-step=${step}>
     <${Lanes} logs=${logs} now=${now.value} />
     <${Proof} now=${now.value} />
+    <${Intensity} now=${now.value} />
     <${RaceChart} logs=${logs} />
     <${TimeNote} logs=${logs} step=${step} />
   </div>`;

@@ -1,19 +1,25 @@
-// A lane's slots as small squares: computed in this step, read from the cache, reserved and empty.
+// A lane's slots as small squares: computed in this step, read from the cache, reserved and empty. Above those of a
+// lane that computes tokens again stands how often each was computed.
 
 import { alpha, colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { wastePattern } from "../../kit/texture.js";
 import { Picture } from "../../runs/picture.js";
-import { t } from "../../tell/words.js";
+import { labelOf } from "../../runs/tokens.js";
+import { grouped, t } from "../../tell/words.js";
+import { timesComputed } from "./figures.js";
+import { race } from "./model.js";
 import { player } from "./player.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {import("../../runs/picture.js").Size} Size
+ * @typedef {import("../../runs/picture.js").Point} Point
  */
 
 const ROOM_FOR_GAPS = 3; // px a slot from which squares stand apart
 const ROOM_FOR_BLOCKS = 5; // px a block from which its frame is drawn
+const SLOTS_HIGH = 16; // px; what is above them is for the counts
 
 export function Legend() {
   const keys = ["computed", "read", "reserved"];
@@ -25,14 +31,77 @@ export function Legend() {
 /** @param {{name: string, index: number, lane: import("./figures.js").Lane | null, logs: TraceLog[] | null}} props */
 export function LaneStrip({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
+  const again = race.names[index] === "none";
+  const times = logs && lane ? timesComputed(logs[index], lane.step) : [];
   const empty = slots && slots.reserved - slots.read - slots.computed;
   const label = slots ? t("race.strip", { name, read: slots.read, computed: slots.computed, empty }) : name;
-  const paint = (/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) => {
+  const sequence = [...(logs?.[index].tail.sequences.values() ?? [])][0];
+  const counted = again && times.length ? timesWord(times, sequence.num_prompt_tokens) : "";
+  const paint = (/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ { width, height }) => {
+    const high = Math.min(height, SLOTS_HIGH);
     c.fillStyle = colours()["line-2"];
-    c.fillRect(0, size.height - 1, size.width, 1);
-    if (slots && logs) paintSlots(c, size, slots, logs, index);
+    c.fillRect(0, height - 1, width, 1);
+    if (!slots || !logs) return;
+    c.save();
+    c.translate(0, height - high);
+    paintSlots(c, { width, height: high }, slots, logs, index);
+    c.restore();
+    if (again) paintTimes(c, { width, height: height - high }, times, width / capacityOf(logs, slots), counted);
   };
-  return html`<${Picture} player=${player} name="race-strip" label=${label} paint=${paint} />`;
+  const tipOf = (/** @type {Point} */ { x }, /** @type {Size} */ { width }) => {
+    const position = logs && slots ? Math.floor(x / (width / capacityOf(logs, slots))) : -1;
+    if (times[position] === undefined) return null;
+    return t("race.times.one", { position, token: labelOf(sequence.token_bytes[position]), n: times[position] });
+  };
+  return html`<${Picture}
+    player=${player}
+    name=${again ? "race-strip again" : "race-strip"}
+    label=${counted ? `${label}; ${counted}` : label}
+    paint=${paint}
+    tipOf=${tipOf}
+  />`;
+}
+
+/**
+ * As many slots as the longest reservation can have: every lane on one scale.
+ * @param {TraceLog[]} logs
+ * @param {{reserved: number}} slots
+ */
+const capacityOf = (logs, slots) =>
+  Math.max(...logs.map((log) => Number(log.header.engine.max_model_len ?? 0)), slots.reserved);
+
+/**
+ * How often the tokens of the prompt were computed: each as often as the first.
+ * @param {number[]} times
+ * @param {number} prompt tokens
+ */
+const timesWord = (times, prompt) => t("race.times", { prompt, n: times[0], total: grouped(sum(times)) });
+
+/** @param {number[]} values */
+const sum = (values) => values.reduce((all, one) => all + one, 0);
+
+/**
+ * A column for each position, as high as it was computed often; the first as high as there is room when the race ends.
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size of the room above the slots
+ * @param {number[]} times
+ * @param {number} slot px
+ * @param {string} words beside them, where they fit
+ */
+function paintTimes(c, { width, height }, times, slot, words) {
+  const palette = colours();
+  const most = Math.max(times[0] ?? 0, race.numSteps.value, 1);
+  c.fillStyle = alpha(palette.q, 0.45);
+  times.forEach((count, position) => {
+    const high = Math.max(1, (height - 2) * (count / most));
+    c.fillRect(position * slot, height - high, Math.max(slot - (slot >= ROOM_FOR_GAPS ? 1 : 0), 0.75), high);
+  });
+  const end = times.length * slot + 6;
+  if (end + c.measureText(words).width > width) return;
+  c.fillStyle = palette["ink-2"];
+  c.textAlign = "left";
+  c.textBaseline = "alphabetic";
+  c.fillText(words, end, height - 5);
 }
 
 /**
@@ -44,9 +113,7 @@ export function LaneStrip({ name, index, lane, logs }) {
  */
 function paintSlots(c, { width, height }, slots, logs, index) {
   const palette = colours();
-  // every lane on one scale: as many slots as the longest reservation can have
-  const capacity = Math.max(...logs.map((log) => Number(log.header.engine.max_model_len ?? 0)), slots.reserved);
-  const size = width / capacity;
+  const size = width / capacityOf(logs, slots);
   const gap = size >= ROOM_FOR_GAPS ? 1 : 0;
   const filled = slots.read + slots.computed;
   const run = (/** @type {number} */ from, /** @type {number} */ to, /** @type {string} */ style) => {

@@ -1,9 +1,12 @@
-// The three lanes in numbers, each above its slots.
+// The lanes: the slots of each, and below them its numbers.
 
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { ridge } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
+import { roofs, wantRoofs } from "../../net/machine.js";
+import { bytesText, grouped, intensityText, secondsText, t } from "../../tell/words.js";
 import { names, STRATEGIES } from "./model.js";
 import { player } from "./player.js";
 import { LaneStrip, Legend } from "./strip.js";
@@ -11,16 +14,16 @@ import { LaneStrip, Legend } from "./strip.js";
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {import("./figures.js").Lane} Lane
- * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "seconds"} StepKey
- * @typedef {StepKey | "totalComputed" | "totalFlops" | "totalSeconds"} Key
+ * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "bytes" | "seconds"} StepKey
+ * @typedef {StepKey | "intensity" | "totalComputed" | "totalFlops" | "totalBytes" | "totalSeconds"} Key
  *
- * `exact`: pointed at, it says its bytes.
+ * `about`: what it says when it is pointed at.
  * @typedef {{
  *   key: Key,
  *   column: string,
  *   text: (value: number) => string,
  *   fidelity?: "captured" | "derived",
- *   exact?: boolean,
+ *   about?: (lane: Lane, key: Key) => string[],
  * }} Column
  */
 
@@ -36,9 +39,9 @@ const GROUPS = [
   [
     "memory",
     [
-      { key: "kept", column: "kept", text: bytesText, exact: true },
-      { key: "transient", column: "transient", text: bytesText, exact: true },
-      { key: "wasted", column: "wasted", text: bytesText, exact: true },
+      { key: "kept", column: "kept", text: bytesText, about: memoryAbout },
+      { key: "transient", column: "transient", text: bytesText, about: memoryAbout },
+      { key: "wasted", column: "wasted", text: bytesText, about: memoryAbout },
     ],
   ],
   [
@@ -49,6 +52,14 @@ const GROUPS = [
     ],
   ],
   [
+    "bytes",
+    [
+      { key: "bytes", column: "step", text: bytesText, about: exactBytes },
+      { key: "totalBytes", column: "total", text: bytesText, about: exactBytes },
+      { key: "intensity", column: "intensity", text: intensityText, about: sideAbout },
+    ],
+  ],
+  [
     "time",
     [
       { key: "seconds", column: "step", text: secondsText },
@@ -56,34 +67,42 @@ const GROUPS = [
     ],
   ],
 ];
+const NAME_COLUMNS = 3; // a lane's name is as wide as so many of its numbers; its slots have the rest
+const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity"]);
 const COLUMNS = GROUPS.flatMap(([group, columns]) => columns.map((column) => ({ ...column, group })));
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function Lanes({ logs, now }) {
+  useEffect(wantRoofs, []);
   const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
   const title = (/** @type {string} */ key) => t(`race.column.${key}`);
-  return html`<div class="race-table"><table class="race-lanes num">
-    <thead>
-      <tr>
-        <td class="race-legend" rowspan="2"><${Legend} /></td>
-        ${GROUPS.map(([group, { length }]) => {
-          const kind = group === "tokens" ? undefined : "derived"; // the columns of tokens have their own
-          const formula = t(`race.formula.${group}`, { bytes });
-          return html`<th colspan=${length} scope="colgroup">${title(group)}${mark(kind, formula)}</th>`;
-        })}
-      </tr>
-      <tr>
-        ${COLUMNS.map(
-          ({ column, fidelity }) =>
-            html`<th scope="col">${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
-        )}
-      </tr>
-    </thead>
-    ${names().map(
-      (name, i) =>
-        html`<${LaneRows} key=${STRATEGIES[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
-    )}
-  </table></div>`;
+  return html`<div class="race-table">
+    <${Legend} />
+    <table class="race-lanes num">
+      <colgroup>
+        ${COLUMNS.map(({ key }) => html`<col class=${`col-${key}`} />`)}
+      </colgroup>
+      <thead>
+        <tr>
+          ${GROUPS.map(([group, { length }]) => {
+            const kind = group === "tokens" ? undefined : "derived"; // the columns of tokens have their own
+            const formula = t(`race.formula.${group}`, { bytes });
+            return html`<th colspan=${length} scope="colgroup">${title(group)}${mark(kind, formula)}</th>`;
+          })}
+        </tr>
+        <tr>
+          ${COLUMNS.map(
+            ({ column, fidelity }) =>
+              html`<th scope="col">${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
+          )}
+        </tr>
+      </thead>
+      ${names().map(
+        (name, i) =>
+          html`<${LaneRows} key=${STRATEGIES[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
+      )}
+    </table>
+  </div>`;
 }
 
 /**
@@ -106,20 +125,22 @@ function LaneRows({ name, index, lane, logs }) {
     onClick=${() => player.choose(index)}
   >
     <tr>
-      <th scope="row">
+      <th scope="rowgroup" colspan=${NAME_COLUMNS}>
         <button class="runs-lane" aria-pressed=${shown} title=${t("runs.on_stage", { name })}>${name}</button>
       </th>
-      ${COLUMNS.map(({ key, group, column, text, exact }) => {
-        const title = t(`race.column.${column}`);
-        const label = exact ? title : `${t(`race.column.${group}`)} · ${title}`; // where there is no head of columns
-        const about = exact && lane ? { tabindex: 0, ...tips(() => exactly(lane, key)) } : {};
-        return html`<td data-figure=${key} data-label=${label} ...${about}>${lane ? text(lane[key]) : "–"}</td>`;
-      })}
-    </tr>
-    <tr>
-      <td class="race-strip-cell" colspan="10">
+      <td class="race-strip-cell" colspan=${COLUMNS.length - NAME_COLUMNS}>
         <${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} />
       </td>
+    </tr>
+    <tr>
+      ${COLUMNS.map(({ key, group, column, text, about }) => {
+        const title = t(`race.column.${column}`);
+        // where there is no head of columns; a column of its own name needs no group's
+        const label = OWN_NAME.has(column) ? title : `${t(`race.column.${group}`)} · ${title}`;
+        const value = lane?.[key] ?? null;
+        const told = about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key)) } : {};
+        return html`<td data-figure=${key} data-label=${label} ...${told}>${value === null ? "–" : text(value)}</td>`;
+      })}
     </tr>
   </tbody>`;
 }
@@ -128,10 +149,29 @@ function LaneRows({ name, index, lane, logs }) {
  * @param {Lane} lane
  * @param {Key} key
  */
-const exactly = (lane, key) => [
-  t("memory.exact", { n: grouped(lane[key]) }),
-  t("race.used", { bytes: bytesText(lane.used), exact: grouped(lane.used) }),
-];
+function exactBytes(lane, key) {
+  return [t("memory.exact", { n: grouped(lane[key] ?? 0) })];
+}
+
+/**
+ * @param {Lane} lane
+ * @param {Key} key
+ */
+function memoryAbout(lane, key) {
+  return [...exactBytes(lane, key), t("race.used", { bytes: bytesText(lane.used), exact: grouped(lane.used) })];
+}
+
+/**
+ * On which side of the machine's ridge a step lies: what bounds it. Nothing where nobody measured the machine.
+ * @param {Lane} lane
+ */
+function sideAbout({ flops, bytes, intensity }) {
+  const formula = t("race.intensity.formula", { flops: grouped(flops), bytes: grouped(bytes) });
+  const known = roofs.value;
+  if (typeof known !== "object" || intensity === null) return [formula];
+  const side = intensity < ridge(known) ? "memory" : "arithmetic";
+  return [formula, t(`race.intensity.${side}`, { ridge: intensityText(ridge(known)) })];
+}
 
 /**
  * Operations with a decimal prefix: 11.4 M.

@@ -1,0 +1,141 @@
+// Operations a byte of each lane's step, on one scale with the machine's ridge: which side bounds it.
+
+import { ridge } from "../../core/metrics.js";
+import { hairline } from "../../kit/canvas.js";
+import { alpha, colours } from "../../kit/colour.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { roofs } from "../../net/machine.js";
+import { Picture } from "../../runs/picture.js";
+import { intensityText, t } from "../../tell/words.js";
+import { names } from "./model.js";
+import { player } from "./player.js";
+
+/**
+ * @typedef {import("./figures.js").Race} Race
+ * @typedef {import("../../runs/picture.js").Size} Size
+ */
+
+/** Decades that are always there: what nearly every step of a small model takes. */
+const DECADES = { low: -1, high: 3 };
+const SIDE = 14; // px right of the scale
+const HEAD = 16; // px for the sides' names
+const FOOT = 14; // px for the scale's figures
+
+/** @param {{now: Race | null}} props */
+export function Intensity({ now }) {
+  const bend = typeof roofs.value === "object" ? ridge(roofs.value) : null;
+  const values = now?.lanes.map((lane) => lane.intensity) ?? [];
+  const said = names().flatMap((name, i) =>
+    values[i] ? [t("race.axis.lane", { name, value: intensityText(values[i]) })] : [],
+  );
+  const ridgeWord = bend ? t("race.axis.ridge", { ridge: intensityText(bend) }) : t("race.axis.unknown");
+  return html`<section class="race-intensity">
+    <h3 class="panel-title">
+      ${t("race.axis")} <${Fidelity} kind="derived" formula=${t("race.formula.bytes")} />
+    </h3>
+    <${Picture}
+      player=${player}
+      name="race-axis"
+      label=${[t("race.axis"), ...said, ridgeWord].join(t("runs.comma"))}
+      paint=${(/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) => paint(c, size, values, bend)}
+    />
+  </section>`;
+}
+
+/**
+ * A row for each lane, crossed by the ridge.
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {(number | null)[]} values by lane
+ * @param {number | null} bend operations a byte where the roofs meet, if the machine was measured
+ */
+function paint(c, { width, height }, values, bend) {
+  const palette = colours();
+  const { low, high } = decades([...values, bend]);
+  const left = Math.max(...names().map((name) => c.measureText(name).width)) + 10;
+  const base = height - FOOT;
+  const x = (/** @type {number} */ value) => left + ((Math.log10(value) - low) / (high - low)) * (width - left - SIDE);
+  if (bend !== null) paintSides(c, { width, height: base }, left, x(bend), intensityText(bend));
+  hairline(c, left, base, width - SIDE, base, palette.line);
+  c.fillStyle = palette["ink-3"];
+  c.textBaseline = "alphabetic";
+  c.textAlign = "center";
+  for (let decade = low; decade <= high; decade++) {
+    hairline(c, x(10 ** decade), base, x(10 ** decade), base + 3, palette.line);
+    c.fillText(intensityText(10 ** decade), x(10 ** decade), height - 2);
+  }
+  const row = (base - HEAD) / values.length;
+  c.textBaseline = "middle";
+  c.textAlign = "left";
+  names().forEach((name, i) => {
+    const y = HEAD + row * (i + 0.5);
+    c.fillStyle = palette["ink-2"];
+    c.fillText(name, 0, y);
+    const value = values[i];
+    if (!value) return;
+    c.fillStyle = i === 0 ? palette.q : i === values.length - 1 ? palette.k : palette["ink-3"];
+    c.beginPath();
+    c.arc(x(value), y, 4, 0, 2 * Math.PI);
+    c.fill();
+    paintValue(c, intensityText(value), x(value), y, width);
+  });
+}
+
+/**
+ * The powers of ten between which everything lies.
+ * @param {(number | null)[]} values
+ */
+export function decades(values) {
+  const known = values.filter((value) => value !== null && value > 0).map((value) => Math.log10(Number(value)));
+  return {
+    low: Math.min(DECADES.low, ...known.map(Math.floor)),
+    high: Math.max(DECADES.high, ...known.map(Math.ceil)),
+  };
+}
+
+/**
+ * Right of its mark, or left of it where there is no room.
+ * @param {CanvasRenderingContext2D} c
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ * @param {number} width
+ */
+function paintValue(c, text, x, y, width) {
+  const wide = c.measureText(text).width + 7;
+  const palette = colours();
+  c.fillStyle = palette.ink;
+  c.strokeStyle = palette.paper; // the ridge does not cross a figure
+  c.lineWidth = 4;
+  c.strokeText(text, x + wide < width ? x + 7 : x - wide, y);
+  c.fillText(text, x + wide < width ? x + 7 : x - wide, y);
+}
+
+/**
+ * Left of the ridge memory bounds a step, right of it arithmetic does.
+ * @param {CanvasRenderingContext2D} c
+ * @param {Size} size
+ * @param {number} left px
+ * @param {number} at px of the ridge
+ * @param {string} value
+ */
+function paintSides(c, { width, height }, left, at, value) {
+  const palette = colours();
+  c.fillStyle = alpha(palette["line-2"], 0.6);
+  c.fillRect(left, HEAD, at - left, height - HEAD);
+  c.setLineDash([3, 3]);
+  hairline(c, at, HEAD, at, height, palette["ink-2"]);
+  c.setLineDash([]);
+  c.fillStyle = palette["ink-3"];
+  c.textBaseline = "alphabetic";
+  const sides = { memory: t("race.axis.memory"), ridge: value, arithmetic: t("race.axis.arithmetic") };
+  const middle = c.measureText(sides.ridge).width / 2 + 6;
+  const y = HEAD - 4;
+  c.textAlign = "center";
+  c.fillText(sides.ridge, at, y);
+  c.textAlign = "right";
+  if (c.measureText(sides.memory).width < at - middle) c.fillText(sides.memory, at - middle, y);
+  c.textAlign = "left";
+  if (c.measureText(sides.arithmetic).width < width - at - middle) c.fillText(sides.arithmetic, at + middle, y);
+}
