@@ -12,7 +12,7 @@ from engine.options.check import out_of_range
 from engine.options.option import Control, Option
 from engine.trace.events import PreemptionMode, Setting
 
-Strategy = Literal["paged", "contiguous", "none"]
+Strategy = Literal["paged", "first_fit", "contiguous", "none"]
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
 FaultName = Literal[
     "slot_off_by_one",
@@ -45,7 +45,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     """How the cache is laid out and how steps are scheduled.
 
     `strategy`: `paged` is the paged KV cache; `contiguous` is the same mechanism with one block of `max_model_len` per
-    sequence; `none` keeps nothing between steps and recomputes every token of a sequence at every step.
+    sequence; `first_fit` gives each sequence one piece of adjacent blocks, as long as its prompt and max_tokens, from
+    the first hole that is large enough: what is left over between pieces is external fragmentation; `none` keeps
+    nothing between steps and recomputes every token of a sequence at every step.
 
     `attention_window` and `attention_sinks` are a policy over any model, after StreamingLLM (Xiao et al. 2023, arXiv
     2309.17453): every layer's query sees the first `attention_sinks` tokens and the last `attention_window` ones,
@@ -63,7 +65,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         int,
         Option(
             ge=1,
-            strategies=("paged", "none"),
+            strategies=("paged", "first_fit", "none"),
             derived_under=("contiguous",),
             control=Control(group="cache", usual=(1, 2, 4, 8, 16, 32), initial=4, term="block"),
         ),
@@ -88,7 +90,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         bool,
         Option(
             strategies=("paged",),
-            derived_under=("contiguous", "none"),
+            derived_under=("first_fit", "contiguous", "none"),
             control=Control(group="cache", term="prefix_cache"),
         ),
     ] = True

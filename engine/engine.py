@@ -117,6 +117,7 @@ class Engine:
             enable_chunked_prefill=self.config.enable_chunked_prefill,
             policy=self.config.scheduling_policy,
             recompute_all=self.config.strategy == "none",
+            reserve_all=self.config.strategy == "first_fit",
             preemption_mode=self.config.preemption_mode,
             emit=self._ops.append,
         )

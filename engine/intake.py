@@ -76,6 +76,9 @@ class Intake:
         longest = max(completion.num_output_tokens for completion in request.unfinished)
         if max_tokens <= longest:
             raise RequestError(f"max_tokens must be over {longest}: so many tokens are there already")
+        reserved = request.sequence.max_tokens
+        if self._config.strategy == "first_fit" and request.sequence.status == "running" and max_tokens > reserved:
+            raise RequestError(f"max_tokens can be {reserved} at most: so much was reserved when it was admitted")
         return max_tokens
 
     def _request(self, spec: RequestSpec, seq_id: int, number: int, taken: set[str]) -> Request:
@@ -107,6 +110,11 @@ class Intake:
         limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
         if sampling.num_sequences > limit:
             raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}")
+        if sampling.num_sequences > 1 and self._config.strategy == "first_fit":
+            raise RequestError(
+                f"strategy first_fit reserves one piece for one sequence, and {sampling.num_sequences} sequences would "
+                "share it: use another strategy, or send the prompt several times"
+            )
         if sampling.use_beam_search and self._config.strategy == "none":
             raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")
         if not all(i < vocab_size for i in sampling.logit_bias):

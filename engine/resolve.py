@@ -48,7 +48,7 @@ def resolve(
     swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
     max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that fits).
     Contiguous keeps the pool's size in slots and cuts it into blocks of max_model_len, so that a race against paged is
-    fair; it and `none` share no prefixes.
+    fair; it, `first_fit` and `none` share no prefixes.
 
     Raises:
         ConfigError: a setting that cannot work.
@@ -126,11 +126,14 @@ def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
 def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
     demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
     split = config.strategy == "paged"
-    return plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
+    groups = plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
+    if config.strategy != "first_fit":
+        return groups
+    return [group._replace(one_piece=True, retention=None) for group in groups]  # a piece stays whole until the end
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
-    if config.preemption_mode == "recompute" or config.strategy == "none":
+    if config.preemption_mode == "recompute" or config.strategy in ("none", "first_fit"):  # nobody is preempted
         return 0
     swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space
     most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))

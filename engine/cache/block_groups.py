@@ -31,6 +31,7 @@ class GroupPlan(NamedTuple):
     retention: Retention | None  # None: everything is kept
     num_blocks: int
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
+    one_piece: bool = False  # a sequence gets blocks beside each other, by first fit, once (strategy `first_fit`)
 
 
 class Demands(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from engine.cache.guards import ensure
 from engine.trace.events import QueueEnd
+from engine.trace.holes import Hole, first_fit, holes_of
 
 HITS_KEPT = 4  # steps of a block's last hits, as many as vLLM keeps
 
@@ -76,6 +77,11 @@ class FreeQueue:
         if end == "front":
             self._ids.move_to_end(block_id, last=False)
 
+    def to_front(self, block_ids: range) -> None:
+        """Bring blocks that are in the queue to its head, in this order."""
+        for block_id in reversed(block_ids):
+            self._ids.move_to_end(block_id, last=False)
+
     def remove(self, block_id: int) -> None:
         """Take a block out of the middle. Raises KeyError when it is not in the queue."""
         del self._ids[block_id]
@@ -120,6 +126,20 @@ class BlockPool:
     def num_filled_held(self) -> int:
         """Filled slots of held blocks, each physical slot once."""
         return self._num_filled_held
+
+    def holes(self) -> list[Hole]:
+        """Free blocks that lie beside each other, by place. O(num_blocks)."""
+        return holes_of((block.ref_count for block in self.blocks.values()), self.first_block)
+
+    def reserve(self, num_blocks: int) -> Hole | None:
+        """Bring the next `num_blocks` allocations the beginning of the first hole with so many blocks; that hole.
+
+        None: no hole is large enough; then nothing has changed.
+        """
+        hole = first_fit(self.holes(), num_blocks)
+        if hole is not None:
+            self.free_queue.to_front(range(hole.block_id, hole.block_id + num_blocks))
+        return hole
 
     def allocate(self) -> tuple[Block, Eviction | None]:
         """Take the head of the free queue: empty, ref_count 1. Also returns the hash that it lost, if it had one.

@@ -6,10 +6,15 @@ from typing import NamedTuple
 
 
 class BlockDemand(NamedTuple):
-    """Blocks that an allocation would take from the free queue, and how many it may take."""
+    """Blocks that an allocation would take from the free queue, and how many it may take.
+
+    Free blocks are available, less those that the same allocation would revive. Where a sequence gets one piece of a
+    region, the largest hole is available, and `num_free` says how many blocks all holes have together.
+    """
 
     needed: int
-    available: int  # free blocks, less the free ones that the same allocation would revive
+    available: int
+    num_free: int | None = None
 
     @property
     def fits(self) -> bool:

@@ -29,6 +29,7 @@ from engine.trace.events import (
     FreeReason,
     Op,
     Release,
+    Reserve,
     Share,
 )
 from engine.trace.records import Memory
@@ -54,6 +55,7 @@ class GroupManager:
         self.block_size = block_size
         self.num_blocks = plan.num_blocks
         self.retention = plan.retention
+        self.one_piece = plan.one_piece
         self.pool = BlockPool(plan.num_blocks, plan.first_block)
         self.swap_space = SwapSpace(swap_space, index * swap_space)
         self.evicted = EvictedBlocks()
@@ -83,6 +85,9 @@ class GroupManager:
         num_new -= len(self.swap_space.released(seq_id))
         num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)
         num_copies = len(self.shared_before_write(seq_id, tables, num_tokens))
+        if self.one_piece:
+            largest = max((hole.num_blocks for hole in self.pool.holes()), default=0)
+            return BlockDemand(max(num_new, 0), largest, self.pool.num_free)
         return BlockDemand(max(num_new, 0) + num_copies, self.pool.num_free - num_revived)
 
     def shared_before_write(self, seq_id: int, tables: BlockTables, num_tokens: int) -> list[int]:
@@ -119,6 +124,8 @@ class GroupManager:
         block_ids = tables.block_ids[self.index]
         for logical in self.shared_before_write(seq_id, tables, num_tokens):
             block_ids[logical] = self._copy_on_write(seq_id, logical, block_ids[logical])
+        if self.one_piece and not block_ids:
+            self._reserve(seq_id, self._num_blocks_of(num_tokens))
         swapped, released = self.swap_space.logicals(seq_id), self.swap_space.released(seq_id)
         for logical in range(len(block_ids), self._num_blocks_of(num_tokens)):
             if logical in released:
@@ -127,6 +134,11 @@ class GroupManager:
             block = self._allocate(seq_id, logical, "swap_in" if logical in swapped else reason)
             block_ids.append(block.block_id)
         tables.num_released[self.index] += len(released)
+
+    def _reserve(self, seq_id: int, num_blocks: int) -> None:
+        hole = self.pool.reserve(num_blocks)
+        assert hole is not None, "demand said that it fits"
+        self.emit(Reserve(seq_id=seq_id, block_id=hole.block_id, num_blocks=num_blocks, hole_blocks=hole.num_blocks))
 
     def _allocate(self, seq_id: int, logical: int, reason: AllocateReason) -> Block:
         block, evicted = self.pool.allocate()

@@ -63,6 +63,9 @@ class Demand(Protocol):
     @property
     def available(self) -> int: ...
 
+    @property
+    def num_free(self) -> int | None: ...  # where pieces are given: free blocks in all holes; None: blocks are blocks
+
 
 class Cache(Protocol):
     """Block tables by seq_id. Emits its own operations for everything that it changes; a lookup changes nothing."""

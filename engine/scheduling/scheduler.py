@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from engine.scheduling.cache_protocol import Cache, Demand
-from engine.scheduling.capacity import check_feasible
+from engine.scheduling.capacity import check_feasible, slots_required
 from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.sequence import Sequence
@@ -51,6 +51,7 @@ class Scheduler:
         recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget does not split
             one: the first is always taken, further ones while the budget lasts. As nothing is held between steps,
             preempting would free nothing; a sequence without room sits the step out.
+        reserve_all: strategy `first_fit`. Admission takes all blocks that a sequence can ever need; it never grows.
         preemption_mode: what happens to the computed tokens of a preempted sequence.
         emit: receives every operation, in order.
     """
@@ -64,6 +65,7 @@ class Scheduler:
         enable_chunked_prefill: bool = True,
         policy: Policy = "fcfs",
         recompute_all: bool = False,
+        reserve_all: bool = False,
         preemption_mode: PreemptionMode = "recompute",
         emit: Callable[[Op], None],
     ) -> None:
@@ -72,6 +74,7 @@ class Scheduler:
         self._max_num_batched_tokens = max_num_batched_tokens
         self._splits = enable_chunked_prefill and not recompute_all
         self._recompute_all = recompute_all
+        self._reserve_all = reserve_all
         self._emit = emit
         self._waiting = WaitingQueue(policy)
         self._running: list[Sequence] = []  # in order of admission
@@ -291,13 +294,14 @@ class Scheduler:
         if num_tokens == 0:
             return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
         end = match.num_tokens + num_tokens
-        demand = self._cache.demand(sequence.seq_id, end, match.hits)
+        covered = slots_required(sequence.num_prompt_tokens, sequence.max_tokens) if self._reserve_all else end
+        demand = self._cache.demand(sequence.seq_id, covered, match.hits)
         if demand.needed > demand.available:
-            return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
+            return self._defer_for_blocks(sequence, demand)
         self._emit(verdict(self._cache, sequence, match))
         reason: AllocateReason = "resume" if sequence.status == "preempted" else "admission"
         self._run(sequence, step, num_cached_tokens=match.num_tokens)
-        allocated = self._cache.allocate(sequence.seq_id, end, reason, match.hits)
+        allocated = self._cache.allocate(sequence.seq_id, covered, reason, match.hits)
         assert allocated, "demand said that it fits"
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
@@ -313,7 +317,7 @@ class Scheduler:
         end = num_swapped + num_tokens
         demand = self._cache.demand(sequence.seq_id, end)
         if demand.needed > demand.available:
-            return self._defer(sequence, "no_free_blocks", demand.needed, demand.available)
+            return self._defer_for_blocks(sequence, demand)
         self._run(sequence, step, num_swapped_tokens=num_swapped)
         swapped = self._cache.swap_in(sequence.seq_id, end)
         assert swapped, "demand said that it fits"
@@ -351,6 +355,16 @@ class Scheduler:
 
     def _defer(self, sequence: Sequence, reason: DeferReason, needed: int, available: int) -> bool:
         self._emit(Defer(seq_id=sequence.seq_id, reason=reason, needed=needed, available=available))
+        return False
+
+    def _defer_for_blocks(self, sequence: Sequence, demand: Demand) -> bool:
+        needed, available, free = demand.needed, demand.available, demand.num_free
+        if free is None or free < needed:
+            return self._defer(sequence, "no_free_blocks", needed, available if free is None else free)
+        # enough blocks, but not beside each other
+        self._emit(
+            Defer(seq_id=sequence.seq_id, reason="fragmented", needed=needed, available=available, num_free=free)
+        )
         return False
 
     def _demand_of(self, sequence: Sequence) -> Demand:

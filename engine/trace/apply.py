@@ -15,6 +15,7 @@ from engine.trace.events import (
     Cache,
     Choose,
     Copy,
+    Defer,
     Discard,
     Drop,
     Evict,
@@ -26,6 +27,7 @@ from engine.trace.events import (
     Preempt,
     Rank,
     Release,
+    Reserve,
     Sample,
     Share,
     Submit,
@@ -33,6 +35,7 @@ from engine.trace.events import (
     SwapOut,
     Write,
 )
+from engine.trace.holes import Hole
 from engine.trace.limits import UNITS_PER_SLOT, Budget, Unbounded
 from engine.trace.records import BatchEntry, Output, StepRecord
 from engine.trace.state import (
@@ -45,12 +48,14 @@ from engine.trace.state import (
 )
 from engine.trace.tables import (
     block_of,
+    check_fragmented,
     cpu_block_of,
     entry_of,
     expect,
     free_cpu_block,
     group_of,
     let_go,
+    reserve_piece,
     set_table,
     table_of,
 )
@@ -142,6 +147,8 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             if op.verdict in ("hit", "miss", "too_short") and not preempted:
                 state.recent_lookups.append([op.num_tokens, op.num_hit_tokens])
                 del state.recent_lookups[:-RECENT_LOOKUPS]
+        case Reserve():
+            reserve_piece(state, op.seq_id, Hole(op.block_id, op.num_blocks), op.hole_blocks, budget)
         case Allocate():
             block, group = block_of(state, op.block_id), group_of(state, op.block_id)
             queue = state.free_queues[group]
@@ -244,7 +251,10 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             expect(num_sequences == num_scores, f"{num_sequences} sequences have {num_scores} scores")
             for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
                 state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
-        case _:  # defer explains; it changes nothing
+        case Defer():  # it explains, and changes nothing
+            if op.reason == "fragmented":
+                check_fragmented(state, op.needed, op.available, op.num_free, budget)
+        case _:
             pass
 
 

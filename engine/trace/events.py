@@ -15,7 +15,7 @@ from msgspec import Struct
 from engine.trace.limits import Int
 
 FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a beam that others beat
-DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "step_preempted"]
+DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "fragmented", "step_preempted"]
 LookupVerdict = Literal["hit", "miss", "too_short", "disabled", "skipped"]
 LookupReason = Literal[
     "evicted",
@@ -125,13 +125,29 @@ class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
     """The head of the waiting queue was not admitted in this step, and why: it needed more than was available.
 
     `step_preempted` is about order, not room: blocks were just taken from a running sequence, so none is admitted,
-    whether the needed blocks are available now or not.
+    whether the needed blocks are available now or not. `fragmented`, under strategy `first_fit` only: enough blocks
+    were free, but not in one piece; `available` is the largest hole.
     """
 
     seq_id: Int
     reason: DeferReason
     needed: Int  # in the unit of the reason: sequences, tokens, or blocks
     available: Int
+    num_free: Int | None = None  # of `fragmented`: free blocks, those of all holes together
+
+
+class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
+    """Strategy `first_fit`: the sequence gets one piece of the region, for its prompt and all tokens it may generate.
+
+    The piece is the beginning of the first hole with so many blocks. Its blocks go to the head of the free queue, in
+    order, from where the `allocate` operations that follow take them.
+    """
+
+    shown: ClassVar[str] = "reserve {num_blocks} blocks from {block_id}"
+
+    block_id: Int  # the first
+    num_blocks: Int
+    hole_blocks: Int  # of the hole that the piece is cut from
 
 
 class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
@@ -375,6 +391,7 @@ Op = (
     | Lookup
     | Admit
     | Defer
+    | Reserve
     | Allocate
     | Evict
     | Share

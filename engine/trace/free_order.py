@@ -27,6 +27,11 @@ class FreeOrder:
     def pop_head(self, queue: list[int]) -> None:
         del self._number[queue.pop(0)]
 
+    def to_front(self, queue: list[int], block_ids: range) -> None:
+        """Bring blocks that are in the queue to its head, in this order. O(queue)."""
+        queue[:] = [*block_ids, *(block_id for block_id in queue if block_id not in block_ids)]
+        self._number.update((block_id, number) for number, block_id in enumerate(queue))
+
     def remove(self, queue: list[int], block_id: int) -> None:
         """Raises ValueError: it is not free."""
         number = self._number.pop(block_id, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.trace.events import RELEASED, QueueEnd
 from engine.trace.geometry import group_index
+from engine.trace.holes import Hole, first_fit, holes_of
 from engine.trace.limits import Budget
 from engine.trace.state import Block, CpuBlock, Sequence, State
 
@@ -45,8 +46,9 @@ def set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_s
     `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
     a sequence that comes back from the CPU store gets blocks for what is kept there.
     """
-    expect(0 <= logical <= len(sequence.token_ids), f"there is no logical block {logical}")
     table = sequence.block_tables[group]
+    most = max(len(sequence.token_ids), len(table))  # a reservation has blocks for tokens that are not there yet
+    expect(0 <= logical <= most, f"there is no logical block {logical}")
     if may_skip and logical > len(table):
         budget.spend(logical - len(table))
         table += [RELEASED] * (logical - len(table))
@@ -66,6 +68,39 @@ def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
         state.free_order.push_front(queue, block_id)
     elif to == "back":
         state.free_order.push_back(queue, block_id)
+
+
+def _holes(state: State, group: int, budget: Budget) -> list[Hole]:
+    """The holes of a group's pool, by place."""
+    first, count = state.block_groups[group].first_block, state.block_groups[group].num_blocks
+    budget.spend(count)
+    return holes_of((block.ref_count for block in state.blocks[first : first + count]), first)
+
+
+def check_fragmented(state: State, needed: int, largest: int, num_free: int | None, budget: Budget) -> None:
+    """Raises ValueError unless enough blocks are free for a piece, and no hole is large enough."""
+    sizes = [hole.num_blocks for hole in _holes(state, 0, budget)]
+    found, free = max(sizes, default=0), sum(sizes)
+    expect(
+        (largest, num_free) == (found, free),
+        f"the largest hole has {found} blocks and {free} are free, not {largest} and {num_free}",
+    )
+    expect(found < needed <= free, f"{needed} blocks in one piece are not refused for being in pieces")
+
+
+def reserve_piece(state: State, seq_id: int, piece: Hole, hole_blocks: int, budget: Budget) -> None:
+    """A piece comes to the head of its free queue, from where allocations take its blocks in order.
+
+    Raises ValueError: it is not at the beginning of the first hole that is large enough, which has `hole_blocks`.
+    """
+    index = group_of(state, piece.block_id)
+    fit = first_fit(_holes(state, index, budget), piece.num_blocks)
+    expect(
+        piece.num_blocks > 0 and fit == Hole(piece.block_id, hole_blocks),
+        f"the first hole for {piece.num_blocks} blocks is not one of {hole_blocks} at block {piece.block_id}",
+    )
+    expect(not state.sequences[seq_id].block_tables[index], f"sequence {seq_id} has blocks already")
+    state.free_order.to_front(state.free_queues[index], range(piece.block_id, piece.block_id + piece.num_blocks))
 
 
 def cpu_block_of(state: State, cpu_block_id: int) -> CpuBlock:

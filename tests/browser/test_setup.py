@@ -275,6 +275,8 @@ def test_the_strategy_is_chosen_by_arrow_keys(open_page: OpenPage) -> None:
     page = open_page()
     page.focus('[data-strategy="paged"]')
     page.keyboard.press("ArrowRight")
+    expect(page.locator('[data-strategy="first_fit"]')).to_be_focused()
+    page.keyboard.press("ArrowRight")
     expect(page.locator('[data-strategy="contiguous"]')).to_be_focused()
     wait_until(page, f"{HEADER}.then((engine) => engine.strategy === 'contiguous')")
     expect(page.locator("#block-size")).to_be_disabled()

@@ -46,7 +46,7 @@ def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
     """What no trace holds, no comparison proves."""
     seen: set[type[Op]] = set()
     paths = list(GOLDEN)
-    for name in ("preempting", "swapping", "no cache", "sinks and window"):
+    for name in ("preempting", "swapping", "no cache", "first fit", "sinks and window"):
         paths.append(tmp_path / f"{name}.kvtrace")
         run(name, paths[-1]).close()
     for path in paths:

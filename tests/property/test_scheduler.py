@@ -22,7 +22,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         spare_blocks=st.integers(0, 3),
         max_num_seqs=st.sampled_from([4, 2, 3, 6]),
         budget=st.sampled_from([40, 1, 4, 9, 40]),
-        mode=st.sampled_from(["chunked", "chunked", "chunked", "whole", "none"]),
+        mode=st.sampled_from(["chunked", "chunked", "chunked", "whole", "none", "first_fit"]),
         policy=st.sampled_from(["fcfs", "priority"]),
         enable_prefix_caching=st.sampled_from([True, True, False]),
         swap_space=st.sampled_from([None, None, 2, 20]),
@@ -38,6 +38,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         enable_prefix_caching: bool,
         swap_space: int | None,
     ) -> None:
+        self.shares = mode != "first_fit"  # a piece is of one sequence
         self.engine = FakeEngine(
             num_blocks=-(-LONGEST // block_size) + spare_blocks,
             block_size=block_size,
@@ -46,6 +47,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             enable_chunked_prefill=mode != "whole",
             policy="priority" if policy == "priority" else "fcfs",
             recompute_all=mode == "none",
+            reserve_all=mode == "first_fit",
             enable_prefix_caching=enable_prefix_caching,
             swap_space=swap_space,
         )
@@ -69,7 +71,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         num_forks: int,
         stop: int | None,
     ) -> None:
-        self.engine.add([*prefix, *suffix], max_tokens, priority, salt, num_forks, stop)
+        self.engine.add([*prefix, *suffix], max_tokens, priority, salt, num_forks if self.shares else 0, stop)
 
     @rule(size=st.integers(2, 4), length=st.integers(1, MAX_PROMPT), priorities=st.permutations(range(4)))
     def add_a_crowd(self, size: int, length: int, priorities: list[int]) -> None:

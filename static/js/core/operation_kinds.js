@@ -22,6 +22,7 @@ export const OPERATION_KINDS = {
   lookup: { mark: (op) => (op.num_hit_tokens > 0 ? "hit" : null), cause: true },
   admit: { turn: true },
   defer: { mark: () => "defer", tone: "held" },
+  reserve: { cause: true },
   allocate: { told: "between" },
   evict: { event: "evict", tone: "lost", told: "between" },
   share: { event: "hit" },

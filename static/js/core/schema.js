@@ -91,11 +91,19 @@ export const STRUCTS = {
   Defer: [
     {
       "seq_id": "int",
-      "reason": {"one": ["max_num_seqs", "no_free_blocks", "step_preempted", "token_budget"]},
+      "reason": {
+        "one": [
+          "fragmented",
+          "max_num_seqs",
+          "no_free_blocks",
+          "step_preempted",
+          "token_budget",
+        ],
+      },
       "needed": "int",
       "available": "int",
     },
-    {},
+    {"num_free": {"either": ["int", "null"]}},
   ],
   Discard: [{"seq_id": "int"}, {}],
   Drop: [{"seq_id": "int", "cpu_block_id": "int"}, {}],
@@ -308,6 +316,7 @@ export const STRUCTS = {
     },
     {},
   ],
+  Reserve: [{"seq_id": "int", "block_id": "int", "num_blocks": "int", "hole_blocks": "int"}, {}],
   Roofs: [
     {
       "dtype": "str",
@@ -344,6 +353,7 @@ export const STRUCTS = {
             "lookup": "Lookup",
             "admit": "Admit",
             "defer": "Defer",
+            "reserve": "Reserve",
             "allocate": "Allocate",
             "evict": "Evict",
             "share": "Share",

@@ -7,6 +7,7 @@ import {
   contentAt,
   copySequence,
   expectEntry,
+  expectFragmented,
   expectNew,
   freeCpuBlockOf,
   letGo,
@@ -14,6 +15,7 @@ import {
   queue,
   queueOf,
   remove,
+  reservePiece,
   sameBytes,
   setTable,
 } from "./state_tables.js";
@@ -31,7 +33,14 @@ export const RECENT_LOOKUPS = 100;
 
 /** @type {Operations} an operation without an entry is a type error */
 export const OPERATIONS = {
-  defer() {}, // it explains, and changes nothing
+  // it explains, and changes nothing
+  defer(state, op, _index, _outputs, budget) {
+    if (op.reason === "fragmented") expectFragmented(state, op, budget);
+  },
+
+  reserve(state, op, _index, _outputs, budget) {
+    reservePiece(state, op, budget);
+  },
 
   submit(state, op, index) {
     expectNew(state, op.seq_id);

@@ -2,6 +2,7 @@
 // engine/trace/tables.py.
 
 import { groupOf, RELEASED } from "./groups.js";
+import { firstFit, fragmentation, holesOf } from "./holes.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 
@@ -45,14 +46,55 @@ export function expectEntry(state, seqId, blockId, logical) {
  * @param {Budget} budget
  */
 export function setTable(state, sequence, logical, blockId, maySkip, budget) {
-  expect(logical >= 0 && logical <= sequence.token_ids.length, `there is no logical block ${logical}`);
   const table = ownTable(state, sequence.seq_id, blockId);
+  const most = Math.max(sequence.token_ids.length, table.length); // a reservation is longer than what is there yet
+  expect(logical >= 0 && logical <= most, `there is no logical block ${logical}`);
   if (maySkip && logical > table.length) {
     budget.spend(logical - table.length);
     while (table.length < logical) table.push(RELEASED);
   }
   expect(logical <= table.length, `logical block ${logical} would leave a hole in the table`);
   table[logical] = blockId;
+}
+
+/**
+ * The holes of a group's pool, by place.
+ * @param {State} state @param {number} group @param {Budget} budget
+ */
+function holesIn(state, group, budget) {
+  budget.spend(state.block_groups[group].num_blocks);
+  return holesOf(state.blocks, state.block_groups[group]);
+}
+
+/**
+ * A piece comes to the head of its free queue, from where allocations take its blocks in order.
+ * @param {State} state @param {Extract<import("./trace.js").Op, {type: "reserve"}>} op @param {Budget} budget
+ */
+export function reservePiece(state, { seq_id, block_id, num_blocks, hole_blocks }, budget) {
+  const group = groupOf(state.block_groups, block_id);
+  expect(group >= 0, `no block ${block_id}`);
+  const fit = firstFit(holesIn(state, group, budget), num_blocks);
+  expect(
+    num_blocks > 0 && fit?.block_id === block_id && fit?.num_blocks === hole_blocks,
+    `the first hole for ${num_blocks} blocks is not one of ${hole_blocks} at block ${block_id}`,
+  );
+  expect(sequenceOf(state, seq_id).block_tables[group].length === 0, `sequence ${seq_id} has blocks already`);
+  const inPiece = (/** @type {number} */ id) => id >= block_id && id < block_id + num_blocks;
+  const piece = Array.from({ length: num_blocks }, (_, i) => block_id + i);
+  state.free_queues[group] = [...piece, ...state.free_queues[group].filter((id) => !inPiece(id))];
+}
+
+/**
+ * Enough blocks are free for a piece, and no hole is large enough.
+ * @param {State} state @param {Extract<import("./trace.js").Op, {type: "defer"}>} op @param {Budget} budget
+ */
+export function expectFragmented(state, { needed, available, num_free }, budget) {
+  const { largest, free } = fragmentation(holesIn(state, 0, budget));
+  expect(
+    available === largest && num_free === free,
+    `the largest hole has ${largest} blocks and ${free} are free, not ${available} and ${num_free}`,
+  );
+  expect(largest < needed && needed <= free, `${needed} blocks in one piece are not refused for being in pieces`);
 }
 
 /** @param {State} state @param {number} id @param {"front" | "back" | null} to */

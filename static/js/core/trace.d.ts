@@ -87,9 +87,15 @@ export interface Copy {
 
 export interface Defer {
   seq_id: number;
-  reason: "max_num_seqs" | "no_free_blocks" | "step_preempted" | "token_budget";
+  reason: 
+    | "fragmented"
+    | "max_num_seqs"
+    | "no_free_blocks"
+    | "step_preempted"
+    | "token_budget";
   needed: number;
   available: number;
+  num_free?: number | null;
 }
 
 export interface Discard {
@@ -285,6 +291,13 @@ export interface Release {
   to: "back" | "front" | null;
 }
 
+export interface Reserve {
+  seq_id: number;
+  block_id: number;
+  num_blocks: number;
+  hole_blocks: number;
+}
+
 export interface Roofs {
   dtype: string;
   num_threads: number;
@@ -387,6 +400,7 @@ export type Op =
   | (Lookup & { type: "lookup" })
   | (Admit & { type: "admit" })
   | (Defer & { type: "defer" })
+  | (Reserve & { type: "reserve" })
   | (Allocate & { type: "allocate" })
   | (Evict & { type: "evict" })
   | (Share & { type: "share" })

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.cache.block_table import BlockTables
+from engine.cache.cache_figures import BlockDemand
 from engine.cache.guards import IntegrityError
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixMatch, hash_block
@@ -156,10 +157,10 @@ def test_a_refused_allocation_changes_nothing_and_counts_the_blocks_it_would_rev
     run.submit(2, PROMPT)
     match = run.manager.lookup(2, PROMPT)
     assert match.block_ids == [0, 1]
-    assert run.manager.demand(2, 12, match.hits) == (1, 0)
+    assert run.manager.demand(2, 12, match.hits) == BlockDemand(1, 0)
     assert run.admit(2) is None
     run.free(1)
-    assert run.manager.demand(2, 12, match.hits) == (1, 2)
+    assert run.manager.demand(2, 12, match.hits) == BlockDemand(1, 2)
     assert run.admit(2) == match
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.cache.block_pool import BlockPool
+from engine.cache.cache_figures import BlockDemand
 from engine.cache.prefix_index import PrefixIndex, Shelf
 from engine.cache.prefix_memory import EvictedBlocks
 from engine.cache.reach import Reach, Retention, WindowPolicy, reaches_of, retention_of
@@ -104,7 +105,7 @@ def test_a_hit_behind_the_window_costs_no_block() -> None:
     run.run(0, [1, 2, 3, 4, 5, 6, 7])
     run.submit(1, [1, 2, 3, 4, 5, 6, 9])
     match = run.manager.lookup(1, run.tokens[1])
-    assert run.manager.demand(1, 7, match.hits) == (1, 1)
+    assert run.manager.demand(1, 7, match.hits) == BlockDemand(1, 1)
     assert run.admit(1) is not None
     run.fold()
     assert run.table(1) == [RELEASED, 1, 2, 0]

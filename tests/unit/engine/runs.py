@@ -82,9 +82,13 @@ def _drive(engine: Engine) -> Iterator[None]:
     yield
     engine.adjust(steered.request_id, replace(GREEDY, max_tokens=11))
     yield
-    engine.add_request(PROMPTS[5], SamplingParams(n=2, best_of=2, temperature=1.0, max_tokens=9, prompt_logprobs=1))
+    samples = 1 if engine.config.strategy == "first_fit" else 2  # a piece is of one sequence
+    engine.add_request(
+        PROMPTS[5],
+        SamplingParams(n=samples, best_of=samples, temperature=1.0, max_tokens=9, prompt_logprobs=1),
+    )
     yield
-    if engine.config.strategy != "none":
+    if engine.config.strategy not in ("none", "first_fit"):
         engine.add_request(PROMPTS[1], SamplingParams(use_beam_search=True, beam_width=2, n=2, max_tokens=9))
         yield
     while engine.has_unfinished():
@@ -101,6 +105,7 @@ CONFIGS: dict[str, EngineConfig] = {
     "few sequences": EngineConfig(block_size=16, num_blocks=8, max_model_len=64, max_num_seqs=2),
     "no prefix caching": EngineConfig(block_size=4, num_blocks=20, max_model_len=64, enable_prefix_caching=False),
     "contiguous": EngineConfig(strategy="contiguous", block_size=4, num_blocks=40, max_model_len=40),
+    "first fit": EngineConfig(strategy="first_fit", block_size=2, num_blocks=29, max_model_len=48),
     "no cache": EngineConfig(strategy="none", block_size=4, num_blocks=40, max_model_len=40),
 }
 

@@ -50,14 +50,14 @@ class FakeEngine:
         recompute_all: bool = False,
         enable_prefix_caching: bool = True,
         swap_space: int | None = None,
+        reserve_all: bool = False,
     ) -> None:
-        """`swap_space` None: preemption by recompute."""
+        """`swap_space` None: preemption by recompute. `reserve_all`: as strategy `first_fit` does."""
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
         emit = self.replay.pending.append
-        caching = enable_prefix_caching and not recompute_all
-        self.manager = KVCacheManager(
-            one_group(num_blocks), block_size, caching, emit, swap_space or 0, [KV_BYTES_PER_TOKEN]
-        )
+        caching = enable_prefix_caching and not recompute_all and not reserve_all
+        plans = [plan._replace(one_piece=reserve_all) for plan in one_group(num_blocks)]
+        self.manager = KVCacheManager(plans, block_size, caching, emit, swap_space or 0, [KV_BYTES_PER_TOKEN])
         self.scheduler = Scheduler(
             self.manager,
             max_num_seqs=max_num_seqs,
@@ -65,10 +65,12 @@ class FakeEngine:
             enable_chunked_prefill=enable_chunked_prefill,
             policy=policy,
             recompute_all=recompute_all,
+            reserve_all=reserve_all,
             preemption_mode="recompute" if swap_space is None else "swap",
             emit=emit,
         )
         self.max_num_seqs, self.budget, self.recompute_all = max_num_seqs, max_num_batched_tokens, recompute_all
+        self.reserve_all = reserve_all
         self.store: dict[int, int] = {}  # slot -> number
         self.cpu_store: dict[int, int] = {}
         self.sequences: dict[int, Sequence] = {}
@@ -155,8 +157,11 @@ class FakeEngine:
             assert replayed.num_cached_tokens == sequence.num_cached_tokens
             assert replayed.num_computed_tokens == sequence.num_computed_tokens
         memory = self.manager.memory()
-        # paging wastes less than one block for each sequence
-        assert memory.slots_wasted <= len(state.running) * (memory.block_size - 1)
+        if self.reserve_all:
+            for tables in self.manager.snapshot().block_tables.values():
+                assert tables[0] == list(range(tables[0][0], tables[0][0] + len(tables[0]))), "a piece has no gap"
+        else:  # paging wastes less than one block for each sequence
+            assert memory.slots_wasted <= len(state.running) * (memory.block_size - 1)
         return ops
 
     def _move(self, source: dict[int, int], target: dict[int, int], pairs: list[tuple[int, int]]) -> None:

@@ -7,7 +7,9 @@ import { t } from "../../tell/words.js";
 import { Figures } from "./figures.js";
 import { Pool, PoolTitle } from "./pool.js";
 import { Overlay } from "./pool_overlay.js";
+import { inPieces } from "./pool_scene.js";
 import { Queues } from "./queue.js";
+import { Region } from "./region.js";
 import { Tables } from "./tables.js";
 
 export function Panel() {
@@ -16,7 +18,7 @@ export function Panel() {
     <h2 id="memory-title" class="visually-hidden">${t("region.memory")}</h2>
     <div class=${several ? "memory-map several" : "memory-map"}>
       <${PoolTitle} />
-      <${Queues} />
+      ${inPieces.value ? html`<${Region} />` : html`<${Queues} />`}
       <${Pool} />
       <${Legend} />
       ${

@@ -74,13 +74,17 @@ const queueText = computed(() => {
 /** The free queue of each block group: lists of block ids. */
 export const queuesNow = computed(() => /** @type {number[][]} */ (JSON.parse(queueText.value)));
 
+/** Whether the run gives each sequence one piece of the pool: then a free block lies in a hole, and no queue has it. */
+export const inPieces = computed(() => log.value?.header.engine.strategy === "first_fit");
+
 /**
- * block id -> its place in its group's free queue, from 1.
+ * block id -> its place in its group's free queue, from 1; nothing where blocks are given in pieces.
  *
  * @param {number[][]} queues
  * @returns {Map<number, number>}
  */
-export const placesOf = (queues) => new Map(queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
+export const placesOf = (queues) =>
+  new Map(inPieces.value ? [] : queues.flatMap((queue) => queue.map((id, i) => [id, i + 1])));
 
 /**
  * Whether a block of the queue carries its hash as far as the record is shown.

@@ -35,6 +35,7 @@ export function describeBlock(now, block, places) {
         size: now.block_size,
       }),
     );
+  else if (place === undefined) lines.push(t("pool.block.hole"));
   else lines.push(t(block.block_hash ? "pool.block.cached" : "pool.block.free", { place }));
   if (block.block_hash) lines.push(t("pool.block.hash", { hash: hashText(block.block_hash) }));
   return lines;
