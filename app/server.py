@@ -37,7 +37,12 @@ def create_app(model: ServedModel | None, settings: ServerSettings, shown: Seque
     theaters = Theaters(model.build if model else None, settings, emit, library, runs)
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
-    lessons = LessonRooms(theaters, Catalogue(settings.lessons), settings.model if model else None)
+    lessons = LessonRooms(
+        theaters,
+        Catalogue(settings.lessons),
+        settings.model if model else None,
+        model.measured_machine if model else lambda: None,
+    )
     events.register(transport.clients, theaters, model, settings, lessons)
     app.register_blueprint(pages.blueprint(settings.config, model.facts if model else None))
     app.register_blueprint(endpoints.blueprint(theaters, settings))

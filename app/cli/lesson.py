@@ -133,6 +133,7 @@ def _check_one(path: Path) -> int:
     from app.lessons.parse import read_lesson
     from app.live_engine import engine_builder
     from app.settings import ServerSettings
+    from engine.machine import measure_roofs
     from engine.model.errors import ModelError
     from engine.model.loader import load_model
 
@@ -146,6 +147,8 @@ def _check_one(path: Path) -> int:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ModelError as error:
         raise UserError(f"{path}: its model {lesson.model}: {error}") from error
+    if lesson.wants_roofs:
+        measure_roofs(model.device, model.dtype)
     found = check(lesson, engine_builder(model, ServerSettings().max_pool_bytes))
     for wrong in found:
         say(f"{path}:{wrong.line}: {wrong.sentence}")

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text
-from app.lessons.markup import Node, tree
+from app.lessons.markup import OPEN, Node, said, tree
 from app.lessons.parse import settings_of
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
@@ -190,7 +190,10 @@ class Course:
             if "figure" in node:
                 name, *arguments = node["figure"].split(":")
                 try:
-                    linked["record"] = figure_of(self.scene(self.moment_before(index)), name, arguments).record
+                    figure = figure_of(self.scene(self.moment_before(index)), name, arguments)
+                    linked["record"] = figure.record
+                    if said(node["children"]) == OPEN:
+                        linked["children"] = [f"{figure.value:.3g}"]
                 except Undecided:  # said by the check; a reader still reads the sentence
                     linked["record"] = None
             found.append(linked)

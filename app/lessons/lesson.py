@@ -104,6 +104,11 @@ class Lesson(Struct, frozen=True, kw_only=True):
     sections: list[Section]
 
     @property
+    def wants_roofs(self) -> bool:
+        """Whether it speaks of what this machine can do, which is measured before the run begins."""
+        return any(isinstance(item, Ask) and item.rule == "ridge" for item in self.items)
+
+    @property
     def items(self) -> list[Item]:
         """All of them, in order."""
         return [item for section in self.sections for item in section.items]

@@ -1,8 +1,9 @@
 """The Markdown of a lesson's texts, as a tree that a page draws: no HTML is in it, and none comes out.
 
-Three kinds of links are the lessons' own:
+Four kinds of links are the lessons' own:
 
     [16](=prompt_tokens)    a number that the run must have here; it leads to where it is counted
+    […](=intensity)         the same, put in by the run at hand
     [4](~block_size)        a setting that can be dragged; the run is made again with it
     [keys](k)               a word in the colour of what it names
 """
@@ -17,6 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from msgspec import Struct
 
+from app.lessons import cost_figures
 from app.lessons.figures import FIGURES
 from app.lessons.lesson import LessonError
 from app.lessons.numbers import number_in
@@ -46,6 +48,8 @@ _KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")
 SETTINGS = {*EngineConfig.__struct_fields__, *SamplingParams.__struct_fields__}
 
 Node = str | dict[str, Any]
+OPEN = "…"  # a number that is another one on every machine: the run at hand puts it in
+assert cost_figures  # its figures are among FIGURES
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -86,7 +90,7 @@ def check_markup(text: str, line: int) -> None:
             name, words = node["figure"].split(":")[0], said(node["children"])
             if name not in FIGURES:
                 raise LessonError(line, f"[{words}](={name}): there is no figure {name!r}")
-            if number_in(words) is None:
+            if words != OPEN and number_in(words) is None:
                 raise LessonError(line, f"[{words}](={name}): there is no number in {words!r}")
         if "setting" in node and node["setting"] not in SETTINGS:
             raise LessonError(line, f"there is no setting {node['setting']!r}")

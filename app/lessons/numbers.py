@@ -11,7 +11,9 @@ _WORDS = {
     "once twice": 1,
     "zeroth first second third fourth fifth sixth seventh eighth ninth tenth": 0,
 }
-WORDS = {"none": 0, "nothing": 0} | {word: first + i for words, first in _WORDS.items() for i, word in enumerate(words.split())}
+WORDS = {"none": 0, "nothing": 0} | {
+    word: first + i for words, first in _WORDS.items() for i, word in enumerate(words.split())
+}
 _DIGITS = {digit: i for i, digit in enumerate("零一二三四五六七八九")} | {"两": 2, "〇": 0}
 _UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "kB": 10**3, "MB": 10**6, "GB": 10**9}
 _NUMBER = re.compile(r"([-−]?\d[\d,]*(?:\.\d+)?)\s*(B|KiB|MiB|GiB|TiB|kB|MB|GB|%|‰)?")

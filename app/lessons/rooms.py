@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from app.errors import AppError
@@ -84,10 +85,12 @@ class LessonRoom:
 class LessonRooms:
     """The lessons under way, by theater."""
 
-    def __init__(self, theaters: Theaters, catalogue: Catalogue, model: str | None) -> None:
-        """model: what `kvtheater serve` was given; None: there is nothing live here."""
+    def __init__(
+        self, theaters: Theaters, catalogue: Catalogue, model: str | None, measure: Callable[[], object]
+    ) -> None:
+        """model: what `kvtheater serve` was given; None: there is nothing live here. `measure` finds the roofs."""
         self.catalogue = catalogue
-        self._theaters, self._model = theaters, model
+        self._theaters, self._model, self._measure = theaters, model, measure
         self._rooms: dict[str, LessonRoom] = {}
         self._lock = threading.Lock()
 
@@ -140,6 +143,8 @@ class LessonRooms:
             config = settings_of(lesson, dict(changes))[0]
         except ValueError as error:
             raise AppError("bad_request", str(error)) from error
+        if lesson.wants_roofs:
+            self._measure()
         theater = self._theaters.create(config, lesson.title[language])
         room = LessonRoom(lesson, language, theater, changes)
         try:

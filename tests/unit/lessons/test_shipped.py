@@ -18,6 +18,7 @@ from app.lessons.words import question_texts
 from app.live_engine import engine_builder
 from app.settings import ServerSettings
 from app.words import languages
+from engine.machine import measure_roofs
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
@@ -27,7 +28,9 @@ MAX = ServerSettings().max_pool_bytes
 
 @pytest.fixture(scope="module")
 def model() -> LoadedModel:
-    return load_model(BUNDLED)
+    found = load_model(BUNDLED)
+    measure_roofs(found.device, found.dtype)
+    return found
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)

@@ -1,0 +1,70 @@
+"""Figures of cost: bytes and operations of the run, and formulas with numbers of one's own."""
+
+from __future__ import annotations
+
+from app.lessons.figures import Found, figure
+from app.lessons.scene import Scene, Undecided
+from engine.trace.records import Work
+
+
+def _work(scene: Scene) -> tuple[Work, int]:
+    for index in range(scene.now - 1, -1, -1):
+        work = scene.log.record(index).work
+        if work is not None:
+            return work, index
+    raise Undecided("no step has been taken yet")
+
+
+@figure
+def intensity(scene: Scene) -> Found:
+    """Operations for each byte that the newest step moved (Williams et al., "Roofline", 2009)."""
+    work, index = _work(scene)
+    return Found(work.flops / (work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes), index)
+
+
+@figure
+def ridge(scene: Scene) -> Found:
+    """Operations that this machine can do for each byte that it can move, as measured."""
+    roofs = scene.header.machine.roofs
+    if roofs is None:
+        raise Undecided("the roofs of this machine were not measured when the run began")
+    return Found(roofs.flops_per_second / roofs.bytes_per_second)
+
+
+@figure
+def stored_token_bytes(scene: Scene) -> Found:
+    """Bytes that a slot of this run's cache takes, all layers, scales included."""
+    memory = scene.log.record(scene.now - 1).memory
+    if not memory.blocks_held:
+        raise Undecided("no block is held")
+    return Found(memory.bytes_held / memory.blocks_held / memory.block_size, scene.now - 1)
+
+
+@figure
+def share_of_fp16(scene: Scene) -> Found:
+    """The same as a share of what two bytes a number would take."""
+    model = scene.header.model
+    wide = model.num_layers * model.num_kv_heads * (model.head_dim + model.v_head_dim) * 2
+    found = stored_token_bytes(scene)
+    return Found(found.value / wide, found.record)
+
+
+@figure
+def kv(scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: int, tokens: int) -> Found:
+    """2 · layers · KV heads · D · bytes of a number · tokens."""
+    return Found(2 * layers * kv_heads * head_dim * element_bytes * tokens)
+
+
+@figure
+def weights(scene: Scene, millions: int, element_bytes: int) -> Found:
+    """Bytes of a model's parameters, which are given in millions."""
+    return Found(millions * 1_000_000 * element_bytes)
+
+
+@figure
+def kv_share(
+    scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: int, tokens: int, millions: int
+) -> Found:
+    """Bytes of cache over bytes of weights."""
+    cache = kv(scene, layers, kv_heads, head_dim, element_bytes, tokens).value
+    return Found(cache / weights(scene, millions, element_bytes).value)
