@@ -12,6 +12,7 @@ from msgspec import Meta
 from app.closing import Cause
 from app.lessons.told import Progress, Told
 from app.recordings.index import Ended
+from engine.model.stages import Stage
 from engine.trace.records import Objection
 
 # What is said of a run
@@ -56,7 +57,22 @@ class Status(TypedDict):
     recording: RecordingStatus | None
 
 
+ModelState = Literal["none", "loading", "ready", "failed"]
+CompiledState = Literal["off", "under_way", "done", "failed"]
+
 # Events that no client asked for
+
+
+class ModelStatus(TypedDict):
+    """The `model` event: how far the server's model is. Said to who connects, and at every change."""
+
+    name: str
+    state: ModelState  # none: this server shows recordings only
+    stage: Stage | None  # what is done while it is loading; at what it failed
+    stages: list[Stage]  # all, in their order
+    seconds: float  # since loading began, until it was over
+    compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
+    error: str  # why it failed, or why it was not compiled: one sentence, or nothing
 
 
 class Records(TypedDict):

@@ -12,21 +12,22 @@ from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
 from app.answers import Status
-from app.api_answers import ListedTheater, ModelAnswer, TheatersAnswer
-from app.engine_face import ServedModel
-from app.errors import HTTP_STATUS, AppError, refusal_of
+from app.api_answers import HealthAnswer, ListedTheater, ModelAnswer, TheatersAnswer
+from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
 from app.onefile import TooLarge, export_page
+from app.page_options import page_tables
 from app.plain import to_json
 from app.routing import Route, json_answer
 from app.run import OpenLog
 from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
 from app.scenes.told import told
+from app.served import Served
 from app.settings import ServerSettings
 from app.theaters import Theaters
-from engine.config import EngineConfig, SamplingParams
+from engine.config import SamplingParams
 from engine.options.payload import options_payload
 from engine.trace import codec
 from engine.trace.log import TraceReader
@@ -39,33 +40,36 @@ CHUNK = 1 << 18  # bytes of a download at a time
 
 
 class Here(NamedTuple):
-    """What the endpoints use. `model` None: there is nothing live here, only recordings."""
+    """What the endpoints use."""
 
     theaters: Theaters
-    model: ServedModel | None
+    served: Served
     settings: ServerSettings
     comparisons: Comparisons
 
 
 def health(here: Here, request: Request) -> Response:
-    """Whether the server answers, and its version."""
-    return json_answer({"ok": True, "version": __version__})
+    """Whether the server answers, its version, and how far its model is."""
+    answer: HealthAnswer = {"ok": True, "version": __version__, "model": here.served.status()}
+    return json_answer(answer)
 
 
 def model_facts(here: Here, request: Request) -> Response:
     """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits."""
+    model = here.served.model if here.served.is_live else None
+    config = here.settings.config
     answer: ModelAnswer = {
         "version": __version__,
-        "live": here.model is not None,
-        "model": here.model.facts if here.model else None,
-        "tokenizer": here.model.tokenizer_facts if here.model else None,
-        "kv_bytes_per_token": here.model.kv_bytes_per_token if here.model else None,
-        "config": here.settings.config,
+        "live": model is not None,
+        "model": model.facts if model else None,
+        "tokenizer": model.tokenizer_facts if model else None,
+        "kv_bytes_per_token": model.kv_bytes_per_token if model else None,
+        "config": config,
         "sampling": SamplingParams(),
-        "options": options_payload(engine=EngineConfig, sampling=SamplingParams),
+        "options": options_payload(page_tables(config, model.facts if model else None)),
         "presets": [told("presets", preset) for preset in PRESETS],
         "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
-        "machine": here.model.machine if here.model else None,
+        "machine": model.machine if model else None,
         "limits": {
             "max_theaters": here.settings.max_theaters,
             "max_prompts": here.settings.max_prompts,
@@ -78,11 +82,12 @@ def model_facts(here: Here, request: Request) -> Response:
 
 def machine(here: Here, request: Request) -> Response:
     """The machine with its roofs, which the first request measures."""
-    if here.model is None:
+    if not here.served.is_live:
         raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
-    if here.model.machine.roofs is None and any(_computes(theater.status()) for theater in here.theaters.all()):
+    model = here.served.model
+    if model.machine.roofs is None and any(_computes(theater.status()) for theater in here.theaters.all()):
         raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
-    return json_answer(here.model.measured_machine())
+    return json_answer(model.measured_machine())
 
 
 def list_theaters(here: Here, request: Request) -> Response:
@@ -213,9 +218,9 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, model: ServedModel | None, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(theaters: Theaters, served: Served, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api."""
-    return routing.blueprint("api", "/api", Here(theaters, model, settings, Comparisons(theaters)), ROUTES)
+    return routing.blueprint("api", "/api", Here(theaters, served, settings, Comparisons(theaters)), ROUTES)
 
 
 def answer_error(error: Exception) -> Response:
@@ -231,6 +236,8 @@ def answer_error(error: Exception) -> Response:
         code, message, status = "internal", "the server made a mistake; its terminal says more", 500
     response = json_answer({"error": {"code": code, "message": message}})
     response.status_code = status
+    if code == "loading":
+        response.headers["Retry-After"] = str(RETRY_AFTER)
     return response
 
 

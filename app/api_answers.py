@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
-from app.answers import Status
+from app.answers import ModelStatus, Status
 from app.bench_records import Listed, ScenarioCard
 from app.lessons.told import Card
 from app.recordings.entry import Entry
@@ -25,6 +25,14 @@ from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 # What each scene has by language, beside its fields
 PRESET_WORDS = {"title": Translated, "watch": Translated, "end": Translated, "prompts": TranslatedList}
 EXHIBIT_WORDS = {"title": Translated, "text": Translated, "watch": Translated, "prompts": TranslatedList}
+
+
+class HealthAnswer(TypedDict):
+    """/api/health."""
+
+    ok: bool
+    version: str
+    model: ModelStatus
 
 
 class Limits(TypedDict):

@@ -22,6 +22,7 @@ Code = Literal[
     "stale_epoch",
     "token_required",
     "forbidden",
+    "loading",
 ]
 
 HTTP_STATUS: dict[str, int] = {
@@ -35,7 +36,9 @@ HTTP_STATUS: dict[str, int] = {
     "refused": 422,
     "too_many_theaters": 429,
     "internal": 500,
+    "loading": 503,
 }
+RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 
 
 class AppError(Exception):

@@ -25,6 +25,7 @@ from app.lessons.words import question_texts
 from app.messages import parse, parse_config, parse_sampling
 from app.plain import plain
 from app.run import Run, read_batch
+from app.served import Served
 from app.settings import MIB, ServerSettings
 from app.theater import Theater
 from app.theaters import Theaters
@@ -46,15 +47,9 @@ class Events:
     """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
 
     def __init__(
-        self,
-        theaters: Theaters,
-        emit: Emit,
-        model: ServedModel | None,
-        settings: ServerSettings,
-        lessons: LessonRooms,
+        self, theaters: Theaters, emit: Emit, served: Served, settings: ServerSettings, lessons: LessonRooms
     ) -> None:
-        """model None: there are only recordings."""
-        self._theaters, self._emit, self._served, self._settings = theaters, emit, model, settings
+        self._theaters, self._emit, self._served, self._settings = theaters, emit, served, settings
         self._lessons = lessons
 
     def create(self, sid: str, message: messages.Create) -> Answer:
@@ -231,9 +226,7 @@ class Events:
 
     @property
     def _model(self) -> ServedModel:
-        if self._served is None:
-            raise AppError("refused", "there is no live model here: this server shows recordings")
-        return self._served
+        return self._served.model
 
     @staticmethod
     def _check_exist(name: str, chosen: list[int] | None, count: int) -> None:
@@ -282,14 +275,15 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
 
 
 def register(
-    clients: Clients, theaters: Theaters, model: ServedModel | None, settings: ServerSettings, lessons: LessonRooms
+    clients: Clients, theaters: Theaters, served: Served, settings: ServerSettings, lessons: LessonRooms
 ) -> None:
-    """Put the handlers on the socket."""
-    events = Events(theaters, clients.emit, model, settings, lessons)
+    """Put the handlers on the socket, and tell every client how far the model is."""
+    events = Events(theaters, clients.emit, served, settings, lessons)
     for name, (kind, handle) in EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
     clients.on("*", _unknown, _busy)
-    clients.on_gone(theaters.forget_viewer)
+    clients.on_come_and_gone(lambda sid: clients.emit("model", served.status(), [sid]), theaters.forget_viewer)
+    served.on_change(lambda status: clients.emit_to_all("model", status))
 
 
 def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:

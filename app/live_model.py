@@ -14,6 +14,7 @@ from engine.model.compiled import Compilation, compile_in_background
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import SHIPPED
+from engine.model.stages import Stage
 from engine.model.tokenizer import normalize_prompt
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
@@ -42,9 +43,12 @@ class LiveModel:
         """Raises ConfigError, one sentence, when `build` would refuse such settings."""
         check_limits(self.facts, config, self._max_pool_bytes)
 
-    def compile_in_background(self) -> None:
-        """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then."""
-        self._compilation = compile_in_background(self._model)
+    def compile_in_background(self, ended: Callable[[str], object] = lambda error: None) -> None:
+        """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then.
+
+        `ended` is called with why there is none, one sentence, or with nothing when there is.
+        """
+        self._compilation = compile_in_background(self._model, ended)
 
     @property
     def is_compiling(self) -> bool:
@@ -74,7 +78,7 @@ class LiveModel:
 
 
 def load(
-    name_or_path: str, dtype: str, device: str, settings: ServerSettings, telling: Callable[[str], object]
+    name_or_path: str, dtype: str, device: str, settings: ServerSettings, telling: Callable[[Stage], object]
 ) -> LiveModel:
     """Load a model to serve it. `telling` is called with what is done next.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
-from engine.options.payload import tables_payload
+from engine.options.payload import OptionFacts, tables_of
 from engine.resolve import resolve_for
 from engine.trace.records import ModelFacts
 
@@ -15,22 +16,32 @@ SHORT = 1024  # positions of a model up to which the page asks for its own layou
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
+    """`page_tables` in plain data, as they stand in the page."""
+    plain: dict[str, Any] = msgspec.to_builtins(page_tables(config, facts))
+    return plain
+
+
+def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[str, list[OptionFacts]]:
     """Of a server with these settings and a model with these facts; of a page without a server with neither.
 
     The page's own layout gives way to what the server was started with; for a model of longer sequences its pool and
-    the size of its blocks are the server's too.
+    the size of its blocks are the server's too. As long as the model is not there its facts are None.
     """
-    tables = tables_payload(engine=EngineConfig, sampling=SamplingParams)
+    tables = tables_of(engine=EngineConfig, sampling=SamplingParams)
     if config is None:
         return tables
-    is_long = facts is not None and facts.max_position > SHORT
     served = resolve_for(replace(config, strategy="paged"), facts).config if facts is not None else config
-    for row in tables["engine"]:
-        if row.get("control", {}).get("initial") is None:
-            continue
-        name, own = row["name"], getattr(config, row["name"])
-        if own != row["default"]:
-            row["control"]["initial"] = own
-        elif is_long and name in ("block_size", "num_blocks"):
-            row["control"]["initial"] = getattr(served, name)
-    return tables
+    is_long = facts is not None and facts.max_position > SHORT
+    return {**tables, "engine": [_asked_for(row, config, served, is_long) for row in tables["engine"]]}
+
+
+def _asked_for(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
+    """The row with what the page asks for in a new run."""
+    if row.control is None or row.control.initial is None:
+        return row
+    own = getattr(config, row.name)
+    if own == row.default:
+        if not (is_long and row.name in ("block_size", "num_blocks")):
+            return row
+        own = getattr(served, row.name)
+    return replace(row, control=replace(row.control, initial=own))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flask
 from flask import Request, Response
@@ -11,14 +11,15 @@ from app import assets, plotly_asset, routing
 from app.page_options import option_tables
 from app.paths import static_dir
 from app.routing import Route
+from app.served import Served
 from engine.config import EngineConfig
-from engine.trace.records import ModelFacts
 
 
 class Here(NamedTuple):
-    """What the page asks for in a new run."""
+    """What decides what the page asks for in a new run: the server's settings, and the model once it is there."""
 
-    options: dict[str, Any]
+    config: EngineConfig
+    served: Served
 
 
 def page(here: Here, request: Request) -> Response:
@@ -27,7 +28,12 @@ def page(here: Here, request: Request) -> Response:
     modules = assets.modules_from(static_dir(), "js/main.js", "js/page/bench.js")
     sheets = assets.panel_sheets(static_dir())
     response = flask.make_response(
-        flask.render_template("index.html", modules=modules, panel_sheets=sheets, options=here.options)
+        flask.render_template(
+            "index.html",
+            modules=modules,
+            panel_sheets=sheets,
+            options=option_tables(here.config, here.served.facts),
+        )
     )
     response.headers["Cache-Control"] = "no-cache"
     return response
@@ -50,6 +56,6 @@ ROUTES = [
 ]
 
 
-def blueprint(config: EngineConfig, facts: ModelFacts | None) -> flask.Blueprint:
-    """The addresses outside /api and /bench, of a server with these settings and the model with these facts."""
-    return routing.blueprint("pages", "", Here(option_tables(config, facts)), ROUTES)
+def blueprint(config: EngineConfig, served: Served) -> flask.Blueprint:
+    """The addresses outside /api and /bench, of a server with these settings."""
+    return routing.blueprint("pages", "", Here(config, served), ROUTES)

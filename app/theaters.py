@@ -12,10 +12,10 @@ from app.bench_watch import PREFIX as BENCHMARK
 from app.bench_watch import BenchWatch
 from app.broadcast import Emit
 from app.closing import SENTENCES, Closing
-from app.engine_face import BuildEngine
 from app.errors import AppError
 from app.recordings.library import Library
 from app.recordings.playback import PREFIX, Playback, Playbacks
+from app.served import Served
 from app.settings import ServerSettings
 from app.theater import Theater
 from app.turns import Turns
@@ -28,11 +28,8 @@ logger = logging.getLogger(__name__)
 class Theaters:
     """The theaters by id, and the recordings that are open."""
 
-    def __init__(
-        self, build: BuildEngine | None, settings: ServerSettings, emit: Emit, library: Library, runs: BenchRuns
-    ) -> None:
-        """build None: there is no live model, only recordings."""
-        self._build, self._settings, self._emit = build, settings, emit
+    def __init__(self, served: Served, settings: ServerSettings, emit: Emit, library: Library, runs: BenchRuns) -> None:
+        self._served, self._settings, self._emit = served, settings, emit
         self.library, self.playbacks = library, Playbacks(library, emit)
         self.runs = runs
         self._turns = Turns()
@@ -47,11 +44,10 @@ class Theaters:
         """A new theater.
 
         Raises:
-            AppError: `too_many_theaters`, or `refused` when the configuration cannot work or there is no model.
+            AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
+                `loading` when it is on its way.
         """
-        build = self._build
-        if build is None:
-            raise AppError("refused", "there is no live model here: this server shows recordings")
+        build = self._served.model.build
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():

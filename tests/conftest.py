@@ -101,6 +101,7 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             address = re.search(r"http://\S+", line)
             if address and not found:
                 found.append(address.group().rstrip("/"))
+            if " is ready on " in line:  # the port answers before
                 ready.set()
         ready.set()  # it ended
 
@@ -108,7 +109,7 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     reader.start()
     try:
         ready.wait(START_SECONDS)
-        if not found:
+        if not found or process.poll() is not None:
             pytest.fail("the server did not start:\n" + "".join(lines))
         yield found[0]
     finally:

@@ -165,6 +165,7 @@ def wire_types() -> str:
         "status": answers.Status,
         "reset": answers.Reset,
         "closed": answers.Closed,
+        "model": answers.ModelStatus,
         "bench_progress": RunStatus,
     }
     addresses = {

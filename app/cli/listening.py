@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -21,6 +21,8 @@ from app.settings import MIB, ServerSettings, is_loopback
 
 if TYPE_CHECKING:
     from flask import Flask
+
+    from app.serving import Listener
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> Any:
@@ -100,28 +102,51 @@ def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
 
 
 def serve_until_stopped(
-    app: Flask, bound: socket.socket, settings: ServerSettings, what: str, opened: bool, **view: str
-) -> None:
-    """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address, which shows `view`."""
+    app: Flask,
+    bound: socket.socket,
+    settings: ServerSettings,
+    what: str,
+    opened: bool,
+    answering: Callable[[threading.Event], object] = lambda stop: None,
+    **view: str,
+) -> bool:
+    """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address, which shows `view`.
+
+    `answering` is called when the port answers, with what ends serving when it is set. Returns whether somebody asked
+    for the end.
+    """
     from app.serving import Listener
 
-    stop = threading.Event()
+    stop, asked = threading.Event(), threading.Event()
     listener = Listener(app, bound)
 
     def stopped(number: int, _: Any) -> None:
-        if stop.is_set():  # asked again, while it was closing
+        if asked.is_set():  # asked again, while it was closing
             os._exit(128 + number)
+        asked.set()
         stop.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stopped)
+    before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
     address = _address(settings, listener.port, view)
     print(f"{what}: {address}", flush=True)
     if settings.token:
         print("anyone who has this address can use the server: it holds the token", flush=True)
+    answering(stop)
     if opened:
         webbrowser.open(address)
     stop.wait()
+    try:
+        if asked.is_set():
+            _close_aloud(app, listener)
+        else:
+            listener.close()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return asked.is_set()
+
+
+def _close_aloud(app: Flask, listener: Listener) -> None:
     theaters = app.extensions["kvtheater"]
     open_now, viewers = _counted(len(theaters.all()), "theater"), _counted(theaters.num_viewers, "viewer")
     print(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.settings import ServerSettings
+from engine.model.stages import IN_WORDS, Stage
 
 if TYPE_CHECKING:
     from app.live_model import LiveModel
 
 
-def load(name: str, dtype: str, device: str, settings: ServerSettings, aloud: bool | None = None) -> LiveModel:
-    """The model. What is done is told at once, `aloud` or, if that is None, where somebody sits at a terminal.
+def load(
+    name: str,
+    dtype: str,
+    device: str,
+    settings: ServerSettings,
+    aloud: bool | None = None,
+    telling: Callable[[Stage], object] = lambda stage: None,
+) -> LiveModel:
+    """The model. What is done is told at once, `aloud` or, if that is None, where somebody sits at a terminal; and to
+    `telling`.
 
     Raises:
         UserError: it cannot be opened, and why.
@@ -27,13 +37,14 @@ def load(name: str, dtype: str, device: str, settings: ServerSettings, aloud: bo
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # a download shows its own, the rest has no need
     is_told = sys.stderr.isatty() if aloud is None else aloud
 
-    def tell(stage: str) -> None:
+    def tell(stage: Stage) -> None:
+        telling(stage)
         if is_told:
-            _say(f"loading {name}: {stage}")
+            _say(f"loading {name}: {IN_WORDS[stage]}")
 
     if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub takes half a minute to fail
         _say(f"{name} is not a folder here; asking the Hugging Face hub")
-    tell("starting torch")
+    tell("torch")
     from app import live_model
 
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
-from app.cli.loading import load
+from app.cli.loading_thread import LoadingThread
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
 from app.settings import ServerSettings
 
@@ -38,7 +38,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until Ctrl-C or SIGTERM."""
+    """Serve until Ctrl-C or SIGTERM. The port answers before the model is there."""
     if arguments.max_theaters < 1:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     if arguments.lessons is not None and not arguments.lessons.is_dir():
@@ -51,19 +51,17 @@ def run(arguments: argparse.Namespace) -> int:
         lessons=arguments.lessons,
     )
     with bound_socket(arguments) as bound:
-        model = load(arguments.model, arguments.dtype, arguments.device, settings, aloud=True)
-        try:
-            model.check(settings.config)  # now, not when the first page asks for a theater
-        except ValueError as error:  # ConfigError
-            raise UserError(str(error)) from error
+        from app.served import Served
         from app.server import create_app
 
-        app = create_app(model, settings)
-        if not settings.config.enforce_eager:
-            model.compile_in_background()
-        what = f"{model.facts.name} on {model.machine.device}, {model.compared()}"
-        serve_until_stopped(app, bound, settings, what, arguments.open)
-    if model.is_compiling:  # it would hold the process for seconds; what it has not written it makes again
+        served = Served.loading(arguments.model)
+        app = create_app(served, settings)
+        loading = LoadingThread(arguments, settings, served)
+        what = f"{arguments.model}, being opened"
+        if not serve_until_stopped(app, bound, settings, what, arguments.open, loading.start):
+            assert loading.error is not None  # nothing else ends it
+            raise loading.error
+    if loading.is_at_work:  # it would hold the process for seconds; what a compiler has not written it makes again
         sys.stdout.flush()
         os._exit(0)
     return 0

@@ -22,6 +22,7 @@ from app import assets
 from app.paths import static_dir
 from app.plotly_asset import script_path
 from app.recordings.shelf import SUFFIX, recording_id, traces_in
+from app.served import Served
 from app.server import create_app
 from app.settings import ServerSettings
 from app.site.runs import Future, record_exhibits, record_futures, record_races
@@ -110,7 +111,7 @@ def _write_static(folder: Path) -> None:
 
 def _write_answers(folder: Path, base: str) -> None:
     """What a server that shows recordings only answers, as files."""
-    client = create_app(None, ServerSettings()).test_client()
+    client = create_app(Served(None), ServerSettings()).test_client()
     (folder / "index.html").write_text(site_page(client.get("/").get_data(as_text=True), base), encoding="utf-8")
     for address in ["api/model", "api/recordings", *(f"words/{code}.json" for code in languages())]:
         path = folder / address

@@ -177,8 +177,10 @@ class Clients:
 
         self._socketio.on_event(event, taken)
 
-    def on_gone(self, gone: Callable[[str], None]) -> None:
-        """`gone(sid)` is called on the hub thread when a client is gone; again after what it still had under way."""
+    def on_come_and_gone(self, come: Callable[[str], None], gone: Callable[[str], None]) -> None:
+        """`come(sid)` is called on the hub thread when there is a client more, `gone(sid)` when it is gone; that again
+        after what it still had under way.
+        """
 
         def came(*_: Any) -> None:
             sid = _sid()
@@ -186,6 +188,7 @@ class Clients:
             socket = self._engine.sockets[engine_sid]
             client = self._clients[sid] = Client(socket.queue)
             client.outbox.on_give_up = lambda: gevent.get_hub().loop.run_callback(self._drop, engine_sid)
+            come(sid)
 
         def went(*_: Any) -> None:
             sid = _sid()
@@ -228,6 +231,10 @@ class Clients:
                 gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - began))
 
         self._hub.call(queue)
+
+    def emit_to_all(self, event: str, data: Mapping[str, Any]) -> None:
+        """Queue an event for every client that is there when its turn comes, from any thread."""
+        self._hub.call(lambda: self.emit(event, data, list(self._clients)))
 
     def _too_much(self, client: Client, size: int) -> str | None:
         """Why an event cannot be taken now."""

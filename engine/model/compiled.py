@@ -25,6 +25,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -152,9 +153,10 @@ def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
 class Compilation(threading.Thread):
     """Compiles a model on a thread of its own while it serves; `model.compiled` is set at the end, or stays None."""
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedModel, ended: Callable[[str], object]) -> None:
+        """`ended` is called on the thread at its end, with `error`."""
         super().__init__(name="compile", daemon=True)
-        self._model = model
+        self._model, self._ended = model, ended
         self.error = ""  # why there is nothing, one sentence
 
     def run(self) -> None:
@@ -168,10 +170,11 @@ class Compilation(threading.Thread):
             log.warning("%s was not compiled and is served eagerly: %s", self._model.facts.name, self.error)
         else:
             log.info("%s compiled in %.0f s", self._model.facts.name, time.perf_counter() - began)
+        self._ended(self.error)
 
 
-def compile_in_background(model: LoadedModel) -> Compilation:
+def compile_in_background(model: LoadedModel, ended: Callable[[str], object] = lambda error: None) -> Compilation:
     """Start it."""
-    compilation = Compilation(model)
+    compilation = Compilation(model, ended)
     compilation.start()
     return compilation

@@ -23,6 +23,7 @@ from engine.model.naming import model_name
 from engine.model.plain_check import plain_logits
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
+from engine.model.stages import Stage
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import TokenizerFacts
 
@@ -32,14 +33,14 @@ def load_model(
     dtype: str = "auto",
     device: str = "auto",
     revision: str | None = None,
-    telling: Callable[[str], object] = lambda stage: None,
+    telling: Callable[[Stage], object] = lambda stage: None,
 ) -> LoadedModel:
     """Open a causal language model.
 
     `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
     folder, or a hub name.
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. `device`: "auto" is a GPU if there is one.
-    `telling` is called with what is done next, in a few words.
+    `telling` is called with what is done next, of `STAGES`; what is left of torch comes without a word.
     Only safetensors weights are read and no code of the model's repository is run.
 
     Raises:
@@ -57,14 +58,14 @@ def load_model(
         raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
     # A mapping entry may be a tuple of alternatives; the first is the default.
     refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
-    telling("reading its vocabulary")
+    telling("vocabulary")
     words = str(shipped.tokenizer_folder) if shipped else source
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
-    telling("reading its weights")
+    telling("weights")
     with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
         module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
-    telling("comparing its paged attention with its own forward pass")
+    telling("check")
     loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name))
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from engine.options.option import Control
@@ -30,16 +29,6 @@ class OptionFacts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     control: Control | None = None
 
 
-def tables_payload(**settings: type[Struct]) -> dict[str, list[dict[str, Any]]]:
-    """The rows of some settings structs, each under its keyword, in plain data."""
-    plain: dict[str, list[dict[str, Any]]] = msgspec.to_builtins(_tables(settings))
-    return plain
-
-
-def _tables(settings: dict[str, type[Struct]]) -> dict[str, list[OptionFacts]]:
-    return {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
-
-
 class OptionsPayload(Struct, frozen=True, kw_only=True):
     """`tables`: the rows of each settings struct, in its order. `words`: by language, then by option."""
 
@@ -47,12 +36,14 @@ class OptionsPayload(Struct, frozen=True, kw_only=True):
     words: dict[str, dict[str, OptionWords]]
 
 
-def options_payload(**settings: type[Struct]) -> OptionsPayload:
-    """The tables of some settings structs, each under its keyword."""
-    return OptionsPayload(
-        tables=_tables(settings),
-        words={language: words_in(language) for language in languages()},
-    )
+def tables_of(**settings: type[Struct]) -> dict[str, list[OptionFacts]]:
+    """The rows of some settings structs, each under its keyword."""
+    return {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
+
+
+def options_payload(tables: dict[str, list[OptionFacts]]) -> OptionsPayload:
+    """The tables with their words."""
+    return OptionsPayload(tables=tables, words={language: words_in(language) for language in languages()})
 
 
 def _facts(row: OptionRow) -> OptionFacts:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import socketio
 
+from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
@@ -30,11 +31,14 @@ class Client:
         self.log: list[str] = []  # names of what came, in order
         self.hold = threading.Event()
         self.hold.set()
+        self._listen()
+        self.io.connect(url, transports=connect.pop("transports", ["websocket"]), **connect)
+
+    def _listen(self) -> None:
         self.io.on("records", self._on_records)
         self.io.on("status", lambda m: self._keep("status", self.statuses, m))
         self.io.on("reset", lambda m: self._keep("reset", self.resets, m))
         self.io.on("closed", lambda m: self._keep("closed", self.closed, m))
-        self.io.connect(url, transports=connect.pop("transports", ["websocket"]), **connect)
 
     def _keep(self, name: str, into: list[dict[str, Any]], message: dict[str, Any]) -> None:
         self.log.append(name)
@@ -87,7 +91,7 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         self.model = FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
-        self.app = create_app(self.model, ServerSettings(**settings))
+        self.app = create_app(Served(self.model), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"

@@ -87,9 +87,9 @@ def test_a_signal_ends_the_server_cleanly() -> None:
     )  # fmt: skip
     try:
         assert process.stdout is not None
+        address = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
         line = process.stdout.readline()
-        assert re.search(r"equal to its own forward pass within \de-\d\d of .* \(seen in \d\.\d\d s\): http", line)
-        address = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert re.search(r"ready on .*equal to its own forward pass within \de-\d\d of .* \(seen in \d\.\d\d s\)", line)
         assert address and requests.get(address.group() + "api/health").json()["ok"]
         viewer = Client(address.group().rstrip("/"))
         theater = viewer.do("create")["theater"]

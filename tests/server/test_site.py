@@ -11,6 +11,7 @@ import pytest
 
 from app.cli import main
 from app.recordings.shelf import SUFFIX
+from app.served import Served
 from app.server import create_app
 from app.settings import ServerSettings
 from app.site.export import FUTURES, PICTURE, RUNS, site_page, write_futures, write_page
@@ -52,7 +53,7 @@ def test_a_link_shows_a_picture_with_its_whole_address(site: Path) -> None:
 
 
 def test_without_an_address_the_picture_is_relative() -> None:
-    served = create_app(None, ServerSettings()).test_client().get("/").get_data(as_text=True)
+    served = create_app(Served(None), ServerSettings()).test_client().get("/").get_data(as_text=True)
     assert f'property="og:image" content="static/{PICTURE}"' in site_page(served, "")
 
 

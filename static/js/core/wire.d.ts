@@ -315,6 +315,16 @@ export interface ModelAnswer {
   version: string;
 }
 
+export interface ModelStatus {
+  compiled: "done" | "failed" | "off" | "under_way";
+  error: string;
+  name: string;
+  seconds: number;
+  stage: "check" | "torch" | "vocabulary" | "weights" | null;
+  stages: ("check" | "torch" | "vocabulary" | "weights")[];
+  state: "failed" | "loading" | "none" | "ready";
+}
+
 export interface Moment {
   run: number;
   records: number;
@@ -738,6 +748,7 @@ export interface Told {
   status: Status;
   reset: Reset;
   closed: Closed;
+  model: ModelStatus;
   bench_progress: RunStatus;
 }
 

@@ -24,6 +24,7 @@ export async function tell(message, objection) {
  */
 export function complain(error) {
   if (error instanceof NoAnswer) toast(t("error.no_answer"), "error");
+  else if (error instanceof Refusal && error.code === "loading") toast(t("connection.not_yet"), "error");
   else if (error instanceof Refusal) tell(error.message || t("error.internal"), error.objection);
   else throw error;
 }

@@ -1,18 +1,57 @@
-// What the server says of itself: its model, its defaults and its scenes; what it has to show where it has no model.
+// What the server says of itself: its model and how far that is, its defaults and its scenes; what it has to show where
+// it has no model.
 
-import { adoptConfig, differing } from "../state/run_settings.js";
-import { connection, modelFacts, own } from "../state/store.js";
+import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
+import { connection, modelFacts, own, serverModel } from "../state/store.js";
+
+let asked = Promise.resolve();
 
 /** Ask for the facts. The page works without them too, with presets of its own. */
-export async function fetchModelFacts() {
+export function askForFacts() {
+  asked = asked.then(fetchFacts);
+  return asked;
+}
+
+/** Fulfilled when the server has said what its model is, or did not. */
+export const answeredFacts = () => asked;
+
+async function fetchFacts() {
   try {
     const answer = await fetch("api/model");
-    if (answer.ok) modelFacts.value = await answer.json();
+    if (!answer.ok) return; // its model is not there yet
+    modelFacts.value = await answer.json();
   } catch {
     return;
   }
+  adoptLayout(modelFacts.value?.options.tables.engine ?? []);
   // now that the server's own settings are known, a link need not repeat them
   if (connection.value === "live" && own.log.value && !differing().length) adoptConfig(own.log.value.header.engine);
+}
+
+// ── How far the model is ─────────────────────────────────────────────────────────────────────────────────────────────
+
+let connections = 0; // that went away
+let heard = Promise.resolve();
+
+/**
+ * The server says how far its model is. That it is there holds as soon as its facts are here: the settings of a run may
+ * follow from them.
+ *
+ * @param {import("../core/wire.js").ModelStatus} message
+ */
+export function heardModel(message) {
+  const during = connections;
+  heard = heard.then(async () => {
+    if (message.state === "ready") await asked;
+    if (message.state === "ready" && !modelFacts.peek()) await askForFacts();
+    if (during === connections) serverModel.value = message;
+  });
+}
+
+/** The connection went away. Why the model could not be had stays known: a server ends for that. */
+export function forgetModel() {
+  connections += 1;
+  if (serverModel.peek()?.state !== "failed") serverModel.value = null;
 }
 
 /**

@@ -1,6 +1,8 @@
 // A connection as the session uses it: of the runs that were asked for, the one asked for last is followed.
 
-import { Client, NoAnswer } from "./client.js";
+import { effect } from "../../vendor/signals/signals.js";
+import { isLoading } from "../state/store.js";
+import { Client, NoAnswer, Refusal } from "./client.js";
 import { rememberRun } from "./own_runs.js";
 
 /**
@@ -95,19 +97,29 @@ export class Link {
   }
 
   /**
-   * Make a theater, and follow it. Throws Refusal or NoAnswer.
+   * Make a theater as soon as the server has its model, and follow it. Throws Refusal or NoAnswer.
    *
-   * @param {Record<string, unknown>} config
+   * @param {() => Record<string, unknown>} config is asked when the theater is: what it should be may follow from the
+   * model
    * @param {Heard} heard as of `join`
    */
   async create(config, heard) {
-    const hear = this.#ifLast({ theater: null }, heard);
+    const wish = { theater: null };
+    const hear = this.#ifLast(wish, heard);
     /** @param {Joined} answer */
     const made = (answer) => {
       rememberRun(answer.theater);
       hear(answer);
     };
-    await this.client.ask("create", { config, captures: true }, { heard: made });
+    for (;;)
+      try {
+        return void (await this.client.ask("create", { config: config(), captures: true }, { heard: made }));
+      } catch (error) {
+        if (!(error instanceof Refusal && error.code === "loading")) throw error;
+        await loaded();
+        if (this.isClosed || !this.isOnline || this.wish !== wish)
+          throw new NoAnswer("gone, or another run was asked for meanwhile");
+      }
   }
 
   /**
@@ -141,4 +153,14 @@ export class Link {
       else if (answer.theater !== this.wish.theater && !this.#keeps(answer.theater)) this.leave(answer.theater);
     };
   }
+}
+
+/** Fulfilled when the server has its model, or cannot have it, or went away before. */
+async function loaded() {
+  /** @type {() => void} */
+  let stop = () => {};
+  await new Promise((done) => {
+    stop = effect(() => void (isLoading.value || done(null)));
+  });
+  stop();
 }

@@ -11,7 +11,7 @@ import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { complain } from "./complain.js";
-import { fetchModelFacts, firstRecording } from "./facts.js";
+import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
@@ -31,8 +31,6 @@ export class Session {
   #now = new Following();
   /** @type {Link | null} */
   #link = null;
-  /** Fulfilled when the server has said what its model is, or did not. */
-  #facts = Promise.resolve();
 
   get state() {
     return this.#now.state;
@@ -70,11 +68,12 @@ export class Session {
 
   #connect() {
     this.#now.connect();
-    this.#facts = fetchModelFacts();
+    askForFacts();
     const link = new Link(
       {
         connect: () => this.#enter(link),
-        disconnect: () => this.#now.drop(),
+        disconnect: () => (forgetModel(), this.#now.drop()),
+        model: heardModel,
         status: (message) => this.run?.heardStatus(message),
         reset: (message) => this.run?.heardReset(message),
         closed: (message) => this.#heardClosed(message),
@@ -102,6 +101,7 @@ export class Session {
       await asked;
     } catch (error) {
       if (link.isClosed || link.wish !== wish) return; // a file has taken its place, or another run
+      if (store.serverModel.peek()?.state === "failed") return; // the server ends: one that comes back is asked
       if (!wanted && (await this.#withoutModel())) await this.openFirst();
       else if (isUnknown(error)) this.#now.lose();
       else if (error instanceof Refusal && !store.own.log.value) this.#now.lose(refusedBy(error));
@@ -124,9 +124,9 @@ export class Session {
 
   // ── Another run ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** @param {Link} link */
-  #create(link, config = wantedConfig()) {
-    return link.create(config, (answer) => {
+  /** @param {Link} link @param {Record<string, unknown>} [config] */
+  #create(link, config) {
+    return link.create(config ? () => config : wantedConfig, (answer) => {
       const left = this.run;
       batch(() => {
         store.backToLive();
@@ -245,7 +245,7 @@ export class Session {
 
   /** Whether this server shows recordings only. */
   async #withoutModel() {
-    await this.#facts;
+    await answeredFacts();
     return store.modelFacts.value?.live === false;
   }
 

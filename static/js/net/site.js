@@ -4,7 +4,7 @@ import { batch } from "../../vendor/signals/signals.js";
 import { settings } from "../state/settings.js";
 import { firstOfSite, siteRecording } from "../state/site.js";
 import { backToLive } from "../state/store.js";
-import { fetchModelFacts } from "./facts.js";
+import { askForFacts } from "./facts.js";
 import { fetchLog } from "./trace_file.js";
 
 /** @typedef {NonNullable<Awaited<ReturnType<typeof fetchLog>>>} Found a log, and where its file is damaged */
@@ -15,7 +15,7 @@ import { fetchLog } from "./trace_file.js";
  * @param {(found: Found) => void} show
  */
 export async function startOfSite(show) {
-  await fetchModelFacts();
+  await askForFacts();
   await showOfSite(show, settings.recording.value ?? firstOfSite(), settings.step.value);
 }
 

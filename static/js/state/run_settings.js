@@ -1,7 +1,7 @@
 // The settings of a run as the server names them: which rows of the settings become EngineConfig and SamplingParams.
 
 import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
-import { optionSetting, settings } from "./settings.js";
+import { optionSetting, settings, TABLE } from "./settings.js";
 import { modelFacts, own } from "./store.js";
 
 /**
@@ -103,6 +103,24 @@ export function adoptConfig(engine) {
     if (LAYOUT.includes(row)) setting.value = own;
     else if (usual) setting.value = own === usual[name] ? null : own;
     else if (setting.value !== null) setting.value = own;
+  }
+}
+
+/**
+ * What the page asks for in a new run, as the server has it now: it follows from the model, which may not have been
+ * there when the page came. A value that was chosen stays.
+ *
+ * @param {{name: string, control?: {initial?: unknown} | null}[]} rows of the engine's table
+ */
+export function adoptLayout(rows) {
+  for (const { name, control } of rows) {
+    const row = LAYOUT.find((one) => one.name === name);
+    const wanted = /** @type {OptionValue | undefined} */ (control?.initial);
+    if (!row || wanted === undefined || wanted === row.control.initial) continue;
+    const setting = optionSetting(name);
+    const isChosen = setting.peek() !== TABLE[name].initial;
+    row.control.initial = TABLE[name].initial = wanted;
+    if (!isChosen) setting.value = wanted;
   }
 }
 

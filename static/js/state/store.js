@@ -49,6 +49,14 @@ export const connection = signal("connecting");
  * @type {import("../../vendor/signals/signals.js").Signal<Facts | null>}
  */
 export const modelFacts = signal(null);
+/**
+ * How far the server's model is, as it says; null while it has not said.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<import("../core/wire.js").ModelStatus | null>}
+ */
+export const serverModel = signal(null);
+/** Whether the server is there and its model is on its way. */
+export const isLoading = computed(() => serverModel.value?.state === "loading");
 effect(() => {
   const machine = log.value?.header.machine ?? modelFacts.value?.machine;
   onGpu.value = (machine?.device || "cpu") !== "cpu";

@@ -15,6 +15,7 @@ from app import api, bench_page, events
 from app.errors import AppError
 from app.messages import Message
 from app.recordings import endpoints
+from app.served import Served
 from app.settings import ServerSettings
 from engine.trace import codec
 from engine.trace.records import Memory, StepRecord, Timing
@@ -52,7 +53,8 @@ class Run:
 
 def here(**given: Any) -> api.Here:
     theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
-    return api.Here(**{"theaters": theaters, "model": None, "settings": ServerSettings(), "comparisons": None, **given})
+    usual = {"theaters": theaters, "served": Served(None), "settings": ServerSettings(), "comparisons": None}
+    return api.Here(**{**usual, **given})
 
 
 def value(response: Response) -> Any:
@@ -85,7 +87,7 @@ def test_without_a_model():
     assert facts["live"] is False and facts["model"] is None and facts["config"]["strategy"] == "paged"
     with pytest.raises(AppError, match="there is no live model here"):
         api.machine(here(), asked("/"))
-    assert value(api.model_facts(here(model=FakeModel()), asked("/")))["live"] is True
+    assert value(api.model_facts(here(served=Served(FakeModel())), asked("/")))["live"] is True
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():

@@ -16,7 +16,7 @@ from engine.config import ConfigError, EngineConfig, FaultName, KVCacheDtype, Sa
 from engine.options import payload
 from engine.options.check import out_of_range, over_served_max
 from engine.options.option import Control, Option
-from engine.options.payload import options_payload
+from engine.options.payload import options_payload, tables_of
 from engine.options.table import table_of
 from engine.options.words import OptionWords, languages, words_in
 
@@ -63,7 +63,7 @@ def test_an_option_that_is_added_is_checked() -> None:
 
 @pytest.mark.usefixtures("with_words")
 def test_an_option_that_is_added_reaches_the_page_with_its_words() -> None:
-    told = msgspec.to_builtins(options_payload(engine=WithOneMore))
+    told = msgspec.to_builtins(options_payload(tables_of(engine=WithOneMore)))
     assert told["tables"]["engine"][-1] == {
         "name": "watermark",
         "kind": "integer",

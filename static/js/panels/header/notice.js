@@ -8,7 +8,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { session } from "../../net/session.js";
 import { NOTHING_HERE } from "../../net/trouble.js";
-import { connection, modelFacts, numRecords } from "../../state/store.js";
+import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
 import { sentences, t } from "../../tell/words.js";
 
 /** Whether the notice was put away; it comes back with the next change of the connection, or when it is asked for. */
@@ -23,7 +23,7 @@ export function Notice() {
   if (putAway.value) return null;
   if (now === "lost")
     return html`<p class="toast quiet" id="notice">
-      <span>${t(numRecords.value ? "connection.lost_long" : "connection.lost_empty")}</span><${Close} />
+      <span>${whyLost()}</span><${Close} />
     </p>`;
   if (now !== "gone") return null;
   return modelFacts.value?.live === false
@@ -34,6 +34,13 @@ export function Notice() {
           aria-disabled=${session.beginning.value}>${t("connection.again")}</button>
         <${Close} />
       </p>`;
+}
+
+/** What became of the server, as far as it said. */
+function whyLost() {
+  const { state, error } = serverModel.value ?? {};
+  if (state === "failed") return t("connection.failed", { error: error ?? "" });
+  return t(numRecords.value ? "connection.lost_long" : "connection.lost_empty");
 }
 
 /** Why there is no run, and what can still be done. */

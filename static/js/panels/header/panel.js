@@ -10,7 +10,7 @@ import { runAddress } from "../../net/commands.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
-import { connection, log, modelFacts, toast, viewIndex } from "../../state/store.js";
+import { connection, isLoading, log, modelFacts, serverModel, toast, viewIndex } from "../../state/store.js";
 import { countText, t } from "../../tell/words.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./fault_badge.js";
@@ -25,7 +25,7 @@ export function Panel() {
       header
         ? html`<${Facts} header=${header}
       />`
-        : html`<span>${modelFacts.value ? "" : t("app.waking")}</span>`
+        : html`<span>${modelFacts.value || serverModel.value ? "" : t("app.waking")}</span>`
     }</div>
     <${FaultBadge} />
     <${Connection} />
@@ -68,14 +68,22 @@ function Facts({ header }) {
     <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
     <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: m.num_kv_heads })}<//></span>
     <span class="fact">${m.dtype}</span>
-    <span class="fact">${header.machine.device}</span>`;
+    <span class="fact">${header.machine.device}</span>
+    <${Compiling} />`;
 }
+
+/** The model serves already while its forward pass is compiled. */
+const Compiling = () =>
+  serverModel.value?.compiled === "under_way"
+    ? html`<span class="fact" id="compiling" title=${t("model.compiling.why")}>${t("model.compiling")}</span>`
+    : null;
 
 function Connection() {
   const now = connection.value;
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   const away = putAway.value && (now === "lost" || now === "gone");
-  const text = html`<i aria-hidden="true">${mark}</i> ${t(`connection.${now}`)}`;
+  const said = now === "connecting" && isLoading.value ? "loading" : now;
+  const text = html`<i aria-hidden="true">${mark}</i> ${t(`connection.${said}`)}`;
   return html`<span class=${`connection ${now}`} role="status" id="connection">${
     away
       ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}

@@ -8,7 +8,9 @@ import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
+import { loadingSentence } from "../../kit/model_on_its_way.js";
 import { still } from "../../state/moment.js";
+import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
@@ -49,7 +51,14 @@ export function Panel() {
         ({ from }, i) => html`<i style=${{ left: `${(100 * from) / END}%` }} data-done=${i <= index}></i>`,
       )}</span>
     </div>
+    <${Model} />
   </main>`;
+}
+
+/** Whether the model that goes on after the opening is there: a word that is taken is computed by it. */
+function Model() {
+  const said = loadingSentence() || (connection.value === "live" ? t("look.model.live") : "");
+  return html`<p class="opening-model" id="opening-model" role="status">${said}</p>`;
 }
 
 /**

@@ -11,6 +11,7 @@ import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
+import { loadingSentence } from "../../kit/model_on_its_way.js";
 import { session } from "../../net/session.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
@@ -46,9 +47,7 @@ export function Panel() {
   return html`<main class="look" id="look" data-records=${store.numRecords.value}>
     <div class="opening-head">
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
-      <span class="opening-source"><i aria-hidden="true">${live ? "●" : "▷"}</i> ${t(
-        live ? "look.live" : "look.recorded",
-      )}</span>
+      <span class="opening-source">${whose()}</span>
       <span class="opening-tools"><${LanguageSwitch} />
         <button class="tool" id="look-opening" aria-label=${t("look.first.opening")} title=${t("look.first.opening")}
           onClick=${startOpening}><${Icon} name="play" /></button>
@@ -74,6 +73,14 @@ export function Panel() {
   </main>`;
 }
 
+/** Whose run it is; before there is one, how the page stands to the server. */
+function whose() {
+  const now = store.connection.value;
+  if (now === "live") return html`<i aria-hidden="true">●</i> ${t("look.live")}`;
+  if (now === "replay" || now === "gone") return html`<i aria-hidden="true">▷</i> ${t("look.recorded")}`;
+  return html`<i aria-hidden="true">◌</i> ${t(`connection.${store.isLoading.value ? "loading" : now}`)}`;
+}
+
 /**
  * @param {boolean} over
  * @param {boolean} open
@@ -81,7 +88,7 @@ export function Panel() {
 function saying(over, open) {
   const { value: log } = store.log;
   const index = store.viewIndex.value;
-  if (!log || index < 0) return t("look.first.empty");
+  if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("look.first.empty"));
   if (open) return t(session.run || recordedFutures.value.length ? "look.fan" : "look.first.recorded");
   if (over) return t("look.first.end");
   return sentences(plainSentencesOf(log, index, store.shownSeq.value).map(inWords).slice(0, MOST_SENTENCES));

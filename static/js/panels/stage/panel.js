@@ -10,6 +10,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
+import { ModelOnItsWay } from "../../kit/model_on_its_way.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
@@ -19,6 +20,7 @@ import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
 import {
   bare,
   head,
+  isLoading,
   layer,
   log,
   looksBack,
@@ -60,6 +62,7 @@ const Invitation = () => html`<button class="stage-play" id="stage-play" aria-la
   title=${t("stage.play")} onClick=${accept}><${Icon} name="play" /></button>`;
 
 function Empty() {
+  if (isLoading.value) return html`<${ModelOnItsWay} />`;
   return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t("stage.none_text")}</p>`;
 }
 

@@ -1,0 +1,111 @@
+"""What a server has to serve: a model, a model that is on its way, or recordings only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from app.answers import CompiledState, ModelState, ModelStatus
+from app.engine_face import ServedModel
+from app.errors import AppError
+from engine.model.stages import IN_WORDS, STAGES, Stage
+from engine.trace.records import ModelFacts
+
+
+class Served:
+    """The model, as soon as it is there, and how far it is until then. Every method may be called from any thread."""
+
+    def __init__(self, model: ServedModel | None, name: str = "") -> None:
+        """model None: there is nothing live, only recordings. `Served.loading` is for one that comes later."""
+        self._model = model
+        self._name = model.facts.name if model is not None else name
+        self._state: ModelState = "none" if model is None else "ready"
+        self._stage: Stage | None = None
+        self._compiled: CompiledState = "off"
+        self._error = ""
+        self._began = time.monotonic()
+        self._seconds: float | None = 0.0  # None: it is still on its way
+        self._changed: Callable[[ModelStatus], object] = lambda status: None
+        self._lock = threading.RLock()
+
+    @classmethod
+    def loading(cls, name: str) -> Served:
+        """A model that is on its way: `begin`, then `have` or `fail` say how far it is."""
+        found = cls(None, name)
+        found._state, found._seconds = "loading", None
+        return found
+
+    def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
+        """`changed` is called with each new status, on the thread that made it."""
+        self._changed = changed
+
+    # What is known of it
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a model, or one on its way."""
+        return self._state != "none"
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        """Of the model, once it is there."""
+        return self._model.facts if self._model is not None else None
+
+    @property
+    def model(self) -> ServedModel:
+        """The model.
+
+        Raises:
+            AppError: `loading` while it is on its way; `refused` where there is none or it could not be had.
+        """
+        with self._lock:
+            if self._model is not None:
+                return self._model
+            if self._state == "loading":
+                doing = f" ({IN_WORDS[self._stage]})" if self._stage else ""
+                raise AppError("loading", f"the model {self._name} is not there yet{doing}; ask again in a moment")
+            if self._state == "failed":
+                raise AppError("refused", f"the model {self._name} could not be opened: {self._error}")
+        raise AppError("refused", "there is no live model here: this server shows recordings")
+
+    def status(self) -> ModelStatus:
+        """How far it is, as the `model` event says it."""
+        with self._lock:
+            return {
+                "name": self._name,
+                "state": self._state,
+                "stage": self._stage,
+                "stages": list(STAGES),
+                "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
+                "compiled": self._compiled,
+                "error": self._error,
+            }
+
+    # What becomes of it
+
+    def begin(self, stage: Stage) -> None:
+        """This is done next."""
+        with self._lock:
+            self._stage = stage
+            self._changed(self.status())
+
+    def have(self, model: ServedModel) -> None:
+        """It is there."""
+        with self._lock:
+            self._model, self._name, self._state, self._stage = model, model.facts.name, "ready", None
+            self._seconds = time.monotonic() - self._began
+            self._changed(self.status())
+
+    def fail(self, error: str) -> None:
+        """It cannot be had; `error` is one sentence."""
+        with self._lock:
+            self._state, self._error = "failed", error  # the stage at which it failed stays
+            self._seconds = time.monotonic() - self._began
+            self._changed(self.status())
+
+    def compiled(self, state: CompiledState, error: str = "") -> None:
+        """How far compiling it is; `error` says why there is none."""
+        with self._lock:
+            self._compiled, self._error = state, error
+            self._changed(self.status())

@@ -1,0 +1,128 @@
+"""The page of a server whose model is still on its way: the opening plays, what the server does is said, and it goes
+on live by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import OpenPage, prefill, wait_until
+from tests.conftest import ROOT
+
+# What comes on its standard input becomes of the model: a stage, `ready`, or anything else as why it failed.
+SERVE = """
+import sys
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from engine.model.stages import STAGES
+from tests.server.fake import FakeModel
+served = Served.loading("held")
+app = create_app(served, ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+listener = Listener(app, bind("127.0.0.1", 0))
+print(listener.port, flush=True)
+for line in sys.stdin:
+    word = line.strip()
+    if word in STAGES:
+        served.begin(word)
+    elif word == "ready":
+        served.have(FakeModel())
+    else:
+        served.fail(word)
+        break
+listener.close()
+"""
+
+
+class Held:
+    """A server whose model comes when the test says so."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    server = Held()
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def opened(open_page: OpenPage, url: str, **options: bool) -> Page:
+    """A page of that server; the fixture has opened another one, which is left."""
+    page = open_page(connection="live", **options)
+    page.goto(url)
+    return page
+
+
+def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
+    open_page: OpenPage, held: Held
+) -> None:
+    page = opened(open_page, held.url)
+    held.say("weights")
+    way = page.locator("#model-way")
+    expect(way.locator("[aria-current=step]")).to_have_text(re.compile("weights"))
+    assert way.locator("li").evaluate_all("all => all.map((one) => one.dataset.state)") == [
+        "done", "done", "now", "later",
+    ]  # fmt: skip
+    expect(page.locator("#connection")).to_have_text(re.compile("model loading"))
+    expect(page.locator("#btn-prefill")).to_be_disabled()
+    expect(page.locator(".toast")).to_have_count(0)
+    page.evaluate("globalThis.stays = true")
+    held.say("ready")
+    expect(page.locator("#connection")).to_have_class(re.compile("live"))
+    expect(way).to_have_count(0)
+    prefill(page, "once upon a time")
+    assert page.evaluate("globalThis.stays") is True
+
+
+def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(open_page: OpenPage, held: Held) -> None:
+    page = open_page(opening=True, motion=True)
+    page.evaluate("localStorage.clear()")
+    page.goto(held.url)
+    page.wait_for_selector("#opening[data-ready=true]")
+    held.say("vocabulary")
+    model = page.locator("#opening-model")
+    expect(model).to_have_text("held is getting ready (2 of 4: vocabulary).")
+    before = page.locator("#opening-time").evaluate("(input) => input.valueAsNumber")
+    wait_until(page, f"document.getElementById('opening-time').valueAsNumber > {before + 0.3}")
+    held.say("ready")
+    expect(model).to_have_text("The live model is ready.")
+    page.click("#opening-skip")
+    expect(page.locator("#look-step")).to_be_enabled()
+    page.click("#look-step")
+    wait_until(page, "Number(document.getElementById('look').dataset.records) > 0")
+
+
+def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: Held) -> None:
+    page = opened(open_page, f"{held.url}/?recording=rec-moon&step=6")
+    page.wait_for_selector("#connection.replay")
+    expect(page.locator("html")).to_have_attribute("data-painted", "6")
+
+
+def test_the_page_says_why_there_will_be_no_model(open_page: OpenPage, held: Held) -> None:
+    page = opened(open_page, held.url)
+    held.say("weights")
+    expect(page.locator("#model-way")).to_be_visible()
+    held.say("its weights are no safetensors")
+    notice = page.locator("#notice")
+    expect(notice).to_contain_text("could not open its model and has ended: its weights are no safetensors.")
+    expect(page.locator("#connection")).to_have_class(re.compile("lost"))

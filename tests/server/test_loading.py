@@ -1,0 +1,328 @@
+"""The port answers before the model is there: what is answered until then, and how it ends either way."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from app.errors import RETRY_AFTER
+from app.events import EVENTS
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from engine.model.stages import IN_WORDS, STAGES
+from tests.conftest import ROOT
+from tests.server.conftest import Client, wait_for
+from tests.server.fake import FakeModel
+
+NEEDS_MODEL: dict[str, dict[str, Any]] = {
+    "create": {},
+    "tokenize": {"text": "x"},
+    "focus": {"theater": "t", "layers": [0], "heads": None},
+    "recompute": {"theater": "t", "seq_id": 0, "layer": 0},
+    "fork": {"theater": "rec-moon", "at": 2, "change": {"kind": "token", "seq_id": 0, "token_id": 1}},
+}
+NEEDS_RUN: dict[str, dict[str, Any]] = {
+    "submit": {"prompts": [{"text": "x"}]},
+    "step": {},
+    "prefill": {},
+    "run": {"speed": 1},
+    "pause": {},
+    "abort": {"request_id": "a"},
+    "record": {},
+    "record_stop": {},
+    "reset": {},
+    "configure": {"config": {}},
+    "join": {},
+    "leave": {},
+    "read": {"from": 0, "to": 1},
+}
+NEEDS_NEITHER = {"bench_follow", "bench_run", "bench_stop"}
+
+
+class Heard(Client):
+    """A viewer that keeps what it is told of the model."""
+
+    def __init__(self, url: str) -> None:
+        self.models: list[dict[str, Any]] = []
+        super().__init__(url)
+
+    def _listen(self) -> None:
+        super()._listen()
+        self.io.on("model", self.models.append)
+
+
+class Early:
+    """A server whose model is on its way until the test says otherwise."""
+
+    def __init__(self) -> None:
+        self.served = Served.loading("held")
+        settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64))
+        self.app = create_app(self.served, settings)
+        self.listener = Listener(self.app, bind("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.port}"
+        self.viewer = Heard(self.url)
+        wait_for(lambda: self.viewer.models, "the greeting")
+
+    def get(self, address: str) -> requests.Response:
+        return requests.get(self.url + address, timeout=20)
+
+    def close(self) -> None:
+        self.viewer.io.disconnect()
+        self.listener.close()
+
+
+@pytest.fixture
+def early() -> Iterator[Early]:
+    server = Early()
+    yield server
+    server.close()
+
+
+def test_what_needs_no_model_is_there_at_once(early: Early) -> None:
+    for address in ("/", "/bench", "/static/js/main.js", "/words/zh.json", "/api/recordings", "/api/theaters"):
+        assert early.get(address).status_code == 200, address
+    assert early.get("/api/bench").json()["can_run"] is True
+    assert early.viewer.do("join", theater="rec-moon")["num_records"] > 5
+    assert early.get("/api/theaters/rec-moon/records/1?format=json").json()["index"] == 1
+
+
+def test_what_needs_one_says_when_to_ask_again(early: Early) -> None:
+    health = early.get("/api/health").json()
+    assert health["ok"] is True and health["model"]["state"] == "loading" and health["model"]["stage"] is None
+    early.served.begin("weights")
+    for address in ("/api/model", "/api/machine"):
+        answer = early.get(address)
+        assert answer.status_code == 503 and answer.headers["Retry-After"] == str(RETRY_AFTER), address
+        assert answer.json()["error"] == {
+            "code": "loading",
+            "message": "the model held is not there yet (reading its weights); ask again in a moment",
+        }
+
+
+def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
+    assert set(EVENTS) == {*NEEDS_MODEL, *NEEDS_RUN, *NEEDS_NEITHER}
+    for event, fields in NEEDS_MODEL.items():
+        assert early.viewer.refused(event, **fields)["code"] == "loading", event
+    for event, fields in NEEDS_RUN.items():
+        assert early.viewer.refused(event, theater="t", **fields)["code"] == "unknown_theater", event
+    assert early.viewer.do("bench_follow")["status"]["state"] == "idle"
+
+
+def test_who_is_connected_hears_each_stage_in_its_order_and_can_begin(early: Early) -> None:
+    for stage in STAGES:
+        early.served.begin(stage)
+    early.served.have(FakeModel())
+    early.served.compiled("under_way")
+    early.served.compiled("failed", "there is no compiler")
+    told = early.viewer.models
+    wait_for(lambda: len(told) == 1 + len(STAGES) + 3, "everything")
+    assert [m["stage"] for m in told] == [None, *STAGES, None, None, None]
+    assert [m["state"] for m in told] == ["loading"] * (1 + len(STAGES)) + ["ready"] * 3
+    assert [m["compiled"] for m in told[-3:]] == ["off", "under_way", "failed"]
+    assert {m["name"] for m in told[:-3]} == {"held"} and told[-1]["name"] == "fake"  # as the header will have it
+    assert told[-1]["error"] == "there is no compiler" and told[-1]["stages"] == list(STAGES)
+    assert told[0]["seconds"] <= told[-2]["seconds"] == told[-1]["seconds"]
+    facts = early.get("/api/model").json()
+    assert facts["live"] is True and facts["model"]["name"] == "fake"
+    theater = early.viewer.do("create")["theater"]
+    early.viewer.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    assert early.viewer.do("step", theater=theater)["num_records"] == 2
+
+
+def test_who_comes_later_hears_how_far_it_is(early: Early) -> None:
+    early.served.have(FakeModel())
+    late = Heard(early.url)
+    wait_for(lambda: late.models)
+    assert late.models[0]["state"] == "ready"
+    late.io.disconnect()
+
+
+def test_a_model_that_cannot_be_had_is_refused_for_good(early: Early) -> None:
+    early.served.begin("weights")
+    early.served.fail("its weights are no safetensors")
+    sentence = "the model held could not be opened: its weights are no safetensors"
+    assert early.viewer.refused("create") == {"code": "refused", "message": sentence}
+    answer = early.get("/api/model")
+    assert answer.status_code == 422 and "Retry-After" not in answer.headers
+    assert answer.json()["error"]["message"] == sentence
+    wait_for(lambda: early.viewer.models[-1]["state"] == "failed")
+    assert early.viewer.models[-1]["stage"] == "weights"  # at which it failed
+
+
+def test_a_server_of_recordings_has_none_on_its_way() -> None:
+    served = Served(None)
+    assert served.status()["state"] == "none" and not served.is_live and served.facts is None
+
+
+def test_what_the_page_asks_for_follows_from_the_model_when_it_is_there(early: Early) -> None:
+    """The page may have come before: it gets the same table with the facts."""
+    model = FakeModel()
+    model.facts = type(model.facts)(**{**_fields(model.facts), "max_position": 4096})
+
+    def initial(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {row["name"]: row["control"].get("initial") for row in rows if row.get("control")}
+
+    def in_page() -> dict[str, Any]:
+        found = re.search(r'id="options">(.*?)</script>', early.get("/").text)
+        assert found
+        return initial(requests.compat.json.loads(found[1])["engine"])  # type: ignore[attr-defined]
+
+    assert in_page()["num_blocks"] == 64
+    before = in_page()["block_size"]
+    early.served.have(model)
+    assert in_page() == initial(early.get("/api/model").json()["options"]["tables"]["engine"])
+    assert (before, in_page()["num_blocks"]) == (4, 64)  # as the server was started
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}
+
+
+# The whole command, in a process of its own. In the place of what opens a model stands one that does as it is told.
+
+COMMAND = """
+import sys, types
+from app.cli import main
+from tests.server.fake import FakeModel
+
+class Opened(FakeModel):
+    is_compiling = False
+    def check(self, config):
+        if config.num_blocks == 7:
+            raise ValueError("num_blocks 7 is none of the numbers that work")
+    def compared(self):
+        return "equal to itself"
+    def compile_in_background(self, ended):
+        ended("")
+
+def load(name, dtype, device, settings, telling):
+    telling("weights")
+    what, _, why = sys.stdin.readline().strip().partition(" ")
+    if what == "ready":
+        return Opened()
+    raise {"fail": ValueError, "break": RuntimeError}[what](why)
+
+live_model = types.ModuleType("app.live_model")
+live_model.load = load
+sys.modules["app.live_model"] = live_model
+raise SystemExit(main(["serve", "--port", "0", *sys.argv[1:]]))
+"""
+
+
+class Command:
+    """`kvtheater serve`, as far as its address; `say` tells what becomes of its model."""
+
+    def __init__(self, *options: str) -> None:
+        pipes: dict[str, Any] = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        self.process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], cwd=ROOT, text=True, **pipes)
+        self.first = self.process.stdout.readline()  # type: ignore[union-attr]
+        found = re.search(r"http://\S+/", self.first)
+        assert found, self.process.communicate()
+        self.address = found.group()
+
+    def say(self, what: str) -> None:
+        self.process.stdin.write(what + "\n")  # type: ignore[union-attr]
+        self.process.stdin.flush()  # type: ignore[union-attr]
+
+    def end(self) -> tuple[int, list[str], list[str]]:
+        """Its exit status, and the lines that it wrote after the address."""
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out.splitlines(), err.splitlines()
+
+
+@pytest.fixture
+def command() -> Iterator[Callable[..., Command]]:
+    started: list[Command] = []
+
+    def start(*options: str) -> Command:
+        started.append(Command(*options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.process.kill()
+        one.process.wait()
+
+
+@pytest.mark.slow
+def test_the_address_is_printed_and_answers_while_the_model_is_on_its_way(command: Callable[..., Command]) -> None:
+    serve = command()
+    assert re.fullmatch(r"bundled, being opened: http://127\.0\.0\.1:\d+/\n", serve.first)
+    wait_for(lambda: state(serve.address)["stage"] == "weights")
+    assert requests.get(serve.address).ok
+    serve.say("ready")
+    wait_for(lambda: state(serve.address)["compiled"] == "done")
+    serve.process.send_signal(signal.SIGINT)
+    status, (ready, *rest), err = serve.end()
+    assert status == 0 and re.fullmatch(r"fake is ready on none after \d+\.\d s, equal to itself", ready)
+    assert rest == ["stopping: closing 0 theaters with 0 viewers; once more to stop at once", "stopped"]
+    assert err == [f"kvtheater: loading bundled: {IN_WORDS[stage]}" for stage in ("torch", "weights")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "said", "sentence"),
+    [
+        ([], "fail it has no safetensors", "it has no safetensors"),
+        (["--num-blocks", "7"], "ready", "num_blocks 7 is none of the numbers that work"),
+    ],
+)
+def test_a_load_that_fails_ends_the_command_and_its_viewers_hear_why(
+    command: Callable[..., Command], options: list[str], said: str, sentence: str
+) -> None:
+    serve = command(*options)
+    viewer = Heard(serve.address)
+    serve.say(said)
+    wait_for(lambda: viewer.models and viewer.models[-1]["state"] == "failed", "the reason")
+    assert viewer.models[-1]["error"] == sentence
+    status, out, err = serve.end()
+    assert (status, out, err[-1]) == (2, [], f"kvtheater: {sentence}")
+
+
+@pytest.mark.slow
+def test_a_mistake_of_the_program_while_it_loads_ends_the_command_as_one(command: Callable[..., Command]) -> None:
+    serve = command()
+    serve.say("break nobody expected this")
+    status, out, err = serve.end()
+    assert (status, out, err[-1]) == (1, [], "RuntimeError: nobody expected this")
+
+
+@pytest.mark.slow
+def test_it_is_stopped_while_it_waits_for_its_model(command: Callable[..., Command]) -> None:
+    serve = command()
+    wait_for(lambda: state(serve.address)["stage"] == "weights")
+    serve.process.send_signal(signal.SIGTERM)
+    status, out, _ = serve.end()
+    assert (status, out[-1]) == (0, "stopped")
+
+
+def state(address: str) -> dict[str, Any]:
+    found: dict[str, Any] = requests.get(f"{address}api/health", timeout=20).json()["model"]
+    return found
+
+
+@pytest.mark.slow
+def test_the_real_server_answers_before_it_has_imported_torch_and_is_stopped_at_any_time() -> None:
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--enforce-eager"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stderr is not None
+        address = re.search(r"http://\S+/", server.stdout.readline())
+        assert address
+        first = state(address.group())
+        assert first["state"] == "loading" and first["stage"] in (None, "torch")
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=20)
+    assert server.returncode == 0 and out.splitlines()[-1] == "stopped"
+    assert {line.partition(": ")[2] for line in err.splitlines()} <= {
+        f"loading bundled: {IN_WORDS[stage]}" for stage in STAGES
+    }
