@@ -1,9 +1,12 @@
-"""The page's words: each room of `static/js` has a file a language, and a page fetches its language's in one answer."""
+"""The words of the pages: each room of `static/js` has a file a language, and a page fetches its language's in one
+answer: the benchmark page all, the other one all but those that only the benchmark page says.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,20 +28,32 @@ class Here(NamedTuple):
 
 def of_language(here: Here, request: Request, language: str) -> Response:
     """The words of one language; 304 where the browser has them."""
+    return _answer(words_of, request, language)
+
+
+def of_bench(here: Here, request: Request, language: str) -> Response:
+    """The same for the benchmark page."""
+    return _answer(bench_words_of, request, language)
+
+
+def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: str) -> Response:
     if language not in languages():
         raise AppError("not_found", f"there are no words in {language[:20]!r}")
-    response = json_answer(words_of(language))
+    response = json_answer(words(language))
     response.headers["Cache-Control"] = "no-cache"
     response.add_etag()
     response.make_conditional(request)
     return response
 
 
-ROUTES = [Route("GET", "/words/<language>.json", of_language)]
+ROUTES = [
+    Route("GET", "/words/<language>.json", of_language),
+    Route("GET", "/words/bench/<language>.json", of_bench),
+]
 
 
 def blueprint() -> flask.Blueprint:
-    """`/words/<language>.json`."""
+    """`/words/<language>.json`, and `/words/bench/<language>.json` for the benchmark page."""
     return routing.blueprint("words", "", Here(), ROUTES)
 
 
@@ -48,6 +63,14 @@ def languages() -> list[str]:
 
 
 def words_of(language: str) -> dict[str, Any]:
+    """As `bench_words_of`, without what only the benchmark page says: a first visit weighs less."""
+    found = bench_words_of(language)
+    room = _content(static_dir() / f"js/bench/words.{language}.json")
+    own = room.keys() | gain_texts(language).keys()
+    return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
+
+
+def bench_words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
     The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that

@@ -20,7 +20,7 @@ effect(() => paint(settings.theme.value));
 addEventListener("beforeprint", () => paint("light")); // paper is light, whatever the screen shows
 addEventListener("afterprint", () => paint(settings.theme.value));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
-await followLanguage();
+await followLanguage("words/bench");
 effect(() => {
   const now = run.value; // who went to another tab sees there how far it is
   const title = t("bench.page_title");

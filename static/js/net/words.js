@@ -7,11 +7,13 @@ import { toast } from "../state/store.js";
 import { language, languageOf } from "../tell/language.js";
 import { addWords, hasWords, t } from "../tell/words.js";
 
+let from = "words"; // the address below which the page's words are
+
 /** @param {string} code */
 async function load(code) {
   if (hasWords(code)) return;
   if (isEmbedded) return addWords(code, embeddedWords(code));
-  const answer = await fetch(`words/${code}.json`);
+  const answer = await fetch(`${from}/${code}.json`);
   if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
   addWords(code, await answer.json());
 }
@@ -36,8 +38,11 @@ async function loadFirst() {
 
 /**
  * Write the page in the language of the settings, now and whenever another is chosen. Resolves when the first is here.
+ *
+ * @param {string} [address] below which its words are
  */
-export async function followLanguage() {
+export async function followLanguage(address = from) {
+  from = address;
   await loadFirst();
   effect(() => {
     const wanted = settings.lang.value;

@@ -17,6 +17,7 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of `static`, with the glossary that a language must have."""
     monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
     put(tmp_path, "tell", {"sentence.a": ["One, ", "two."]})
+    put(tmp_path, "bench", {"bench.a": "only there"})
     (tmp_path / "js/tell/glossary.en.json").write_text("{}", encoding="utf-8")
     return tmp_path
 
@@ -29,7 +30,7 @@ def put(folder: Path, room: str, texts: dict[str, str | list[str]]) -> None:
 def test_the_rooms_words_are_joined(rooms: Path) -> None:
     put(rooms, "net", {"net.a": "a"})
     texts = words.words_of("en")["texts"]
-    assert (texts["sentence.a"], texts["net.a"]) == ("One, two.", "a")
+    assert (texts["sentence.a"], texts["net.a"], "bench.a" in texts) == ("One, two.", "a", False)
 
 
 def test_a_key_of_two_rooms_is_refused(rooms: Path) -> None:
@@ -46,7 +47,10 @@ def test_so_is_one_that_the_engine_has_words_for(rooms: Path) -> None:
 
 @pytest.mark.parametrize("language", words.languages())
 def test_no_room_has_a_key_of_another(language: str) -> None:
-    assert len(words.words_of(language)["texts"]) > 1000
+    every = words.bench_words_of(language)["texts"]
+    own = {key for key in every if key.startswith(("bench.", "gain."))}
+    assert len(every) > 1000 and len(own) > 50
+    assert not own & words.words_of(language)["texts"].keys()  # which no other page says
 
 
 @pytest.mark.parametrize("language", words.languages())
