@@ -60,11 +60,11 @@ def ended(guest: socket.socket) -> bool:
 
 
 def raw(server: AttackedServer) -> websocket.WebSocket:
-    """A web socket that has taken part in Socket.IO's greeting and reads nothing more."""
+    """A web socket that was greeted, by Socket.IO and with the `model` event, and reads nothing more."""
     found = websocket.create_connection(f"ws://127.0.0.1:{server.port}{ADDRESS}", timeout=20)
     found.recv()
     found.send_binary(msgspec.msgpack.encode({"type": 0, "nsp": "/"}))
-    found.recv()
+    assert {heard(found)["type"] for _ in range(2)} == {0, 2}
     return found
 
 
