@@ -29,6 +29,7 @@ NEEDS_MODEL: dict[str, dict[str, Any]] = {
     "tokenize": {"text": "x"},
     "focus": {"theater": "t", "layers": [0], "heads": None},
     "recompute": {"theater": "t", "seq_id": 0, "layer": 0},
+    "lesson_open": {"lesson": "not-yet", "language": "en"},
     "fork": {"theater": "rec-moon", "at": 2, "change": {"kind": "token", "seq_id": 0, "token_id": 1}},
 }
 NEEDS_RUN: dict[str, dict[str, Any]] = {
@@ -43,6 +44,8 @@ NEEDS_RUN: dict[str, dict[str, Any]] = {
     "reset": {},
     "configure": {"config": {}},
     "join": {},
+    "lesson_go": {"item": 0},
+    "lesson_answer": {"item": 0, "given": 0},
     "leave": {},
     "read": {"from": 0, "to": 1},
 }
