@@ -255,10 +255,10 @@ def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser
     for path in ("/", "/bench"):
         with browser.new_context(locale="zh-CN", reduced_motion="reduce") as context:
             page = context.new_page()
-            page.route("**/words/*.json", lambda route: route.abort())
+            page.route("**/words/**", lambda route: route.abort())
             page.goto(live_server + path)
             expect(page.locator("#no-words-shown")).to_contain_text("服务器没有应答")
-            page.unroute("**/words/*.json")
+            page.unroute("**/words/**")
             expect(page.locator("#btn-language")).to_have_text("EN", timeout=20_000)
             expect(page.locator("#no-words-shown")).to_have_count(0)
 
