@@ -190,6 +190,9 @@ def test_nothing_scrolls_sideways_when_the_page_is_narrow_or_zoomed(
             page.click(f"#tab-{region}")
         wide = page.evaluate("document.scrollingElement.scrollWidth - innerWidth")
         assert wide <= 0, region
+    page.evaluate("scrollTo(0, 0)")
+    if width < 720:
+        page.click("#btn-transport-more")
     for button in ("#btn-prefill", "#btn-step", "#btn-reset", "#btn-help"):
         assert inside(page, button), button
 

@@ -376,6 +376,7 @@ def test_a_run_is_not_read_aloud_step_by_step(open_page: OpenPage) -> None:
 
 def test_on_a_phone_every_target_of_the_bar_is_a_thumb_wide_and_in_sight(open_page: OpenPage) -> None:
     page = open_page(width=390, height=844, is_mobile=True, has_touch=True)
+    page.click("#btn-transport-more")
     parts = ".transport .scrubber, .transport .position, #btn-prefill, #speed, .phases"
     places = f"""[...document.querySelectorAll("{parts}")]
       .map((e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().top])"""

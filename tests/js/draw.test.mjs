@@ -94,9 +94,16 @@ test("keys are lit in order, all of them in the end", () => {
 
 test("a figure over the first column keeps off the names beside the strip, one over the last stays within", () => {
   const window = { left: 100, right: 300 };
-  assert.equal(figureMiddle(105, 12, window), 118);
-  assert.equal(figureMiddle(200, 12, window), 200);
-  assert.equal(figureMiddle(299, 12, window), 288);
+  assert.equal(figureMiddle(105, 12, window, 20), 118);
+  assert.equal(figureMiddle(200, 12, window, 20), 200);
+  assert.equal(figureMiddle(299, 12, window, 20), 288);
+});
+
+test("a column that is scrolled out of sight has no figure at the edge", () => {
+  const window = { left: 100, right: 300 };
+  assert.equal(figureMiddle(79, 12, window, 20), null);
+  assert.equal(figureMiddle(81, 12, window, 20), 118);
+  assert.equal(figureMiddle(321, 12, window, 20), null);
 });
 
 test("of a window at the beginning the columns that stand whole in it are counted", () => {

@@ -1,6 +1,7 @@
 // What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
+import { isPhone } from "../kit/screen.js";
 import { asTheModelSees, command, focusOn, submit } from "../net/commands.js";
 import { draft, draftIsSent, markSent } from "../state/prompts.js";
 import { differing } from "../state/run_settings.js";
@@ -44,17 +45,33 @@ async function ensureWork(always) {
   return false;
 }
 
+/**
+ * A phone shows one region at a time. Who reads a new prompt looks at the stage, and so does who has just written one;
+ * who watches the memory or a panel while stepping stays there.
+ *
+ * @param {boolean} always
+ */
+function showStage(always) {
+  if (isPhone() && (always || settings.region.peek() === "setup")) settings.region.value = "stage";
+}
+
 export async function prefill() {
-  if (await ensureWork(true)) await command("prefill");
+  if (!(await ensureWork(true))) return;
+  showStage(true);
+  await command("prefill");
 }
 
 export async function step() {
   const fresh = unfinished() === 0;
-  return (await ensureWork(false)) && command("step", fresh ? {} : expected());
+  if (!(await ensureWork(false))) return false;
+  showStage(false);
+  return command("step", fresh ? {} : expected());
 }
 
 export async function run() {
-  if (await ensureWork(false)) await runAtSpeed();
+  if (!(await ensureWork(false))) return;
+  showStage(false);
+  await runAtSpeed();
 }
 
 let turn = 0; // of running and pausing: the last one counts

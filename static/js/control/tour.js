@@ -3,6 +3,7 @@
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { widestHead } from "../core/wide_rows.js";
+import { isPhone } from "../kit/screen.js";
 import { settings } from "../state/settings.js";
 import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
@@ -19,11 +20,14 @@ const decodes = () => {
 };
 
 /**
- * `target`: selector of what it explains; `region`: where that is on a phone; `side`: where the card goes.
+ * `target`: selector of what it explains, and `phone` of what it explains first where that is taller than a phone's
+ * window; `region`: where that is on a phone; `side`: where the card goes; `points`: whether the task says how to point,
+ * which is to tap where there is no mouse.
  *
  * @typedef {import("../state/settings.js").OwnValues["region"]} Region
  * @typedef {{
- *   id: string, target: string, region: Region, side: "right" | "below" | "left" | "above", done: () => boolean
+ *   id: string, target: string, phone?: string, region: Region, side: "right" | "below" | "left" | "above",
+ *   points?: boolean, done: () => boolean
  * }} Stop
  */
 
@@ -38,9 +42,17 @@ export const STOPS = [
     target: "#region-stage .strip",
     region: "stage",
     side: "below",
+    points: true,
     done: () => pointed.value?.position !== undefined,
   },
-  { id: "again", target: "#region-detail", region: "detail", side: "left", done: () => raced.value > 1 },
+  {
+    id: "again",
+    target: "#race .race-lanes",
+    phone: "#race .race-lane",
+    region: "detail",
+    side: "left",
+    done: () => raced.value > 1,
+  },
   {
     id: "keep",
     target: "#region-stage .strip",
@@ -53,6 +65,7 @@ export const STOPS = [
     target: "#region-memory .pool",
     region: "memory",
     side: "left",
+    points: true,
     done: () => pointed.value?.block !== undefined,
   },
   {
@@ -120,7 +133,7 @@ function show(index) {
   before = { decodes: decodes(), sequences: sequences() };
   look(STOPS[index].id);
   stop.value = index;
-  if (innerWidth < 720) settings.region.value = STOPS[index].region; // a phone shows one region at a time
+  if (isPhone()) settings.region.value = STOPS[index].region;
   keep(String(index));
 }
 

@@ -1,9 +1,11 @@
 // Everything: header, transport, four regions; on a phone one region at a time. The transport stands below the regions,
 // and comes before them for the keyboard and for who listens: what a step did, and how to take the next one.
 
+import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
+import { isPhone } from "../kit/screen.js";
 import { Panel as Header } from "../panels/header/panel.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Setup } from "../panels/setup/panel.js";
@@ -19,6 +21,7 @@ const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
 export function Everything() {
+  useLayoutEffect(toTop, [settings.region.value]);
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />
@@ -33,6 +36,15 @@ export function Everything() {
     </main>
     <p class="print-link" id="print-link"></p>
     <${Around} />`;
+}
+
+/** A phone's regions share one page: another one begins at its top, however far the one before was scrolled. */
+function toTop() {
+  const regions = document.querySelector(".regions");
+  const tabs = document.querySelector(".tabs");
+  if (!isPhone() || !regions || !tabs) return;
+  const top = regions.getBoundingClientRect().top + scrollY - tabs.clientHeight;
+  if (scrollY > top) scrollTo(0, top);
 }
 
 /** @type {import("../state/settings.js").OwnValues["region"][]} */

@@ -83,7 +83,7 @@ function Connection() {
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   const away = putAway.value && (now === "lost" || now === "gone");
   const said = now === "connecting" && isLoading.value ? "loading" : now;
-  const text = html`<i aria-hidden="true">${mark}</i> ${t(`connection.${said}`)}`;
+  const text = html`<i aria-hidden="true">${mark}</i> <span class="connection-text">${t(`connection.${said}`)}</span>`;
   return html`<span class=${`connection ${now}`} role="status" id="connection">${
     away
       ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
@@ -106,11 +106,15 @@ function learn() {
   settings.distance.value = "learn";
 }
 
-/** The address with the record shown pinned, on the clipboard. */
+/** The address with the record shown pinned: to whom one chooses, as a phone does it, else on the clipboard. */
 async function share() {
   const address = new URL(location.href);
   address.searchParams.delete("token");
   if (viewIndex.value >= 0) address.searchParams.set("step", String(viewIndex.value));
+  if (navigator.share && matchMedia("(pointer: coarse)").matches) {
+    await navigator.share({ title: t("app.title"), url: address.href }).catch(() => {}); // closed without a choice
+    return;
+  }
   try {
     await navigator.clipboard.writeText(address.href);
     toast(t("header.shared"));

@@ -86,7 +86,7 @@ function boxOf({ layout, left, top }, id) {
 }
 
 /**
- * The box of an element of the map, in the overlay's pixels; null when it is not there or scrolled out of sight.
+ * The box of an element of the map, in the overlay's pixels; null when it is not there, hidden or scrolled out of sight.
  *
  * @param {Place} place
  * @param {string} selector
@@ -94,7 +94,7 @@ function boxOf({ layout, left, top }, id) {
  */
 function elementBox({ map, origin }, selector) {
   const element = map.querySelector(selector);
-  if (!element) return null;
+  if (!element?.getClientRects().length) return null;
   const box = element.getBoundingClientRect();
   const frame = element.parentElement?.closest(".table-rows, .queue-ids")?.getBoundingClientRect();
   if (frame && (box.bottom > frame.bottom + 2 || box.top < frame.top - 2)) return null;

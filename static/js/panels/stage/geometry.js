@@ -167,13 +167,15 @@ export function figuresApart(figures) {
 
 /**
  * Where the middle of a figure over x lies that is twice `half` wide: over its column, but whole within `left` and
- * `right`.
+ * `right`; null where nothing of its column, twice `column` wide, is between them.
  *
  * @param {number} x
  * @param {number} half
  * @param {{left: number, right: number}} room
+ * @param {number} column
  */
-export function figureMiddle(x, half, { left, right }) {
+export function figureMiddle(x, half, { left, right }, column) {
+  if (x + column <= left || x - column >= right) return null;
   return Math.max(left + EDGE + half, Math.min(x, right - half));
 }
 

@@ -149,7 +149,8 @@ function paintAttention(scene, box) {
     if (!labelled.has(p) && pointed.value?.position !== p) return;
     const text = probabilityText(weight);
     const half = c.measureText(text).width / 2;
-    const middle = figureMiddle(x + layout.width / 2, half, scene);
+    const middle = figureMiddle(x + layout.width / 2, half, scene, layout.width / 2);
+    if (middle === null) return;
     figures.push({ weight, text, middle, half, y: base - height - 4, progress });
   });
   c.fillStyle = palette["ink-2"];

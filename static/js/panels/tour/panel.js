@@ -4,19 +4,11 @@ import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks
 import { back, endTour, isDone, next, STOPS, stop } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { isPhone } from "../../kit/screen.js";
 import { settings } from "../../state/settings.js";
 import { numRecords, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-
-const GAP = 14; // px between the card and what it explains
-const EDGE = 8;
-/**
- * @typedef {import("../../control/tour.js").Stop["side"]} Side
- * @typedef {{left: number, top: number}} Corner
- */
-
-/** @type {Side[]} */
-const SIDES = ["right", "left", "below", "above"];
+import { beside, docked } from "./place.js";
 
 export function Panel() {
   return stop.value === null ? null : html`<${Card} index=${stop.value} />`;
@@ -26,23 +18,42 @@ export function Panel() {
 function Card({ index }) {
   const card = useRef(/** @type {HTMLElement | null} */ (null));
   const ring = useRef(/** @type {HTMLElement | null} */ (null));
-  const { id, target, side } = STOPS[index];
+  const { id, side, points } = STOPS[index];
+  const target = (isPhone() && STOPS[index].phone) || STOPS[index].target;
+  const task = points && matchMedia("(hover: none)").matches ? "tap" : "task";
   const done = isDone.value;
   const last = index === STOPS.length - 1;
   settings.region.value, numRecords.value, viewIndex.value; // what may move the target
   const move = () => place(document.querySelector(target), card.current, ring.current, side);
   useLayoutEffect(move);
   useEffect(() => {
-    document.querySelector(target)?.scrollIntoView({ block: "nearest" });
+    let known = /** @type {Element | null} */ (null);
     const sizes = new ResizeObserver(move);
-    for (const element of [document.body, card.current, document.querySelector(target)])
-      if (element) sizes.observe(element);
+    for (const element of [document.body, card.current]) if (element) sizes.observe(element);
+    const find = () => {
+      const found = document.querySelector(target);
+      if (found === known || !card.current) return;
+      known = found;
+      if (!found) return move();
+      sizes.observe(found);
+      bringIntoSight(found, card.current);
+      move();
+    };
+    find();
+    const parts = new MutationObserver(find); // a panel's code may still be on its way
+    const page = document.querySelector("main");
+    if (page) parts.observe(page, { childList: true, subtree: true });
     document.addEventListener("scroll", move, true);
     return () => {
       sizes.disconnect();
+      parts.disconnect();
       document.removeEventListener("scroll", move, true);
     };
   }, [index]);
+  useEffect(() => {
+    const found = document.querySelector(target);
+    if (done && found && card.current) bringIntoSight(found, card.current); // the card says more now
+  }, [done]);
   useEffect(() => {
     /** @param {KeyboardEvent} event */
     const onEscape = (event) => {
@@ -65,7 +76,7 @@ function Card({ index }) {
       <div aria-live="polite">
         <p>${t(`tour.${id}.text`)}</p>
         <p class="tour-task"><${Icon} name=${done ? "done" : "todo"}
-          /> <span>${t(done ? `tour.${id}.done` : `tour.${id}.task`)}</span></p>
+          /> <span>${t(`tour.${id}.${done ? "done" : task}`)}</span></p>
       </div>
       <div class="tour-buttons">
         ${
@@ -95,13 +106,33 @@ function goOn(act) {
     });
 }
 
+/** What of the window is free: not the tabs of a phone above, nor the buttons of the transport below. */
+function freeRoom() {
+  /** @type {(selector: string) => DOMRect | undefined} */
+  const box = (selector) => document.querySelector(selector)?.getBoundingClientRect();
+  const tabs = isPhone() ? (box(".tabs")?.height ?? 0) : 0;
+  return { width: innerWidth, roof: tabs, floor: box(".transport")?.top ?? innerHeight };
+}
+
 /**
- * Put the card on `side` of the target, or where there is room; on a phone above the transport.
+ * @param {Element} target
+ * @param {HTMLElement} card
+ */
+function bringIntoSight(target, card) {
+  if (!isPhone()) return target.scrollIntoView({ block: "nearest" });
+  scrollBy(0, docked(target.getBoundingClientRect(), sizeOf(card), freeRoom()).scroll);
+}
+
+/** @param {HTMLElement} card */
+const sizeOf = (card) => ({ width: card.offsetWidth, height: card.offsetHeight });
+
+/**
+ * Put the ring around the target, and the card beside it, on a phone above the transport.
  *
  * @param {Element | null} target
  * @param {HTMLElement | null} card
  * @param {HTMLElement | null} ring
- * @param {Side} side
+ * @param {import("../../control/tour.js").Stop["side"]} side
  */
 function place(target, card, ring, side) {
   if (!card || !ring) return;
@@ -114,40 +145,12 @@ function place(target, card, ring, side) {
     width: `${box.width + 8}px`,
     height: `${box.height + 8}px`,
   });
-  const size = { width: card.offsetWidth, height: card.offsetHeight };
-  const middle = { x: box.left + box.width / 2, y: box.top + Math.min(box.height / 2, 80) };
-  const phone = innerWidth < 720;
-  // the buttons of the transport stay free
-  const roof = document.querySelector(".transport")?.getBoundingClientRect().top ?? innerHeight;
-  const floor = side === "above" && !phone ? innerHeight : roof;
-  /** @type {Record<Side, Corner>} */
-  const at = {
-    right: { left: box.right + GAP, top: middle.y - 40 },
-    left: { left: box.left - GAP - size.width, top: middle.y - 40 },
-    below: { left: middle.x - size.width / 2, top: box.bottom + GAP },
-    above: { left: middle.x - size.width / 2, top: box.top - GAP - size.height },
-  };
-  const chosen = phone
-    ? side === "above"
-      ? "above"
-      : "below"
-    : fits(at[side], size, floor)
-      ? side
-      : (SIDES.find((name) => fits(at[name], size, floor)) ?? side);
-  /** @type {(value: number, most: number) => number} */
-  const limit = (value, most) => Math.max(EDGE, Math.min(value, most));
-  const left = limit(at[chosen].left, innerWidth - size.width - EDGE);
-  const top = limit(at[chosen].top, floor - size.height - EDGE);
-  card.style.left = `${left}px`;
-  card.style.top = `${top}px`;
-  card.dataset.side = chosen;
-  const across = chosen === "above" || chosen === "below";
+  const found = isPhone() ? docked(box, sizeOf(card), freeRoom()) : beside(box, sizeOf(card), freeRoom(), side);
+  card.style.left = `${found.left}px`;
+  card.style.top = `${found.top}px`;
+  card.dataset.side = found.side;
   const arrow = /** @type {HTMLElement | null} */ (card.querySelector(".tour-arrow"));
   if (!arrow) return;
-  arrow.style.left = across ? `${limit(middle.x - left, size.width - 20) - 6}px` : "";
-  arrow.style.top = across ? "" : `${limit(middle.y - top, size.height - 20) - 6}px`;
+  arrow.style.left = found.arrow.left === null ? "" : `${found.arrow.left}px`;
+  arrow.style.top = found.arrow.top === null ? "" : `${found.arrow.top}px`;
 }
-
-/** @type {(at: Corner, size: {width: number, height: number}, floor: number) => boolean} */
-const fits = ({ left, top }, { width, height }, floor) =>
-  left >= EDGE && top >= EDGE && left + width <= innerWidth - EDGE && top + height <= floor - EDGE;

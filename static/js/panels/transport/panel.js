@@ -1,7 +1,7 @@
 // The bottom region: where in the log one looks, what moves it, the sub-steps of the step shown, and the sentence.
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { effect } from "../../../vendor/signals/signals.js";
+import { effect, signal } from "../../../vendor/signals/signals.js";
 import { SPEEDS } from "../../control/actions.js";
 import { canFork, openForm } from "../../control/fork.js";
 import { jumpOpen } from "../../control/keyboard.js";
@@ -33,9 +33,12 @@ import { Sentence } from "./sentence.js";
 
 const Jump = lazy(() => import("./jump.js").then((m) => m.Jump));
 
+/** Whether a small screen shows the rest of the transport too: sub-steps, speed, the ends of the log, reset, fork. */
+const moreOpen = signal(false);
+
 export function Panel() {
   const live = connection.value !== "replay" && connection.value !== "gone";
-  return html`<section class="transport" aria-label=${t("transport.label")}>
+  return html`<section class="transport" aria-label=${t("transport.label")} data-more=${moreOpen.value}>
     <div class="transport-row">
       <${History} />
       <div class="commands" role="group" aria-label=${t("transport.commands")}>
@@ -52,6 +55,8 @@ export function Panel() {
       <${Sentence} />
       <${BackToLive} />
     </div>
+    <i class="transport-break" aria-hidden="true"></i>
+    <${More} />
     ${jumpOpen.value ? html`<${Jump} />` : null}
   </section>`;
 }
@@ -192,6 +197,13 @@ function BackToLive() {
     <i aria-hidden="true">●</i><span class="live-long">${t("transport.live")}</span><span
       class="live-short">${t("transport.live_short")}</span>
   </button>`;
+}
+
+/** On small screens: the button before the rest of the transport. */
+function More() {
+  const label = t(moreOpen.value ? "transport.less" : "transport.more");
+  return html`<button class="tool" id="btn-transport-more" aria-expanded=${moreOpen.value} aria-label=${label}
+    title=${label} onClick=${() => (moreOpen.value = !moreOpen.value)}><${Icon} name="more" /></button>`;
 }
 
 /**

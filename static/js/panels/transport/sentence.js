@@ -44,7 +44,7 @@ export function Sentence() {
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
-  return html`<p class="sentence" id="sentence" ref=${box} data-sub=${sub === null ? "" : PHASES[sub]}>
+  return html`<p class="sentence" id="sentence" ref=${box} onScroll=${() => mark(box.current)} data-sub=${sub === null ? "" : PHASES[sub]}>
       ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
     </p>
     <${Announcement} text=${text} />`;
@@ -59,6 +59,17 @@ function fit(element) {
   if (!element) return;
   element.dataset.long = "false";
   element.dataset.long = String(element.scrollHeight > element.clientHeight + 1);
+  element.scrollTop = 0;
+  mark(element);
+}
+
+/**
+ * Whether there is more of it below what is seen.
+ *
+ * @param {HTMLElement | null} element
+ */
+function mark(element) {
+  if (element) element.dataset.below = String(element.scrollTop + element.clientHeight < element.scrollHeight - 2);
 }
 
 /**

@@ -1,0 +1,214 @@
+"""The same page on a phone, on a tablet and in a low window: what is in sight, how much of it the transport takes."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import OpenPage, prefill, rests, shows, step, wait_until
+from tests.browser.overlaps import overlapping
+from tests.browser.settling import still
+
+REGIONS = (".header", ".setup", ".stage", ".detail", ".memory", ".transport")
+STOPS = ("ask", "answer", "again", "keep", "blocks", "yours")
+PHONE = {"width": 390, "height": 844}
+
+
+def share(page: Page) -> float:
+    """Share of the window's height that transport and narration take."""
+    return float(page.evaluate("document.querySelector('.transport').getBoundingClientRect().height / innerHeight"))
+
+
+def box(page: Page, selector: str) -> dict[str, float]:
+    found = page.evaluate("(s) => document.querySelector(s)?.getBoundingClientRect().toJSON()", selector)
+    assert found is not None and found["width"] > 0, selector
+    return dict(found)
+
+
+def stays_in_width(page: Page) -> bool:
+    return bool(page.evaluate("document.scrollingElement.scrollWidth <= innerWidth"))
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "most", "locale"),
+    [
+        (390, 844, 0.2, "en-US"),
+        (390, 844, 0.2, "zh-CN"),
+        (390, 664, 0.2, "zh-CN"),
+        (360, 640, 0.2, "en-US"),
+        (320, 568, 0.24, "en-US"),
+        (844, 390, 0.35, "zh-CN"),
+        (667, 375, 0.35, "en-US"),
+    ],
+)
+def test_on_a_phone_the_transport_leaves_the_window_to_the_run(
+    open_page: OpenPage, width: int, height: int, most: float, locale: str
+) -> None:
+    page = open_page(width=width, height=height, locale=locale, is_mobile=True, has_touch=True)
+    assert share(page) <= most
+    page.click("#btn-prefill")
+    shows(page, 1)
+    step(page, 1)
+    assert share(page) <= most
+    page.click("#btn-back")
+    shows(page, 1)
+    assert share(page) <= most  # looking back, with the way to the newest record
+    assert stays_in_width(page)
+    for button in ("#btn-step", "#btn-live", "#btn-transport-more"):
+        at = box(page, button)
+        assert at["left"] >= 0 and at["right"] <= width and at["bottom"] <= height, button
+
+
+def test_what_a_phone_has_no_room_for_opens_with_one_tap(open_page: OpenPage) -> None:
+    page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    rest = ("#phase-attend", "#speed", "#btn-first", "#btn-last", "#btn-reset", "#btn-fork")
+    for selector in rest:
+        expect(page.locator(selector)).to_be_hidden()
+    before = box(page, "#btn-step")
+    page.click("#btn-transport-more")
+    expect(page.locator("#btn-transport-more")).to_have_attribute("aria-expanded", "true")
+    for selector in rest:
+        at = box(page, selector)
+        assert at["height"] >= 40 and at["left"] >= 0 and at["right"] <= 390 and at["bottom"] <= 844, (selector, at)
+    assert box(page, "#btn-step") == before  # the thumb stays where it is
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640)])
+def test_prefill_and_step_on_a_phone_show_the_stage(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page("/?region=setup", width=width, height=height, is_mobile=True, has_touch=True)
+    for button, record in (("#btn-prefill", 1), ("#btn-step", 2)):
+        page.click("#tab-setup")
+        page.evaluate("scrollTo(0, 400)")
+        page.click(button)
+        shows(page, record)
+        expect(page.locator("#tab-stage")).to_have_attribute("aria-pressed", "true")
+        tokens, transport, tabs = box(page, ".strip-tokens"), box(page, ".transport"), box(page, ".tabs")
+        attention = box(page, ".gutter-row")
+        assert attention["top"] >= tabs["bottom"] and tokens["top"] + 44 <= transport["top"], (attention, tokens)
+
+
+def test_who_watches_the_memory_on_a_phone_stays_there_while_stepping(open_page: OpenPage) -> None:
+    page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    page.click("#tab-memory")
+    step(page, 1)
+    expect(page.locator("#region-memory")).to_be_visible()
+
+
+def test_a_phone_can_share_and_download(open_page: OpenPage) -> None:
+    page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    for button in ("#btn-share", "#btn-download", "#btn-export", "#btn-help"):
+        at = box(page, button)
+        assert at["left"] >= 0 and at["right"] <= 390 and at["width"] >= 40, button
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str) -> None:
+    for width, height in ((768, 1024), (820, 1180), (1024, 768)):
+        page = open_page(width=width, height=height, locale=locale)
+        prefill(page)
+        step(page, 2)
+        foot = box(page, ".transport")["top"]
+        for selector in (".strip", ".pool", "#prompt"):
+            at = box(page, selector)
+            assert at["top"] >= 48 and at["bottom"] <= foot and at["right"] <= width, (selector, width, at)
+        assert share(page) <= 0.2 and stays_in_width(page)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "locale"),
+    [(1280, 640, "en-US"), (1280, 720, "en-US"), (1280, 720, "zh-CN"), (1280, 800, "zh-CN"), (1100, 700, "en-US")],
+)
+def test_no_two_texts_are_printed_over_each_other(open_page: OpenPage, width: int, height: int, locale: str) -> None:
+    """In low windows rows are dropped. A busy moment: several sequences, a shared beginning, a preemption."""
+    for path in (
+        "/?recording=rec-preemption&step=20&detail=scheduler",
+        "/?recording=rec-samples&step=6",
+        "/?recording=rec-prefix&step=8&telling=expert",
+    ):
+        page = open_page(path, width=width, height=height, locale=locale, connection="replay")
+        page.wait_for_selector("#detail-panel > *")
+        wait_until(page, "Number(document.documentElement.dataset.painted) > 0")
+        still(page)
+        assert {region: overlapping(page, region) for region in REGIONS} == {region: [] for region in REGIONS}, path
+        assert page.evaluate("document.scrollingElement.scrollHeight") == height
+
+
+def test_texts_that_lie_over_each_other_are_found(open_page: OpenPage) -> None:
+    page = open_page()
+    prefill(page)
+    page.evaluate(
+        "(() => { const tool = document.querySelector('.pool-title'); tool.style.position = 'relative';"
+        " tool.style.top = '26px'; })()"
+    )
+    assert overlapping(page, ".memory") != []
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_the_card_of_the_tour_never_covers_what_it_speaks_of(open_page: OpenPage, locale: str) -> None:
+    page = open_page(tour=True, locale=locale, is_mobile=True, has_touch=True, **PHONE)
+    for stop in STOPS:
+        expect(page.locator("#tour")).to_have_attribute("data-stop", stop)
+        expect(page.locator(".tour-ring")).to_be_visible()
+        if stop == "ask":
+            step(page, 2)
+            rests(page, 2)
+        still(page)
+        card, ring, transport = box(page, "#tour"), box(page, ".tour-ring"), box(page, ".transport")
+        assert ring["bottom"] <= card["top"] + 1 or ring["top"] >= card["bottom"], (stop, card, ring)
+        assert ring["top"] >= box(page, ".tabs")["bottom"] - 1 and card["bottom"] <= transport["top"], (stop, ring)
+        page.click("#tour-next")
+    expect(page.locator("#tour")).to_have_count(0)
+
+
+def test_the_tour_on_a_phone_asks_for_a_tap_and_takes_it(open_page: OpenPage) -> None:
+    page = open_page(tour=True, is_mobile=True, has_touch=True, **PHONE)
+    step(page, 2)
+    rests(page, 2)
+    page.click("#tour-next")
+    expect(page.locator(".tour-task")).to_have_text("Tap the tallest bar.")
+    still(page)
+    strip = box(page, ".strip-window")
+    page.touchscreen.tap(strip["left"] + 40, strip["top"] + 40)
+    expect(page.locator("#tour")).to_have_attribute("data-done", "true")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (844, 390), (768, 1024)])
+def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page(
+        "/?scene=shared-prefix&distance=room", until=".room-title", width=width, height=height, has_touch=True
+    )
+    wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
+    for _ in range(3):
+        page.keyboard.press("PageDown")
+    expect(page.locator("#sentence")).not_to_be_empty()
+    still(page)
+    foot = box(page, ".transport")["top"]
+    for selector in (".strip", ".pool"):
+        at = box(page, selector)
+        assert at["bottom"] <= foot + 1 and at["right"] <= width + 1 and at["height"] >= 60, (selector, at)
+    for selector in ("#room-card", "#sentence", "#btn-step", "#room-leave", "#room-next"):
+        at = box(page, selector)
+        assert at["top"] >= 0 and at["bottom"] <= height and at["right"] <= width, (selector, at)
+    assert page.evaluate("document.scrollingElement.scrollHeight") <= height and stays_in_width(page)
+    assert overlapping(page, ".transport") == overlapping(page, "#room-card") == []
+    assert float(page.evaluate("parseFloat(getComputedStyle(document.querySelector('#sentence')).fontSize)")) >= 16
+
+
+def test_no_line_leads_to_a_table_that_is_not_shown(open_page: OpenPage) -> None:
+    page = open_page("/?scene=moon&distance=room", until=".room-title")
+    wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
+    page.keyboard.press("PageDown")
+    wait_until(page, "Number(document.documentElement.dataset.painted) >= 1")
+    painted = """(() => { const canvas = document.querySelector('.pool-overlay canvas');
+      const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+      return data.some((value, i) => i % 4 === 3 && value > 0) })()"""
+    assert page.evaluate(painted) is False
+    page.keyboard.press("Escape")
+    expect(page.locator(".tables")).to_be_visible()
+    wait_until(page, painted)
