@@ -89,7 +89,7 @@ export interface Create {
 }
 
 export interface EngineConfig {
-  strategy: "contiguous" | "none" | "paged";
+  strategy: "contiguous" | "first_fit" | "none" | "paged";
   block_size: number;
   num_blocks: number | null;
   max_model_len: number | null;
