@@ -23,7 +23,9 @@ WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
 DAY = 24 * 3600  # seconds
 PREFIX = "/static/"
-_IMPORT = re.compile(r"""^\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*)["'](\.[^"']+)["']""", re.MULTILINE)
+_IMPORT = re.compile(
+    r"""(?:^|[;}])\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*)["'](\.[^"']+)["']""", re.MULTILINE
+)
 _WORTH_COMPRESSING = ("text/", "application/javascript", "application/json", "image/svg+xml")
 
 

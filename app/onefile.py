@@ -118,15 +118,19 @@ def page_modules() -> dict[str, str]:
     """Every module that the page can ask for, by bare name, importing the others by theirs."""
     waiting, modules = [ENTRY], {}
     for name in waiting:
-        text, imported = _renamed(name, _stamp(static_dir() / name))
-        modules[_bare(name)] = text
+        text, imported = renamed_module(name)
+        modules[bare_name(name)] = text
         waiting += [path for path in imported if path not in waiting]
     return modules
 
 
+def renamed_module(name: str) -> tuple[str, list[str]]:
+    """A module's text with bare names in place of paths, and what it imports, as paths below static/."""
+    return _renamed(name, _stamp(static_dir() / name))
+
+
 @functools.lru_cache(maxsize=512)
 def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
-    """A module's text with bare names in place of paths, and what it imports."""
     imported: list[str] = []
 
     def rename(found: re.Match[str]) -> str:
@@ -134,12 +138,13 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
         if not (static_dir() / path).is_file():
             return found[0]  # a word in a comment
         imported.append(path)
-        return f"{found[1]}{found[2]}{_bare(path)}{found[2]}"
+        return f"{found[1]}{found[2]}{bare_name(path)}{found[2]}"
 
     return _SPECIFIER.sub(rename, served(static_dir() / name).decode()), imported
 
 
-def _bare(path: str) -> str:
+def bare_name(path: str) -> str:
+    """A module's name in the import map."""
     return f"page/{path}"
 
 

@@ -25,6 +25,7 @@ from app.recordings.shelf import SUFFIX, recording_id, traces_in
 from app.served import Served
 from app.server import create_app
 from app.settings import ServerSettings
+from app.site.first import FIRST_SCRIPT, first_script, first_sheets, nonce_of, with_first, write_modules
 from app.site.runs import Future, record_exhibits, record_futures, record_races
 from app.words import languages
 from engine.model.loaded import LoadedModel
@@ -38,8 +39,8 @@ _MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
 _FORK = re.compile(r"-fork-\d+\.kvtrace$")  # those of a site are under runs/
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'"
+    "default-src 'none'; script-src 'self' 'nonce-{nonce}' blob:; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 
 Say = Callable[[str], None]
@@ -104,6 +105,7 @@ def _write_static(folder: Path) -> None:
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(assets.served(path))
+    write_modules(folder)
     if plotly := script_path():  # without it the page says so where charts would be
         (folder.parent / "vendor").mkdir()
         shutil.copyfile(plotly, folder.parent / "vendor/plotly.min.js")
@@ -112,23 +114,25 @@ def _write_static(folder: Path) -> None:
 def _write_answers(folder: Path, base: str) -> None:
     """What a server that shows recordings only answers, as files."""
     client = create_app(Served(None), ServerSettings()).test_client()
-    (folder / "index.html").write_text(site_page(client.get("/").get_data(as_text=True), base), encoding="utf-8")
+    page, script = client.get("/").get_data(as_text=True), first_script()
+    (folder / "static" / FIRST_SCRIPT).write_text(script, encoding="utf-8")
+    for name, sheet in first_sheets(page).items():
+        (folder / "static" / name).write_text(sheet, encoding="utf-8")
+    (folder / "index.html").write_text(site_page(page, base, nonce_of(script)), encoding="utf-8")
     for address in ["api/model", "api/recordings", *(f"words/{code}.json" for code in languages())]:
         path = folder / address
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(client.get(f"/{address}").get_data())
 
 
-def site_page(page: str, base: str) -> str:
+def site_page(page: str, base: str, nonce: str) -> str:
     """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
         _MARK,
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY.format(nonce=nonce)}" />',
     ]
-    page = _PRELOAD.sub("", _SOCKETS.sub("", page))
-    first = assets.modules_from(static_dir(), "js/main.js", "js/panels/look/opening_panel.js")
-    head += [f'<link rel="modulepreload" href="static/{name}" />' for name in first]
+    page = with_first(_PRELOAD.sub("", _SOCKETS.sub("", page)), nonce)
     page = page.replace('<meta charset="utf-8" />', '<meta charset="utf-8" />\n    ' + "\n    ".join(head), 1)
     page = page.replace(f'content="/static/{PICTURE}"', f'content="{html.escape(picture)}"')
     return page.replace('href="/static/', 'href="static/').replace('src="/static/', 'src="static/')

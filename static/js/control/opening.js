@@ -6,6 +6,7 @@ import { filmOf } from "../core/film.js";
 import { TraceLog } from "../core/log.js";
 import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
+import { bytesAt } from "../net/trace_file.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
@@ -104,16 +105,14 @@ function visited() {
 
 // ── The recordings ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const folder = (/** @type {string} */ path) =>
-  isSite && path.startsWith("recordings/")
-    ? new URL(path.replace("recordings/", "runs/rec-"), document.baseURI)
-    : new URL(`../../${path}`, import.meta.url);
+const folder = (/** @type {string} */ path) => {
+  const ofSite = isSite && path.startsWith("recordings/");
+  return new URL(ofSite ? path.replace("recordings/", "runs/rec-") : `static/${path}`, document.baseURI);
+};
 
 /** @param {URL} address */
 async function logAt(address) {
-  const answer = await fetch(address);
-  if (!answer.ok) throw new Error(String(answer.status));
-  const trace = parseTrace(await answer.arrayBuffer());
+  const trace = parseTrace(await bytesAt(address));
   const log = new TraceLog(trace.header);
   trace.records.forEach((bytes, i) => log.append(bytes, trace.captures[i]));
   return log;

@@ -45,6 +45,29 @@ export function isTrace(name, head) {
 export const unreadable = (name, error) =>
   toast(t("file.unreadable", { name, reason: /** @type {Error} */ (error).message }), "error");
 
+const SHARED = 60_000; // ms for which what was fetched may be asked for again
+
+/** @type {Map<string, Promise<ArrayBuffer>>} by address */
+const fetched = new Map();
+
+/**
+ * The bytes at an address, fetched once when they are asked for in two places.
+ *
+ * @param {URL} address
+ */
+export function bytesAt(address) {
+  const known = fetched.get(address.href);
+  if (known) return known;
+  const bytes = fetch(address).then((answer) => {
+    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    return answer.arrayBuffer();
+  });
+  const forget = () => fetched.delete(address.href);
+  bytes.then(() => setTimeout(forget, SHARED), forget);
+  fetched.set(address.href, bytes);
+  return bytes;
+}
+
 /**
  * The log in the file at an address of this server; null when it cannot be read, which is said.
  *
@@ -58,9 +81,7 @@ export async function fetchLog(url) {
   }
   const name = decodeURIComponent(address.pathname.split("/").at(-1) || address.pathname);
   try {
-    const answer = await fetch(address);
-    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-    const content = await answer.arrayBuffer();
+    const content = await bytesAt(address);
     return isTrace(name, content) ? logOf(content) : null;
   } catch (error) {
     unreadable(name, error);
