@@ -156,7 +156,9 @@ def test_the_card_of_the_tour_never_covers_what_it_speaks_of(open_page: OpenPage
         expect(page.locator("#tour")).to_have_attribute("data-stop", stop)
         expect(page.locator(".tour-ring")).to_be_visible()
         if stop == "ask":
-            step(page, 2)
+            page.click("#btn-step")
+            rests(page, 1)
+            page.click("#btn-step")
             rests(page, 2)
         still(page)
         card, ring, transport = box(page, "#tour"), box(page, ".tour-ring"), box(page, ".transport")
@@ -168,7 +170,9 @@ def test_the_card_of_the_tour_never_covers_what_it_speaks_of(open_page: OpenPage
 
 def test_the_tour_on_a_phone_asks_for_a_tap_and_takes_it(open_page: OpenPage) -> None:
     page = open_page(tour=True, is_mobile=True, has_touch=True, **PHONE)
-    step(page, 2)
+    page.click("#btn-step")
+    rests(page, 1)
+    page.click("#btn-step")
     rests(page, 2)
     page.click("#tour-next")
     expect(page.locator(".tour-task")).to_have_text("Tap the tallest bar.")

@@ -21,9 +21,8 @@ const decodes = () => {
 
 /**
  * `target`: selector of what it explains, and `phone` of what it explains first where that is taller than a phone's
- * window; `region`: where that is on a phone; `side`: where the card goes;
- * `points`: whether the task says how to point,
- * which is to tap where there is no mouse.
+ * window; `region`: where that is on a phone; `side`: where the card goes; `points`: whether the task says how to
+ * point, which is to tap where there is no mouse.
  *
  * @typedef {import("../state/settings.js").OwnValues["region"]} Region
  * @typedef {{

@@ -86,7 +86,7 @@ function boxOf({ layout, left, top }, id) {
 }
 
 /**
- * The box of an element of the map, in the overlay's pixels; null when it is not there, hidden or out of sight.
+ * The box of an element of the map, in the overlay's pixels; null when it is not there, hidden, or scrolled away.
  *
  * @param {Place} place
  * @param {string} selector

@@ -44,8 +44,8 @@ export function Sentence() {
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
-  const name = sub === null ? "" : PHASES[sub];
-  return html`<p class="sentence" id="sentence" ref=${box} onScroll=${() => mark(box.current)} data-sub=${name}>
+  return html`<p class="sentence" id="sentence" ref=${box} onScroll=${() => mark(box.current)}
+      data-sub=${sub === null ? "" : PHASES[sub]}>
       ${phase ? html`<span class=${`phase ${phase}`}><${Term} id=${phase} /></span>` : null}${text}
     </p>
     <${Announcement} text=${text} />`;
