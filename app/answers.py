@@ -153,7 +153,7 @@ class Begun(TypedDict):
 class Recomputed(TypedDict):
     epoch: int
     token_ids: list[int]
-    arrays: bytes  # a LayerCapture of the trace
+    arrays: bytes | list[bytes]  # a LayerCapture of the trace; of each layer, where none was named
 
 
 class ForkSource(TypedDict):

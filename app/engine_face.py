@@ -39,12 +39,12 @@ class Prompt(Protocol):
 
 
 class RecomputedLike(Protocol):
-    """A layer of a sequence, computed again without the cache: the tokens that went in, the arrays that came out."""
+    """Layers of a sequence, computed again without the cache: the tokens that went in, the arrays that came out."""
 
     @property
     def token_ids(self) -> list[int]: ...
     @property
-    def arrays(self) -> LayerCapture: ...
+    def layers(self) -> list[LayerCapture]: ...
 
 
 class RerunLike(Protocol):
@@ -64,8 +64,8 @@ class EngineLike(Protocol):
 
     `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` chooses
     what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log.
-    `recompute_attention` computes a layer of a sequence again and changes nothing. `rerun` plays a log to an engine
-    without records, up to record `at`, then the change.
+    `recompute_attention` computes a layer of a sequence, or all (None), again and changes nothing. `rerun` plays a log
+    to an engine without records, up to record `at`, then the change.
     """
 
     @property
@@ -81,7 +81,7 @@ class EngineLike(Protocol):
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None: ...
     def stop_captures(self) -> None: ...
     def recompute_attention(
-        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike: ...
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
     def close(self) -> None: ...

@@ -111,10 +111,11 @@ class Events:
         return {}
 
     def recompute(self, _: str, message: messages.Recompute) -> answers.Recomputed:
-        self._check_exist("layer", [message.layer], self._model.facts.num_layers)
+        self._check_exist("layer", None if message.layer is None else [message.layer], self._model.facts.num_layers)
         self._check_exist("heads", message.heads, self._model.facts.num_heads)
         epoch, done = self._theater(message).recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
-        return {"epoch": epoch, "token_ids": done.token_ids, "arrays": codec.encode(done.arrays)}
+        arrays = [codec.encode(layer) for layer in done.layers]
+        return {"epoch": epoch, "token_ids": done.token_ids, "arrays": arrays if message.layer is None else arrays[0]}
 
     def record(self, _: str, message: messages.Record) -> answers.StatusAnswer:
         library = self._theaters.library

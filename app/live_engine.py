@@ -65,7 +65,7 @@ class LiveEngine:
         self._engine.capture = None
 
     def recompute_attention(
-        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike:
         return self._engine.recompute_attention(seq_id, layer, heads, num_tokens)
 

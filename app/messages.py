@@ -125,7 +125,7 @@ class Fork(OfTheater, frozen=True, kw_only=True):
 
 class Recompute(OfTheater, frozen=True, kw_only=True):
     seq_id: Index
-    layer: Index
+    layer: Index | None  # None: each layer
     heads: Annotated[list[Index], Meta(min_length=1, max_length=4096)] | None = None
     num_tokens: Annotated[int, Meta(ge=1, le=2**31)] | None = None
 

@@ -145,9 +145,9 @@ class Performance:
         self._focus = (layers, heads)
 
     def recompute(
-        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
-        """A layer of a sequence computed again without the cache, and the epoch that the sequence belongs to."""
+        """A layer of a sequence, or all (None), computed again without the cache, and the epoch that it belongs to."""
         with self._turns:
             run = self.current
             return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens)

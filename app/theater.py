@@ -199,9 +199,9 @@ class Theater:
         self._ask(lambda: self._performance.focus(layers, heads))
 
     def recompute(
-        self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
-        """A layer of a sequence computed again without the cache, between two steps; and its epoch."""
+        """A layer of a sequence, or all (None), computed again without the cache, between two steps; and its epoch."""
         return self._ask(lambda: self._performance.recompute(seq_id, layer, heads, num_tokens))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:

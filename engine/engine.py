@@ -25,7 +25,7 @@ from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.model.recompute import Recomputed, RecomputeError, recompute_layer
+from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
@@ -330,9 +330,10 @@ class Engine:
         )
 
     def recompute_attention(
-        self, seq_id: int, layer: int, heads: Items[int] | None = None, num_tokens: int | None = None
+        self, seq_id: int, layer: int | None, heads: Items[int] | None = None, num_tokens: int | None = None
     ) -> Recomputed:
-        """Compute a sequence's first `num_tokens` tokens (None: all) again, all at once and without the cache.
+        """Compute a sequence's first `num_tokens` tokens (None: all) again, all at once and without the cache; what one
+        layer computed, or each (None).
 
         Pool, log, requests and sampler are neither read by the pass nor changed.
 
@@ -350,7 +351,7 @@ class Engine:
         count = len(token_ids) if num_tokens is None else num_tokens
         if count > len(token_ids):
             raise RecomputeError(f"sequence {seq_id} has {len(token_ids)} tokens, not {count}")
-        return recompute_layer(
+        return recompute_sequence(
             self.model, seq_id, token_ids[:count], layer, heads, self.config.kv_cache_dtype, self.config.policy
         )
 

@@ -31,22 +31,23 @@ class RecomputeError(ValueError):
 
 
 class Recomputed(NamedTuple):
-    """One layer of a sequence computed all at once."""
+    """Layers of a sequence computed all at once."""
 
     token_ids: list[int]  # what went in, from position 0
-    arrays: LayerCapture  # float32; `rows` has one entry: the chosen heads, every query over every key
+    layers: list[LayerCapture]  # float32; `rows` of each has one entry: the chosen heads, every query over every key
 
 
-def recompute_layer(
+def recompute_sequence(
     model: LoadedModel,
     seq_id: int,
     token_ids: Sequence[int],
-    layer: int,
+    layer: int | None,
     heads: Sequence[int] | None,
     kv_cache_dtype: str = "auto",
     policy: WindowPolicy | None = None,
 ) -> Recomputed:
-    """Run all tokens in one forward pass and keep what `layer` computed; rows of the query heads `heads` (None: all).
+    """Run all tokens in one forward pass and keep what `layer` (None: each layer) computed; rows of the query heads
+    `heads` (None: all).
 
     `kv_cache_dtype` and `policy` are the engine's: keys are rounded as they are stored there, and hidden keys are
     hidden here too.
@@ -57,6 +58,7 @@ def recompute_layer(
     """
     facts, count = model.facts, len(token_ids)
     chosen = list(range(facts.num_heads)) if heads is None else sorted(set(heads))
+    layers = range(facts.num_layers) if layer is None else [layer]
     if not count or not chosen:
         raise RecomputeError("there is nothing to recompute: at least one token and one head are needed")
     if facts.num_heads * count**2 > MAX_SCORES:
@@ -64,37 +66,38 @@ def recompute_layer(
             f"{count} tokens at once form {facts.num_heads} · {count}² attention scores in each layer; "
             f"at most {MAX_SCORES} are computed without a cache"
         )
-    if len(chosen) * count**2 > MAX_WEIGHTS:
+    if (numbers := len(layers) * len(chosen) * count**2) > MAX_WEIGHTS:
+        of = f" in each of {len(layers)} layers" if layer is None else ""
+        fewer = "one layer, or fewer heads" if layer is None else "fewer heads"
         raise RecomputeError(
-            f"the rows of {len(chosen)} heads over {count} tokens are {len(chosen) * count**2} numbers; "
-            f"at most {MAX_WEIGHTS} are sent, so ask for fewer heads"
+            f"the rows of {len(chosen)} heads over {count} tokens{of} are {numbers} numbers; "
+            f"at most {MAX_WEIGHTS} are sent, so ask for {fewer}"
         )
     runner = ModelRunner(model, num_blocks=1, block_size=count, max_model_len=count, kv_cache_dtype=kv_cache_dtype)
-    recorder = _OneLayer(layer, chosen, seq_id)
+    recorder = _Layers(layers, chosen, seq_id)
     with torch.inference_mode():
         whole = [SequenceSlice(seq_id, list(token_ids), 0, block_tables=[[0]], samples=True)]
         batch = StepBatch(whole, SlotTable(count, count), model.device, policy)
         runner.forward(batch, StepContext(batch, runner.kv_store, runner.backend, recorder))
-    assert recorder.arrays is not None, f"layer {layer} was not called"
-    return Recomputed(list(token_ids), recorder.arrays)
+    return Recomputed(list(token_ids), [recorder.arrays[layer] for layer in layers])
 
 
-class _OneLayer:
-    """Keeps one layer and lets the others go, so that only one layer's rows are in memory at a time."""
+class _Layers:
+    """Keeps these layers and lets the others go, so that only what is asked for stays in memory."""
 
-    def __init__(self, layer: int, heads: list[int], seq_id: int) -> None:
-        self._layer, self._heads, self._seq_id = layer, heads, seq_id
-        self.arrays: LayerCapture | None = None
+    def __init__(self, layers: Sequence[int], heads: list[int], seq_id: int) -> None:
+        self._layers, self._heads, self._seq_id = set(layers), heads, seq_id
+        self.arrays: dict[int, LayerCapture] = {}
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        if layer != self._layer:
+        if layer not in self._layers:
             return
         # a sequence of one token is packed as a decode: [1, Hq, 1] instead of [Hq, T, T]
         weights = attended.prefills[0].weights if attended.decode is None else attended.decode.weights.transpose(0, 1)
         rows = AttentionRows(
             seq_id=self._seq_id, query_start=0, key_start=0, heads=self._heads, weights=_float32(weights[self._heads])
         )
-        self.arrays = LayerCapture(layer=layer, q=_float32(q), k=_float32(k), v=_float32(v), rows=[rows])
+        self.arrays[layer] = LayerCapture(layer=layer, q=_float32(q), k=_float32(k), v=_float32(v), rows=[rows])
 
 
 def _float32(tensor: Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -4,10 +4,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { laterWeights } from "../../static/js/core/attention.js";
+import { firstDifferent, largestOf } from "../../static/js/core/layer_differences.js";
 import { attentionRow } from "../../static/js/core/sequence_view.js";
 import * as arrays from "../../static/js/panels/museum/arrays.js";
 import * as decisions from "../../static/js/panels/museum/decisions.js";
 import * as evidence from "../../static/js/panels/museum/evidence.js";
+import { layerDifferences } from "../../static/js/panels/museum/layers.js";
 import { recordAt, stepRecords } from "../../static/js/runs/steps.js";
 import { firstTokenDifference, labelOf, sequencesAt } from "../../static/js/runs/tokens.js";
 import { EXHIBITS, read, twins } from "./museum_traces.mjs";
@@ -174,4 +176,24 @@ test("objections of older logs are sentences alone", () => {
   ]);
   assert.deepEqual(evidence.objectionsIn({ integrity: "" }), []);
   assert.deepEqual(evidence.objectionsIn({}), []);
+});
+
+test("the first layer that differs is the lowest that the fault reaches while both runs have the same tokens", () => {
+  const first = (id, step = 1) => {
+    const found = firstDifferent(layerDifferences(twins(id), step, 0));
+    return found && [found.layer, found.kind];
+  };
+  assert.deepEqual(first("slot_off_by_one"), [0, "weights"]); // K of layer 0 is right, its reader takes the neighbour's
+  assert.ok(largestOf(layerDifferences(twins("slot_off_by_one"), 1, 0)).k.count > 0);
+  assert.deepEqual(first("missing_causal_mask"), [0, "weights"]); // before any attention K and V are the same
+  for (const id of EXHIBITS) {
+    const same = layerDifferences([read(`${id}-healthy`), read(`${id}-healthy`)], 1, 0);
+    assert.deepEqual([firstDifferent(same), largestOf(same).k.max], [null, 0]);
+  }
+});
+
+test("tokens that came after the first difference are no difference of a layer", () => {
+  const logs = twins("missing_causal_mask");
+  const [early, late] = [1, 3].map((step) => layerDifferences(logs, step, 0));
+  assert.equal(late[0].k.max, early[0].k.max); // other tokens have other keys in layer 0
 });

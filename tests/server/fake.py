@@ -47,7 +47,7 @@ KV_BYTES = 2 * 2 * 1 * 4 * 4  # K and V, layers, kv heads, head_dim, bytes a flo
 
 class Recomputed(NamedTuple):
     token_ids: list[int]
-    arrays: LayerCapture
+    layers: list[LayerCapture]
 
 
 class FakeRequest:
@@ -167,17 +167,18 @@ class FakeEngine:
     def stop_captures(self) -> None:
         self.captures = False
 
-    def recompute_attention(self, seq_id: int, layer: int, heads: list[int] | None, num_tokens: int | None):
+    def recompute_attention(self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None):
         self._model.threads.add(threading.get_ident())
         sequence = self.log.state_now().sequences.get(seq_id)
         if sequence is None:
             raise ConfigError(f"there is no sequence {seq_id} in this run")
         tokens = sequence.token_ids[:num_tokens]
         count, chosen = len(tokens), heads or [0, 1]
-        kv, q = np.full((count, 1, 4), layer, np.float32), np.zeros((count, 2, 4), np.float32)
+        q = np.zeros((count, 2, 4), np.float32)
         weights = np.zeros((len(chosen), count, count), np.float32)
         rows = [AttentionRows(seq_id=seq_id, query_start=0, key_start=0, heads=chosen, weights=weights)]
-        return Recomputed(tokens, LayerCapture(layer=layer, q=q, k=kv, v=kv, rows=rows))
+        kv = {i: np.full((count, 1, 4), i, np.float32) for i in ([0, 1] if layer is None else [layer])}
+        return Recomputed(tokens, [LayerCapture(layer=i, q=q, k=one, v=one, rows=rows) for i, one in kv.items()])
 
     def rerun(self, source, at, change, follow):
         raise ConfigError("a fake engine cannot make a run again")

@@ -24,6 +24,14 @@ def test_it_answers_with_the_tokens_and_the_arrays_and_appends_nothing(server, c
     assert len(server.model.threads) == 1  # on the thread that owns the engine
 
 
+def test_it_answers_with_each_layer_where_none_is_named(client, theater):
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    client.do("step", theater=theater)
+    answer = client.do("recompute", theater=theater, seq_id=0, layer=None, heads=[1])
+    layers = [codec.decode(arrays, LayerCapture) for arrays in answer["arrays"]]
+    assert [(one.layer, one.rows[0].heads) for one in layers] == [(0, [1]), (1, [1])]
+
+
 def test_refusals(client, theater):
     error = client.refused("recompute", theater=theater, seq_id=3, layer=0)
     assert error == {"code": "refused", "message": "there is no sequence 3 in this run"}

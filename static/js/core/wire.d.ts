@@ -429,13 +429,13 @@ export interface ReadMessage {
 export interface RecomputeMessage {
   theater: string;
   seq_id: number;
-  layer: number;
+  layer: number | null;
   heads?: number[] | null;
   num_tokens?: number | null;
 }
 
 export interface Recomputed {
-  arrays: Uint8Array;
+  arrays: Uint8Array | Uint8Array[];
   epoch: number;
   token_ids: number[];
 }

@@ -10,7 +10,7 @@ from engine.engine import Engine
 from engine.model import recompute
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from engine.model.recompute import RecomputeError, recompute_layer
+from engine.model.recompute import RecomputeError, recompute_sequence
 from tests.parity.harness import eager_forward
 from tests.tiny_models import tiny_model
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
@@ -25,13 +25,23 @@ def test_rows_keys_and_values_are_those_of_transformers(family: str) -> None:
     eager = eager_forward(module, tokens)
     model = from_module(module)
     for layer in range(model.facts.num_layers):
-        done = recompute_layer(model, 7, tokens, layer, [3, 1])
-        rows = done.arrays.rows[0]
+        done = recompute_sequence(model, 7, tokens, layer, [3, 1])
+        rows = done.layers[0].rows[0]
         assert (rows.seq_id, rows.query_start, rows.key_start, rows.heads) == (7, 0, 0, [1, 3])
         assert rows.weights.dtype == np.float32
         np.testing.assert_allclose(rows.weights, eager.attentions[layer][0].numpy()[[1, 3]], atol=2e-6)
         keys = eager.past_key_values.layers[layer].keys[0].transpose(0, 1).numpy()  # [tokens or window, Hkv, D]
-        np.testing.assert_allclose(done.arrays.k[-len(keys) :], keys, atol=1e-5)
+        np.testing.assert_allclose(done.layers[0].k[-len(keys) :], keys, atol=1e-5)
+
+
+def test_all_layers_of_one_pass_are_those_of_a_pass_each() -> None:
+    model = from_module(tiny_model("llama"))
+    whole = recompute_sequence(model, 7, PROMPTS[0], None, [1])
+    assert [arrays.layer for arrays in whole.layers] == list(range(model.facts.num_layers))
+    for arrays in whole.layers:
+        (alone,) = recompute_sequence(model, 7, PROMPTS[0], arrays.layer, [1]).layers
+        for one, other in ((arrays.k, alone.k), (arrays.v, alone.v), (arrays.rows[0].weights, alone.rows[0].weights)):
+            assert np.array_equal(one, other)
 
 
 def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
@@ -43,7 +53,7 @@ def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
             engine.step()
         done = engine.recompute_attention(request.seq_id, layer=2)
         assert done.token_ids == request.sequence.token_ids
-        whole = done.arrays.rows[0].weights
+        whole = done.layers[0].rows[0].weights
         compared = 0
         for index in range(len(log_of(engine))):
             captured = log_of(engine).capture(index)
@@ -79,9 +89,9 @@ def test_it_changes_nothing() -> None:
 def test_a_prefix_of_the_sequence_down_to_one_token() -> None:
     with Engine(tiny_llama(), CONFIG) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
-        whole = engine.recompute_attention(0, 1).arrays.rows[0].weights
+        whole = engine.recompute_attention(0, 1).layers[0].rows[0].weights
         for count in (1, 2, 9):
-            part = engine.recompute_attention(0, 1, num_tokens=count).arrays
+            part = engine.recompute_attention(0, 1, num_tokens=count).layers[0]
             assert part.k.shape[0] == count
             np.testing.assert_allclose(part.rows[0].weights, whole[:, :count, :count], atol=1e-6)
 
@@ -96,9 +106,11 @@ def test_what_cannot_be_recomputed_is_said_with_its_numbers(monkeypatch: pytest.
         with pytest.raises(RecomputeError, match="at least one"):
             engine.recompute_attention(0, 0, [])
         monkeypatch.setattr(recompute, "MAX_WEIGHTS", 2 * 17**2)
-        assert engine.recompute_attention(0, 0, [0, 1]).arrays.rows[0].weights.shape == (2, 17, 17)
+        assert engine.recompute_attention(0, 0, [0, 1]).layers[0].rows[0].weights.shape == (2, 17, 17)
         with pytest.raises(RecomputeError, match=r"3 heads over 17 tokens are 867 numbers; at most 578"):
             engine.recompute_attention(0, 0, [0, 1, 2])
+        with pytest.raises(RecomputeError, match=r"1 heads over 17 tokens in each of \d layers are .* one layer"):
+            engine.recompute_attention(0, None, [0])
         monkeypatch.setattr(recompute, "MAX_SCORES", 4 * 17**2 - 1)
         with pytest.raises(RecomputeError, match="17 tokens at once"):
             engine.recompute_attention(0, 0, [0])
@@ -108,7 +120,7 @@ def test_facts_say_what_attention_computes_with() -> None:
     """Softmax of q · k as the facts say is the captured row: scaling, softcap and sinks of the layer."""
     for family in ("llama", "gemma2", "gpt_oss"):
         model = from_module(tiny_model(family))
-        facts, arrays = model.facts, recompute_layer(model, 0, PROMPTS[0], 1, None).arrays
+        facts, arrays = model.facts, recompute_sequence(model, 0, PROMPTS[0], 1, None).layers[0]
         last = len(PROMPTS[0]) - 1
         window = facts.sliding_windows[1]
         first = 0 if window is None else last - window + 1

@@ -82,7 +82,7 @@ def test_recomputing_hides_what_the_policy_hides() -> None:
     with Engine(tiny_llama(), config) as engine:
         engine.add_request(PROMPTS[0], GREEDY)
         engine.step()
-        rows = engine.recompute_attention(0, 1, num_tokens=17).arrays.rows[0].weights
+        rows = engine.recompute_attention(0, 1, num_tokens=17).layers[0].rows[0].weights
         for query in range(17):
             for key in range(17):
                 seen = key <= query and (key < 3 or query - key < 6)

@@ -7,13 +7,13 @@ import { labelText } from "../../core/labels.js";
 import { originOf, vectorOf } from "../../core/sequence_view.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { difference } from "../../kit/layer_bars.js";
 import { useBox } from "../../kit/measure.js";
 import { hideTip, tips } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase } from "../../state/stage_moment.js";
 import { hovered, select, sequenceView } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
-import { difference } from "./proof.js";
 import { deltaWhy, plain, scoreFormula, share } from "./softmax_words.js";
 
 /**

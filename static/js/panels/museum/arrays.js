@@ -1,6 +1,7 @@
 // What the captured arrays of two runs say beside each other: keys that are not the same, attention to later keys,
 // keys that were read from where they do not belong, keys that are only rotated. Pure.
 
+import { SAME } from "../../core/layer_differences.js";
 import { originOf, sequenceViewAt } from "../../core/sequence_view.js";
 import { firstOf, recordAt } from "../../runs/steps.js";
 
@@ -19,7 +20,6 @@ import { firstOf, recordAt } from "../../runs/steps.js";
  * @typedef {Float32Array} Vector
  */
 
-const SAME = 0.01; // twins agree to the last bit in equal batches, to about 0.001 where a batch has other neighbours
 const SEEN = 1e-3; // a weight of which it is worth speaking
 const FITS = 0.01; // captures are float16: weights worked out again are this near
 const APART = 0.05;
@@ -40,7 +40,7 @@ const norm = (a) => Math.sqrt(dot(a, a));
  * @param {number} head
  * @returns {Vector | null}
  */
-function vectorIn(log, source, layer, kind, head) {
+export function vectorIn(log, source, layer, kind, head) {
   const arrays = source && log.layer(source.record, layer);
   if (!arrays) return null;
   const packed = log.packedIndex(source.record, source.seq_id, source.position);

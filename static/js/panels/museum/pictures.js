@@ -10,6 +10,7 @@ import { labelsOfBytes } from "../../runs/tokens.js";
 import { sequenceName } from "../../tell/operations.js";
 import { probabilityText, t } from "../../tell/words.js";
 import { attentionRows, keyDifferences, mostTellingHead } from "./arrays.js";
+import { Layers, layerDifferences } from "./layers.js";
 import { LANES, names, player } from "./model.js";
 import { figure } from "./words.js";
 
@@ -32,7 +33,8 @@ export function Arrays({ now: { logs, step, seq } }) {
   const telling = mostTellingHead(logs, step, seq);
   const rows = (/** @type {number} */ i) => attentionRows(logs[i], step, seq, telling.layer, telling.head);
   return html`<div class="museum-arrays">
-    <${Keys} name=${sequenceName(seq)} keys=${keyDifferences(logs, step, seq)} labels=${labelsIn(logs[1], step, seq)} />
+    <${Keys} name=${sequenceName(seq)} keys=${keyDifferences(logs, step, seq)} labels=${labelsIn(logs[1], step, seq)}
+      layers=${layerDifferences(logs, step, seq)} />
     <section class="museum-rows">
       <h3 class="panel-title">
         ${t("museum.rows", telling)} <${Fidelity} kind="captured" />
@@ -46,8 +48,13 @@ export function Arrays({ now: { logs, step, seq } }) {
   </div>`;
 }
 
-/** @param {{name: string, keys: KeyDifferences, labels: string[]}} props */
-function Keys({ name, keys, labels }) {
+/**
+ * @param {{
+ *   name: string, keys: KeyDifferences, labels: string[],
+ *   layers: import("../../core/layer_differences.js").LayerDifference[],
+ * }} props
+ */
+function Keys({ name, keys, labels, layers }) {
   const known = keys.layers.some((values) => values.some((value) => value !== null));
   const told = !known
     ? t("museum.keys.none")
@@ -70,6 +77,7 @@ function Keys({ name, keys, labels }) {
     </h3>
     <${Picture} player=${player} name="museum-keys-plot" label=${told} paint=${paint} tipOf=${tipOf} />
     <p class="hint" id="museum-keys-most">${told}</p>
+    <${Layers} layers=${layers} />
   </section>`;
 }
 

@@ -1,0 +1,68 @@
+// One small picture for each layer: how far K, V and the attention weights of two runs are apart, as bars by order of
+// magnitude. A click goes to the layer.
+
+import { heightOf, KINDS, SAME } from "../core/layer_differences.js";
+import { t } from "../tell/words.js";
+import { html } from "./html.js";
+import { tips } from "./tooltip.js";
+
+/**
+ * @typedef {import("../core/layer_differences.js").LayerDifference} LayerDifference
+ */
+
+const MOST_NUMBERED = 12; // layers up to which each has its number below it
+
+/**
+ * A difference as it is: 0 is 0, everything else has two digits.
+ *
+ * @param {number} value
+ */
+export function difference(value) {
+  if (value === 0 || value === Infinity) return value ? "∞" : "0";
+  return value >= 0.01 && value < 1000
+    ? String(Number(value.toPrecision(2)))
+    : value.toExponential(1).replace("-", "−");
+}
+
+/**
+ * One layer's differences in words. A kind of which nothing was compared is left out.
+ *
+ * @param {LayerDifference} one
+ */
+export const layerWords = (one) =>
+  KINDS.filter((kind) => one[kind].count)
+    .map((kind) => t(`layers.${kind}`, { max: difference(one[kind].max) }))
+    .join(" · ");
+
+/**
+ * `choose` is called with the layer that was clicked; null: nothing is chosen here.
+ *
+ * @param {{
+ *   layers: LayerDifference[], chosen: number | null, label: string, choose?: ((layer: number) => void) | null,
+ * }} props
+ */
+export function LayerBars({ layers, chosen, label, choose = null }) {
+  return html`<div class="layer-bars" data-many=${layers.length > MOST_NUMBERED} role="group" aria-label=${label}>
+    ${layers.map((one) => {
+      const said = t("layers.one", { layer: one.layer, text: layerWords(one) });
+      return html`<button key=${one.layer} class="layer-bar" data-layer=${one.layer} disabled=${!choose}
+        aria-pressed=${one.layer === chosen} aria-label=${said} ...${tips([said])}
+        tabindex=${one.layer === (chosen ?? layers[0].layer) ? 0 : -1}
+        data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ event) => walk(event)}
+        onClick=${() => choose?.(one.layer)}
+        ><span class="layer-bar-room" aria-hidden="true">${KINDS.map(
+          (kind) => html`<i class=${kind} data-differs=${one[kind].max > SAME}
+            style=${{ height: `${100 * heightOf(one[kind].max)}%` }}></i>`,
+        )}</span><span class="num" aria-hidden="true">${one.layer}</span></button>`;
+    })}
+  </div>`;
+}
+
+/** ← and → go from layer to layer. @param {KeyboardEvent} event */
+function walk(event) {
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  const here = /** @type {HTMLElement} */ (event.currentTarget);
+  const next = by === undefined ? null : by < 0 ? here.previousElementSibling : here.nextElementSibling;
+  if (by !== undefined) event.preventDefault();
+  if (next instanceof HTMLElement) next.focus();
+}

@@ -1,0 +1,100 @@
+// What the comparison with a run without a cache found: the layer that is shown in numbers, every layer as a picture,
+// and all of it in a sentence.
+
+import { labelText } from "../../core/labels.js";
+import { firstDifferent, largestOf } from "../../core/layer_differences.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { difference, LayerBars } from "../../kit/layer_bars.js";
+import { tips } from "../../kit/tooltip.js";
+import { settings } from "../../state/settings.js";
+import { hovered, select, sequenceView } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("./proof.js").Comparison} Comparison
+ * @typedef {import("./proof.js").ComparedLayer} ComparedLayer
+ */
+
+/**
+ * `one`: what was compared of the layer that is shown.
+ *
+ * @param {{found: Comparison, one: ComparedLayer | null}} props
+ */
+export function Result({ found, one }) {
+  const layer = sequenceView.value?.layer ?? 0;
+  const bars = html`<${LayerBars} layers=${found.layers} chosen=${layer} label=${t("proof.layers")}
+    choose=${(/** @type {number} */ chosen) => (settings.layer.value = chosen)} />`;
+  if (!one?.weights.count) return html`<p class="proof-why">${t("proof.nothing")}</p>${bars}`;
+  const scope = [
+    t("proof.count", { n: grouped(one.weights.count) }),
+    t("proof.scope", { rows: one.rows, heads: found.heads.length }),
+  ].join(", ");
+  return html`<p class="proof-head">${t("proof.largest", { layer })} <${Fidelity} kind="derived"
+    formula=${`${t("proof.formula", { dtype: dtypeOf(found.log) })}: ${scope}`} /></p>
+    <dl class="proof-list num">
+      <dt>${t("proof.weights")}</dt>
+      <dd><${Worst} one=${one} /></dd>
+      ${Object.entries({ K: one.k, V: one.v }).map(([name, { count, max }]) =>
+        count
+          ? html`<dt class=${name.toLowerCase()}>${name}</dt><dd class=${name.toLowerCase()}
+            ...${tips([t("proof.of", { n: grouped(count) })])}>${difference(max)}</dd>`
+          : null,
+      )}
+    </dl>
+    <p class="visually-hidden proof-scope">${scope}</p>
+    ${bars}`;
+}
+
+/**
+ * All layers in a sentence: the first that differs, or how near they all are.
+ *
+ * @param {{found: Comparison}} props
+ */
+export function Verdict({ found: { layers } }) {
+  const [first, most] = [firstDifferent(layers), largestOf(layers)];
+  const [weights, k, v] = [most.weights, most.k, most.v].map(({ max }) => difference(max));
+  const why = t("proof.same.why", { n: layers.length, weights, k, v });
+  const largest = difference(Math.max(most.weights.max, most.k.max, most.v.max));
+  const told = first
+    ? t(`proof.differs.${first.kind}`, { layer: first.layer, max: difference(first.max) })
+    : t("proof.same", { n: layers.length, max: largest });
+  return html`<span id="proof-verdict" class=${first ? "fault" : null} ...${tips([told, first ? "" : why])}>${told}
+    <${Fidelity} kind="derived" formula=${first ? t("proof.differs.why") : why} /></span>`;
+}
+
+/**
+ * The largest difference of the weights; a click goes to it.
+ *
+ * @param {{one: ComparedLayer}} props
+ */
+function Worst({ one }) {
+  const { worst, max } = one.weights;
+  const labels = sequenceView.value?.labels;
+  if (!worst || !labels) return difference(max);
+  /** @param {number} p */
+  const at = (p) => t("matrix.token", { token: labelText(labels[p]), position: p });
+  const lines = [
+    t("proof.worst", { layer: one.layer, head: worst.head, query: at(worst.query), key: at(worst.key) }),
+    t("proof.pair", { kept: exact(worst.kept), again: exact(worst.again) }),
+  ];
+  const go = () => {
+    settings.head.value = worst.head;
+    hovered.value = null;
+    select({ query: worst.query, position: worst.key });
+  };
+  return html`<button class="proof-worst" aria-label=${`${difference(max)}: ${lines.join("; ")}`} onClick=${go}
+    ...${tips(lines)}>${difference(max)}</button>`;
+}
+
+/** @param {import("../../core/log.js").TraceLog} log */
+const dtypeOf = (log) => {
+  for (let i = log.length - 1; i >= 0; i--) {
+    const capture = log.records[i].has_capture ? log.capture(i) : null;
+    if (capture) return capture.dtype;
+  }
+  return log.header.model.dtype;
+};
+
+/** @param {number} value */
+const exact = (value) => Number(value.toPrecision(8));

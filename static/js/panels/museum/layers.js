@@ -1,0 +1,75 @@
+// How far the two runs are apart in each layer, and the first layer in which they differ.
+
+import { compareInto, nothingCompared } from "../../core/attention.js";
+import { firstDifferent } from "../../core/layer_differences.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { difference, LayerBars } from "../../kit/layer_bars.js";
+import { recordAt } from "../../runs/steps.js";
+import { t } from "../../tell/words.js";
+import { attentionRows, keySources, vectorIn } from "./arrays.js";
+
+/** @typedef {import("../../core/layer_differences.js").LayerDifference} LayerDifference */
+
+/**
+ * At how many places from the first on both runs have the same tokens: what comes after them differs because of that.
+ * @param {import("../../core/log.js").TraceLog[]} logs
+ * @param {number} step
+ * @param {number} seqId
+ */
+function sameTokens(logs, step, seqId) {
+  const [a, b] = logs.map((log) => {
+    const index = recordAt(log, step);
+    return index < 0 ? [] : (log.stateAt(index).sequences.get(seqId)?.token_ids ?? []);
+  });
+  const differs = a.findIndex((token, i) => token !== b[i]);
+  return differs < 0 ? Math.min(a.length, b.length) : differs;
+}
+
+/**
+ * The differences of `seqId` after `step` steps, layer by layer, as far as both runs have the same tokens: of K and V
+ * as its blocks have them, and of its rows.
+ * @param {import("../../core/log.js").TraceLog[]} logs
+ * @param {number} step
+ * @param {number} seqId
+ * @returns {LayerDifference[]}
+ */
+export function layerDifferences(logs, step, seqId) {
+  const count = sameTokens(logs, step, seqId);
+  const sources = logs.map((log) => keySources(log, step, seqId).slice(0, count));
+  const { num_layers, num_heads, num_kv_heads } = logs[0].header.model;
+  return Array.from({ length: num_layers }, (_, layer) => {
+    const found = { layer, k: nothingCompared(), v: nothingCompared(), weights: nothingCompared() };
+    for (const kind of /** @type {const} */ (["k", "v"]))
+      for (let position = 0; position < Math.min(...sources.map((one) => one.length)); position++)
+        for (let head = 0; head < num_kv_heads; head++) {
+          const [a, b] = logs.map((log, i) => vectorIn(log, sources[i][position], layer, kind, head));
+          if (a && b) compareInto(found[kind], a, b, () => ({ position, head }));
+        }
+    for (let head = 0; head < num_heads; head++) {
+      const [a, b] = logs.map((log) => attentionRows(log, step, seqId, layer, head));
+      for (let query = 0; query < Math.min(a.length, b.length, count); query++) {
+        const [mine, other] = [a[query], b[query]];
+        if (!mine || !other || mine.keyStart !== other.keyStart) continue;
+        const keys = Math.min(mine.weights.length, other.weights.length);
+        compareInto(found.weights, mine.weights.subarray(0, keys), other.weights, () => ({ head, query }));
+      }
+    }
+    return found;
+  });
+}
+
+/** @param {{layers: LayerDifference[]}} props */
+export function Layers({ layers }) {
+  const first = firstDifferent(layers);
+  const compared = layers.some(({ k, v, weights }) => k.count || v.count || weights.count);
+  if (!compared) return null;
+  const told = first
+    ? t(`museum.layers.${first.kind}`, { layer: first.layer, max: difference(first.max) })
+    : t("museum.layers.same");
+  return html`<div class="museum-layers">
+    <${LayerBars} layers=${layers} chosen=${first?.layer ?? null} label=${t("museum.layers")} />
+    <p class="hint" id="museum-layers-first">${told} <${Fidelity} kind="derived"
+      formula=${t("museum.layers.formula")} /></p>
+  </div>`;
+}
