@@ -12,7 +12,8 @@ from engine.options.check import out_of_range
 from engine.options.option import Control, Option
 from engine.trace.events import PreemptionMode, Setting
 
-Strategy = Literal["paged", "first_fit", "contiguous", "none"]
+Strategy = Literal["paged", "first_fit", "contiguous", "none", "concat", "dynamic", "static"]
+OFFERED = ("paged", "first_fit", "contiguous", "none")  # what the page's control has; the others are there to race
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
 FaultName = Literal[
     "slot_off_by_one",
@@ -49,6 +50,10 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     the first hole that is large enough: what is left over between pieces is external fragmentation; `none` keeps
     nothing between steps and recomputes every token of a sequence at every step.
 
+    `concat`, `dynamic` and `static` are there to be compared with: they keep K and V as transformers does
+    (engine/model/sequence_caches.py), each sequence in tensors of its own, two a layer, which grow by a token a step
+    (in the books a block of one slot for each) or have room for `max_model_len` tokens from the first on.
+
     `attention_window` and `attention_sinks` are a policy over any model, after StreamingLLM (Xiao et al. 2023, arXiv
     2309.17453): every layer's query sees the first `attention_sinks` tokens and the last `attention_window` ones,
     itself among them, and the blocks between are released. A layer whose own sliding window is no wider keeps that.
@@ -59,14 +64,14 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     rotated again, a sequence ends at the model's last position, and queries stand further from the sinks than there.
     """
 
-    strategy: Annotated[Strategy, Option(control=Control(group="cache", initial="paged"))] = "paged"
+    strategy: Annotated[Strategy, Option(control=Control(group="cache", initial="paged", offered=OFFERED))] = "paged"
     # slots a block, tokens
     block_size: Annotated[
         int,
         Option(
             ge=1,
             strategies=("paged", "first_fit", "none"),
-            derived_under=("contiguous",),
+            derived_under=("contiguous", "concat", "dynamic", "static"),
             control=Control(group="cache", usual=(1, 2, 4, 8, 16, 32), initial=4, term="block"),
         ),
     ] = 16
@@ -76,7 +81,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         Option(
             ge=1,
             served_max=MAX_SERVED_BLOCKS,
-            derived_under=("contiguous",),
+            derived_under=("contiguous", "concat", "dynamic", "static"),
             control=Control(group="cache", initial=48),
         ),
     ] = None
@@ -90,7 +95,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         bool,
         Option(
             strategies=("paged",),
-            derived_under=("first_fit", "contiguous", "none"),
+            derived_under=("first_fit", "contiguous", "none", "concat", "dynamic", "static"),
             control=Control(group="cache", term="prefix_cache"),
         ),
     ] = True
@@ -127,6 +132,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     ] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
+    # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
+    count_copies: Annotated[bool, Option()] = False
     # a mistake put in on purpose (engine/lab/faults.py); None = a healthy engine
     fault: Annotated[FaultName | None, Option(flag=False)] = None
     # alternatives recorded with each chosen token
@@ -141,13 +148,18 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return WindowPolicy(self.attention_window, self.attention_sinks or 0, self.sliding_window_pattern)
 
     @property
+    def by_sequence(self) -> Literal["concat", "dynamic", "static"] | None:
+        """The strategy, if it keeps each sequence in tensors of its own."""
+        return self.strategy if self.strategy in ("concat", "dynamic", "static") else None
+
+    @property
     def tokens_a_step(self) -> int | None:
         """How many of a sequence's tokens one step takes at most; None: all that are missing, however many."""
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
-        """Every field by name, for the trace's header."""
-        return asdict(self)
+        """Every field by name, for the trace's header. `count_copies` only where it is on: it adds to records."""
+        return {name: value for name, value in asdict(self).items() if name != "count_copies" or value}
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
+from engine.model.copies import CopyCounter
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ModelRunner
@@ -37,6 +38,7 @@ from engine.trace.events import Adjust, Choose, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
+    CacheTensors,
     Capture,
     Header,
     Objection,
@@ -95,6 +97,7 @@ class Engine:
             swap_space=resolved.swap_space,
             policy=self.config.policy,
             groups=resolved.groups,
+            by_sequence=self.config.by_sequence,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in resolved.groups]
@@ -171,6 +174,7 @@ class Engine:
         stage = self._stage
         if not stage.requests:
             eager = eager or self.config.enforce_eager or self.config.fault is not None
+            eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
             self._runner.compiled = None if eager else self.model.compiled
         requests = self._accepted(specs)
         self._num_requests += len(requests)
@@ -199,6 +203,7 @@ class Engine:
         if request is None:
             return False
         self._stage.end(request, "abort", "")
+        self._drop_caches()
         self._append_record("abort")
         return True
 
@@ -283,14 +288,16 @@ class Engine:
         """
         if not self._stage.requests:
             raise NothingToDo("nothing to do: no request is waiting or running")
+        counter = CopyCounter(self._runner.cache_tensors()) if self.config.count_copies else None
         t0 = time.perf_counter()
         # 1) schedule: which sequences compute which tokens, in which blocks
         scheduled = self._scheduler.schedule()
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
+        moves = self._cache.take_moves()
         try:
-            self._runner.move_blocks(self._cache.take_moves())
+            self._runner.move_blocks(moves)
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
         except Exception as error:
@@ -305,6 +312,8 @@ class Engine:
             self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])
         t4 = time.perf_counter()
         self._num_steps += 1
+        copied = counter.compare(self._runner.cache_tensors(), self._runner.copied_bytes(moves)) if counter else None
+        self._drop_caches()
         return self._append_record(
             "step",
             batch=batch,
@@ -319,6 +328,7 @@ class Engine:
                 compiled=self._runner.compiled is not None,
             ),
             work=self._work.of(batch),
+            cache_tensors=copied,
             capture=Capture(
                 index=self._num_records,
                 dtype=self.capture.dtype,
@@ -374,6 +384,12 @@ class Engine:
         """Raise IntegrityError when the cache's books do not agree with each other."""
         self._cache.check_integrity()
 
+    def _drop_caches(self) -> None:
+        """Give back the tensors of sequences that hold nothing any more, where each has tensors of its own."""
+        if self._runner.sequence_caches is not None:
+            running = (sequence for sequence in self._scheduler.running if sequence.num_computed_tokens)
+            self._runner.sequence_caches.keep_only({sequence.seq_id for sequence in running})
+
     def _pack(self, scheduled: list[ScheduledSequence]) -> tuple[list[SequenceSlice], list[BatchEntry]]:
         """A step's sequences as the runner takes them and as the log has them."""
         slices: list[SequenceSlice] = []
@@ -409,6 +425,7 @@ class Engine:
         prompt_logprobs: list[PromptLogprob] | None = None,
         timing: Timing | None = None,
         work: Work | None = None,
+        cache_tensors: CacheTensors | None = None,
         capture: Capture | None = None,
         integrity: list[Objection] | str = "",
     ) -> StepRecord:
@@ -423,6 +440,7 @@ class Engine:
             timing=timing or Timing(at=time.perf_counter() - self._began),
             memory=self._cache.memory(),
             work=work,
+            cache_tensors=cache_tensors,
             has_capture=capture is not None,
             integrity=integrity,
         )

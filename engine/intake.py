@@ -110,10 +110,10 @@ class Intake:
         limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
         if sampling.num_sequences > limit:
             raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}")
-        if sampling.num_sequences > 1 and self._config.strategy == "first_fit":
+        if sampling.num_sequences > 1 and (self._config.strategy == "first_fit" or self._config.by_sequence):
             raise RequestError(
-                f"strategy first_fit reserves one piece for one sequence, and {sampling.num_sequences} sequences would "
-                "share it: use another strategy, or send the prompt several times"
+                f"strategy {self._config.strategy} has one piece for one sequence, and {sampling.num_sequences} "
+                "sequences would share it: use another strategy, or send the prompt several times"
             )
         if sampling.use_beam_search and self._config.strategy == "none":
             raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")

@@ -60,6 +60,8 @@ def resolve(
         config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))
     if _num_slots(config) > MAX_POOL_SLOTS:
         raise ConfigError(f"{_pool(config)} is over {MAX_POOL_SLOTS} slots")
+    if config.by_sequence and config.kv_cache_dtype != "auto":
+        raise ConfigError(f"strategy {config.strategy} keeps K and V as the model hands them over: kv_cache_dtype auto")
     reaches = reaches_of(sliding_windows or [None], config.policy)
     max_model_len = _max_model_len(config, reaches, max_position)
     config = replace(_laid_out(config, max_model_len), max_model_len=max_model_len)
@@ -112,13 +114,17 @@ def _holds_any_length(config: EngineConfig, reaches: Sequence[Reach]) -> bool:
 
 
 def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
-    """Under `contiguous`, the pool's slots in blocks of one sequence each."""
-    if config.strategy != "contiguous":
-        return config
+    """Where a sequence has a piece of its own, the pool's slots in blocks of one sequence each; where that piece grows
+    by a token a step, in blocks of one slot.
+    """
     num_slots = _num_slots(config)
+    if config.strategy in ("concat", "dynamic"):
+        return replace(config, block_size=1, num_blocks=num_slots)
+    if config.strategy not in ("contiguous", "static"):
+        return config
     if num_slots < max_model_len:
         raise ConfigError(
-            f"contiguous reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
+            f"{config.strategy} reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
         )
     return replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
 
@@ -127,13 +133,15 @@ def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
     demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
     split = config.strategy == "paged"
     groups = plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
-    if config.strategy != "first_fit":
+    if config.strategy != "first_fit" and not config.by_sequence:
         return groups
-    return [group._replace(one_piece=True, retention=None) for group in groups]  # a piece stays whole until the end
+    # a piece stays whole until its end
+    return [group._replace(one_piece=config.strategy == "first_fit", retention=None) for group in groups]
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
-    if config.preemption_mode == "recompute" or config.strategy in ("none", "first_fit"):  # nobody is preempted
+    # under the last two nobody is preempted; tensors of one sequence are dropped
+    if config.preemption_mode == "recompute" or config.by_sequence or config.strategy in ("none", "first_fit"):
         return 0
     swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space
     most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))

@@ -24,7 +24,8 @@ from engine.model.loaded import LoadedModel
 from engine.trace.log import TraceReader
 from engine.trace.records import Output
 
-LANES = ("none", "contiguous", "paged")  # of the race, as EngineConfig.strategy names them
+# of the race and its two sets of lanes, as EngineConfig.strategy names them
+LANES = ("none", "contiguous", "paged", "concat", "dynamic", "static")
 FIRST_STEPS = 4  # of an opening whose words have futures
 WORDS = 3  # the likeliest ones of each
 IN_FAN = 5  # of the one that the opening asks about
@@ -85,7 +86,7 @@ def record_races(model: LoadedModel, language: str, folder: Path) -> None:
     sampling = SamplingParams(**scene.sampling | {"max_tokens": RACE_TOKENS})
     prompts = prompts_of("presets", RACE, language)
     for lane in LANES:
-        config = EngineConfig(**scene.config, strategy=lane)  # type: ignore[arg-type]
+        config = EngineConfig(**scene.config, strategy=lane, count_copies=True)  # type: ignore[arg-type]
         with Engine(model, config, log_path=folder / f"race-{language}-{lane}{SUFFIX}") as engine:
             engine.add_requests([RequestSpec(prompts[0], sampling)])
             play(engine, None)

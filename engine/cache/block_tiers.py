@@ -41,6 +41,11 @@ class BlockTiers:
         self._pools: dict[Tier, list[Tensor]] = {"device": device_pools, "cpu": cpu_pools}
         self._first: dict[Tier, int] = {"device": first_block, "cpu": first_cpu_block}
 
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes of one block in the device's tensors of these layers."""
+        return sum(pool[0].nbytes for pool in self._pools["device"])
+
     def move(self, moves: BlockMoves) -> None:
         """Carry out every move, kind after kind. Within a kind all sources are read before a destination is written."""
         for (source, target), pairs in zip(MOVES.values(), moves, strict=True):

@@ -90,8 +90,6 @@ def _prefill(
     call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan
 ) -> tuple[Tensor, PrefillWeights]:
     """One sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]."""
-    num_tokens, num_heads, head_dim = q.shape
-    num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     keys = batch.prefill_keys(span, batch.reach(call.layer, call.sliding_window))
     length = keys.slots.shape[0]
     if keys.first_slot is not None:
@@ -99,12 +97,21 @@ def _prefill(
     else:
         k, v = store.gather(call.layer, keys.slots)
     k, v = k.transpose(0, 1), v.transpose(0, 1)  # [Hkv, C, D], [Hkv, C, Dv]
+    out, weights = attend_slice(call, q, k, v, keys.mask)
+    return out, PrefillWeights(span, keys.key_start, weights)
+
+
+def attend_slice(call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """One sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] -> out [T, Hq, Dv] and the weights
+    [Hq, T, C].
+    """
+    num_tokens, num_heads, head_dim = q.shape
+    num_kv_heads, length, v_head_dim = v.shape
     grouped = q.transpose(0, 1).reshape(num_kv_heads, -1, head_dim)  # [Hkv, G * T, D]
     scores = torch.bmm(grouped, k.transpose(1, 2)).mul_(call.scaling)  # [Hkv, G * T, C]
-    weights = _softmax(call, scores.view(num_heads, num_tokens, length), keys.mask, (num_heads, 1, 1))
+    weights = _softmax(call, scores.view(num_heads, num_tokens, length), hidden, (num_heads, 1, 1))
     out = torch.bmm(weights.view(num_kv_heads, -1, length), v)  # [Hkv, G * T, Dv]
-    out = out.view(num_heads, num_tokens, v_head_dim).transpose(0, 1)
-    return out, PrefillWeights(span, keys.key_start, weights)
+    return out.view(num_heads, num_tokens, v_head_dim).transpose(0, 1), weights
 
 
 def _softmax(call: AttentionCall, scores: Tensor, mask: Tensor | None, sink_shape: tuple[int, int, int]) -> Tensor:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,12 +19,14 @@ from engine.cache.reach import WindowPolicy
 from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
+from engine.model.attention_sequence import SequenceContext
 from engine.model.attention_varlen import VarlenAttention, activate
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest
 from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import DTYPES, LoadedModel
+from engine.model.sequence_caches import CacheKind, SequenceCaches
 from engine.trace.records import LayerCapture
 
 
@@ -65,10 +67,12 @@ class ModelRunner:
         swap_space: int = 0,
         policy: WindowPolicy | None = None,
         groups: Sequence[GroupPlan] = (),
+        by_sequence: CacheKind | None = None,
     ) -> None:
         """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
         in CPU memory; `policy` limits what layers see. `groups`: layers with pools of their own, in place of
-        `num_blocks`, and `swap_space` blocks each.
+        `num_blocks`, and `swap_space` blocks each. `by_sequence`: K and V lie in caches of one sequence each, and
+        blocks are only counted.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -89,6 +93,8 @@ class ModelRunner:
             for group in groups:
                 for layer in group.layers:
                     blocks[layer] = group.num_blocks
+            if by_sequence is not None:
+                blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
             self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype)
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
             self._tiers = [
@@ -103,6 +109,21 @@ class ModelRunner:
         self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
         self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
         self._keeps_logits = model.keeps_logits
+        self.sequence_caches = (
+            SequenceCaches(by_sequence, len(model.layer_shapes), max_model_len) if by_sequence else None
+        )
+
+    def cache_tensors(self) -> Mapping[Any, Tensor]:
+        """Every tensor of K and V on the device, each under a name that it keeps."""
+        if self.sequence_caches is not None:
+            return self.sequence_caches.tensors()
+        return dict(enumerate(self.kv_store.pools(range(self.kv_store.num_layers))))
+
+    def copied_bytes(self, moves_of_groups: Sequence[BlockMoves]) -> int:
+        """Bytes of the blocks that these moves copy within the device's tensors."""
+        return sum(
+            len(moves.copy) * tiers.bytes_per_block for tiers, moves in zip(self._tiers, moves_of_groups, strict=True)
+        )
 
     def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:
         """Copy whole blocks in every layer of a group, for each group."""
@@ -125,7 +146,14 @@ class ModelRunner:
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
             recorder = CaptureRecorder(capture, batch, self.model.facts) if capture else None
             backend = self.compiled.backend if self.compiled else None
-            context = StepContext(batch, self.kv_store, backend or self.backend, recorder)
+            context: StepContext | SequenceContext
+            if self.sequence_caches is None:
+                context = StepContext(batch, self.kv_store, backend or self.backend, recorder)
+            else:
+                for piece in slices:
+                    if piece.start == 0:
+                        self.sequence_caches.begin(piece.seq_id)
+                context = SequenceContext(batch, self.sequence_caches, recorder)
             prepared = time.perf_counter()
             logits = self.forward(batch, context)
             if context.layers_called != self.kv_store.num_layers:
@@ -136,7 +164,7 @@ class ModelRunner:
             layers, omitted = recorder.finish() if recorder else ([], "")
         return ForwardResult(logits, layers, omitted, prepared - begin)
 
-    def forward(self, batch: StepBatch, context: StepContext) -> Tensor:
+    def forward(self, batch: StepBatch, context: StepContext | SequenceContext) -> Tensor:
         """Run the model on a packed step; logits [S, V] float32 where a slice samples. Under `torch.inference_mode`."""
         keep = batch.logit_indices
         with attending(context):

@@ -254,6 +254,14 @@ class Work(Struct, frozen=True, kw_only=True):
     kv_write_bytes: Int
 
 
+class CacheTensors(Struct, frozen=True, kw_only=True):
+    """What a step did to the tensors of K and V, counted on them: where their numbers lay before and lie after it."""
+
+    copied_bytes: Int  # K and V of earlier tokens that were copied to another place
+    num_copied: Int  # tensors whose numbers lie elsewhere now
+    storage_bytes: Int  # that the tensors take after the step, filled or not
+
+
 class Objection(Struct, frozen=True, kw_only=True):
     """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
 
@@ -278,6 +286,7 @@ class StepRecord(Struct, frozen=True, kw_only=True):
     timing: Timing
     memory: Memory
     work: Work | None = None
+    cache_tensors: CacheTensors | None = None  # None: nobody counted (`count_copies`)
     has_capture: bool = False
     # What guards and checks found wrong in a run with a fault put in on purpose; empty = nothing. Old logs: only text.
     integrity: list[Objection] | str = ""

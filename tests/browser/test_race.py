@@ -81,6 +81,29 @@ def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> No
     expect(other.locator("#race-verdict")).to_have_text("12 of 12 the same in all three")
 
 
+def test_caches_race_and_what_they_copied_is_that_of_the_servers_records(open_page: OpenPage) -> None:
+    """transformers' caches beside pages: the same tokens, and the copies that were counted on the tensors."""
+    page = open_page("/?detail=race&max_tokens=10&ignore_eos=1")
+    expect(page.locator("#race")).to_have_attribute("data-phase", "ready")
+    page.fill("#prompt", "霜叶红于二月花")
+    page.click("#lanes-caches")
+    expect(page.locator('[data-strategy-lane="static"]')).to_be_visible()
+    expect(page.locator("#sentence")).to_contain_text("All four have the prompt: 7 tokens")
+    run_to_the_end(page)
+    expect(page.locator("#race-verdict")).to_have_text("10 of 10 the same in all four")
+    for strategy in ("concat", "dynamic", "static", "paged"):
+        steps = [r for r in records_of(page, strategy, "霜") if r["kind"] == "step"]
+        copied = [r["cache_tensors"]["copied_bytes"] for r in steps]
+        perhaps = [0, *((7 + i) * 2048 for i in range(9))] if strategy in ("concat", "dynamic") else [0] * 10
+        assert copied == perhaps, "all positions before the step, or none"
+        total = page.locator(f'[data-strategy-lane="{strategy}"] [data-figure="totalCopied"]')
+        total.hover()
+        expect(page.locator("#tooltip")).to_contain_text(f"{sum(copied):,} bytes".replace(",", "\u2009"))
+    assert "lanes=caches" in page.url
+    page.click("#lanes-strategies")
+    expect(page.locator("#sentence")).to_contain_text("All three have the prompt: 7 tokens")
+
+
 def test_the_pages_transport_drives_the_race_and_finds_its_own_run_again(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=60")
     prefill(page)
@@ -133,15 +156,21 @@ def test_a_lost_connection_ends_the_race_in_a_sentence(open_page: OpenPage) -> N
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "locale"), [(1280, 720, "en-US"), (1920, 1080, "zh-CN"), (390, 844, "zh-CN")]
+    ("width", "height", "locale", "lanes"),
+    [
+        (1280, 720, "en-US", "strategies"),
+        (1280, 720, "en-US", "caches"),
+        (1920, 1080, "zh-CN", "caches"),
+        (390, 844, "zh-CN", "strategies"),
+    ],
 )
 def test_everything_is_seen_at_once_and_no_serious_violation(
-    open_page: OpenPage, width: int, height: int, locale: str
+    open_page: OpenPage, width: int, height: int, locale: str, lanes: str
 ) -> None:
     phone = width < 720
     page = open_with_axe(
         open_page,
-        "/?detail=race&max_tokens=6&region=detail",
+        f"/?detail=race&max_tokens=6&region=detail&lanes={lanes}",
         width=width,
         height=height,
         locale=locale,

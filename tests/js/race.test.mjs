@@ -5,7 +5,9 @@ import { show } from "../../static/js/control/shown.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import {
   computedSoFar,
+  copiedSoFar,
   expectedComputed,
+  expectedCopied,
   laneAt,
   raceAt,
   timeAgainstWork,
@@ -16,14 +18,15 @@ import { names, race } from "../../static/js/panels/race/model.js";
 import { player } from "../../static/js/panels/race/player.js";
 import { LaneStrip } from "../../static/js/panels/race/strip.js";
 import { operationsText } from "../../static/js/panels/race/table.js";
-import { raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
+import { CopyNote, raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
 import { verdict } from "../../static/js/runs/words.js";
+import { settings } from "../../static/js/state/settings.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
 import { bytes, header, MEMORY } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
 const PER_TOKEN = 2 * 1 * 1 * 2 * 4; // bytes: K and V of one layer, one head of two float32
-const SIZE = { none: 2, paged: 2, contiguous: 8 }; // slots a block; a pool of 8 slots
+const SIZE = { none: 2, paged: 2, contiguous: 8, static: 8, concat: 1, dynamic: 1 }; // slots a block; a pool of 8 slots
 
 /** The log of one request with a prompt of three tokens that chooses `chosen`; a step takes `seconds(tokens)`. */
 function lane(strategy, chosen, seconds = (n) => n) {
@@ -74,6 +77,11 @@ function lane(strategy, chosen, seconds = (n) => n) {
         ops,
         outputs: [{ seq_id: 0, token_id: token, token_bytes: bytes(`t${token}`), text: "", logprob: -1, top: [] }],
         timing: { at: i + 1, schedule: 0, prepare: 0, forward: seconds(context - start), sample: 0 },
+        cache_tensors: {
+          copied_bytes: size === 1 ? start * PER_TOKEN : 0, // as concatenation does
+          num_copied: size === 1 && start ? 2 : 0,
+          storage_bytes: size === 1 ? context * PER_TOKEN : 8 * PER_TOKEN,
+        },
         memory: { ...MEMORY, bytes_used: last || strategy === "none" ? 0 : context * PER_TOKEN },
         work: {
           num_tokens: context - start,
@@ -136,6 +144,46 @@ test("the scale of operations a byte has whole decades, and grows for what lies 
   assert.deepEqual(decades([5, null, 0.5]), { low: -1, high: 3 });
   assert.deepEqual(decades([0.02, 1200]), { low: -2, high: 4 });
   assert.deepEqual(decades([null]), { low: -1, high: 3 });
+});
+
+const CACHES = ["concat", "dynamic", "static", "paged"];
+const caches = (chosen = [7, 8, 9, 7]) => CACHES.map((name) => lane(name, chosen));
+
+test("concatenation copies all earlier positions in each step, and the formula says the same", () => {
+  const [concat, , , paged] = caches();
+  // steps with 3, 4, 5 and 6 positions: the later three find 3, 4 and 5
+  assert.deepEqual(
+    copiedSoFar(concat),
+    [0, 3, 7, 12].map((positions) => positions * PER_TOKEN),
+  );
+  assert.deepEqual(
+    [1, 2, 3, 4].map((step) => expectedCopied(3, step)),
+    [0, 3, 7, 12],
+  );
+  assert.deepEqual(copiedSoFar(paged), [0, 0, 0, 0]);
+  const third = laneAt(concat, 3);
+  assert.deepEqual([third.copied, third.totalCopied, third.storage], [4 * PER_TOKEN, 7 * PER_TOKEN, 5 * PER_TOKEN]);
+  assert.deepEqual([third.kept, third.wasted], [5 * PER_TOKEN, 0]);
+});
+
+test("caches in the race say what each copied, and how it was counted", () => {
+  settings.lanes.value = "caches";
+  const logs = caches();
+  const said = (step, phase = "ready") => raceSentence(shown(logs, step, phase));
+  assert.equal(said(0), "All four have the prompt: 3 tokens. Nothing is computed yet.");
+  assert.match(
+    said(3),
+    /^Step 3: K and V copied again: torch\.cat 64\u2009B, DynamicCache 64\u2009B, .*Cache 0\u2009B, paged/,
+  );
+  // 3 + 4 + 5 positions of 16 B; in the last step 6 positions: 6 slots, or 4 blocks of 2 in whole ones
+  assert.match(
+    said(4, "done"),
+    /^After 4 steps and 4 equal tokens .* torch\.cat 192\u2009B, .* Reserved in the last step: torch\.cat 96\u2009B/,
+  );
+  const note = [CopyNote({ logs, step: 4 }).props.children].flat(9).filter((x) => typeof x === "string");
+  assert.match(note.join(""), /copied whole: 192 B in 4 steps\. .* · 16 B: 192 B\./);
+  assert.equal(verdict(names(), raceAt(logs, 4).tokens), "4 of 4 the same in all four");
+  settings.lanes.value = "strategies";
 });
 
 test("looking back shows what was", () => {
@@ -218,7 +266,7 @@ test("the sentence counts what each step computed", () => {
 
 test("before there are lanes the sentence says what to do, and why they could not go on", () => {
   race.reset();
-  assert.match(raceSentence(null), /three strategies in step/);
+  assert.match(raceSentence(null), /in step in every lane/);
   race.phase.value = "opening";
   assert.equal(raceSentence(null), "The runs are being set up…");
   race.reset();

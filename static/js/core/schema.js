@@ -81,6 +81,7 @@ export const STRUCTS = {
     },
     {},
   ],
+  CacheTensors: [{"copied_bytes": "int", "num_copied": "int", "storage_bytes": "int"}, {}],
   Candidate: [{"token_id": "int", "token_bytes": "bytes", "logprob": "float"}, {}],
   Capture: [
     {"index": "int", "dtype": "str", "layers": {"list": "LayerCapture"}},
@@ -380,6 +381,7 @@ export const STRUCTS = {
       "outputs": {"list": "Output"},
       "prompt_logprobs": {"list": "PromptLogprob"},
       "work": {"either": ["Work", "null"]},
+      "cache_tensors": {"either": ["CacheTensors", "null"]},
       "has_capture": "bool",
       "integrity": {"either": [{"list": "Objection"}, "str"]},
     },

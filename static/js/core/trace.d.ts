@@ -58,6 +58,12 @@ export interface Cache {
   token_ids: number[];
 }
 
+export interface CacheTensors {
+  copied_bytes: number;
+  num_copied: number;
+  storage_bytes: number;
+}
+
 export interface Candidate {
   token_id: number;
   token_bytes: Uint8Array;
@@ -334,6 +340,7 @@ export interface StepRecord {
   outputs?: Output[];
   prompt_logprobs?: PromptLogprob[];
   work?: Work | null;
+  cache_tensors?: CacheTensors | null;
   has_capture?: boolean;
   integrity?: Objection[] | string;
 }

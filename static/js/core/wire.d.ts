@@ -77,6 +77,7 @@ export interface Control {
   group: "cache" | "sampling" | "scheduler";
   usual?: number[];
   step?: number;
+  offered?: string[];
   initial?: unknown;
   none_as?: number | null;
   term?: string | null;
@@ -89,7 +90,7 @@ export interface Create {
 }
 
 export interface EngineConfig {
-  strategy: "contiguous" | "first_fit" | "none" | "paged";
+  strategy: "concat" | "contiguous" | "dynamic" | "first_fit" | "none" | "paged" | "static";
   block_size: number;
   num_blocks: number | null;
   max_model_len: number | null;
@@ -105,6 +106,7 @@ export interface EngineConfig {
   attention_sinks: number | null;
   sliding_window_pattern: number | null;
   enforce_eager: boolean;
+  count_copies: boolean;
   fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;
   num_logprobs: number;
   seed: number;

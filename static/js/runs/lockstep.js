@@ -12,7 +12,7 @@ import { lost, Theaters } from "./theaters.js";
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
  *
- * `configs`: by lane.
+ * `configs`: by lane, in their order.
  * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
  * @typedef {{configs: Record<string, Fields>, prompts: string[], sampling: Fields}} Wish
  * `stepping`: one step, `running`: as many as there are.
@@ -156,6 +156,7 @@ export class Lockstep {
       this.phase.value = "opening";
       this.problem.value = null;
     });
+    this.#call(Object.keys(wish.configs));
     const before = this.opening;
     let opened = () => {};
     this.opening = new Promise((done) => (opened = done));
@@ -171,6 +172,16 @@ export class Lockstep {
     } finally {
       opened();
     }
+  }
+
+  /**
+   * The lanes are these from now on; theaters of others are given back.
+   * @param {string[]} names
+   */
+  #call(names) {
+    if (names.join() === this.names.join()) return;
+    this.theaters.leave();
+    this.names = this.theaters.names = names;
   }
 
   /**

@@ -35,6 +35,13 @@ export const LAYOUT = ENGINE.filter((row) => row.control.initial !== undefined);
 export const choicesOf = (name) => ROWS[name]?.choices ?? [];
 
 /**
+ * The values of a choice that its control has.
+ * @param {string} name
+ * @returns {string[]}
+ */
+export const offeredOf = (name) => ROWS[name]?.control.offered ?? choicesOf(name);
+
+/**
  * Rows of a group of controls, switches last.
  * @param {Control["group"]} group
  */

@@ -44,7 +44,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, telling: "plain" | "expert",
  *   motion: boolean,
- *   find: string | null, sort: string | null, lesson: string | null,
+ *   lanes: "strategies" | "caches", find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -136,6 +136,8 @@ export const TABLE = {
   // of the requests panel: what their names are searched for; the column that orders them, a minus before it: downwards
   find: { type: text, initial: null },
   sort: { type: order, initial: null },
+  // of the race: strategies of this engine, or implementations of a cache
+  lanes: { type: oneOf("strategies", "caches"), initial: "strategies", place: true },
   // of the time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows

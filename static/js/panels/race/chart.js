@@ -1,13 +1,14 @@
-// Tokens computed so far, a group of bars for each step: the quadratic pile without a cache, the straight one with it.
+// A group of bars for each step. Tokens computed so far: the quadratic pile without a cache, the straight one with it.
+// Where caches race, bytes copied so far: the quadratic pile of concatenation.
 
 import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Picture } from "../../runs/picture.js";
-import { grouped, t } from "../../tell/words.js";
-import { computedSoFar, expectedComputed } from "./figures.js";
-import { names, race, STRATEGIES } from "./model.js";
+import { bytesText, grouped, t } from "../../tell/words.js";
+import { computedSoFar, copiedSoFar, expectedComputed, expectedCopied } from "./figures.js";
+import { copying, lanes, names, race } from "./model.js";
 import { player } from "./player.js";
 import { promptLength } from "./words.js";
 
@@ -17,7 +18,10 @@ import { promptLength } from "./words.js";
  * @typedef {import("../../runs/picture.js").Point} Point
  */
 
-const MARGIN = { left: 42, right: 44, top: 8, bottom: 16 };
+const MARGIN = { top: 8, bottom: 16 };
+/** Left and right of the bars, for figures of the axis and of the step shown; bytes have a unit. */
+const SIDES = { tokens: { left: 42, right: 44 }, bytes: { left: 64, right: 62 } };
+const sides = () => SIDES[copying.value ? "bytes" : "tokens"];
 
 /** @param {{logs: TraceLog[] | null}} props */
 export function RaceChart({ logs }) {
@@ -32,18 +36,18 @@ export function RaceChart({ logs }) {
   };
   return html`<section class="race-chart">
     <h3 class="panel-title">
-      ${t("race.chart")} <${Fidelity} kind="derived" formula=${t("race.formula.tokens")} />
+      ${title()} <${Fidelity} kind="derived" formula=${t("race.formula.tokens")} />
     </h3>
     <${Picture}
       player=${player}
       name="race-plot"
-      label=${logs && step ? label(logs, step) : t("race.chart")}
+      label=${logs && step ? label(logs, step) : title()}
       paint=${(/** @type {CanvasRenderingContext2D} */ c, /** @type {Size} */ size) => paint(c, size, logs)}
       tipOf=${tipOf}
       choose=${choose}
     />
     <ul class="race-keys">
-      ${names().map((name, i) => html`<li><i class=${`key race-bar ${STRATEGIES[i]}`}></i>${name}</li>`)}
+      ${names().map((name, i) => html`<li><i class=${`key race-bar ${lanes.value[i]}`}></i>${name}</li>`)}
     </ul>
   </section>`;
 }
@@ -53,8 +57,9 @@ export function RaceChart({ logs }) {
  * @param {number} step
  */
 function label(logs, step) {
-  const at = (/** @type {TraceLog} */ log) => grouped(computedSoFar(log)[step - 1] ?? computedSoFar(log).at(-1) ?? 0);
-  return t("race.chart.label", { step, ...Object.fromEntries(STRATEGIES.map((name, i) => [name, at(logs[i])])) });
+  const at = (/** @type {TraceLog} */ log) => text(sums(log)[step - 1] ?? sums(log).at(-1) ?? 0);
+  const values = names().map((name, i) => t("race.chart.value", { name, value: at(logs[i]) }));
+  return t("race.chart.label", { title: title(), step, values: values.join(t("runs.comma")) });
 }
 
 /**
@@ -65,14 +70,18 @@ function label(logs, step) {
 function frame(logs, { width, height }) {
   const sequence = [...logs[0].tail.sequences.values()][0];
   const count = Math.max(sequence?.max_tokens ?? 1, race.numSteps.value, 1);
-  const { none } = expectedComputed(promptLength() || 1, count);
-  const highest = roundAbove(Math.max(none, computedSoFar(logs[0]).at(-1) ?? 0));
-  const plot = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
+  const prompt = promptLength() || 1;
+  const expected = copying.value
+    ? expectedCopied(prompt, count) * logs[0].header.kv_bytes_per_token
+    : expectedComputed(prompt, count).none;
+  const highest = roundAbove(Math.max(expected, sums(logs[0]).at(-1) ?? 0));
+  const { left, right } = sides();
+  const plot = { width: width - left - right, height: height - MARGIN.top - MARGIN.bottom };
   return {
     count,
     highest,
     plot,
-    x: (/** @type {number} */ i) => MARGIN.left + (i * plot.width) / count,
+    x: (/** @type {number} */ i) => left + (i * plot.width) / count,
     y: (/** @type {number} */ v) => MARGIN.top + plot.height * (1 - v / highest),
   };
 }
@@ -93,7 +102,7 @@ function roundAbove(value) {
  */
 function paint(c, size, logs) {
   const palette = colours();
-  const [left, right, foot] = [MARGIN.left, size.width - MARGIN.right, size.height - MARGIN.bottom];
+  const [left, right, foot] = [sides().left, size.width - sides().right, size.height - MARGIN.bottom];
   if (!logs) return hairline(c, left, foot, right, foot, palette.line);
   const { count, highest, x, y } = frame(logs, size);
   c.fillStyle = palette["ink-3"];
@@ -102,21 +111,34 @@ function paint(c, size, logs) {
   for (const share of [0, 0.5, 1]) {
     const at = y(share * highest);
     hairline(c, left, at, right, at, share ? palette["line-2"] : palette.line);
-    c.fillText(grouped(share * highest), left - 5, at);
+    c.fillText(text(share * highest), left - 5, at);
   }
   c.textBaseline = "alphabetic";
   c.textAlign = "left";
   c.fillText(`${t("race.chart.axis")} 1`, left, size.height - 3);
   c.textAlign = "right";
   c.fillText(String(count), right, size.height - 3);
-  const sums = logs.map(computedSoFar);
-  const styles = [alpha(palette.q, 0.55), palette["ink-3"], palette.k];
-  for (let i = 0; i < player.shownStep.value; i++) paintGroup(c, sums, i, x, y, styles);
-  paintValues(c, sums, x, y);
+  const found = logs.map(sums);
+  for (let i = 0; i < player.shownStep.value; i++) paintGroup(c, found, i, x, y, stylesOf(palette));
+  paintValues(c, found, x, y);
 }
 
+const title = () => t(copying.value ? "race.chart.copied" : "race.chart");
+
+/** What is summed: of each step the sum so far. @param {TraceLog} log */
+const sums = (log) => (copying.value ? copiedSoFar(log) : computedSoFar(log));
+
+/** @param {number} value */
+const text = (value) => (copying.value ? bytesText(value) : grouped(value));
+
+/** @param {import("../../kit/colour.js").Palette} palette @returns {string[]} by lane */
+const stylesOf = (palette) =>
+  copying.value
+    ? [alpha(palette.q, 0.55), palette.q, palette["ink-3"], palette.k]
+    : [alpha(palette.q, 0.55), palette["ink-3"], palette.k];
+
 /**
- * No cache behind, wide; the two with a cache before it, half the width each.
+ * No cache behind, wide; the two with a cache before it, half the width each. Caches stand side by side.
  * @param {CanvasRenderingContext2D} c
  * @param {number[][]} sums
  * @param {number} i step, from 0
@@ -127,11 +149,14 @@ function paint(c, size, logs) {
 function paintGroup(c, sums, i, x, y, styles) {
   const [left, group] = [x(i), x(1) - x(0)];
   const wide = Math.max(group - (group >= 4 ? 1 : 0), 0.75);
-  [wide, wide / 2, wide / 2].forEach((width, lane) => {
-    const value = sums[lane][i];
+  const beside = styles.length > 3 ? styles.length : styles.length - 1; // the first of three is behind the others
+  styles.forEach((style, lane) => {
+    const value = sums[lane]?.[i];
     if (value === undefined) return;
-    c.fillStyle = styles[lane];
-    c.fillRect(left + (lane === 2 ? wide / 2 : 0), y(value), Math.max(width, 0.75), y(0) - y(value));
+    const place = lane - (styles.length - beside); // -1: behind
+    c.fillStyle = style;
+    const width = Math.max(place < 0 ? wide : wide / beside, 0.75);
+    c.fillRect(left + Math.max(place, 0) * (wide / beside), y(value), width, y(0) - y(value));
   });
 }
 
@@ -145,12 +170,13 @@ function paintGroup(c, sums, i, x, y, styles) {
 function paintValues(c, sums, x, y) {
   const step = player.shownStep.value;
   if (!step) return;
-  const [none, , paged] = sums.map((values) => values[step - 1] ?? values.at(-1) ?? 0);
+  const now = sums.map((values) => values[step - 1] ?? values.at(-1) ?? 0);
+  const [none, paged] = [now[0], now[now.length - 1]];
   c.textAlign = "left";
   c.font = `600 ${c.font}`;
   c.fillStyle = colours().ink;
-  c.fillText(grouped(none), x(step) + 4, Math.max(MARGIN.top + 8, Math.min(y(none) + 4, y(0) - 15)));
-  c.fillText(grouped(paged), x(step) + 4, y(0) - 2);
+  c.fillText(text(none), x(step) + 4, Math.max(MARGIN.top + 8, Math.min(y(none) + 4, y(0) - 15)));
+  c.fillText(text(paged), x(step) + 4, y(0) - 2);
 }
 
 /**
@@ -161,6 +187,6 @@ function paintValues(c, sums, x, y) {
 function stepAt(logs, point, size) {
   if (!logs || !race.numSteps.value) return null;
   const { count, plot } = frame(logs, size);
-  const step = Math.floor(((point.x - MARGIN.left) / plot.width) * count) + 1;
+  const step = Math.floor(((point.x - sides().left) / plot.width) * count) + 1;
   return step >= 1 && step <= race.numSteps.value ? step : null;
 }

@@ -17,7 +17,8 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * A lane after its `step`-th step (0: before the first), or after its last one if it took fewer.
  *
  * Of the step itself (0 where it took none): `computed` tokens, `flops`, `bytes` moved, `intensity` = flops / bytes
- * (null where none are), engine `seconds`; and the memory during the
+ * (null where none are), `copied` bytes of K and V of earlier tokens and `storage` bytes that the tensors of K and V
+ * take (null where nobody counted), engine `seconds`; and the memory during the
  * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
  * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
@@ -37,6 +38,8 @@ export function laneAt(log, step) {
     flops: 0,
     bytes: 0,
     intensity: /** @type {number | null} */ (null),
+    copied: /** @type {number | null} */ (null),
+    storage: /** @type {number | null} */ (null),
     seconds: 0,
     slots: /** @type {{reserved: number, read: number, computed: number} | null} */ (null),
     held: 0,
@@ -57,6 +60,8 @@ export function laneAt(log, step) {
   lane.flops = record.work?.flops ?? 0;
   lane.bytes = record.work ? bytesMoved(record.work) : 0;
   lane.intensity = lane.bytes ? lane.flops / lane.bytes : null;
+  lane.copied = record.cache_tensors?.copied_bytes ?? null;
+  lane.storage = record.cache_tensors?.storage_bytes ?? null;
   lane.slots = { reserved, read: entry.start, computed: lane.computed };
   tables.forEach((table, group) => {
     const perToken = log.groups[group].kv_bytes_per_token;
@@ -74,12 +79,13 @@ export function laneAt(log, step) {
  * @param {number} count steps
  */
 function totals(log, count) {
-  const sums = { totalComputed: 0, totalFlops: 0, totalBytes: 0, totalSeconds: 0 };
+  const sums = { totalComputed: 0, totalFlops: 0, totalBytes: 0, totalCopied: 0, totalSeconds: 0 };
   for (const index of stepRecords(log).slice(0, count)) {
     const record = log.records[index];
     sums.totalComputed += tokensComputed(record);
     sums.totalFlops += record.work?.flops ?? 0;
     sums.totalBytes += record.work ? bytesMoved(record.work) : 0;
+    sums.totalCopied += record.cache_tensors?.copied_bytes ?? 0;
     sums.totalSeconds += stepSeconds(record);
   }
   return sums;
@@ -92,9 +98,21 @@ const tokensComputed = (record) => (record.batch ?? []).reduce((sum, entry) => s
  * Tokens computed up to and including each step, from the first.
  * @param {TraceLog} log
  */
-export function computedSoFar(log) {
+export const computedSoFar = (log) => soFar(log, tokensComputed);
+
+/**
+ * Bytes of K and V copied to another place up to and including each step.
+ * @param {TraceLog} log
+ */
+export const copiedSoFar = (log) => soFar(log, (record) => record.cache_tensors?.copied_bytes ?? 0);
+
+/**
+ * @param {TraceLog} log
+ * @param {(record: StepRecord) => number} figure
+ */
+function soFar(log, figure) {
   let sum = 0;
-  return stepRecords(log).map((index) => (sum += tokensComputed(log.records[index])));
+  return stepRecords(log).map((index) => (sum += figure(log.records[index])));
 }
 
 /**
@@ -133,6 +151,14 @@ export function raceAt(logs, step) {
 export function expectedComputed(prompt, count) {
   return { cached: prompt + count - 1, none: count * prompt + (count * (count - 1)) / 2 };
 }
+
+/**
+ * Positions that concatenation will have copied in `count` steps after a prompt of `prompt` tokens: the i-th step after
+ * the first finds prompt + i − 1 of them, and makes a new tensor of all.
+ * @param {number} prompt
+ * @param {number} count
+ */
+export const expectedCopied = (prompt, count) => ((count - 1) * (2 * prompt + count - 2)) / 2;
 
 /**
  * Why time differs less than work, in this run's numbers; null before two steps that decode. `plain` and `cached` are

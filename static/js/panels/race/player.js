@@ -5,22 +5,32 @@ import { LanesPlayer } from "../../runs/player.js";
 import { draft } from "../../state/prompts.js";
 import { wantedConfig, wantedSampling } from "../../state/run_settings.js";
 import { raceAt } from "./figures.js";
-import { race, STRATEGIES } from "./model.js";
+import { copying, lanes, logs, race } from "./model.js";
 import { raceSentence } from "./words.js";
 
 /** All lanes at the step that is looked at; null before there are any. */
-export const now = computed(() => (race.logs.value ? raceAt(race.logs.value, player.shownStep.value) : null));
+export const now = computed(() => (logs.value ? raceAt(logs.value, player.shownStep.value) : null));
 
 export const player = new LanesPlayer(race, { wish, told: () => raceSentence(now.value) });
 
+player.chosen.value = lanes.value.length - 1;
+
+/** Another set of lanes: their runs begin, and the last of them is on the stage. */
+export function changeLanes() {
+  race.reset();
+  player.chosen.value = lanes.value.length - 1;
+  player.begin();
+}
+
 /**
- * What the three runs are asked: the setup's prompt and sampling, one sample each, the default batching.
+ * What the runs are asked: the setup's prompt and sampling, one sample each, the default batching.
  * @returns {import("../../runs/lockstep.js").Wish}
  */
 function wish() {
   const { block_size, num_blocks, kv_cache_dtype } = wantedConfig();
   const { n, ...sampling } = wantedSampling();
-  const config = { block_size, num_blocks, ...(kv_cache_dtype ? { kv_cache_dtype } : {}) };
-  const configs = Object.fromEntries(STRATEGIES.map((strategy) => [strategy, { ...config, strategy }]));
+  const config = { block_size, num_blocks, count_copies: true, kv_cache_dtype: kv_cache_dtype ?? "auto" };
+  if (copying.value) config.kv_cache_dtype = "auto"; // transformers' caches keep what the model hands them
+  const configs = Object.fromEntries(lanes.value.map((strategy) => [strategy, { ...config, strategy }]));
   return { prompts: [draft.value], sampling, configs };
 }

@@ -7,17 +7,13 @@ import { align } from "../../runs/tokens.js";
 import { verdict } from "../../runs/words.js";
 import { draft } from "../../state/prompts.js";
 import { langOf, t } from "../../tell/words.js";
-import { names, race, STRATEGIES } from "./model.js";
-
-const NONE = align(
-  STRATEGIES.map(() => []),
-  () => false,
-);
+import { names, race } from "./model.js";
 
 /** @param {{now: import("./figures.js").Race | null}} props */
 export function Proof({ now }) {
   const prompt = race.asked.value?.prompts[0] ?? draft.value;
-  const aligned = now?.tokens ?? NONE;
+  const nothing = names().map(() => []);
+  const aligned = now?.tokens ?? align(nothing, () => false);
   const after = t("race.prompt", { text: prompt });
   return html`<section class="race-proof">
     <h3 class="panel-title">

@@ -8,7 +8,7 @@ import { Picture } from "../../runs/picture.js";
 import { labelOf } from "../../runs/tokens.js";
 import { grouped, t } from "../../tell/words.js";
 import { timesComputed } from "./figures.js";
-import { race } from "./model.js";
+import { lanes, race } from "./model.js";
 import { player } from "./player.js";
 
 /**
@@ -31,7 +31,7 @@ export function Legend() {
 /** @param {{name: string, index: number, lane: import("./figures.js").Lane | null, logs: TraceLog[] | null}} props */
 export function LaneStrip({ name, index, lane, logs }) {
   const slots = lane?.slots ?? null;
-  const again = race.names[index] === "none";
+  const again = lanes.value[index] === "none";
   const times = logs && lane ? timesComputed(logs[index], lane.step) : [];
   const empty = slots && slots.reserved - slots.read - slots.computed;
   const label = slots ? t("race.strip", { name, read: slots.read, computed: slots.computed, empty }) : name;

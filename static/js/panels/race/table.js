@@ -4,10 +4,11 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { ridge } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { Segmented } from "../../kit/segmented.js";
 import { tips } from "../../kit/tooltip.js";
 import { roofs, wantRoofs } from "../../net/machine.js";
 import { bytesText, grouped, intensityText, secondsText, t } from "../../tell/words.js";
-import { names, STRATEGIES } from "./model.js";
+import { copying, lanes, names, SETS } from "./model.js";
 import { player } from "./player.js";
 import { LaneStrip, Legend } from "./strip.js";
 
@@ -15,7 +16,8 @@ import { LaneStrip, Legend } from "./strip.js";
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
  * @typedef {import("./figures.js").Lane} Lane
  * @typedef {"computed" | "kept" | "wasted" | "transient" | "flops" | "bytes" | "seconds"} StepKey
- * @typedef {StepKey | "intensity" | "totalComputed" | "totalFlops" | "totalBytes" | "totalSeconds"} Key
+ * @typedef {"intensity" | "copied" | "storage" | "totalCopied"} CountedKey
+ * @typedef {StepKey | CountedKey | "totalComputed" | "totalFlops" | "totalBytes" | "totalSeconds"} Key
  *
  * `about`: what it says when it is pointed at.
  * @typedef {{
@@ -23,19 +25,31 @@ import { LaneStrip, Legend } from "./strip.js";
  *   column: string,
  *   text: (value: number) => string,
  *   fidelity?: "captured" | "derived",
- *   about?: (lane: Lane, key: Key) => string[],
+ *   about?: (lane: Lane, key: Key, strategy: string) => string[],
  * }} Column
  */
 
-/** @type {[group: string, columns: Column[]][]} */
-const GROUPS = [
+/** @typedef {[group: string, columns: Column[]]} Group */
+
+/** @type {Group} */
+const TOKENS = [
+  "tokens",
   [
-    "tokens",
-    [
-      { key: "computed", column: "step", text: grouped, fidelity: "captured" },
-      { key: "totalComputed", column: "total", text: grouped, fidelity: "derived" },
-    ],
+    { key: "computed", column: "step", text: grouped, fidelity: "captured" },
+    { key: "totalComputed", column: "total", text: grouped, fidelity: "derived" },
   ],
+];
+/** @type {Group} */
+const TIME = [
+  "time",
+  [
+    { key: "seconds", column: "step", text: secondsText },
+    { key: "totalSeconds", column: "total", text: secondsText },
+  ],
+];
+/** @type {Group[]} */
+const OF_STRATEGIES = [
+  TOKENS,
   [
     "memory",
     [
@@ -59,17 +73,38 @@ const GROUPS = [
       { key: "intensity", column: "intensity", text: intensityText, about: sideAbout },
     ],
   ],
+  TIME,
+];
+/** @type {Group[]} */
+const OF_CACHES = [
+  TOKENS,
   [
-    "time",
+    "reserved",
     [
-      { key: "seconds", column: "step", text: secondsText },
-      { key: "totalSeconds", column: "total", text: secondsText },
+      { key: "kept", column: "kept", text: bytesText, about: memoryAbout },
+      { key: "wasted", column: "wasted", text: bytesText, about: memoryAbout },
     ],
   ],
+  ["tensors", [{ key: "storage", column: "storage", text: bytesText, about: exactBytes, fidelity: "captured" }]],
+  [
+    "copied",
+    [
+      { key: "copied", column: "step", text: bytesText, about: copiedAbout, fidelity: "captured" },
+      { key: "totalCopied", column: "total", text: bytesText, about: exactBytes, fidelity: "derived" },
+    ],
+  ],
+  TIME,
 ];
+const MARKED = new Set(["tokens", "tensors", "copied"]); // their columns say for themselves how they are known
+
+const columnsOf = (/** @type {Group[]} */ groups) =>
+  groups.flatMap(([group, columns]) => columns.map((column) => ({ ...column, group })));
+const COLUMNS = { strategies: columnsOf(OF_STRATEGIES), caches: columnsOf(OF_CACHES) };
+const columns = () => COLUMNS[copying.value ? "caches" : "strategies"];
+const groups = () => (copying.value ? OF_CACHES : OF_STRATEGIES);
+
 const NAME_COLUMNS = 3; // a lane's name is as wide as so many of its numbers; its slots have the rest
 const OWN_NAME = new Set(["kept", "transient", "wasted", "intensity"]);
-const COLUMNS = GROUPS.flatMap(([group, columns]) => columns.map((column) => ({ ...column, group })));
 
 /** @param {{logs: TraceLog[] | null, now: import("./figures.js").Race | null}} props */
 export function Lanes({ logs, now }) {
@@ -77,21 +112,25 @@ export function Lanes({ logs, now }) {
   const bytes = logs ? grouped(logs[0].header.kv_bytes_per_token) : "–";
   const title = (/** @type {string} */ key) => t(`race.column.${key}`);
   return html`<div class="race-table">
-    <${Legend} />
-    <table class="race-lanes num">
+    <div class="race-head">
+      <${Segmented} label=${t("race.lanes")} name="lanes" choices=${Object.keys(SETS)}
+        text=${(/** @type {string} */ set) => t(`race.lanes.${set}`)} />
+      <${Legend} />
+    </div>
+    <table class=${copying.value ? "race-lanes caches num" : "race-lanes num"}>
       <colgroup>
-        ${COLUMNS.map(({ key }) => html`<col class=${`col-${key}`} />`)}
+        ${columns().map(({ key }) => html`<col class=${`col-${key}`} />`)}
       </colgroup>
       <thead>
         <tr>
-          ${GROUPS.map(([group, { length }]) => {
-            const kind = group === "tokens" ? undefined : "derived"; // the columns of tokens have their own
+          ${groups().map(([group, { length }]) => {
+            const kind = MARKED.has(group) ? undefined : "derived";
             const formula = t(`race.formula.${group}`, { bytes });
             return html`<th colspan=${length} scope="colgroup">${title(group)}${mark(kind, formula)}</th>`;
           })}
         </tr>
         <tr>
-          ${COLUMNS.map(
+          ${columns().map(
             ({ column, fidelity }) =>
               html`<th scope="col">${title(column)}${mark(fidelity, t("race.formula.tokens"))}</th>`,
           )}
@@ -99,7 +138,7 @@ export function Lanes({ logs, now }) {
       </thead>
       ${names().map(
         (name, i) =>
-          html`<${LaneRows} key=${STRATEGIES[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
+          html`<${LaneRows} key=${lanes.value[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
       )}
     </table>
   </div>`;
@@ -120,7 +159,7 @@ function LaneRows({ name, index, lane, logs }) {
   const shown = player.chosen.value === index;
   return html`<tbody
     class=${shown ? "race-lane shown" : "race-lane"}
-    data-strategy-lane=${STRATEGIES[index]}
+    data-strategy-lane=${lanes.value[index]}
     data-finished=${Boolean(lane?.finished)}
     onClick=${() => player.choose(index)}
   >
@@ -128,17 +167,18 @@ function LaneRows({ name, index, lane, logs }) {
       <th scope="rowgroup" colspan=${NAME_COLUMNS}>
         <button class="runs-lane" aria-pressed=${shown} title=${t("runs.on_stage", { name })}>${name}</button>
       </th>
-      <td class="race-strip-cell" colspan=${COLUMNS.length - NAME_COLUMNS}>
+      <td class="race-strip-cell" colspan=${columns().length - NAME_COLUMNS}>
         <${LaneStrip} name=${name} index=${index} lane=${lane} logs=${logs} />
       </td>
     </tr>
     <tr>
-      ${COLUMNS.map(({ key, group, column, text, about }) => {
+      ${columns().map(({ key, group, column, text, about }) => {
         const title = t(`race.column.${column}`);
         // where there is no head of columns; a column of its own name needs no group's
         const label = OWN_NAME.has(column) ? title : `${t(`race.column.${group}`)} · ${title}`;
         const value = lane?.[key] ?? null;
-        const told = about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key)) } : {};
+        const told =
+          about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key, lanes.value[index])) } : {};
         return html`<td data-figure=${key} data-label=${label} ...${told}>${value === null ? "–" : text(value)}</td>`;
       })}
     </tr>
@@ -159,6 +199,19 @@ function exactBytes(lane, key) {
  */
 function memoryAbout(lane, key) {
   return [...exactBytes(lane, key), t("race.used", { bytes: bytesText(lane.used), exact: grouped(lane.used) })];
+}
+
+/**
+ * What a step copied, beside what the formula says that it would.
+ * @param {Lane} lane
+ * @param {Key} key
+ * @param {string} strategy
+ */
+function copiedAbout(lane, key, strategy) {
+  if (strategy !== "concat" && strategy !== "dynamic") return [...exactBytes(lane, key), t("race.copied.in_place")];
+  const [read, bytes] = [lane.slots?.read ?? 0, lane.used / ((lane.slots?.read ?? 0) + lane.computed)];
+  const values = { read: grouped(read), bytes: grouped(bytes), product: grouped(read * bytes) };
+  return [...exactBytes(lane, key), t("race.copied.formula", values)];
 }
 
 /**

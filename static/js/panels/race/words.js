@@ -4,9 +4,9 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { labelsOf } from "../../runs/tokens.js";
 import { beforehand, choices } from "../../runs/words.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
-import { timeAgainstWork } from "./figures.js";
-import { names, race } from "./model.js";
+import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
+import { copiedSoFar, expectedCopied, timeAgainstWork } from "./figures.js";
+import { copying, names, race } from "./model.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
@@ -23,6 +23,7 @@ const NEAR = 0.7; // from this share of the ratio of operations on, time follows
 export function raceSentence(now) {
   const said = beforehand(race);
   if (said !== null || !now) return said ?? "";
+  if (copying.value) return copySentence(now);
   const [none, , paged] = now.lanes;
   const [chosen] = now.tokens.lanes;
   if (now.step === 0) return t("race.say.ready", { n: promptLength() });
@@ -32,6 +33,24 @@ export function raceSentence(now) {
   if (now.tokens.difference && now.tokens.difference.place <= place)
     return t("race.say.step_differs", { ...values, choices: choices(names(), now.tokens.lanes, place) });
   return t(now.step === 1 ? "race.say.first" : "race.say.step", { ...values, token: labelsOf(chosen)[place] });
+}
+
+/**
+ * The same for lanes that compute alike and differ in what they copy.
+ * @param {Race} now
+ */
+function copySentence({ step, lanes, tokens, finished }) {
+  if (step === 0) return t("race.caches.ready", { n: promptLength() });
+  const list = (/** @type {(lane: typeof lanes[0]) => number} */ figure) =>
+    lanes.map((lane, i) => t("race.caches.one", { name: names()[i], bytes: bytesText(figure(lane)) }));
+  const [chosen] = tokens.lanes;
+  const apart = tokens.difference ? t("race.caches.differ", { place: tokens.difference.place + 1 }) : "";
+  const values = { step, token: labelsOf(chosen)[chosen.length - 1], count: chosen.length, apart };
+  if (finished && step === race.numSteps.value && race.phase.value === "done") {
+    const [copied, kept] = [list((lane) => lane.totalCopied), list((lane) => lane.held)];
+    return t("race.caches.end", { ...values, copied: copied.join(t("runs.comma")), kept: kept.join(t("runs.comma")) });
+  }
+  return t("race.caches.step", { ...values, copied: list((lane) => lane.copied ?? 0).join(t("runs.comma")) });
 }
 
 /** @param {Race} now */
@@ -72,5 +91,23 @@ export function TimeNote({ logs, step }) {
     })}
     ${noisy ? ` ${t("race.why.noise", { slowest: secondsText(found.slowest) })}` : ""}${" "}
     <${Fidelity} kind="derived" formula=${t("race.why.formula")} />
+  </p>`;
+}
+
+/**
+ * How copies are counted, and that the formula says the same, with this run's numbers.
+ * @param {{logs: TraceLog[] | null, step: number}} props
+ */
+export function CopyNote({ logs, step }) {
+  if (!logs || !step) return html`<p class="race-why hint" id="race-why"></p>`;
+  const perToken = logs[0].header.kv_bytes_per_token;
+  const values = {
+    step,
+    bytes: grouped(perToken),
+    formula: grouped(expectedCopied(promptLength(), step) * perToken),
+    counted: grouped(copiedSoFar(logs[0])[step - 1] ?? 0),
+  };
+  return html`<p class="race-why hint" id="race-why">
+    ${t("race.caches.note", values)} <${Fidelity} kind="captured" />
   </p>`;
 }

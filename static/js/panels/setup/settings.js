@@ -6,7 +6,7 @@ import { html } from "../../kit/html.js";
 import { withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { Typed } from "../../kit/typed.js";
-import { choicesOf, LAYOUT, rowsOf } from "../../state/options.js";
+import { LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";
 import { noneText, numberText, optionHelp, optionLabel, valueHelp, valueText } from "../../tell/options.js";
@@ -25,7 +25,7 @@ export function CacheSettings() {
     <h3 class="group-title">${t("setup.cache")}</h3>
     <div class="segments" role="radiogroup" aria-label=${optionLabel("strategy")} id="strategy" data-arrows
       onKeyDown=${moveStrategy}>
-      ${choicesOf("strategy").map(
+      ${offeredOf("strategy").map(
         (name) => html`<button
           role="radio"
           aria-checked=${strategy === name}
@@ -57,7 +57,7 @@ function moveStrategy(event) {
   const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key] ?? 0;
   if (!by) return;
   event.preventDefault();
-  const names = choicesOf("strategy");
+  const names = offeredOf("strategy");
   const next = names[(names.indexOf(settings.strategy.value ?? "") + by + names.length) % names.length];
   changeConfig("strategy", next);
   const group = /** @type {HTMLElement} */ (event.currentTarget);

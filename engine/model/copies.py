@@ -1,0 +1,28 @@
+"""Counting what a step copies of the cache, on the tensors themselves: where their numbers lay before, and lie now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from engine.trace.records import CacheTensors
+
+
+class CopyCounter:
+    """From the beginning of a step to its end. Holds the tensors of the beginning, so none takes another's place."""
+
+    def __init__(self, before: Mapping[Any, Tensor]) -> None:
+        """`before`: every tensor of the cache, by a name that it keeps."""
+        self._before = dict(before)
+
+    def compare(self, now: Mapping[Any, Tensor], copied_blocks: int = 0) -> CacheTensors:
+        """`copied_blocks`: bytes of blocks that were copied within tensors that stayed where they were."""
+        moved = [old for name, old in self._before.items() if name in now and now[name].data_ptr() != old.data_ptr()]
+        storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in now.values()}
+        return CacheTensors(
+            copied_bytes=sum(old.nbytes for old in moved) + copied_blocks,
+            num_copied=len(moved),
+            storage_bytes=sum(storages.values()),
+        )

@@ -1,0 +1,117 @@
+"""Caches that hold one sequence each, as transformers keeps K and V, beside the store of blocks.
+
+    concat    a pair of tensors a layer, concatenated along the tokens in every step: by hand, as models of transformers
+              did with `layer_past` (GPT-2 in v2 to v4.35: `key = torch.cat((past_key, key), dim=-2)`)
+    dynamic   transformers' DynamicCache, whose `DynamicLayer.update` does the same
+    static    the layers of transformers' StaticCache: room for `max_cache_len` tokens from the first on, written in
+              place
+
+They are handed the keys and values that the model hands a cache, and give back all so far: [1, Hkv, S, D].
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from transformers import Cache, DynamicCache
+from transformers.cache_utils import StaticLayer
+
+CacheKind = Literal["concat", "dynamic", "static"]
+CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
+
+Place = tuple[int, int, str]  # of a tensor: sequence, layer, "k" or "v"
+
+
+class SequenceCache(ABC):
+    """Keys and values of one sequence."""
+
+    @abstractmethod
+    def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add k [1, Hkv, T, D] and v [1, Hkv, T, Dv]; gives all it has room for, the filled first."""
+
+    @abstractmethod
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """The tensors of each layer."""
+
+
+class ConcatenatedCache(SequenceCache):
+    """A pair of tensors a layer, each step a new pair."""
+
+    def __init__(self, num_layers: int) -> None:
+        self._past: list[tuple[Tensor, Tensor] | None] = [None] * num_layers
+
+    def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        past = self._past[layer]
+        # the first pair is a copy too: what the model hands over is a view of everything it projected
+        pair = (k.contiguous(), v.contiguous()) if past is None else _joined(past, (k, v))
+        self._past[layer] = pair
+        return pair
+
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        return [pair for pair in self._past if pair is not None]
+
+
+def _joined(past: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return torch.cat((past[0], new[0]), dim=-2), torch.cat((past[1], new[1]), dim=-2)
+
+
+class TransformersCache(SequenceCache):
+    """A cache of transformers, through the method by which its models fill it."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def update(self, layer: int, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        found: tuple[Tensor, Tensor] = self._cache.update(k, v, layer)
+        return found
+
+    def pairs(self) -> list[tuple[Tensor, Tensor]]:
+        return [(layer.keys, layer.values) for layer in self._cache.layers if layer.is_initialized]
+
+
+class SequenceCaches:
+    """The caches of all sequences that run."""
+
+    def __init__(self, kind: CacheKind, num_layers: int, max_cache_len: int) -> None:
+        """`max_cache_len`: tokens that a static cache has room for."""
+        self.kind = kind
+        self._num_layers = num_layers
+        self._max_cache_len = max_cache_len
+        self._caches: dict[int, SequenceCache] = {}
+        if kind == "static":
+            import torch._dynamo  # noqa: F401  StaticLayer would load it, seconds long, in the first step's time
+
+    def begin(self, seq_id: int) -> None:
+        """The sequence is computed from its first token on: nothing is cached."""
+        self._caches[seq_id] = self._new()
+
+    def of(self, seq_id: int) -> SequenceCache:
+        """The cache of a sequence that has begun. Raises KeyError: it has not."""
+        return self._caches[seq_id]
+
+    def keep_only(self, seq_ids: Collection[int]) -> None:
+        """Drop the caches of all other sequences."""
+        for seq_id in self._caches.keys() - set(seq_ids):
+            del self._caches[seq_id]
+
+    def tensors(self) -> dict[Place, Tensor]:
+        """Every tensor of K and V, by its place."""
+        return {
+            (seq_id, layer, name): tensor
+            for seq_id, cache in self._caches.items()
+            for layer, pair in enumerate(cache.pairs())
+            for name, tensor in zip("kv", pair, strict=True)
+        }
+
+    def _new(self) -> SequenceCache:
+        if self.kind == "concat":
+            return ConcatenatedCache(self._num_layers)
+        if self.kind == "dynamic":
+            # without the model's configuration: every layer keeps everything, windows are the attention's
+            return TransformersCache(DynamicCache())
+        layers = [StaticLayer(max_cache_len=self._max_cache_len) for _ in range(self._num_layers)]
+        return TransformersCache(Cache(layers=layers))
