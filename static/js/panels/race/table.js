@@ -173,9 +173,7 @@ function LaneRows({ name, index, lane, logs }) {
     </tr>
     <tr>
       ${columns().map(({ key, group, column, text, about }) => {
-        const title = t(`race.column.${column}`);
-        // where there is no head of columns; a column of its own name needs no group's
-        const label = OWN_NAME.has(column) ? title : `${t(`race.column.${group}`)} · ${title}`;
+        const label = nameOf(group, column);
         const value = lane?.[key] ?? null;
         const told =
           about && lane && value !== null ? { tabindex: 0, ...tips(() => about(lane, key, lanes.value[index])) } : {};
@@ -239,4 +237,15 @@ export function operationsText(count) {
     unit += 1;
   }
   return `${Number(value.toPrecision(3))}${unit ? `\u2009${units[unit]}` : ""}`;
+}
+
+/**
+ * What a figure is called where there is no head of columns; a column with a name of its own needs no group's.
+ *
+ * @param {string} group
+ * @param {string} column
+ */
+function nameOf(group, column) {
+  const title = t(`race.column.${column}`);
+  return OWN_NAME.has(column) ? title : `${t(`race.column.${group}`)} · ${title}`;
 }
