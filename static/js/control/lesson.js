@@ -206,23 +206,23 @@ async function ask(event, body) {
   }
 }
 
+async function step() {
+  if (opened.peek()?.items.at(-1)?.kind !== "do") return false;
+  await goOn();
+  return true;
+}
+
 /**
  * While a lesson drives its run, the transport moves through what there is, and "next" goes on with the lesson.
  *
  * @type {import("./player.js").Player}
  */
 const lessonPlayer = {
-  live: () => false,
+  live: () => store.connection.value === "live",
   running: () => false,
   prefill: null,
-  step: async () => {
-    const now = opened.peek();
-    const item = now?.items.at(-1);
-    if (item?.kind !== "do") return false;
-    await goOn();
-    return true;
-  },
-  run: () => {},
+  step,
+  run: step,
   pause: () => {},
   reset: () => {},
   add: null,

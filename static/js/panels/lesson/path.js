@@ -1,6 +1,7 @@
 // The way through the lessons: which there are, how long each takes, how far one has come.
 
 import { learn } from "../../control/lesson.js";
+import { startTour } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { cards, kept } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
@@ -24,7 +25,10 @@ export function Path() {
   </div>`;
 }
 
-const explore = () => (settings.distance.value = "bench");
+function explore() {
+  settings.distance.value = "bench";
+  startTour();
+}
 
 /** @param {{card: import("../../state/lessons.js").Card}} props */
 function Entry({ card }) {

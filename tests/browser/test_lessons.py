@@ -1,0 +1,122 @@
+"""Lessons in the page: read, predicted, answered, shown; gone on with after a reload; in both languages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import open_with_axe, violations
+from tests.browser.driving import wait_until
+from tests.browser.settling import still
+
+OpenPage = Callable[..., Page]
+TWO = "/?distance=learn&lesson=not-yet"
+
+
+def open_lesson(open_page: OpenPage, path: str = TWO, **options: object) -> Page:
+    page = open_page(path, until=".article", **options)
+    expect(page.locator("#stage, .stage").first).to_be_visible()
+    return page
+
+
+def give(page: Page, text: str) -> None:
+    """Answer the open question with the option that says `text`."""
+    question = page.locator(".question[data-over=false]").last
+    question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()
+    page.click("#lesson-answer")
+
+
+def test_a_lesson_from_its_list_to_its_second_question(open_page: OpenPage) -> None:
+    page = open_page()
+    page.click("#btn-learn")
+    expect(page.locator(".path-card")).to_have_count(11)
+    page.click("#path-not-yet")
+    expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
+    wait_until(page, "location.search.includes('lesson=not-yet')")
+    question = page.locator(".question")
+    expect(question).to_have_count(1)
+    expect(page.locator("#lesson-go")).to_have_count(0)
+    give(page, "15")
+    expect(page.locator(".verdict")).to_contain_text("what follows is in the prompt already")
+    expect(page.locator(".answer-mark:not(.wrong)")).to_have_count(0)
+    expect(page.locator("html")).to_have_attribute("data-num-records", "0")
+    give(page, "1")
+    expect(page.locator(".verdict")).to_contain_text("Right.")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "0")
+    page.click("#lesson-go")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "2")
+    page.locator(".lesson-figure", has_text="15").click()
+    expect(page.locator("html")).to_have_attribute("data-view-index", "0")
+    expect(question).to_have_count(2)
+
+
+def test_one_is_back_where_one_was_after_a_reload(open_page: OpenPage) -> None:
+    page = open_lesson(open_page)
+    give(page, "1")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(2)
+    page.reload()
+    expect(page.locator(".question")).to_have_count(2)
+    expect(page.locator(".question").first).to_have_attribute("data-over", "true")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "2")
+    page.click(".lesson-home")
+    expect(page.locator("#path-not-yet")).to_have_attribute("data-state", "begun")
+
+
+def test_the_transport_looks_and_the_remotes_key_goes_on(open_page: OpenPage) -> None:
+    page = open_lesson(open_page)
+    expect(page.locator("#btn-step")).to_be_hidden()
+    give(page, "1")
+    expect(page.locator("#lesson-go")).to_be_visible()
+    page.click("#lesson-title")
+    page.keyboard.press("PageDown")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "2")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "0")
+
+
+def test_to_the_end_and_the_run_is_the_learners(open_page: OpenPage) -> None:
+    page = open_lesson(open_page)
+    for _ in range(30):
+        if page.locator(".lesson-over").count():
+            break
+        if page.locator("#lesson-answer").count():
+            page.locator(".question[data-over=false] .unsure").last.click()
+            page.click("#lesson-answer")
+        else:
+            page.click("#lesson-go")
+        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    expect(page.locator(".lesson-over")).to_contain_text("0 of 5")
+    page.click("#lesson-leave")
+    page.fill("#prompt", "Once upon a time")
+    page.click("#btn-add")
+    wait_until(page, "Number(document.documentElement.dataset.numRecords) > 9")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, height: int, theme: str) -> None:
+    page = open_with_axe(open_page, f"{TWO}&theme={theme}", width=width, height=height, until=".article")
+    give(page, "15")
+    give(page, "1")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(2)
+    still(page)
+    assert violations(page) == []
+    assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    button = page.locator("#lesson-answer").bounding_box()
+    assert button and button["height"] >= 36
+
+
+def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
+    page = open_lesson(open_page)
+    give(page, "1")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(2)
+    page.locator(".lesson-tools button").first.click()
+    expect(page.locator("#lesson-title")).to_have_text("还不在那里的字")
+    expect(page.locator(".question")).to_have_count(2)
+    expect(page.locator(".question legend").last).to_contain_text("滟")
