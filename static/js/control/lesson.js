@@ -13,6 +13,7 @@ import { takeOver } from "./player.js";
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
+const RESET_COMES = 1000; // ms after an answer within which the news of a new run is there
 const LONGEST = 8; // seconds that what one action did is played for
 
 /** Whether the server is asked something of the lesson now. */
@@ -195,7 +196,9 @@ async function shown(before) {
 async function ask(event, body) {
   const { client } = session;
   if (!client) return null;
+  const { run } = session;
   waiting.value = true;
+  if (run) run.resetting += 1; // a lesson that begins a new run does so because the learner went on
   try {
     return await client.ask(event, body);
   } catch (error) {
@@ -203,6 +206,7 @@ async function ask(event, body) {
     return null;
   } finally {
     waiting.value = false;
+    if (run) setTimeout(() => (run.resetting -= 1), RESET_COMES);
   }
 }
 

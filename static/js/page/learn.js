@@ -28,7 +28,7 @@ function Figure() {
   const part = shownPart.value?.part ?? "stage";
   const panel = DETAIL_PANELS.find(({ name }) => name === part);
   return html`<div class="learn-figure">
-    <div class="regions learn-regions" data-region="stage" data-part=${part}>
+    <div class="regions learn-regions" data-region="learn" data-part=${part}>
       ${provenance.value ? html`<${Provenance} />` : null}
       ${part === "pool" ? null : html`<${Stage} />`}
       ${

@@ -8,6 +8,7 @@ import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { barrier, opened } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
+import { optionLabel, valueText } from "../../tell/options.js";
 import { grouped, t } from "../../tell/words.js";
 import { Path } from "./path.js";
 import { Question } from "./question.js";
@@ -87,7 +88,7 @@ function Part({ item }) {
 function Do({ item }) {
   const { verb, count, until, rank, changes } = item.action;
   const values = { n: count, until: until ? t(`lesson.until.${until}`, { n: count }) : "", rank: rank + 1 };
-  const names = Object.entries(changes).map(([name, value]) => `${t(`option.${name}.label`)} ${String(value)}`);
+  const names = Object.entries(changes).map(([name, value]) => `${optionLabel(name)} ${valueText(name, value)}`);
   const text = t(`lesson.do.${verb}`, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
   const isNext = barrier.value === item;
   if (item.moment)
