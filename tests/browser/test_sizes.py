@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -12,6 +14,14 @@ from tests.browser.settling import still
 REGIONS = (".header", ".setup", ".stage", ".detail", ".memory", ".transport")
 STOPS = ("ask", "answer", "again", "keep", "blocks", "yours")
 PHONE = {"width": 390, "height": 844}
+# whether keys are drawn in their violet, which nothing else in the picture has
+SHOWS_KEYS = """(() => { const canvas = document.querySelector('.opening-picture canvas');
+  if (!canvas?.width) return false;
+  const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+  let violet = 0;
+  for (let i = 0; i < data.length; i += 4)
+    if (data[i + 3] > 80 && data[i + 2] > data[i + 1] + 50 && data[i] > data[i + 1] + 15) violet += 1;
+  return violet > 400 })()"""
 
 
 def share(page: Page) -> float:
@@ -216,3 +226,32 @@ def test_no_line_leads_to_a_table_that_is_not_shown(open_page: OpenPage) -> None
     page.keyboard.press("Escape")
     expect(page.locator(".tables")).to_be_visible()
     wait_until(page, painted)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "locale"),
+    [(390, 844, "en-US"), (360, 640, "zh-CN"), (844, 390, "en-US"), (768, 1024, "zh-CN"), (1280, 720, "en-US")],
+)
+def test_the_first_look_of_a_recording_shows_its_vectors_and_fits(
+    open_page: OpenPage, width: int, height: int, locale: str
+) -> None:
+    """Several sequences run; the first look shows one, which needs no number."""
+    page = open_page(
+        "/?recording=rec-samples&step=6&distance=look", until="#look", width=width, height=height, locale=locale
+    )
+    wait_until(page, SHOWS_KEYS)
+    for selector in ("#look-opening", "#look-learn", "#look-more", "#look-sentence", "#look-step", "#look-fan"):
+        at = box(page, selector)
+        assert at["left"] >= 0 and at["right"] <= width and at["top"] >= 0 and at["bottom"] <= height, (selector, at)
+        assert at["height"] < 180, (selector, at)
+    assert overlapping(page, "#look") == [] and stays_in_width(page)
+    said = page.locator("#look-sentence").inner_text()
+    assert "seq" not in said and "序列 0" not in said
+    page.click("#look-fan")
+    page.wait_for_selector(".opening-word")
+    still(page)
+    words = "[...document.querySelectorAll('.opening-word')]"
+    boxes = page.evaluate(f"{words}.map((e) => e.getBoundingClientRect().toJSON())")
+    assert len(boxes) >= 2
+    for above, below in itertools.pairwise(boxes):
+        assert below["top"] >= above["bottom"] and below["bottom"] <= box(page, "#look-sentence")["top"], boxes

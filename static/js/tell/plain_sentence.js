@@ -19,7 +19,7 @@ import { blocksRead, briefly, each, keysRead, probability } from "./sentence.js"
  * @property {Sequence} seq
  * @property {number[]} table its block table in the layers that see most
  * @property {number} end the position after its last token
- * @property {boolean} alone whether the run has no other sequence, so that it needs no name
+ * @property {boolean} alone whether no other sequence is to be told from it, so that it needs no name
  */
 
 const EVENTS = new Set(["submit", "preempt", "copy", "choose", "adjust"]); // each is news by itself
@@ -28,10 +28,11 @@ const AFTER = new Set(["finish", "rank"]); // said after what is computed
 const AFTER_TOGETHER = ["fork", "release", "evict"];
 
 /**
- * The texts of record `index` with their values, about the shown sequence where one must be chosen.
- * @param {Log} log @param {number} index @param {number | null} shownSeq @returns {Part[]}
+ * The texts of record `index` with their values, about the shown sequence where one must be chosen. `onlyOne`: the page
+ * shows no other, so that its steps need no name.
+ * @param {Log} log @param {number} index @param {number | null} shownSeq @param {boolean} [onlyOne] @returns {Part[]}
  */
-export function plainSentencesOf(log, index, shownSeq) {
+export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
   if (index < 0) return [[log.length ? "sentence.before" : "sentence.start.plain", {}]];
   const record = log.records[index];
   const batch = record.batch ?? [];
@@ -42,7 +43,7 @@ export function plainSentencesOf(log, index, shownSeq) {
   const news = found.length > 0;
   const waits = (/** @type {Op} */ op) => op.type === "defer" && op.seq_id === shownSeq && !gaveWay(op);
   found.push(...each(log, index, waits, "plain")); // the stage of who waits is empty: that is why
-  if (entry) found.push(...computed(log, index, entry, news));
+  if (entry) found.push(...computed(log, index, entry, news, onlyOne));
   for (const type of AFTER_TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   found.push(...each(log, index, (op) => AFTER.has(op.type) || (!waits(op) && beginsToWait(log, index, op)), "plain"));
   if (batch.length > 1 && !news) found.push(["sentence.plain.others", { n: batch.length - 1 }]);
@@ -68,15 +69,16 @@ function beginsToWait(log, index, op) {
 
 /**
  * What was computed of a sequence, and what came of it; `brief`: a usual step is not explained beside other news.
- * @param {Log} log @param {number} index @param {BatchEntry} entry @param {boolean} brief @returns {Part[]}
+ * @param {Log} log @param {number} index @param {BatchEntry} entry @param {boolean} brief @param {boolean} onlyOne
+ * @returns {Part[]}
  */
-function computed(log, index, entry, brief) {
+function computed(log, index, entry, brief, onlyOne) {
   const state = log.stateAt(index);
   const seq = state.sequences.get(entry.seq_id);
   if (!seq) return [];
   const table = log.tablesAtCompute(index, entry.seq_id)?.[0] ?? [];
   const end = entry.start + entry.token_ids.length;
-  const alone = state.sequences.size === 1;
+  const alone = onlyOne || state.sequences.size === 1;
   const at = { log, index, record: log.records[index], entry, seq, table, end, alone };
   const chosen = next(at);
   if (log.header.engine.strategy === "none" && entry.samples)

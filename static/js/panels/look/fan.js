@@ -36,8 +36,8 @@ export function Fan({ stem, words, futures = [], taken, choose, can = () => true
   const places = fanOf(size, words.length).words;
   return html`<div class="opening-picture" ref=${box}>
     <div class="opening-canvas" ref=${ref}><canvas aria-hidden="true"></canvas></div>
-    <ol class="opening-fan">${words.map((word, i) => {
-      const { x, y, width, height } = places[i];
+    <ol class="opening-fan">${places.map(({ x, y, width, height }, i) => {
+      const word = words[i];
       const place = { left: `${x}px`, top: `${y}px`, maxWidth: `${width}px`, height: `${height}px` };
       const p = probabilityText(word.p);
       return html`<li style=${place} data-taken=${taken.value === null ? null : taken.value === i}>

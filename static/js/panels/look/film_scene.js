@@ -84,7 +84,7 @@ export function stemOf(film) {
  * @param {number} now
  */
 function paintBeginning(c, size, { film, asked }, now) {
-  const columns = columnsOf(c, film.words.slice(0, asked + 1), roomFor(size.width));
+  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width);
   const { text } = rowsOf(size, columns);
   const more = asked - film.numPrompt;
   const count = film.numPrompt + Math.floor(more * linear(now, ALONE, 3.7));
@@ -106,7 +106,7 @@ function paintBeginning(c, size, { film, asked }, now) {
  */
 function paintAsking(c, size, { film, asking, asked, k, v, q }, now) {
   const words = film.words.slice(0, asked + 1);
-  const columns = columnsOf(c, words, roomFor(size.width));
+  const columns = columnsOf(c, words, size.width);
   const { weights, query } = asking;
   const pictured = {
     ...{ words: words.slice(0, asked), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },

@@ -29,7 +29,8 @@ const AIR = 0.62; // between words, in letters' sizes
 export const roomFor = (width) => width - (width < 720 ? 28 : 128);
 
 /**
- * Columns for `words` in the middle of `width`; where they do not fit in letters of 15 px, the first ones are left out.
+ * Columns for `words` in the middle of a picture of `width`; where they do not fit in letters of 15 px, the first ones
+ * are left out.
  *
  * @param {CanvasRenderingContext2D} c
  * @param {string[]} words
@@ -42,10 +43,11 @@ export function columnsOf(c, words, width, largest = LARGEST) {
   const wide = words.map((word) => c.measureText(word).width / 100); // at a size of one
   const share = (/** @type {number} */ w) => Math.max(0.9, w) + AIR;
   const total = wide.reduce((sum, w) => sum + share(w), 0);
-  const size = Math.max(LEAST, Math.min(largest, Math.floor(width / total)));
+  const room = roomFor(width);
+  const size = Math.max(LEAST, Math.min(largest, Math.floor(room / total)));
   let first = 0;
   let left = total * size;
-  while (left > width && first < words.length - 1) left -= share(wide[first++]) * size;
+  while (left > room && first < words.length - 1) left -= share(wide[first++]) * size;
   let at = (width - left) / 2;
   const widths = wide.slice(first).map((w) => share(w) * size);
   const x = widths.map((w) => (at += w) - w / 2);
@@ -141,8 +143,10 @@ export function poolOf({ width, height }, blocks, slots, tables) {
   };
 }
 
+const LEAST_EACH = 46; // px for a word of the fan, with the air below it: a thumb's height
+
 /**
- * Where the fan's words stand, and where their branches begin.
+ * Where the fan's words stand, and where their branches begin; on a low phone there are fewer than `count`.
  *
  * @param {Size} size
  * @param {number} count
@@ -151,13 +155,15 @@ export function fanOf({ width, height }, count) {
   const narrow = width < 720;
   const stem = narrow ? { x: width / 2, y: 64 } : { x: width * 0.3, y: height / 2 };
   const [left, wide] = narrow ? [16, width - 32] : [width * 0.42, width * 0.55];
-  const from = narrow ? 112 : height * 0.08;
-  const each = Math.min(84, (height - from - (narrow ? 4 : height * 0.08)) / count);
-  const start = narrow ? from : (height - each * count) / 2;
+  const from = narrow ? (height < 360 ? 76 : 112) : height * 0.08;
+  const room = height - from - (narrow ? 4 : height * 0.08);
+  const shown = narrow && height > 0 ? Math.max(2, Math.min(count, Math.floor(room / LEAST_EACH))) : count;
+  const each = Math.min(84, room / shown);
+  const start = narrow ? from : (height - each * shown) / 2;
   return {
     narrow,
     stem,
-    words: Array.from({ length: count }, (_, i) => ({
+    words: Array.from({ length: shown }, (_, i) => ({
       x: left,
       y: start + i * each + (each - Math.min(60, each - 8)) / 2,
       width: wide,

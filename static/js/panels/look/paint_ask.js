@@ -203,7 +203,7 @@ function paintLines(c, columns, rows, asked, progress) {
       c.textAlign = "center";
       c.textBaseline = "alphabetic";
       const own = p === query;
-      c.fillText(weights[p].toFixed(2), own ? from + 36 : to, own ? rows.k - 28 : rows.k - 10);
+      c.fillText(weights[p].toFixed(2), own ? from + 36 : Math.max(18, to), own ? rows.k - 28 : rows.k - 10);
     }
   }
   c.globalAlpha = 1;

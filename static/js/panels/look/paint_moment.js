@@ -1,10 +1,10 @@
 // The picture of a record in the first look: the query that it computed, and whom it asked.
 
 import { wordOf } from "../../core/film.js";
-import { attentionRow, vectorOf } from "../../core/sequence_view.js";
-import { widestHead } from "../../core/wide_rows.js";
+import { attentionRow, originOf, vectorOf } from "../../core/sequence_view.js";
+import { isWhole, widestHead } from "../../core/wide_rows.js";
 import { colours } from "../../kit/colour.js";
-import { columnsOf, roomFor } from "./geometry.js";
+import { columnsOf } from "./geometry.js";
 import { ASKED, paintAsk, paintWord, rowsOf } from "./paint_ask.js";
 
 /**
@@ -18,7 +18,7 @@ export function paintMoment(c, size, now) {
   const words = now.seq.token_bytes.map(wordOf);
   const { query } = now;
   const shown = query === null ? words : words.slice(0, query + 2);
-  const columns = columnsOf(c, shown, roomFor(size.width), 34);
+  const columns = columnsOf(c, shown, size.width, 34);
   if (query === null) {
     const { text } = rowsOf(size, columns);
     shown.forEach((word, p) => {
@@ -27,7 +27,7 @@ export function paintMoment(c, size, now) {
     });
     return;
   }
-  const { layer, head } = widestHead(now.log) ?? now;
+  const { layer, head } = asked(now);
   const { num_heads, num_kv_heads } = now.log.header.model;
   const view = { ...now, layer, head, kvHead: Math.floor(head / (num_heads / num_kv_heads)) };
   const row = attentionRow(now.log, now.index, now.seq.seq_id, layer, head, query);
@@ -48,4 +48,29 @@ export function paintMoment(c, size, now) {
     },
     ASKED,
   );
+}
+
+/**
+ * The layer and head that the picture shows.
+ *
+ * @param {import("../../state/store.js").View} now
+ */
+const asked = (now) => widestHead(now.log) ?? now;
+
+/**
+ * What the picture would show and could be fetched: all layers (null) of a record to look for the head that asks most,
+ * then the arrays of its layer.
+ *
+ * @param {import("../../state/store.js").View} now
+ * @returns {{record: number, layer: number | null}[]}
+ */
+export function missingOf(now) {
+  if (!widestHead(now.log) && !isWhole(now.log, now.index)) return [{ record: now.index, layer: null }];
+  const { layer } = asked(now);
+  const records = new Set([now.index]);
+  for (let p = 0; p < now.numFilled; p++) {
+    const origin = originOf(now, p);
+    if (origin) records.add(origin.record);
+  }
+  return [...records].filter((record) => now.log.captureMissing(record, layer)).map((record) => ({ record, layer }));
 }

@@ -3,7 +3,7 @@
 import { roundRect } from "../../kit/canvas.js";
 import { colours } from "../../kit/colour.js";
 import { grouped, t } from "../../tell/words.js";
-import { columnsOf, fontOf, lanesOf, roomFor } from "./geometry.js";
+import { columnsOf, fontOf, lanesOf } from "./geometry.js";
 import { rowsOf } from "./paint_ask.js";
 import { paintStripes } from "./stripes.js";
 import { between, eased, linear } from "./time.js";
@@ -78,8 +78,8 @@ function paintTitles(c, g) {
   c.textAlign = "left";
   c.textBaseline = "alphabetic";
   c.fillStyle = colours().ink;
-  c.fillText(t("look.without"), g.margin, g.top - 12);
-  c.fillText(t("look.with"), g.margin, g.low - 12);
+  c.fillText(t("look.without"), g.margin, g.top - 12, g.narrow ? g.right - g.margin : undefined);
+  c.fillText(t("look.with"), g.margin, g.low - 12, g.narrow ? g.right - g.margin : undefined);
 }
 
 /**
@@ -173,7 +173,7 @@ function number(c, text, x, y, size, colour, unit = "") {
  */
 function paintLower(c, size, g, scene, done, arrived) {
   const { film, asked, k, v } = scene;
-  const columns = columnsOf(c, film.words.slice(0, asked + 1), roomFor(size.width));
+  const columns = columnsOf(c, film.words.slice(0, asked + 1), size.width);
   const before = rowsOf(size, columns);
   const count = Math.min(film.words.length, film.numPrompt + Math.ceil(done) - 1);
   const half = g.kv / 2 - 1;

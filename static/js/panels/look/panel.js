@@ -12,6 +12,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { loadingSentence } from "../../kit/model_on_its_way.js";
+import { wantLayer } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
@@ -21,7 +22,7 @@ import { inWords } from "../../tell/operations.js";
 import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { langOf, sentences, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
-import { paintMoment } from "./paint_moment.js";
+import { missingOf, paintMoment } from "./paint_moment.js";
 
 /**
  * @typedef {import("../../core/film.js").Word} Word
@@ -91,7 +92,7 @@ function saying(over, open) {
   if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("look.first.empty"));
   if (open) return t(session.run || recordedFutures.value.length ? "look.fan" : "look.first.recorded");
   if (over) return t("look.first.end");
-  return sentences(plainSentencesOf(log, index, store.shownSeq.value).map(inWords).slice(0, MOST_SENTENCES));
+  return sentences(plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MOST_SENTENCES));
 }
 
 /** The text so far, as it would be read. @param {{now: View | null}} props */
@@ -135,7 +136,9 @@ function Picture() {
     (element, size) => {
       const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
       const now = store.sequenceView.peek();
-      if (now && size.width) paintMoment(c, size, now);
+      if (!now || !size.width) return;
+      paintMoment(c, size, now);
+      for (const { record, layer } of missingOf(now)) wantLayer(record, layer);
     },
   );
   return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas
