@@ -26,7 +26,8 @@ def test_health_and_model(server):
         "zh": ["春江潮水连海平，海上明月共潮生。"],
     }
     rows = {row["name"]: row for row in facts["options"]["tables"]["engine"]}
-    assert rows["strategy"]["choices"] == ["paged", "first_fit", "contiguous", "none"]
+    assert rows["strategy"]["control"]["offered"] == ["paged", "first_fit", "contiguous", "none"]
+    assert rows["strategy"]["choices"] == [*rows["strategy"]["control"]["offered"], "concat", "dynamic", "static"]
     assert list(rows) == list(facts["config"])
     assert [row["name"] for row in facts["options"]["tables"]["sampling"]] == list(facts["sampling"])
     assert facts["options"]["words"]["zh"]["block_size"]["label"] == "块大小"

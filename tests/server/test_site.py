@@ -92,7 +92,7 @@ def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) ->
     for path in sorted(tmp_path.glob("race-en-*")):
         with TraceReader(path) as log:
             texts.add(tuple(log.state_at(len(log) - 1).sequences[0].token_ids))
-    assert len(list(tmp_path.glob("race-en-*"))) == 3 and len(texts) == 1
+    assert len(list(tmp_path.glob("race-en-*"))) == 6 and len(texts) == 1
 
 
 def test_force_replaces_a_site_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
