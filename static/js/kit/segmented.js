@@ -7,7 +7,8 @@ import { html } from "./html.js";
  * `name`: the setting; `text(choice)`: its words.
  *
  * @param {{
- *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[], text: (choice: string) => string,
+ *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[],
+ *   text: (choice: string) => string,
  * }} props
  */
 export function Segmented({ label, name, choices, text }) {

@@ -20,7 +20,8 @@ export function Panel() {
   const now = opened.value;
   return html`<main class="lesson" id="lesson" aria-busy=${waiting.value}>
     <div class="lesson-head">
-      <button class="wordmark lesson-home" onClick=${() => learn(null)} aria-label=${`KV Theater: ${t("lesson.all")}`}><span
+      <button class="wordmark lesson-home" onClick=${() => learn(null)}
+        aria-label=${`KV Theater: ${t("lesson.all")}`}><span
         class="wordmark-kv"><i>K</i><i>V</i></span> Theater</button>
       <span class="lesson-tools"><${LanguageSwitch} />
         <button class="quiet" id="lesson-leave" onClick=${() => (settings.distance.value = "bench")}>${t(

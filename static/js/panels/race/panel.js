@@ -31,11 +31,12 @@ export function Panel() {
   if (!here) return html`<${Nothing} of="race" text=${t("race.replay")} />`;
   const known = logs.value;
   const step = player.shownStep.value;
-  return html`<div class=${copying.value ? "runs race caches" : "runs race"} id="race" data-phase=${race.phase.value} data-step=${step}>
+  const kind = copying.value ? "runs race caches" : "runs race";
+  return html`<div class=${kind} id="race" data-phase=${race.phase.value} data-step=${step}>
     <${Lanes} logs=${known} now=${now.value} />
     <${Proof} now=${now.value} />
     <${RaceChart} logs=${known} />
     ${copying.value ? null : html`<${Intensity} now=${now.value} />`}
-    ${copying.value ? html`<${CopyNote} logs=${known} step=${step} />` : html`<${TimeNote} logs=${known} step=${step} />`}
+    <${copying.value ? CopyNote : TimeNote} logs=${known} step=${step} />
   </div>`;
 }

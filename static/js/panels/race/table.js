@@ -138,7 +138,8 @@ export function Lanes({ logs, now }) {
       </thead>
       ${names().map(
         (name, i) =>
-          html`<${LaneRows} key=${lanes.value[i]} name=${name} index=${i} lane=${now?.lanes[i] ?? null} logs=${logs} />`,
+          html`<${LaneRows} key=${lanes.value[i]} name=${name} index=${i} logs=${logs}
+            lane=${now?.lanes[i] ?? null} />`,
       )}
     </table>
   </div>`;
