@@ -16,6 +16,7 @@ from msgspec import Struct
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text
 from app.lessons.markup import OPEN, Node, said, tree
+from app.lessons.numbers import in_digits
 from app.lessons.parse import settings_of
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
@@ -194,6 +195,8 @@ class Course:
                     linked["record"] = figure.record
                     if said(node["children"]) == OPEN:
                         linked["children"] = [f"{figure.value:.3g}"]
+                    elif self._wished:  # under other settings the sentence has the numbers of this run
+                        linked["children"] = [in_digits(figure.value, said(node["children"]))]
                 except Undecided:  # said by the check; a reader still reads the sentence
                     linked["record"] = None
             found.append(linked)

@@ -47,6 +47,14 @@ def number_in(text: str) -> Said | None:
     return None
 
 
+def in_digits(value: float, like: str) -> str:
+    """A number in digits, in the unit of another text: `like` "4 KiB" makes KiB of bytes."""
+    found = _NUMBER.search(like)
+    unit = found[2] if found and found[2] else ""
+    shown = value / _UNITS.get(unit, 1) * {"%": 100, "‰": 1000}.get(unit, 1)
+    return f"{shown:,.4g} {unit}".strip() if shown < 1e6 else f"{shown:,.0f} {unit}".strip()
+
+
 def agrees(said: Said, found: float) -> bool:
     """Whether a number was written right, as far as its last digit."""
     return abs(Decimal(said) - Decimal(repr(found) if isinstance(found, float) else found)) <= said.unit / 2

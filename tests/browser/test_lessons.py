@@ -120,3 +120,26 @@ def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) 
     expect(page.locator("#lesson-title")).to_have_text("还不在那里的字")
     expect(page.locator(".question")).to_have_count(2)
     expect(page.locator(".question legend").last).to_contain_text("滟")
+
+
+def test_a_number_in_a_sentence_is_a_knob(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, "/?distance=learn&lesson=pages")
+    knob = page.locator(".lesson-knob")
+    for _ in range(12):
+        if knob.count():
+            break
+        if page.locator("#lesson-answer").count():
+            page.locator(".question[data-over=false] .unsure").last.click()
+            page.click("#lesson-answer")
+        else:
+            page.click("#lesson-go")
+        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    expect(knob).to_have_attribute("aria-valuenow", "4")
+    knob.focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#lesson-changed")).to_contain_text("Block size 16")
+    expect(knob).to_have_text("16")
+    page.click("#lesson-own")
+    expect(page.locator("#lesson-changed")).to_have_count(0)
+    expect(knob).to_have_text("4")

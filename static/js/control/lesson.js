@@ -101,31 +101,57 @@ export async function answer(given) {
   if (told) take(told);
 }
 
+/**
+ * Make the lesson's run again, as far as one has come, with other settings; none: with its own.
+ *
+ * @param {Record<string, number>} changes
+ */
+export async function change(changes) {
+  const now = opened.peek();
+  if (!now || waiting.peek()) return;
+  /** @type {Record<string, null[]>} */
+  const answers = {};
+  for (const item of now.items) if (item.kind === "ask" && item.over) answers[item.index] = [null];
+  const own = !Object.keys(changes).length;
+  if (own) await open(now.lesson);
+  else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes });
+}
+
 /** @param {string} wanted */
 async function open(wanted) {
   const before = kept.peek()[wanted];
-  const told = await ask("lesson_open", {
+  const begun = await begin({
     lesson: wanted,
-    language: language.peek(),
     theater: before?.theater ?? null,
     at: before?.at ?? -1,
     answers: before?.answers ?? {},
+    changes: {},
   });
-  if (!told) {
-    settings.lesson.value = null;
-    return;
-  }
+  if (!begun) settings.lesson.value = null;
+}
+
+/**
+ * @param {{
+ *   lesson: string, theater: string | null, at: number, answers: Record<string, (number | null)[]>,
+ *   changes: Record<string, number>,
+ * }} wish
+ */
+async function begin(wish) {
+  const told = await ask("lesson_open", { language: language.peek(), ...wish });
+  if (!told) return false;
   addMoreWords(language.peek(), told.words);
   const { lesson, title, minutes, theater, progress } = told;
   const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
   batch(() => {
-    opened.value = { lesson, language: language.peek(), title, minutes, theater, items, progress };
+    const { changes } = wish;
+    opened.value = { lesson, language: language.peek(), title, minutes, theater, items, progress, changes };
     release ??= takeOver(lessonPlayer);
     look();
   });
   keep(storage);
   await session.watch(theater);
   free();
+  return true;
 }
 
 /** @param {LessonState} told */

@@ -17,8 +17,8 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  *
  * @typedef {{
  *   lesson: string, language: string, title: string, minutes: number, theater: string, items: Item[],
- *   progress: import("../core/wire.js").Progress,
- * }} Opened
+ *   progress: import("../core/wire.js").Progress, changes: Record<string, number>,
+ * }} Opened `changes`: settings that the learner has changed; what is learned under them is not remembered
  * @typedef {{at: number, answers: Record<string, (number | null)[]>, over: boolean, theater: string | null}} Kept
  */
 
@@ -62,7 +62,7 @@ export function readKept(storage) {
  */
 export function keep(storage) {
   const now = opened.peek();
-  if (!now) return;
+  if (!now || Object.keys(now.changes).length) return;
   /** @type {Kept["answers"]} */
   const answers = {};
   for (const item of now.items) if (item.kind === "ask" && item.given.length) answers[item.index] = item.given;

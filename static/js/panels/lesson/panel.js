@@ -2,7 +2,7 @@
 // all lessons.
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { again, goOn, learn, waiting } from "../../control/lesson.js";
+import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
@@ -69,7 +69,17 @@ function Progress({ now }) {
   return html`<div class="lesson-progress" role="img" aria-label=${text} title=${text}>
     ${Array.from({ length: count }, (_, i) => html`<i data-done=${over || i < at} data-now=${!over && i === at}></i>`)}
     <span class="num">${t("lesson.minutes", { n: now.minutes })}</span>
-  </div>`;
+  </div>
+  <${Changed} now=${now} />`;
+}
+
+/** What the learner has changed, and the way back. @param {{now: import("../../state/lessons.js").Opened}} props */
+function Changed({ now }) {
+  const changed = Object.entries(now.changes).map(([name, value]) => `${optionLabel(name)} ${value}`);
+  if (!changed.length) return null;
+  return html`<p class="lesson-changed" id="lesson-changed" role="status">${t("lesson.changed", {
+    changes: changed.join(" · "),
+  })} <button class="lesson-link" id="lesson-own" onClick=${() => change({})}>${t("lesson.own")}</button></p>`;
 }
 
 /** @param {{item: Item}} props */

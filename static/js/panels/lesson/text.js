@@ -3,6 +3,7 @@
 import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
 import { t } from "../../tell/words.js";
+import { Knob } from "./knob.js";
 
 /**
  * @typedef {{
@@ -11,6 +12,9 @@ import { t } from "../../tell/words.js";
  * }} Element
  * @typedef {string | Element} Node
  */
+
+/** @param {Node[]} nodes @returns {string} */
+const words = (nodes) => nodes.map((node) => (typeof node === "string" ? node : words(node.children))).join("");
 
 /** @param {{nodes: Node[]}} props */
 export const Blocks = ({ nodes }) => html`<div class="lesson-text">${nodes.map(drawn)}</div>`;
@@ -38,6 +42,6 @@ function link(node, inside) {
       onClick=${() => jumpTo(record)}>${inside}</button>`;
   }
   if (node.thing) return html`<b class=${`lesson-thing thing-${node.thing}`}>${inside}</b>`;
-  if (node.setting) return html`<b class="lesson-setting num">${inside}</b>`;
+  if (node.setting) return html`<${Knob} name=${node.setting} text=${words(node.children)} />`;
   return html`<a href=${node.href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }

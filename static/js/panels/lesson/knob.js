@@ -1,0 +1,67 @@
+// A number in a sentence that is a setting: dragged, or moved by arrow keys, and the lesson's run is made again with it.
+
+import { useRef, useState } from "../../../vendor/preact/hooks.js";
+import { change } from "../../control/lesson.js";
+import { html } from "../../kit/html.js";
+import { opened } from "../../state/lessons.js";
+import { optionLabel } from "../../tell/options.js";
+import { t } from "../../tell/words.js";
+
+const NOTCH = 14; // px from one value to the next
+const CALM = 500; // ms without a key before the run is made again
+
+/** Values that a setting goes through, where they are not all whole numbers. @type {Record<string, number[]>} */
+const LADDERS = { block_size: [1, 2, 4, 8, 16, 32] };
+
+/**
+ * The value `by` steps away.
+ *
+ * @param {string} name @param {number} value @param {number} by
+ */
+export function away(name, value, by) {
+  const ladder = LADDERS[name];
+  if (!ladder) return Math.max(1, value + by);
+  const at = ladder.findIndex((one) => one >= value);
+  return ladder[Math.max(0, Math.min(ladder.length - 1, (at < 0 ? ladder.length - 1 : at) + by))];
+}
+
+/** @param {{name: string, text: string}} props `text`: its value as the sentence has it */
+export function Knob({ name, text }) {
+  const changes = opened.value?.changes ?? {};
+  const now = changes[name] ?? Number.parseInt(text, 10);
+  const [wanted, want] = useState(/** @type {number | null} */ (null));
+  const from = useRef(/** @type {{x: number, value: number} | null} */ (null));
+  const timer = useRef(/** @type {ReturnType<typeof setTimeout> | undefined} */ (undefined));
+  const shown = wanted ?? now;
+  /** @param {number} value */
+  const take = (value) => {
+    want(null);
+    if (value !== now) change({ ...changes, [name]: value });
+  };
+  /** @param {PointerEvent} event */
+  const hold = (event) => {
+    /** @type {Element} */ (event.currentTarget).setPointerCapture(event.pointerId);
+    from.current = { x: event.clientX, value: now };
+  };
+  /** @param {PointerEvent} event */
+  const drag = (event) => {
+    if (from.current) want(away(name, from.current.value, Math.round((event.clientX - from.current.x) / NOTCH)));
+  };
+  const letGo = () => {
+    from.current = null;
+    if (wanted !== null) take(wanted);
+  };
+  /** @param {KeyboardEvent} event */
+  const press = (event) => {
+    const by = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const value = away(name, shown, by);
+    want(value);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => take(value), CALM);
+  };
+  return html`<button class="lesson-knob num" role="spinbutton" data-arrows data-setting=${name}
+    aria-label=${optionLabel(name)} aria-valuenow=${shown} title=${t("lesson.knob")} onPointerDown=${hold}
+    onPointerMove=${drag} onPointerUp=${letGo} onPointerCancel=${letGo} onKeyDown=${press}>${shown}</button>`;
+}
