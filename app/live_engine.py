@@ -80,8 +80,10 @@ class LiveEngine:
         from the engine by the order of additions alone; other models in float16, at half the bytes.
         """
         if not self._is_float32:
-            return CaptureRequest(layers=layers, heads=heads)
-        return CaptureRequest(layers=layers, heads=heads, dtype="float32", budget_bytes=2 * DEFAULT_BUDGET)
+            return CaptureRequest(layers=layers, heads=heads, outputs=True)
+        return CaptureRequest(
+            layers=layers, heads=heads, outputs=True, dtype="float32", budget_bytes=2 * DEFAULT_BUDGET
+        )
 
 
 def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:

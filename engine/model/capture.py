@@ -2,9 +2,10 @@
 
 What is kept, in this order while the budget lasts:
 1. q, k and v of every packed token and the last attention row of every sequence, observed layers first;
-2. all rows of the observed heads, observed layers first.
+2. all rows of the observed heads, observed layers first;
+3. where `outputs` are asked for, what attention gave each query, observed layers first.
 
-A decode step has one row a sequence, so 1. is all of it.
+A decode step has one row a sequence, so 1. has all of them.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ Array = np.ndarray[Any, Any]
 class CaptureRequest:
     """What to keep of a step. `layers` are kept first, of `heads` all rows (None = all); unknown ids are ignored.
 
-    `only`: nothing of other layers, whatever the budget leaves.
+    `only`: nothing of other layers, whatever the budget leaves. `outputs`: the sum of weight · v of each query, too.
     """
 
     layers: list[int] | None = None
     only: bool = False
+    outputs: bool = False
     heads: list[int] | None = None  # query heads
     budget_bytes: int = DEFAULT_BUDGET
     dtype: Literal["float16", "float32"] = "float16"
@@ -44,6 +46,7 @@ class _Layer:
     q: Tensor
     k: Tensor
     v: Tensor
+    out: Tensor | None
     decode: DecodeWeights | None
     prefills: list[PrefillWeights]
 
@@ -66,18 +69,21 @@ class CaptureRecorder:
         self._dtype = torch.float16 if request.dtype == "float16" else torch.float32
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        self._kept[layer] = _Layer(q, k, v, attended.decode, attended.prefills)
+        # compiled code may use the output's memory again as soon as it has read it
+        out = attended.out.clone() if self._request.outputs else None
+        self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
 
     def finish(self) -> tuple[list[LayerCapture], str]:
         """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
-        base, full = self._plan()
+        base, full, outputs = self._plan()
         numbers = sorted(base)
         if not numbers:
-            return [], self._omitted(base, full)
+            return [], self._omitted(base, full, outputs)
         kept = [self._kept[layer] for layer in numbers]
         q = self._copy([layer.q for layer in kept])
         k = self._copy([layer.k for layer in kept])
         v = self._copy([layer.v for layer in kept])
+        out = self._copy_outputs(outputs)
         decode: list[Array | None] = self._copy_decode(kept)
         position = {piece.seq_id: index for index, piece in enumerate(self._batch.slices)}
         captures = []
@@ -87,16 +93,19 @@ class CaptureRecorder:
                 rows.extend(self._prefill_rows(piece, number in full))
             if kept[i].prefills:
                 rows.sort(key=lambda row: position[row.seq_id])
-            captures.append(LayerCapture(layer=number, q=q[i], k=k[i], v=v[i], rows=rows))
-        return captures, self._omitted(base, full)
+            captures.append(LayerCapture(layer=number, q=q[i], k=k[i], v=v[i], rows=rows, out=out.get(number)))
+        return captures, self._omitted(base, full, outputs)
 
     # -- what fits -------------------------------------------------------------------------------------------------
 
-    def _plan(self) -> tuple[set[int], set[int]]:
-        """Layers whose q, k, v and last rows are kept, and layers whose observed heads keep all rows."""
+    def _plan(self) -> tuple[set[int], set[int], set[int]]:
+        """Layers whose q, k, v and last rows are kept, layers whose observed heads keep all rows, and layers that keep
+        their outputs.
+        """
         left = self._request.budget_bytes
         base: set[int] = set()
         full: set[int] = set()
+        outputs: set[int] = set()
         for layer in self._order:
             size = self._base_bytes(self._kept[layer])
             if size <= left:
@@ -107,7 +116,13 @@ class CaptureRecorder:
             if layer in base and size <= left:
                 full.add(layer)
                 left -= size
-        return base, full
+        for layer in self._order if self._request.outputs else ():
+            out = self._kept[layer].out
+            size = out.numel() * self._dtype.itemsize if out is not None else 0
+            if layer in base and size <= left:
+                outputs.add(layer)
+                left -= size
+        return base, full, outputs
 
     def _base_bytes(self, kept: _Layer) -> int:
         elements = kept.q.numel() + kept.k.numel() + kept.v.numel()
@@ -128,7 +143,7 @@ class CaptureRecorder:
         piece = self._batch.slices[index]
         return piece.start + len(piece.token_ids)
 
-    def _omitted(self, base: set[int], full: set[int]) -> str:
+    def _omitted(self, base: set[int], full: set[int], outputs: set[int]) -> str:
         parts = []
         dropped = [layer for layer in self._order if layer not in base]
         if dropped:
@@ -136,6 +151,9 @@ class CaptureRecorder:
         shortened = [layer for layer in self._order if layer in base and layer not in full]
         if shortened and any(self._kept[layer].prefills for layer in shortened):
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
+        without = [layer for layer in self._order if layer in base and layer not in outputs]
+        if without and self._request.outputs:
+            parts.append(f"the attention outputs of layers {_ranges(without)}")
         said = [f"Layers {_ranges(self._unasked)} were not asked for."] if self._unasked else []
         if parts:
             said.append(f"Left out by the budget of {self._request.budget_bytes} bytes a step: {'; '.join(parts)}.")
@@ -153,6 +171,11 @@ class CaptureRecorder:
     def _to_numpy(self, tensor: Tensor) -> Array:
         array: Array = tensor.to(dtype=self._dtype, device="cpu", copy=True).contiguous().numpy()
         return array
+
+    def _copy_outputs(self, layers: set[int]) -> dict[int, Array]:
+        numbers = sorted(layers)
+        tensors = [out for number in numbers if (out := self._kept[number].out) is not None]
+        return dict(zip(numbers, self._copy(tensors), strict=True)) if tensors else {}
 
     def _copy_decode(self, kept: list[_Layer]) -> list[Array | None]:
         weights = [layer.decode.weights for layer in kept if layer.decode is not None]

@@ -40,6 +40,8 @@ def _layer(
         "k": (layer.k, (tokens, model.num_kv_heads, model.head_dim)),
         "v": (layer.v, (tokens, model.num_kv_heads, model.v_head_dim)),
     }
+    if layer.out is not None:
+        shapes["out"] = (layer.out, (tokens, model.num_heads, model.v_head_dim))
     for name, (array, shape) in shapes.items():
         if array.shape != shape:
             yield f"{name} has shape {list(array.shape)}; batch and model make it {list(shape)}"

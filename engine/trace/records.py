@@ -309,7 +309,7 @@ class AttentionRows(Struct, frozen=True, kw_only=True):
     weights: np.ndarray[Any, Any]  # [H, R, C]; masked entries are 0; with sinks a row sums to less than 1
 
 
-class LayerCapture(Struct, frozen=True, kw_only=True):
+class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The arrays of one layer for the T packed tokens of a step, as cached (after RoPE)."""
 
     layer: Int
@@ -317,6 +317,8 @@ class LayerCapture(Struct, frozen=True, kw_only=True):
     k: np.ndarray[Any, Any]  # [T, Hkv, D]
     v: np.ndarray[Any, Any]  # [T, Hkv, Dv]
     rows: list[AttentionRows]
+    # [T, Hq, Dv], what attention gave: of each query head the sum of weight · v, before heads are mixed; None: not kept
+    out: np.ndarray[Any, Any] | None = None
 
 
 class Capture(Struct, frozen=True, kw_only=True):

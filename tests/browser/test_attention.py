@@ -102,6 +102,34 @@ def test_a_fault_shows_in_the_first_layer_that_it_reaches(open_page: OpenPage) -
     assert page.locator(".layer-bar i[data-differs=true]").count() > 4
 
 
+def test_the_values_times_their_weights_add_up_to_what_the_engine_had(open_page: OpenPage) -> None:
+    """In every layer, for heads of both KV heads, after a prefill and after a decode: within float32's rounding."""
+    page = open_page("/?answer=output&detail_large=1", height=1000)
+    expect(page.locator(".output .hint")).to_contain_text("times its weight")
+    prefill(page)
+    for count in (0, 2):
+        step(page, count)
+        for layer, head in ((0, 0), (1, 7), (2, 3), (3, 5)):
+            page.select_option("#layer", str(layer))
+            page.select_option("#head", str(head))
+            expect(page.locator("#attention-output .softmax-query")).to_contain_text(f"layer {layer}, head {head}")
+            largest = page.locator("#attention-output").get_attribute("data-largest") or ""
+            assert 0 <= float(largest) < 1e-5
+    expect(page.locator("#output-foot")).to_contain_text(re.compile("Σ.*= captured.*± [0-9.]+e−[5-9]"))
+    expect(page.locator(".output-picture")).to_have_attribute("aria-label", re.compile("18 values.*32 numbers"))
+    box = page.locator(".output-picture").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 22)
+    expect(page.locator("#tooltip")).to_contain_text(re.compile(r"V\[\d+\] · weight = .* = "))
+    page.click("#answer-softmax")
+    expect(page.locator(".softmax-table")).to_be_visible()
+
+
+def test_a_recording_without_the_engines_own_vector_says_so(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-moon&step=6&answer=output", connection="replay")
+    expect(page.locator("#output-foot")).to_contain_text("not captured")
+
+
 HOLD_THE_FIRST = """() => import('/static/js/net/client.js').then(({ Client }) => {
   const ask = Client.prototype.ask;
   Client.prototype.ask = function (event, ...rest) {

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from engine.model.runner import ForwardResult
+from engine.model.runner import ForwardResult, ModelRunner
 from tests.parity.harness import Driver, eager_forward, mixed_schedule, random_prompt
 from tests.tiny_models import FAMILIES, VOCAB_SIZE, tiny_model
 
@@ -65,6 +66,81 @@ def test_captured_keys_and_values_are_those_of_the_cache(family: str) -> None:
         slots = [driver.blocks.tables[9][p // 4] * 4 + p % 4 for p in range(len(tokens))]
         k, _ = driver.runner.kv_store.gather(layer.layer, torch.tensor(slots))
         assert np.array_equal(layer.k, k.numpy())
+
+
+def off_from_sums(results: list[ForwardResult], slices: list[list[SequenceSlice]]) -> tuple[float, int]:
+    """The largest difference of a captured output to the sum of captured weight · captured v, and how many there are."""
+    values: dict[tuple[int, int], dict[int, np.ndarray[Any, Any]]] = {}  # (layer, sequence) -> position -> [Hkv, Dv]
+    worst, compared = 0.0, 0
+    for result, step in zip(results, slices, strict=True):
+        places = [(piece.seq_id, piece.start + i) for piece in step for i in range(len(piece.token_ids))]
+        for layer in result.layers:
+            assert layer.out is not None and layer.out.shape == (len(places), layer.q.shape[1], layer.v.shape[2])
+            for (seq, position), v in zip(places, layer.v, strict=True):
+                values.setdefault((layer.layer, seq), {})[position] = v
+            for rows in layer.rows:
+                known = values[layer.layer, rows.seq_id]
+                _, count, width = rows.weights.shape
+                for i in range(count):
+                    query = rows.query_start + i
+                    keys = range(rows.key_start, min(rows.key_start + width, query + 1))
+                    v = np.stack([known[position] for position in keys]).astype(np.float64)  # [C, Hkv, Dv]
+                    out = layer.out[places.index((rows.seq_id, query))]
+                    for weights, head in zip(rows.weights[:, i, : len(keys)], rows.heads, strict=True):
+                        kv_head = head // (layer.q.shape[1] // v.shape[1])
+                        summed = weights.astype(np.float64) @ v[:, kv_head]
+                        worst = max(worst, float(np.abs(summed - out[head]).max()))
+                        compared += 1
+    return worst, compared
+
+
+OUTPUTS = CaptureRequest(dtype="float32", outputs=True)
+
+
+def whole_and_decodes(driver: Driver) -> tuple[list[ForwardResult], list[list[SequenceSlice]]]:
+    """Two sequences in two chunks each, then steps that mix a decode with the rest of another."""
+    steps = [
+        [driver.slice(5, SEQUENCES[5], 9), driver.slice(9, SEQUENCES[9], 4, samples=False)],
+        [driver.slice(5, SEQUENCES[5], 1), driver.slice(9, SEQUENCES[9], 13)],
+        [driver.slice(9, SEQUENCES[9], 1), driver.slice(5, SEQUENCES[5], 1)],
+    ]
+    return [driver.step(step, OUTPUTS) for step in steps], steps
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "gemma2", "gemma3", "gpt2", "qwen3", "gpt_oss", "deepseek_v3"])
+def test_captured_outputs_are_the_sums_of_weight_times_v(family: str) -> None:
+    """Grouped queries, windows, a softcap, sinks (whose share goes nowhere), keys and values of different widths."""
+    driver = Driver(from_module(tiny_model(family)), 4, 16)
+    worst, compared = off_from_sums(*whole_and_decodes(driver))
+    assert compared == 29 * driver.runner.kv_store.num_layers * driver.runner.model.facts.num_heads
+    assert worst < 2e-6
+
+
+def test_outputs_of_a_rounded_cache_are_sums_of_what_it_holds() -> None:
+    driver = Driver(from_module(tiny_model("llama")), 4, 16, kv_cache_dtype="int8")
+    worst, compared = off_from_sums(*whole_and_decodes(driver))
+    assert compared and worst < 2e-6
+
+
+def test_outputs_come_last_in_the_budget_and_what_is_left_out_is_said() -> None:
+    model = from_module(tiny_model("llama"))
+    layers = model.facts.num_layers
+    pieces = [SequenceSlice(9, SEQUENCES[9], 0, [[0, 1, 2, 3, 4]], samples=True)]
+    whole = ModelRunner(model, 16, 4, 64).execute(pieces, OUTPUTS)
+    out = whole.layers[0].out
+    assert out is not None and whole.omitted == "" and len(whole.layers) == layers
+
+    def within(budget: int) -> ForwardResult:
+        request = CaptureRequest(dtype="float32", outputs=True, budget_bytes=budget)
+        return ModelRunner(model, 16, 4, 64).execute(pieces, request)
+
+    arrays = [array for layer in whole.layers for array in (layer.q, layer.k, layer.v, layer.rows[0].weights)]
+    base = sum(array.nbytes for array in arrays)
+    one = within(base + out.nbytes)
+    assert [layer.out is not None for layer in one.layers] == [True] + [False] * (layers - 1)
+    assert f"the attention outputs of layers 1-{layers - 1}" in one.omitted
+    assert all(layer.out is None for layer in within(base).layers)
+    assert all(layer.out is None for layer in ModelRunner(model, 16, 4, 64).execute(pieces, CaptureRequest()).layers)
 
 
 def test_rows_with_sinks_sum_to_less_than_one() -> None:

@@ -74,7 +74,7 @@ def test_logits_of_mixed_steps(family: str, compile_once: Compiled) -> None:
 def test_captured_arrays(family: str, compile_once: Compiled) -> None:
     """Capturing changes no logit; what is kept is what the eager path keeps, although compiled buffers are reused."""
     model, forward = compile_once(family)
-    request = CaptureRequest(dtype="float32")
+    request = CaptureRequest(dtype="float32", outputs=True)
     (_, eager), (watched, fast), (plain, _) = (
         driven(model, None, request), driven(model, forward, request), driven(model, forward)
     )  # fmt: skip
@@ -82,7 +82,7 @@ def test_captured_arrays(family: str, compile_once: Compiled) -> None:
     for one, other in zip(fast, eager, strict=True):
         assert [layer.layer for layer in one.layers] == [layer.layer for layer in other.layers] != []
         for mine, reference in zip(one.layers, other.layers, strict=True):
-            for name in ("q", "k", "v"):
+            for name in ("q", "k", "v", "out"):
                 np.testing.assert_allclose(getattr(mine, name), getattr(reference, name), atol=TOLERANCE)
             for row, expected in zip(mine.rows, reference.rows, strict=True):
                 assert (row.seq_id, row.query_start, row.key_start, row.heads) == (

@@ -165,7 +165,7 @@ export const STRUCTS = {
       "v": "array",
       "rows": {"list": "AttentionRows"},
     },
-    {},
+    {"out": {"either": ["array", "null"]}},
   ],
   Lookup: [
     {

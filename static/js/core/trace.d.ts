@@ -172,6 +172,7 @@ export interface LayerCapture {
   k: NdArray;
   v: NdArray;
   rows: AttentionRows[];
+  out?: NdArray | null;
 }
 
 export interface Lookup {

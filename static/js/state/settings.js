@@ -42,7 +42,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
- *   answer: "candidates" | "softmax", detail_large: boolean, select: string | null, telling: "plain" | "expert",
+ *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null, telling: "plain" | "expert",
  *   motion: boolean,
  *   lanes: "strategies" | "caches", find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues
@@ -142,7 +142,7 @@ export const TABLE = {
   chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   // beside the heads, where there is room for one
-  answer: { type: oneOf("candidates", "softmax"), initial: "candidates" },
+  answer: { type: oneOf("candidates", "softmax", "output"), initial: "candidates" },
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
   select: { type: text, initial: null, place: true }, // what is held, as state/selection.js writes it
   telling: { type: oneOf("plain", "expert"), initial: "plain", remember: true }, // whom the sentences are for

@@ -18,6 +18,11 @@ const Softmax = lazy(
   () => html`<section class="panel softmax"></section>`,
 );
 
+const Output = lazy(
+  () => import("./output.js").then((m) => m.Output),
+  () => html`<section class="panel softmax"></section>`,
+);
+
 const MANY = 64; // heads of all layers, from which on their overview gets more of the width
 
 /**
@@ -33,6 +38,8 @@ function layoutFor({ width, height }) {
 
 /** @param {string} name */
 const title = (name) => t(`${name}.title`);
+/** Where three stand beside each other. @param {string} name */
+const short = (name) => t(`attention.short.${name}`);
 
 export function Panel() {
   const [box, size] = useBox();
@@ -41,17 +48,22 @@ export function Panel() {
   const both = layout !== "three";
   const model = log.value?.header.model;
   const many = model !== undefined && model.num_layers * model.num_heads > MANY;
-  const choice = both
-    ? null
-    : html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${["candidates", "softmax"]}
-      text=${title} />`;
+  const places = both ? ["softmax", "output"] : ["candidates", "softmax", "output"];
+  const choice = html`<${Segmented} label=${t("attention.answer")} name="answer" choices=${places}
+    usual=${both ? "softmax" : "candidates"} text=${both ? title : short} />`;
+  const answer = settings.answer.value;
   return html`<div class="attention" data-layout=${layout} data-heads=${many ? "many" : null} ref=${box}>
     <${Matrix} />
     <${Overview} />
-    ${both || settings.answer.value === "softmax" ? html`<${Softmax} choice=${choice} />` : null}
+    ${answer === "output" ? html`<${Output} choice=${choice} />` : null}
     ${
-      both || settings.answer.value === "candidates"
-        ? html`<${Candidates} choice=${choice} fits=${layout !== "stack"} />`
+      answer === "softmax" || (both && answer === "candidates")
+        ? html`<${Softmax} choice=${choice} whole=${both} />`
+        : null
+    }
+    ${
+      both || answer === "candidates"
+        ? html`<${Candidates} choice=${both ? null : choice} fits=${layout !== "stack"} />`
         : null
     }
   </div>`;

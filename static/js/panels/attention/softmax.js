@@ -97,25 +97,25 @@ const shown = computed(() => {
 });
 
 /**
- * `choice`: what stands in place of the title where two panels share one place.
+ * `choice`: what stands in place of the title where panels share one place; `whole`: there is room for more than that.
  *
- * @param {{choice?: import("../../kit/html.js").Children}} props
+ * @param {{choice?: import("../../kit/html.js").Children, whole?: boolean}} props
  */
-export function Softmax({ choice = null }) {
+export function Softmax({ choice = null, whole = true }) {
   const [box, size] = useBox();
   const { problem, found } = shown.value;
   return html`<section class="panel softmax">
     <h3 class="panel-title">
       ${choice ?? t("softmax.title")}
       ${
-        found && choice
+        found && !whole
           ? html`<span
         class="softmax-largest num">Δ${found.largest === null ? "–" : difference(found.largest)} <${Fidelity}
         kind="derived" formula=${`${t("softmax.largest")}. ${deltaWhy(found.now)}`} /></span>`
           : null
       }
       ${
-        found && !choice
+        found && whole
           ? html`<span
         class="softmax-query">${t("softmax.of", {
           token: labelText(found.now.labels[found.now.query]),

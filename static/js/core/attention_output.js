@@ -1,0 +1,61 @@
+// What attention gives a query: the sum of weight · V over its keys, worked out from the captured weights and values,
+// beside the vector that the engine captured. Pure.
+
+import { vectorOf } from "./sequence_view.js";
+
+/**
+ * `positions`: of the keys of the row, in order, `values` their V; `kept`: what was captured, null where it was not;
+ * `largest`: max |kept − sum|.
+ * @typedef {{
+ *   positions: number[], weights: Float32Array, values: Float32Array[], sum: Float64Array, kept: Float32Array | null,
+ *   largest: number | null,
+ * }} AttentionOutput
+ */
+
+/**
+ * Σ weight · value over the first `count` keys, the last of them by a fraction where `count` is none of a whole number.
+ * @param {ArrayLike<number>} weights @param {ArrayLike<number>[]} values @param {number} [count]
+ */
+export function weightedSum(weights, values, count = weights.length) {
+  const sum = new Float64Array(values[0]?.length ?? 0);
+  for (let i = 0; i < Math.min(weights.length, Math.ceil(count)); i++) {
+    const share = weights[i] * Math.min(1, count - i);
+    for (let d = 0; d < sum.length; d++) sum[d] += share * values[i][d];
+  }
+  return sum;
+}
+
+/**
+ * The output of the query in flight. `missing`: positions whose V is not here, of which there are captures.
+ * @param {import("./sequence_view.js").SequenceView} view
+ * @returns {{missing: number[], output: AttentionOutput | null} | null} null without a query or without its row
+ */
+export function outputOf(view) {
+  const { query, attention: row, log, index, layer, head } = view;
+  if (query === null || !row) return null;
+  const { weights } = row;
+  const positions = Array.from(weights, (_, i) => row.keyStart + i);
+  const found = positions.map((position, i) => (weights[i] === 0 ? null : vectorOf(view, "v", position)));
+  const missing = positions.filter((_, i) => weights[i] !== 0 && !found[i]);
+  if (missing.length) return { missing, output: null };
+  const width = found.find(Boolean)?.length ?? 0;
+  const values = found.map((value) => value ?? new Float32Array(width)); // without weight it adds nothing
+  const sum = weightedSum(weights, values);
+  const packed = log.packedIndex(index, view.seq.seq_id, query);
+  const kept = packed < 0 ? null : (log.layer(index, layer)?.out?.row(packed, head) ?? null);
+  const largest = kept && sum.reduce((most, value, d) => Math.max(most, Math.abs(value - kept[d])), 0);
+  return { missing, output: { positions, weights, values, sum, kept, largest } };
+}
+
+/**
+ * The rows of a picture with room for `room` keys: those with the largest weights in the order of the text, and the
+ * others together.
+ * @param {AttentionOutput} output @param {number} room
+ * @returns {{shown: number[], rest: number[]}} indices of `positions`
+ */
+export function rowsFor({ weights }, room) {
+  const order = [...weights.keys()].filter((i) => weights[i] > 0).sort((a, b) => weights[b] - weights[a]);
+  const count = order.length <= room ? order.length : Math.max(1, room - 1);
+  const up = (/** @type {number} */ a, /** @type {number} */ b) => a - b;
+  return { shown: order.slice(0, count).sort(up), rest: order.slice(count).sort(up) };
+}

@@ -1,0 +1,126 @@
+// The picture of Σ weight · V: a row for each key, its V and its share of the sum, and below them what they come to.
+
+import { rowsFor, weightedSum } from "../../core/attention_output.js";
+import { labelText } from "../../core/labels.js";
+import { colours, divergingAt } from "../../kit/colour.js";
+import { probabilityText, t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{width: number, height: number}} Size
+ * @typedef {{kind: "key" | "rest" | "sum" | "kept", y: number, keys: number[]}} Row
+ * @typedef {ReturnType<typeof layoutOf>} Layout
+ */
+
+const TOKEN = 52; // px for a token's text
+const WEIGHT = 38; // px for its weight
+const GAP = 12; // px between V and weight · V
+const HEAD = 14; // px above the rows, for what the columns are
+const LEAST = 13; // px of a row
+const MOST = 22;
+const BOTH = 300; // px of width from which V stands beside weight · V
+
+/**
+ * Where everything stands.
+ * @param {AttentionOutput} output @param {Size} size
+ */
+export function layoutOf(output, { width, height }) {
+  const ends = output.kept ? 2 : 1; // the sum, and what was captured
+  const room = Math.max(1, Math.floor((height - HEAD - 4) / LEAST) - ends);
+  const { shown, rest } = rowsFor(output, room);
+  const count = shown.length + (rest.length ? 1 : 0) + ends;
+  const row = Math.min(MOST, (height - HEAD - 4) / count);
+  /** @type {Row[]} */
+  const rows = shown.map((i, at) => ({ kind: "key", y: HEAD + at * row, keys: [i] }));
+  if (rest.length) rows.push({ kind: "rest", y: HEAD + rows.length * row, keys: rest });
+  rows.push({ kind: "sum", y: HEAD + 4 + rows.length * row, keys: [...shown, ...rest] });
+  if (output.kept) rows.push({ kind: "kept", y: HEAD + 4 + rows.length * row, keys: [] });
+  const left = TOKEN + WEIGHT;
+  const both = width >= BOTH;
+  const stripe = both ? (width - left - GAP) / 2 : width - left;
+  const part = both ? left + stripe + GAP : left;
+  return { rows, row, stripe, value: both ? left : null, part, scale: scaleOf(output) };
+}
+
+/** The largest number of each column, which has the full colour. @param {AttentionOutput} output */
+function scaleOf({ weights, values, sum }) {
+  let value = 0;
+  let part = sum.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
+  values.forEach((vector, i) => {
+    const largest = vector.reduce((most, one) => Math.max(most, Math.abs(one)), 0);
+    if (weights[i] > 0) value = Math.max(value, largest);
+    part = Math.max(part, weights[i] * largest);
+  });
+  return { value: value || 1, part: part || 1 };
+}
+
+/**
+ * What a row adds to the sum as far as that has come, `count` keys.
+ * @param {AttentionOutput} output @param {Row} row @param {number} count
+ */
+export function partOf(output, row, count = output.weights.length) {
+  if (row.kind === "kept") return output.kept ?? new Float32Array(0);
+  if (row.kind === "sum") return weightedSum(output.weights, output.values, count);
+  const weights = output.weights.map((weight, i) => (row.keys.includes(i) ? weight : 0));
+  return weightedSum(weights, output.values, count);
+}
+
+/**
+ * `progress` from 0 to 1: as far as the keys are added up, in the order of the text.
+ * @param {CanvasRenderingContext2D} c @param {View} now @param {AttentionOutput} output @param {Size} size
+ * @param {number} progress
+ */
+export function paintOutput(c, now, output, size, progress) {
+  const palette = colours();
+  const layout = layoutOf(output, size);
+  const count = progress * output.weights.length;
+  const say = (
+    /** @type {string} */ text,
+    /** @type {number} */ x,
+    /** @type {number} */ y,
+    colour = palette["ink-2"],
+  ) => {
+    c.fillStyle = colour;
+    c.fillText(text, x, y);
+  };
+  c.textBaseline = "middle";
+  c.textAlign = "left";
+  if (layout.value !== null) say("V", layout.value, HEAD / 2 - 1, palette.v);
+  say(t("output.part"), layout.part, HEAD / 2 - 1, palette["ink-3"]);
+  for (const row of layout.rows) {
+    const middle = row.y + layout.row / 2;
+    const gone = row.kind === "kept" ? progress >= 1 : row.keys.some((i) => i < count);
+    c.globalAlpha = gone ? 1 : 0.35;
+    say(nameOf(now, output, row), 0, middle, row.kind === "key" ? palette.ink : palette["ink-2"]);
+    if (row.keys.length && row.kind !== "sum")
+      say(probabilityText(row.keys.reduce((sum, i) => sum + output.weights[i], 0)), TOKEN, middle, palette.q);
+    if (row.kind === "key" && layout.value !== null)
+      stripe(c, palette, layout.value, row.y, layout, output.values[row.keys[0]], layout.scale.value);
+    c.globalAlpha = 1;
+    if (gone) stripe(c, palette, layout.part, row.y, layout, partOf(output, row, count), layout.scale.part);
+    if (row.kind === "sum") {
+      c.fillStyle = palette["ink-3"];
+      c.fillRect(0, row.y - 3, size.width, 1);
+    }
+  }
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c @param {import("../../kit/colour.js").Palette} palette
+ * @param {number} x @param {number} y @param {Layout} layout @param {ArrayLike<number>} vector @param {number} scale
+ */
+function stripe(c, palette, x, y, layout, vector, scale) {
+  const cell = layout.stripe / Math.max(1, vector.length);
+  for (let d = 0; d < vector.length; d++) {
+    const [r, g, b] = divergingAt(palette.diverging, vector[d] / scale);
+    c.fillStyle = `rgb(${r},${g},${b})`;
+    c.fillRect(x + d * cell, y + 1, cell + 0.3, layout.row - 2);
+  }
+}
+
+/** @param {View} now @param {AttentionOutput} output @param {Row} row */
+export function nameOf(now, output, { kind, keys }) {
+  if (kind === "key") return labelText(now.labels[output.positions[keys[0]]]);
+  return kind === "rest" ? t("output.rest", { n: keys.length }) : t(`output.${kind}`);
+}

@@ -1,0 +1,48 @@
+// What attention gives a query: weights times values, added up.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { outputOf, rowsFor, weightedSum } from "../../static/js/core/attention_output.js";
+import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
+import { recordAt } from "../../static/js/runs/steps.js";
+import { read } from "./museum_traces.mjs";
+
+const VALUES = [
+  [1, 2],
+  [10, 20],
+  [100, -200],
+];
+
+test("weights times values, added up; as far as the sum has come the last one counts by its share", () => {
+  assert.deepEqual([...weightedSum([0.5, 0.25, 0.25], VALUES)], [28, -44]);
+  assert.deepEqual([...weightedSum([0.5, 0.25, 0.25], VALUES, 2)], [3, 6]);
+  assert.deepEqual([...weightedSum([0.5, 0.25, 0.25], VALUES, 1.5)], [1.75, 3.5]);
+  assert.deepEqual([...weightedSum([0.5], VALUES, 0)], [0, 0]);
+  assert.deepEqual([...weightedSum([], [])], []);
+});
+
+test("a picture shows the largest weights in the order of the text, the others together, and no key without weight", () => {
+  const output = { weights: Float32Array.of(0.1, 0.4, 0, 0.2, 0.3) };
+  assert.deepEqual(rowsFor(output, 9), { shown: [0, 1, 3, 4], rest: [] });
+  assert.deepEqual(rowsFor(output, 3), { shown: [1, 4], rest: [0, 3] });
+  assert.deepEqual(rowsFor(output, 1), { shown: [1], rest: [0, 3, 4] });
+});
+
+test("of a recorded query: the sum of what the log holds, and that nobody captured the engine's own vector there", () => {
+  const log = read("slot_off_by_one-healthy");
+  for (const [step, head] of [
+    [1, 0],
+    [2, 3],
+  ]) {
+    const view = sequenceViewAt(log, recordAt(log, step), 0, 1, head);
+    const { missing, output } = outputOf(view);
+    assert.deepEqual([missing, output.kept, output.largest], [[], null, null]);
+    assert.equal(output.positions.length, view.query + 1);
+    const d = 3;
+    let expected = 0;
+    output.positions.forEach((position, i) => (expected += output.weights[i] * vectorOf(view, "v", position)[d]));
+    assert.ok(Math.abs(output.sum[d] - expected) < 1e-9 && expected !== 0);
+  }
+  assert.equal(outputOf({ ...sequenceViewAt(log, recordAt(log, 1), 0, 1, 0), attention: null }), null);
+});
