@@ -69,7 +69,7 @@ def test_captured_keys_and_values_are_those_of_the_cache(family: str) -> None:
 
 
 def off_from_sums(results: list[ForwardResult], slices: list[list[SequenceSlice]]) -> tuple[float, int]:
-    """The largest difference of a captured output to the sum of captured weight · captured v, and how many there are."""
+    """The largest difference of a captured output to the sum of captured weight · captured v, and how many."""
     values: dict[tuple[int, int], dict[int, np.ndarray[Any, Any]]] = {}  # (layer, sequence) -> position -> [Hkv, Dv]
     worst, compared = 0.0, 0
     for result, step in zip(results, slices, strict=True):

@@ -42,7 +42,8 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
- *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null, telling: "plain" | "expert",
+ *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
+ *   telling: "plain" | "expert",
  *   motion: boolean,
  *   lanes: "strategies" | "caches", find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues

@@ -1,4 +1,4 @@
-// A number in a sentence that is a setting: dragged, or moved by arrow keys, and the lesson's run is made again with it.
+// A number in a sentence that is a setting: dragged, or moved by arrow keys; the lesson's run is made again with it.
 
 import { useRef, useState } from "../../../vendor/preact/hooks.js";
 import { change } from "../../control/lesson.js";
