@@ -130,6 +130,7 @@ def run_new(arguments: argparse.Namespace) -> int:
 
 def _check_one(path: Path) -> int:
     from app.lessons.check import check
+    from app.lessons.pace import minutes
     from app.lessons.parse import read_lesson
     from app.live_engine import engine_builder
     from app.settings import ServerSettings
@@ -153,7 +154,7 @@ def _check_one(path: Path) -> int:
     for wrong in found:
         say(f"{path}:{wrong.line}: {wrong.sentence}")
     if not found:
-        say(f"{path}: holds, in {', '.join(lesson.languages)}")
+        say(f"{path}: holds, in {', '.join(lesson.languages)}; it takes about {minutes(lesson):.0f} min")
     return 1 if found else 0
 
 

@@ -11,6 +11,7 @@ from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
 from app.lessons.lesson import Ask, LessonError, Sandbox
+from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.questions import RULES
 from app.lessons.stage import EngineStage
@@ -37,6 +38,7 @@ def model() -> LoadedModel:
 def test_every_sentence_and_question_holds(path: Path, model: LoadedModel) -> None:
     lesson = read_lesson(path)
     assert lesson.languages == languages()
+    assert abs(lesson.minutes - minutes(lesson)) <= 1
     assert check(lesson, engine_builder(load_model(lesson.model) if lesson.model != BUNDLED else model, MAX)) == []
 
 
