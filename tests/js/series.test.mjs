@@ -104,6 +104,17 @@ test("40 lanes over 500 records: cells stay clickable, the plane scrolls, points
   assert.deepEqual(layout.at(layout.x(5) + 1, 3), { record: 5, lane: null }); // the budgets
 });
 
+test("a low room drops the budgets and keeps the rows of three sequences apart", () => {
+  for (const height of [60, 84, 95]) {
+    const { top, row } = lanesLayout({ records: 70, lanes: 3, width: 400, height });
+    assert.equal(top, 0);
+    assert.ok(row >= 13);
+  }
+  const { top, row } = lanesLayout({ records: 70, lanes: 3, width: 400, height: 100 });
+  assert.equal(top, 46); // 26 and 12 px of budgets, each with a gap of 4
+  assert.ok(top + 3 * row + 14 <= 100);
+});
+
 test("where 40 lanes do not fit, the window says which records are in sight, and a chosen lane stays below the budgets", () => {
   const height = 134;
   const { top } = lanesLayout({ records: 500, lanes: 40, width: 400, height });

@@ -9,6 +9,7 @@ import { budgetScale, GUTTER } from "./geometry.js";
 /** @param {import("./paint.js").At} at */
 export function paintBudgets(at) {
   const { c, palette, lanes, layout, limits, shown } = at;
+  if (layout.top === 0) return;
   const now = lanes.columns[shown];
   const { tokens, seqs, gap } = layout.budget;
   const tokenScale = budgetScale(lanes.most.tokens, limits.tokens, niceCeiling);

@@ -9,12 +9,16 @@ const MAX_ROW = 24;
 
 /** @typedef {ReturnType<typeof lanesLayout>} Layout */
 
+const LEAST_FOR_BUDGETS = 96; // px: below that the sequences' rows have the room
+
 /**
- * What follows from the room alone: heights of the budgets and their gaps, the first row's top.
+ * What follows from the room alone: heights of the budgets and their gaps, the first row's top. In a low room there are
+ * no budgets.
  *
  * @param {number} height
  */
 function budgets(height) {
+  if (height < LEAST_FOR_BUDGETS) return { budget: { tokens: 0, seqs: 0, gap: 0 }, top: 0 };
   const tight = height < 170;
   const budget = { tokens: tight ? 26 : 56, seqs: tight ? 12 : 22, gap: tight ? 4 : 8 };
   return { budget, top: budget.tokens + budget.gap + budget.seqs + budget.gap };

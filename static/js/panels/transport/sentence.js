@@ -39,8 +39,9 @@ export function Sentence() {
   const sub = viewSub.value;
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
-  const end = own === null && sub === null && index === numRecords.value - 1 ? sceneEnd.value : null;
-  const text = sentences(end ? [end, ...said] : said);
+  const inCard = settings.distance.value === "room"; // where the scene's card says how it ended
+  const end = own === null && sub === null && !inCard && index === numRecords.value - 1 ? sceneEnd.value : null;
+  const text = sentences(end ? [end, said[0]] : said); // a scene ends with its own sentence; the rest is as usual
   const phase = own === null && log.value?.records[index]?.batch?.find((e) => e.seq_id === shownSeq.value)?.phase;
   const box = useRef(/** @type {HTMLElement | null} */ (null));
   useLayoutEffect(() => fit(box.current), [text, phase]);
