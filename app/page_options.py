@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from engine.accounting.presets import preset_payload
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import OptionFacts, tables_of
 from engine.resolve import resolve_for
@@ -16,9 +17,9 @@ SHORT = 1024  # positions of a model up to which the page asks for its own layou
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
-    """`page_tables` in plain data, as they stand in the page."""
+    """`page_tables` in plain data, as they stand in the page, with the models of other sizes to compare with."""
     plain: dict[str, Any] = msgspec.to_builtins(page_tables(config, facts))
-    return plain
+    return {**plain, "models": preset_payload()}
 
 
 def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[str, list[OptionFacts]]:

@@ -157,3 +157,24 @@ def test_two_samples_share_blocks_until_one_writes(open_page: OpenPage) -> None:
     expect(page.locator(".entry.shared")).to_have_count(6)  # three blocks in two tables
     page.locator('.table-row[data-seq="1"] .table-name').hover()
     expect(page.locator('.table-row[data-seq="1"] .entry.pointed')).to_have_count(4)
+
+
+def test_the_live_tokens_as_another_model(open_page: OpenPage) -> None:
+    """16 tokens of a prompt: 0.5 MiB each as Llama 2 7B, 4.5 MiB each as GPT-3; the formula opens with the numbers."""
+    page = open_page()
+    prefill(page)
+    bytes_now = page.locator("#as-model .figure-bytes")
+    expect(page.locator("#as-model")).to_contain_text("16 tokens as")
+    expect(bytes_now).to_have_text("8\u2009MiB ▸")
+    page.locator("#as-model select").select_option(label="GPT-3 175B")
+    expect(bytes_now).to_have_text("72\u2009MiB ▸")
+    wait_until(page, "location.search.includes('as_model=gpt-3')")
+    bytes_now.press("Enter")
+    opened = page.locator("#as-model-formula")
+    expect(opened).to_contain_text("2 · 96 · 96 · 128 · 2 · 16 = 75\u2009497\u2009472 B")
+    expect(opened).to_contain_text("arXiv 2005.14165, table 2.1")
+    expect(opened).to_contain_text(
+        "2\u2009300 times what a token takes in this run"
+    )  # 4,718,592 / 2,048, to three digits
+    step(page)
+    expect(page.locator("#as-model")).to_contain_text("17 tokens as")

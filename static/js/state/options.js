@@ -7,8 +7,12 @@
  */
 
 const element = globalThis.document?.getElementById("options") ?? null;
-/** @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]>} */
-const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
+/**
+ * What stands in the page: rows of options, and models of other sizes (state/presets.js).
+ * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
+ *   {models?: import("./presets.js").ModelPreset[]}}
+ */
+export const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
 /** @param {import("../core/wire.js").OptionFacts[]} rows */
 const offered = (rows) => /** @type {OptionRow[]} */ (rows.filter((row) => row.control));
 

@@ -45,7 +45,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
  *   telling: "plain" | "expert",
  *   motion: boolean,
- *   lanes: "strategies" | "caches", find: string | null, sort: string | null, lesson: string | null,
+ *   lanes: "strategies" | "caches", as_model: string, find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -137,6 +137,11 @@ export const TABLE = {
   // of the requests panel: what their names are searched for; the column that orders them, a minus before it: downwards
   find: { type: text, initial: null },
   sort: { type: order, initial: null },
+  // of the memory region: the model that the live tokens are counted as
+  as_model: {
+    type: { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String },
+    initial: "llama-2-7b",
+  },
   // of the race: strategies of this engine, or implementations of a cache
   lanes: { type: oneOf("strategies", "caches"), initial: "strategies", place: true },
   // of the time panel

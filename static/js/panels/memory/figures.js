@@ -10,6 +10,7 @@ import { tips } from "../../kit/tooltip.js";
 import { log, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
+import { AsModel } from "./as_model.js";
 import { Formula } from "./formula.js";
 
 /**
@@ -55,6 +56,7 @@ export function Figures() {
         note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
     <${Formula} header=${header} />
+    <${AsModel} tokens=${m.tokens_held} perToken=${perToken} />
   </section>`;
 }
 

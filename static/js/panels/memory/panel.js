@@ -1,6 +1,7 @@
 // The memory region: the map of the pool between the free queue and the block tables, and the figures.
 
 import { html } from "../../kit/html.js";
+import { lazy } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { provenance, state } from "../../state/store.js";
 import { t } from "../../tell/words.js";
@@ -9,8 +10,12 @@ import { Pool, PoolTitle } from "./pool.js";
 import { Overlay } from "./pool_overlay.js";
 import { inPieces } from "./pool_scene.js";
 import { Queues } from "./queue.js";
-import { Region } from "./region.js";
 import { Tables } from "./tables.js";
+
+const Region = lazy(
+  async () => (await import("./region.js")).Region,
+  () => html`<div class="region-map"></div>`,
+);
 
 export function Panel() {
   const several = (state.value?.block_groups.length ?? 0) > 1;

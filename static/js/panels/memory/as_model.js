@@ -1,0 +1,50 @@
+// What the tokens that are held now would take as another model: the formula opens with its numbers.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { factorsOf, PRESETS } from "../../state/presets.js";
+import { settings } from "../../state/settings.js";
+import { bytesText, grouped, t } from "../../tell/words.js";
+
+/**
+ * @param {{tokens: number, perToken: number}} props `tokens`: with K and V in blocks that are held, each once;
+ *   `perToken`: bytes of one in this run
+ */
+export function AsModel({ tokens, perToken }) {
+  const [open, setOpen] = useState(false);
+  const preset = PRESETS.find(({ id }) => id === settings.as_model.value) ?? PRESETS[0];
+  if (!preset) return null;
+  const bytes = tokens * preset.kv_bytes_per_token;
+  const factors = factorsOf(preset);
+  const symbols = preset.latent_dim ? "L · d · bytes · tokens" : "2 · L · Hkv · D · bytes · tokens";
+  const ratio = Number((preset.kv_bytes_per_token / perToken).toPrecision(3));
+  return html`<div class="as-model num" id="as-model">
+    <p class="as-model-row">
+      <span>${t("memory.as", { tokens })}</span>
+      <select
+        aria-label=${t("memory.as.choose")}
+        value=${preset.id}
+        onChange=${withValue((id) => (settings.as_model.value = id))}
+      >
+        ${PRESETS.map(({ id, name }) => html`<option value=${id} selected=${id === preset.id}>${name}</option>`)}
+      </select>
+      <button
+        class="figure-bytes"
+        aria-expanded=${open}
+        aria-controls="as-model-formula"
+        title=${t("memory.as.open")}
+        data-bytes=${bytes}
+        onClick=${() => setOpen(!open)}
+      >${bytesText(bytes)} ${open ? "▾" : "▸"}</button>
+      <${Fidelity} kind="derived" formula=${symbols} />
+    </p>
+    <div id="as-model-formula" hidden=${!open}>
+      <p>${[...factors, tokens].map(grouped).join(" · ")} = ${grouped(bytes)} B</p>
+      <p class="hint">
+        ${t("memory.as.ratio", { ratio: grouped(ratio) })} ${t("memory.as.source", { source: preset.source, dated: preset.dated })}
+      </p>
+    </div>
+  </div>`;
+}

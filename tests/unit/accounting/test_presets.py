@@ -1,0 +1,48 @@
+"""Presets of models: figures that are known from elsewhere come out of the file to the byte."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from engine.accounting.presets import model_presets, preset_payload
+
+GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
+BY_ID = {preset.id: preset for preset in model_presets()}
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "expected"),
+    [
+        ("gpt2", 1, 36_864),
+        ("llama-2-7b", 1, MIB // 2),
+        ("llama-2-7b", 10, 5 * MIB),
+        ("llama-3.1-8b", 1, 128 * KIB),
+        ("opt-13b", 1, 800 * KIB),
+        ("opt-66b", 512, 1_207_959_552),
+        ("llama-3.1-70b", 1, 320 * KIB),
+        ("qwen-72b", 2048, 5 * GIB),
+        ("qwen-72b", 32 * 2048, 160 * GIB),
+        ("qwen2-72b", 2048, 5 * GIB // 8),
+        ("qwen2-72b", 32 * 2048, 20 * GIB),
+        ("gpt-3", 16 * 1024, 72 * GIB),
+        ("gpt-3", 16 * 32 * 1024, 2304 * GIB),
+        ("deepseek-v3", 1, 61 * 576 * 2),
+    ],
+)
+def test_the_bytes_of_a_model_are_those_that_are_known(model: str, tokens: int, expected: int) -> None:
+    assert BY_ID[model].kv_bytes_per_token * tokens == expected
+
+
+def test_every_figure_has_a_source_and_a_date() -> None:
+    assert len(BY_ID) == len(model_presets())
+    for preset in model_presets():
+        assert len(preset.source) > 20 and date(2017, 6, 12) <= preset.dated <= date.today()
+        assert (preset.latent_dim > 0) != (preset.num_kv_heads * preset.head_dim > 0), "heads, or one latent vector"
+
+
+def test_the_page_has_every_field_and_what_follows() -> None:
+    (first, *_), preset = preset_payload(), model_presets()[0]
+    assert first["id"] == preset.id and first["dated"] == preset.dated.isoformat()
+    assert first["kv_bytes_per_token"] == preset.kv_bytes_per_token
