@@ -2,7 +2,6 @@
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { parseTrace } from "../core/file.js";
-import { filmOf } from "../core/film.js";
 import { TraceLog } from "../core/log.js";
 import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
@@ -134,7 +133,8 @@ export function followOpening() {
 
 /** @param {string} code @returns {Promise<[Film, string[]]>} */
 async function load(code) {
-  const [log, plain, texts] = await Promise.all([
+  const [{ filmOf }, log, plain, texts] = await Promise.all([
+    import("../core/film.js"),
     logAt(folder(`recordings/opening-${code}.kvtrace`)),
     logAt(folder(`opening/${code}-plain.kvtrace`)),
     fetch(folder(`opening/${code}-futures.json`)).then((answer) => answer.json()),

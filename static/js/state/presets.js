@@ -1,5 +1,5 @@
-// Models of other sizes as the server's file has them (engine/accounting/models.toml): what the run would take as one of
-// them. They stand in the page's HTML, in a page of one file too.
+// Models of other sizes as the server's file has them (engine/accounting/models.toml): what the run would take as one
+// of them. They stand in the page's HTML, in a page of one file too.
 
 import { tables } from "./options.js";
 

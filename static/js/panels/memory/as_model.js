@@ -43,7 +43,10 @@ export function AsModel({ tokens, perToken }) {
     <div id="as-model-formula" hidden=${!open}>
       <p>${[...factors, tokens].map(grouped).join(" · ")} = ${grouped(bytes)} B</p>
       <p class="hint">
-        ${t("memory.as.ratio", { ratio: grouped(ratio) })} ${t("memory.as.source", { source: preset.source, dated: preset.dated })}
+        ${t("memory.as.ratio", { ratio: grouped(ratio) })} ${t("memory.as.source", {
+          source: preset.source,
+          dated: preset.dated,
+        })}
       </p>
     </div>
   </div>`;

@@ -5,13 +5,15 @@ import { bytesIfAllKept, capacityBytes, figuresByGroup } from "../../core/groups
 import { memoryFigures } from "../../core/state.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { lazy } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { log, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
-import { AsModel } from "./as_model.js";
 import { Formula } from "./formula.js";
+
+const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
 
 /**
  * @typedef {import("../../core/trace.js").Header} Header
