@@ -66,6 +66,14 @@ PRESETS = [
         seq=2,
     ),
     Preset(
+        id="fragments",
+        after_steps=[0, 8, 12],
+        sampling={"max_tokens": 24, "ignore_eos": True},
+        config={"strategy": "first_fit", "block_size": 4, "num_blocks": 24},
+        detail="scheduler",
+        seq=2,
+    ),
+    Preset(
         id="hybrid",
         sampling={"max_tokens": 40, "ignore_eos": True},
         config={

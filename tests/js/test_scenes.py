@@ -78,6 +78,7 @@ CLAIMS: dict[str, Any] = {
     "batch": lambda f: f["sequences"] == 4 and f["most_at_once"] == 2 and f["most_empty"] <= 3,
     "chunks": lambda f: f["chunks"] == -(-f["prompt"] // 15),
     "preemption": lambda f: f["preemptions"] >= 1 and 0 < f["again"] < f["computed"],
+    "fragments": lambda f: f["largest"] < f["needed"] <= f["in_holes"] and f["fragmented"] == 8,
     "hybrid": lambda f: f["held_windowed"] <= 4 < 10 < f["held_full"],
     "sinks": lambda f: f["held"] == 6 < f["blocks_of_all"] and f["released"] > 0,
     "int4": lambda f: (f["token_bytes"], f["plain_bytes"], f["times"]) == (320, 2048, 6.4),

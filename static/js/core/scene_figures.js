@@ -76,12 +76,18 @@ function ofWork({ records }, seq) {
 /**
  * What the cache gave. `hit`, `hit_blocks`: tokens and blocks that the sequence found when it was first looked up, and
  * `fresh`: the others of its prompt; `copies`, `preemptions`, `released`: operations in the run; `prompt_blocks`.
+ * `fragmented`: steps in which it waited although enough blocks were free, and of the last of these: the blocks that it
+ * `needed` in one piece, those free `in_holes`, and those of the `largest` hole.
  * @param {TraceLog} log @param {Sequence} about @returns {Figures}
  */
 function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
   const ops = records.flatMap((record) => record.ops ?? []);
   const count = (/** @type {string} */ type) => ops.filter((op) => op.type === type).length;
   const lookup = ops.find((op) => op.type === "lookup" && op.seq_id === seq_id);
+  const waits = ops.flatMap((op) =>
+    op.type === "defer" && op.seq_id === seq_id && op.reason === "fragmented" ? [op] : [],
+  );
+  const last = waits.at(-1);
   const { num_hit_tokens: hit, block_ids } = lookup?.type === "lookup" ? lookup : { num_hit_tokens: 0, block_ids: [] };
   return {
     hit,
@@ -91,6 +97,10 @@ function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
     copies: count("copy"),
     preemptions: count("preempt"),
     released: count("release"),
+    fragmented: waits.length,
+    needed: last?.needed ?? 0,
+    in_holes: last?.num_free ?? 0,
+    largest: last?.available ?? 0,
   };
 }
 

@@ -12,7 +12,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.events import RELEASED, Admit, Allocate, Copy, Finish, Fork, Lookup, Preempt, Release
+from engine.trace.events import RELEASED, Admit, Allocate, Copy, Defer, Finish, Fork, Lookup, Preempt, Release
 from tests.scene_runs import Played, play
 
 in_every_language = pytest.mark.parametrize("language", languages())
@@ -46,8 +46,19 @@ def computed(played: Played, seq_id: int) -> list[tuple[str, int]]:
 
 def test_every_scene_has_a_test_here() -> None:
     assert [p.id for p in PRESETS] == [
-        *("moon", "tokens", "shared-prefix", "samples", "batch", "chunks", "preemption", "hybrid", "sinks", "int4"),
-        "long",
+        *(
+            "moon",
+            "tokens",
+            "shared-prefix",
+            "samples",
+            "batch",
+            "chunks",
+            "preemption",
+            "fragments",
+            "hybrid",
+            "sinks",
+        ),
+        *("int4", "long"),
     ]
 
 
@@ -104,6 +115,18 @@ def test_a_long_prompt_that_comes_late_leaves_the_poem_its_token_in_every_step(
     last = {e.seq_id: (e.phase, len(e.token_ids)) for e in chunked[-1].batch}
     assert last[0] == ("decode", 1) and last[1][1] <= 15
     assert max(sum(len(e.token_ids) for e in r.batch) for r in played.steps) == 16
+
+
+@in_every_language
+def test_a_third_poem_waits_for_one_piece_although_enough_is_free(model: LoadedModel, language: str) -> None:
+    """The first ends at step 24 and the second, 8 steps later: the third waits from step 25 to 32 for one piece."""
+    played = play(model, "fragments", language)
+    waits = [op for _, op in played.ops(Defer) if isinstance(op, Defer) and op.seq_id == 2]
+    assert {op.reason for op in waits} == {"no_free_blocks", "fragmented"}
+    refused = [op for op in waits if op.reason == "fragmented"]
+    assert len(refused) == 8
+    assert all(op.num_free is not None and op.available < op.needed <= op.num_free for op in refused)
+    assert next(r.step for r in played.steps if any(e.seq_id == 2 for e in r.batch)) == 33
 
 
 @in_every_language

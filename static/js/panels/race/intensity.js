@@ -56,7 +56,10 @@ function paint(c, { width, height }, values, bend) {
   const left = Math.max(...names().map((name) => c.measureText(name).width)) + 10;
   const base = height - FOOT;
   const x = (/** @type {number} */ value) => left + ((Math.log10(value) - low) / (high - low)) * (width - left - SIDE);
+  c.fillStyle = palette["ink-3"];
+  c.textAlign = "left";
   if (bend !== null) paintSides(c, { width, height: base }, left, x(bend), intensityText(bend));
+  else c.fillText(t("race.axis.unknown"), left, HEAD - 4);
   hairline(c, left, base, width - SIDE, base, palette.line);
   c.fillStyle = palette["ink-3"];
   c.textBaseline = "alphabetic";
