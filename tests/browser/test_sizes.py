@@ -117,6 +117,32 @@ def test_a_phone_can_share_and_download(open_page: OpenPage) -> None:
         assert at["left"] >= 0 and at["right"] <= 390 and at["width"] >= 40, button
 
 
+def test_the_strip_keeps_its_newest_column_in_sight_when_a_phone_is_turned(open_page: OpenPage) -> None:
+    page = open_page("/", is_mobile=True, has_touch=True, **PHONE)
+    page.click("#btn-prefill")
+    shows(page, 1)
+    step(page, 6)
+    for width, height in ((1280, 390), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        still(page)
+    wait_until(
+        page,
+        "(() => { const all = document.querySelectorAll('.strip-tokens .token'); const last = all[all.length - 1];"
+        " const strip = document.querySelector('.strip-scroll').getBoundingClientRect();"
+        " const box = last?.getBoundingClientRect();"
+        " return Boolean(box) && box.left >= strip.left - 1 && box.right <= strip.right + 1 })()",
+    )
+
+
+def test_a_fault_put_in_on_purpose_leaves_the_head_whole_on_a_phone(open_page: OpenPage) -> None:
+    page = open_page(
+        "/?detail=museum&exhibit=missing_causal_mask&region=detail", is_mobile=True, has_touch=True, **PHONE
+    )
+    expect(page.locator("#fault-badge")).to_be_visible()
+    assert page.evaluate("document.scrollingElement.scrollWidth") == 390
+    assert box(page, "#btn-help")["right"] <= 390
+
+
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str) -> None:
     for width, height in ((768, 1024), (820, 1180), (1024, 768)):

@@ -15,7 +15,7 @@ import { langOf, probabilityText, t } from "../../tell/words.js";
 /** Whether the next token has been chosen yet: the record may be shown as far as an earlier sub-step. */
 const sampled = computed(() => phase("sample") > 0);
 
-const ROW = 17; // px that a line needs
+const ROW = 18; // px that a line needs, with the border of what can be taken
 const FEWEST = 3; // the chosen one, another, and the rest
 
 /**

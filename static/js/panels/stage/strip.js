@@ -131,7 +131,8 @@ export function Strip() {
     const to = scroller.current?.scrollLeft ?? 0;
     if (Math.abs(to - offset.peek()) < 1) return; // the strip's own doing
     offset.value = to;
-    if (newest >= 0) follows.value = newestSeen(to);
+    const resized = scroller.current?.clientWidth !== size.width; // the window did it, nobody scrolled
+    if (newest >= 0 && !resized) follows.value = newestSeen(to);
   };
 
   /**
