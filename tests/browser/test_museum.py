@@ -22,6 +22,8 @@ OWN = "import('/static/js/state/run.js').then(({ own }) => own.numRecords.value)
 
 def run_to_the_end(page: Page) -> None:
     expect(page.locator("#museum")).to_have_attribute("data-phase", "ready")
+    if page.locator("#speed").is_hidden():
+        page.click("#btn-transport-more")
     page.select_option("#speed", "0")
     page.click("#btn-run")
     expect(page.locator("#museum")).to_have_attribute("data-phase", "done", timeout=90_000)
