@@ -8,14 +8,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.axe import AXE, complain, violations
 from tests.browser.driving import OpenPage, prefill, wait_until
 from tests.conftest import ROOT
 
-# What comes on its standard input becomes of the model: a stage, `ready`, or anything else as why it failed.
+# What comes on its standard input becomes of the model: a stage, `ready`, `compiling`, `compiled`, or anything else as
+# why it failed.
 SERVE = """
 import sys
 from app.served import Served
@@ -26,6 +29,7 @@ from engine.config import EngineConfig
 from engine.model.stages import STAGES
 from tests.server.fake import FakeModel
 served = Served.loading("held")
+COMPILED = {"compiling": "under_way", "compiled": "done"}
 app = create_app(served, ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
 listener = Listener(app, bind("127.0.0.1", 0))
 print(listener.port, flush=True)
@@ -35,6 +39,8 @@ for line in sys.stdin:
         served.begin(word)
     elif word == "ready":
         served.have(FakeModel())
+    elif word in COMPILED:
+        served.compiled(COMPILED[word])
     else:
         served.fail(word)
         break
@@ -66,7 +72,7 @@ def held() -> Iterator[Held]:
     server.process.wait()
 
 
-def opened(open_page: OpenPage, url: str, **options: bool) -> Page:
+def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
     """A page of that server; the fixture has opened another one, which is left."""
     page = open_page(connection="live", **options)
     page.goto(url)
@@ -92,6 +98,26 @@ def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
     expect(way).to_have_count(0)
     prefill(page, "once upon a time")
     assert page.evaluate("globalThis.stays") is True
+    held.say("compiling")
+    expect(page.locator("#compiling")).to_have_text("compiling")
+    expect(page.locator("#compiling")).to_have_attribute(
+        "title", re.compile("takes over once no request is unfinished")
+    )
+    held.say("compiled")
+    expect(page.locator("#compiling")).to_have_count(0)
+
+
+@pytest.mark.parametrize("path", ["/", "/?distance=look", "/?distance=room"])
+@pytest.mark.parametrize(("scheme", "locale", "width"), [("light", "en-US", 1280), ("dark", "zh-CN", 390)])
+def test_nothing_serious_while_the_model_is_on_its_way(
+    open_page: OpenPage, held: Held, path: str, scheme: str, locale: str, width: int
+) -> None:
+    held.say("weights")
+    page = opened(open_page, held.url + path, color_scheme=scheme, locale=locale, width=width, bypass_csp=True)
+    page.add_script_tag(path=str(AXE))
+    expect(page.locator("#look-sentence, #model-way").first).to_contain_text("held")
+    complain({path: violations(page)})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(open_page: OpenPage, held: Held) -> None:
