@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.driving import POEM, SHOWN, prefill, shows, step, wait_until
+from tests.browser.driving import POEM, SHOWN, prefill, select, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import recorded
 from tests.browser.settling import comes_to, still, theater_of
@@ -121,6 +121,10 @@ def test_the_values_times_their_weights_add_up_to_what_the_engine_had(open_page:
     assert box
     page.mouse.move(box["x"] + box["width"] - 20, box["y"] + 22)
     expect(page.locator("#tooltip")).to_contain_text(re.compile(r"V\[\d+\] · weight = .* = "))
+    select(page, '{"query": 5, "position": 2}')  # one that the prefill computed
+    expect(page.locator("#attention-output .softmax-query")).to_contain_text("@5")
+    expect(page.locator(".output-picture")).to_have_attribute("aria-label", re.compile("^6 values"))
+    assert 0 <= float(page.locator("#attention-output").get_attribute("data-largest") or "") < 1e-5
     page.click("#answer-softmax")
     expect(page.locator(".softmax-table")).to_be_visible()
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { outputOf, rowsFor, weightedSum } from "../../static/js/core/attention_output.js";
+import { outputOf, queryAt, rowsFor, weightedSum } from "../../static/js/core/attention_output.js";
 import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { recordAt } from "../../static/js/runs/steps.js";
 import { read } from "./museum_traces.mjs";
@@ -44,5 +44,12 @@ test("of a recorded query: the sum of what the log holds, and that nobody captur
     output.positions.forEach((position, i) => (expected += output.weights[i] * vectorOf(view, "v", position)[d]));
     assert.ok(Math.abs(output.sum[d] - expected) < 1e-9 && expected !== 0);
   }
-  assert.equal(outputOf({ ...sequenceViewAt(log, recordAt(log, 1), 0, 1, 0), attention: null }), null);
+  const last = sequenceViewAt(log, recordAt(log, 2), 0, 1, 3);
+  assert.equal(outputOf(last, null), null);
+  assert.equal(outputOf(last, 2), null); // that record did not compute it
+  const { view, query } = queryAt(last, 2); // the prefill did
+  assert.deepEqual([view.index, query], [recordAt(log, 1), 2]);
+  const { output } = outputOf(view, query);
+  assert.deepEqual(output.positions, [0, 1, 2]);
+  assert.ok(Math.abs(output.weights.reduce((a, b) => a + b) - 1) < 1e-2);
 });

@@ -1,9 +1,11 @@
 // What attention gives a query: the sum of weight · V over its keys, worked out from the captured weights and values,
 // beside the vector that the engine captured. Pure.
 
-import { vectorOf } from "./sequence_view.js";
+import { attentionRow, originOf, sequenceViewAt, vectorOf } from "./sequence_view.js";
 
 /**
+ * @typedef {import("./sequence_view.js").SequenceView} SequenceView
+ *
  * `positions`: of the keys of the row, in order, `values` their V; `kept`: what was captured, null where it was not;
  * `largest`: max |kept − sum|.
  * @typedef {{
@@ -26,12 +28,27 @@ export function weightedSum(weights, values, count = weights.length) {
 }
 
 /**
- * The output of the query in flight. `missing`: positions whose V is not here, of which there are captures.
- * @param {import("./sequence_view.js").SequenceView} view
+ * Where the query at `position` of a view was in flight: the view of the record that computed it, and its position
+ * there. Null when the log does not know.
+ * @param {SequenceView} view @param {number} position
+ * @returns {{view: SequenceView, query: number} | null}
+ */
+export function queryAt(view, position) {
+  if (position === view.query) return { view, query: position };
+  const origin = originOf(view, position);
+  const then = origin && sequenceViewAt(view.log, origin.record, origin.seq_id, view.layer, view.head);
+  return then ? { view: then, query: origin.position } : null;
+}
+
+/**
+ * The output of a query that the view's record computed. `missing`: positions whose V is not here, of which there are
+ * captures.
+ * @param {SequenceView} view @param {number | null} [query]
  * @returns {{missing: number[], output: AttentionOutput | null} | null} null without a query or without its row
  */
-export function outputOf(view) {
-  const { query, attention: row, log, index, layer, head } = view;
+export function outputOf(view, query = view.query) {
+  const { log, index, layer, head } = view;
+  const row = query === null ? null : attentionRow(log, index, view.seq.seq_id, layer, head, query);
   if (query === null || !row) return null;
   const { weights } = row;
   const positions = Array.from(weights, (_, i) => row.keyStart + i);

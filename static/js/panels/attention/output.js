@@ -1,8 +1,8 @@
-// What the query in flight takes with it: each value times its weight, added up; and that the engine's own vector is
-// just that.
+// What a query takes with it, the one in flight or the one that is held: each value times its weight, added up; and
+// that the engine's own vector is just that.
 
 import { computed } from "../../../vendor/signals/signals.js";
-import { outputOf } from "../../core/attention_output.js";
+import { outputOf, queryAt } from "../../core/attention_output.js";
 import { labelText } from "../../core/labels.js";
 import { originOf } from "../../core/sequence_view.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -13,7 +13,7 @@ import { difference } from "../../kit/layer_bars.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase } from "../../state/stage_moment.js";
-import { captureVersion, hovered, sequenceView } from "../../state/store.js";
+import { captureVersion, hovered, selected, sequenceView } from "../../state/store.js";
 import { language } from "../../tell/language.js";
 import { grouped, t } from "../../tell/words.js";
 import { layoutOf, nameOf, paintOutput, partOf } from "./output_paint.js";
@@ -21,25 +21,35 @@ import { plain } from "./softmax_words.js";
 
 /**
  * @typedef {import("../../core/attention_output.js").AttentionOutput} AttentionOutput
- * @typedef {import("../../state/store.js").View & {query: number}} Now
+ * @typedef {import("../../state/store.js").View} View
+ * @typedef {{output: AttentionOutput, view: View, query: number, place: number, progress: () => number}} Shown
+ * `query` of `view`, the record that computed it; it stands at `place` of the sequence on stage
  */
 
 const attended = computed(() => phase("attend") > 0);
+const whole = () => 1;
 
 /**
- * What is shown: a problem in words, or the output of the query in flight.
+ * What is shown: a problem in words, or the output of a query.
  *
- * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: AttentionOutput}>}
+ * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<{problem?: string, found?: Shown}>}
  */
 const shown = computed(() => {
   captureVersion.value;
   const now = sequenceView.value;
-  if (!now?.entry || now.query === null || !attended.value) return { problem: t("output.empty") };
-  const found = outputOf(now);
-  if (!found) return { problem: t("output.missing") };
-  if (found.output) return { found: found.output };
+  const target = selected.value;
+  const held = target && (target.seq ?? now?.seq.seq_id) === now?.seq.seq_id ? target.query : null;
+  const isHeld = now !== null && held !== undefined && held !== null && held !== now.query && held < now.numFilled;
+  const place = isHeld ? held : now?.entry && attended.value ? now.query : null;
+  if (!now || place === null) return { problem: t("output.empty") };
+  const at = queryAt(now, place);
+  const found = at && outputOf(at.view, at.query);
+  if (at && !found) wantLayer(at.view.index, now.layer);
+  if (!at || !found) return { problem: t("output.missing") };
+  const progress = isHeld ? whole : () => phase("attend");
+  if (found.output) return { found: { ...at, place, output: found.output, progress } };
   for (const position of found.missing) {
-    const origin = originOf(now, position);
+    const origin = originOf(at.view, position);
     if (origin) wantLayer(origin.record, now.layer);
   }
   return { problem: t("output.values_missing", { n: grouped(found.missing.length) }) };
@@ -48,23 +58,22 @@ const shown = computed(() => {
 /** @param {{choice?: import("../../kit/html.js").Children}} props */
 export function Output({ choice = null }) {
   const { problem, found } = shown.value;
-  const now = /** @type {Now} */ (sequenceView.value); // there is one where something is found
-  return html`<section class="panel softmax output" id="attention-output" data-largest=${found?.largest ?? ""}>
+  return html`<section class="panel softmax output" id="attention-output" data-largest=${found?.output.largest ?? ""}>
     <h3 class="panel-title">
       ${choice ?? t("output.title")}
       ${
         found
           ? html`<span class="softmax-query">${t("output.of", {
-              token: labelText(now.labels[now.query]),
-              position: now.query,
-              layer: now.layer,
-              head: now.head,
+              token: labelText(found.view.labels[found.query]),
+              position: found.place,
+              layer: found.view.layer,
+              head: found.view.head,
             })}</span>`
           : null
       }
     </h3>
-    ${found ? html`<${Picture} now=${now} output=${found} />` : html`<p class="hint">${problem}</p>`}
-    ${found ? html`<${Foot} output=${found} />` : null}
+    ${found ? html`<${Picture} found=${found} />` : html`<p class="hint">${problem}</p>`}
+    ${found ? html`<${Foot} output=${found.output} />` : null}
   </section>`;
 }
 
@@ -80,23 +89,24 @@ function Foot({ output: { kept, largest } }) {
   }</p>`;
 }
 
-/** @param {{now: Now, output: AttentionOutput}} props */
-function Picture({ now, output }) {
+/** @param {{found: Shown}} props */
+function Picture({ found: { output, view, place } }) {
   const ref = usePainter(
-    () => [sequenceView.value, captureVersion.value, themeVersion.value, language.value, phase("attend")],
+    () => [shown.value, themeVersion.value, language.value, shown.value.found?.progress()],
     (box, size) => {
       const canvas = /** @type {HTMLCanvasElement} */ (box.querySelector("canvas"));
       const c = prepare(canvas, size.width, size.height);
       c.font = `11px ${getComputedStyle(canvas).fontFamily}`;
-      const [view, found] = [sequenceView.peek(), shown.peek().found];
-      if (view && found && size.width) paintOutput(c, view, found, size, phase("attend"));
+      const { found } = shown.peek();
+      if (found && size.width) paintOutput(c, found.view, found.output, size, found.progress());
     },
   );
   const leave = () => ((hovered.value = null), hideTip());
   const norm = Math.hypot(...output.sum);
   const label = t("output.label", { n: grouped(output.weights.length), d: output.sum.length, norm: plain(norm) });
   return html`<div class="panel-canvas output-picture" ref=${ref} role="img" aria-label=${label}
-    onPointerMove=${(/** @type {PointerEvent & {currentTarget: HTMLElement}} */ event) => point(event, now, output)}
+    onPointerMove=${(/** @type {PointerEvent & {currentTarget: HTMLElement}} */ event) =>
+      point(event, view, place, output)}
     onPointerLeave=${leave}><canvas aria-hidden="true"></canvas></div>`;
 }
 
@@ -104,21 +114,22 @@ function Picture({ now, output }) {
  * The numbers behind the cell under the pointer; its key lights up everywhere.
  *
  * @param {PointerEvent & {currentTarget: HTMLElement}} event
- * @param {Now} now
+ * @param {View} view
+ * @param {number} place of the query
  * @param {AttentionOutput} output
  */
-function point(event, now, output) {
+function point(event, view, place, output) {
   const box = event.currentTarget.getBoundingClientRect();
   const layout = layoutOf(output, box);
   const [x, y] = [event.clientX - box.left, event.clientY - box.top];
   const row = layout.rows.findLast((one) => one.y <= y);
   const position = row?.kind === "key" ? output.positions[row.keys[0]] : null;
-  hovered.value = position === null ? null : { query: now.query, position };
+  hovered.value = position === null ? null : { query: place, position };
   const from = layout.value !== null && x < layout.part ? layout.value : layout.part;
   const d = Math.floor(((x - from) / layout.stripe) * output.sum.length);
   if (!row || d < 0 || d >= output.sum.length) return hideTip();
   const number = partOf(output, row)[d];
-  const values = { name: nameOf(now, output, row), d, value: exact(number) };
+  const values = { name: nameOf(view, output, row), d, value: exact(number) };
   if (row.kind === "key") {
     const i = row.keys[0];
     const parts = { v: exact(output.values[i][d]), weight: exact(output.weights[i]) };
