@@ -5,6 +5,7 @@ import { ENGINE, LAYOUT, ROWS, rowsOf, SAMPLING } from "../../static/js/state/op
 import {
   adoptConfig,
   applies,
+  asking,
   chooseSampling,
   wantedConfig,
   wantedSampling,
@@ -80,6 +81,17 @@ test("a contiguous run's blocks are derived: the controls keep what was asked fo
   adoptConfig({ ...modelFacts.value.config, strategy: "contiguous", block_size: 192, num_blocks: 1, max_num_seqs: 3 });
   const found = ["strategy", "block_size", "num_blocks", "max_num_seqs"].map((name) => settings[name].value);
   assert.deepEqual(found, ["contiguous", 4, 48, 3]);
+});
+
+test("what was chosen while a new run was on its way is not taken back by that run", () => {
+  reset();
+  settings.strategy.value = "contiguous"; // chosen after first_fit, which the server begins now
+  asking.count = 2;
+  adoptConfig({ ...modelFacts.value.config, strategy: "first_fit" });
+  assert.equal(settings.strategy.value, "contiguous");
+  asking.count = 0;
+  adoptConfig({ ...modelFacts.value.config, strategy: "none" });
+  assert.equal(settings.strategy.value, "none");
 });
 
 test("sampling as it is sent: one stop text as a list, what is empty left out", () => {

@@ -87,6 +87,9 @@ export function applies(name, strategy = settings.strategy.value) {
 const isKept = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
 
+/** How many new configurations were asked for and have no answer yet. */
+export const asking = { count: 0 };
+
 /**
  * The controls show the run on stage, no matter which page configured it. A link names only what the server would not
  * do anyway.
@@ -94,6 +97,7 @@ const isKept = ({ name, derived_under }, strategy) =>
  * @param {Fields} engine of the run's header
  */
 export function adoptConfig(engine) {
+  if (asking.count > 1) return; // what was chosen since is asked for next: this run's settings are the past
   settings.fault.value = /** @type {string | null} */ (engine.fault ?? null);
   const usual = serverConfig();
   for (const row of ENGINE) {
