@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from msgspec import Meta
 
 from app.closing import Cause
+from app.lessons.lesson import Kind
 from app.lessons.told import Progress, Told
 from app.recordings.index import Ended
 from engine.model.stages import Stage
@@ -183,6 +184,7 @@ class LessonState(TypedDict):
 class LessonOpened(LessonState):
     lesson: str
     language: str
+    kind: Kind
     title: str
     minutes: int
     words: dict[str, str]  # of its questions

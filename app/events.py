@@ -183,6 +183,7 @@ class Events:
             **_lesson_state(room, 0),
             "lesson": lesson.id,
             "language": language,
+            "kind": lesson.kind,
             "title": lesson.title[language],
             "minutes": lesson.minutes,
             "words": question_texts(message.language if message.language in languages() else language),

@@ -76,6 +76,7 @@ def card(lesson: Lesson, refused: str | None) -> Card:
     """What the list says of a lesson."""
     return Card(
         id=lesson.id,
+        kind=lesson.kind,
         number=lesson.number,
         minutes=lesson.minutes,
         model=lesson.model,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 Translated = dict[str, str]  # language -> text
 TranslatedList = dict[str, list[str]]
+Kind = Literal["lesson", "before", "after"]  # the last two: questions without a word about the answers
 Verb = Literal["submit", "prefill", "step", "run", "restart", "fork"]
 
 
@@ -93,6 +94,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
     id: str
     path: Path
+    kind: Kind
     number: int
     minutes: int
     model: str

@@ -35,7 +35,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Section, Show, Text, Verb
+from app.lessons.lesson import Action, Ask, Do, Item, Kind, Lesson, LessonError, Sandbox, Section, Show, Text, Verb
 from app.lessons.markup import check_markup
 from app.lessons.questions import check_arguments
 from app.words import languages
@@ -53,6 +53,7 @@ _DIRECTIVE = re.compile(r"(\w+):(.*)")
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     id: str
+    kind: Kind = "lesson"
     number: int = 0
     minutes: int
     model: str = "bundled"
@@ -90,6 +91,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
     lesson = Lesson(
         id=header.id,
         path=path,
+        kind=header.kind,
         number=header.number,
         minutes=header.minutes,
         model=header.model,

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.lessons.lesson import Action
+from app.lessons.lesson import Action, Kind
 from app.lessons.questions.rules import Evidence, Value
 
 
@@ -76,6 +76,7 @@ class Card(Struct, frozen=True, kw_only=True):
     """A lesson in the list of lessons."""
 
     id: str
+    kind: Kind
     number: int
     minutes: int
     model: str

@@ -278,7 +278,7 @@ def test_the_softmax_worked_out_here_is_the_captured_one(open_page: OpenPage) ->
     expect(page.locator("#chain")).to_contain_text("query")
 
 
-@pytest.mark.parametrize(("height", "lines"), [(720, 4), (800, 6), (1000, 6)])
+@pytest.mark.parametrize(("height", "lines"), [(720, 4), (800, 5), (1000, 6)])
 def test_the_next_token_and_all_others_make_one(open_page: OpenPage, height: int, lines: int) -> None:
     """As many lines as can be read; what is not listed is among the others."""
     page = open_page(height=height)

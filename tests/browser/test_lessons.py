@@ -32,7 +32,7 @@ def give(page: Page, text: str) -> None:
 def test_a_lesson_from_its_list_to_its_second_question(open_page: OpenPage) -> None:
     page = open_page()
     page.click("#btn-learn")
-    expect(page.locator(".path-card")).to_have_count(11)
+    expect(page.locator(".path-card")).to_have_count(13)
     page.click("#path-not-yet")
     expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
     wait_until(page, "location.search.includes('lesson=not-yet')")
@@ -143,3 +143,38 @@ def test_a_number_in_a_sentence_is_a_knob(open_page: OpenPage) -> None:
     page.click("#lesson-own")
     expect(page.locator("#lesson-changed")).to_have_count(0)
     expect(knob).to_have_text("4")
+
+
+def test_what_was_learned_is_told_at_the_end_beside_what_one_knew_before(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, "/?distance=learn&lesson=before")
+    answer_all(page, None)
+    expect(page.locator(".gain tbody tr")).to_have_count(5)
+    expect(page.locator("[data-result=unsure]")).to_have_count(5)
+    page.click("#lesson-next")
+    page.click("#path-after")
+    answer_all(page, 1)
+    expect(page.locator(".gain tbody tr")).to_have_count(5)
+    expect(page.locator("[data-result=unsure]")).to_have_count(5)
+    expect(page.locator(".lesson-over")).to_contain_text("Before: 0 of 5 right.")
+    right = page.locator("[data-result=right]").count()
+    assert right + page.locator("[data-result=wrong]").count() == 5
+    with page.expect_download() as found:
+        page.click("#lesson-csv")
+    lines = found.value.path().read_text(encoding="utf-8").split()
+    assert lines[0] == "question,before,after" and len(lines) == 6
+    assert sum(line.endswith(",unsure,right") for line in lines) == right
+
+
+def answer_all(page: Page, option: int | None) -> None:
+    """To the end of a test, each question answered once; nothing is said of the answers on the way."""
+    for _ in range(30):
+        if page.locator(".lesson-over").count():
+            return
+        assert page.locator(".verdict, .answer-mark").count() == 0
+        if page.locator("#lesson-answer").count():
+            question = page.locator(".question[data-over=false]").last
+            (question.locator(".unsure") if option is None else question.locator(".answer").nth(option)).click()
+            page.click("#lesson-answer")
+        else:
+            page.click("#lesson-go")
+        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")

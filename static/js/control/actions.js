@@ -61,11 +61,47 @@ export async function prefill() {
   await command("prefill");
 }
 
-export async function step() {
+/** @type {ReturnType<typeof takeStep> | null} */
+let stepping = null;
+/** @type {ReturnType<typeof takeStep> | null} */
+let nextStep = null;
+
+/**
+ * Take a step; one that is asked for before the last one is seen waits for it, and no more than one does.
+ *
+ * @returns {ReturnType<typeof takeStep>}
+ */
+export function step() {
+  if (!stepping) {
+    stepping = takeStep().finally(() => {
+      stepping = null;
+    });
+    return stepping;
+  }
+  nextStep ??= stepping
+    .catch(() => null)
+    .then(() => {
+      nextStep = null;
+      return step();
+    });
+  return nextStep;
+}
+
+async function takeStep() {
   const fresh = unfinished() === 0;
   if (!(await ensureWork(false))) return false;
   showStage(false);
-  return command("step", fresh ? {} : expected());
+  const answer = await command("step", fresh ? {} : expected());
+  if (answer) await seen(answer.num_records);
+  return answer;
+}
+
+const SEEN_MS = 2000; // for which the next step waits for the records of the last one
+
+/** @param {number} count records that the page is to have */
+async function seen(count) {
+  const end = performance.now() + SEEN_MS;
+  while (store.own.numRecords.peek() < count && performance.now() < end) await new Promise(requestAnimationFrame);
 }
 
 export async function run() {

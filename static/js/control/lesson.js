@@ -140,11 +140,11 @@ async function begin(wish) {
   const told = await ask("lesson_open", { language: language.peek(), ...wish });
   if (!told) return false;
   addMoreWords(language.peek(), told.words);
-  const { lesson, title, minutes, theater, progress } = told;
+  const { lesson, kind, title, minutes, theater, progress } = told;
   const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
   batch(() => {
     const { changes } = wish;
-    opened.value = { lesson, language: language.peek(), title, minutes, theater, items, progress, changes };
+    opened.value = { lesson, kind, language: language.peek(), title, minutes, theater, items, progress, changes };
     release ??= takeOver(lessonPlayer);
     look();
   });

@@ -35,6 +35,7 @@ export interface BenchRun {
 
 export interface Card {
   id: string;
+  kind: "after" | "before" | "lesson";
   number: number;
   minutes: number;
   model: string;
@@ -263,6 +264,7 @@ export interface LessonOpen {
 export interface LessonOpened {
   first: number;
   items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  kind: "after" | "before" | "lesson";
   language: string;
   lesson: string;
   minutes: number;

@@ -16,10 +16,15 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @typedef {import("../core/wire.js").Card} Card
  *
  * @typedef {{
- *   lesson: string, language: string, title: string, minutes: number, theater: string, items: Item[],
+ *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
+ *   items: Item[],
  *   progress: import("../core/wire.js").Progress, changes: Record<string, number>,
  * }} Opened `changes`: settings that the learner has changed; what is learned under them is not remembered
- * @typedef {{at: number, answers: Record<string, (number | null)[]>, over: boolean, theater: string | null}} Kept
+ * @typedef {{
+ *   at: number, answers: Record<string, (number | null)[]>, over: boolean, theater: string | null,
+ *   results: Record<string, Result>,
+ * }} Kept `results`: by rule of the questions, how the first try was
+ * @typedef {"right" | "wrong" | "unsure"} Result
  */
 
 /** @type {Signal<Opened | null>} */
@@ -65,16 +70,25 @@ export function keep(storage) {
   if (!now || Object.keys(now.changes).length) return;
   /** @type {Kept["answers"]} */
   const answers = {};
-  for (const item of now.items) if (item.kind === "ask" && item.given.length) answers[item.index] = item.given;
+  /** @type {Kept["results"]} */
+  const results = {};
+  for (const item of now.items) {
+    if (item.kind !== "ask" || !item.given.length) continue;
+    answers[item.index] = item.given;
+    if (item.over) results[item.rule] = resultOf(item);
+  }
   const before = kept.peek()[now.lesson];
   const over = now.progress.over || Boolean(before?.over);
-  kept.value = { ...kept.peek(), [now.lesson]: { at: now.progress.at, answers, over, theater: now.theater } };
+  kept.value = { ...kept.peek(), [now.lesson]: { at: now.progress.at, answers, over, theater: now.theater, results } };
   try {
     storage?.setItem(MEMORY_KEY, JSON.stringify(kept.peek()));
   } catch {
     // a private window may refuse: the way is lost with it
   }
 }
+
+/** How the first try was. @param {ToldAsk} item @returns {Result} */
+const resultOf = ({ given, right }) => (given[0] === null ? "unsure" : given[0] === right ? "right" : "wrong");
 
 /** Forget a lesson, to begin it again. @param {string} id */
 export function forget(id) {

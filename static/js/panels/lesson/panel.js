@@ -10,6 +10,7 @@ import { barrier, opened } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { optionLabel, valueText } from "../../tell/options.js";
 import { grouped, t } from "../../tell/words.js";
+import { Gain } from "./gain.js";
 import { Path } from "./path.js";
 import { Question } from "./question.js";
 import { Blocks } from "./text.js";
@@ -56,7 +57,7 @@ function Article({ now }) {
           ${items.map((item) => html`<${Part} key=${item.index} item=${item} />`)}
         </section>`,
     )}
-    ${now.progress.over ? html`<${End} now=${now} />` : null}
+    ${now.progress.over ? html`<${now.kind === "lesson" ? End : Gain} now=${now} />` : null}
     <div ref=${end} class="lesson-end-mark"></div>
   </article>`;
 }

@@ -33,11 +33,12 @@ function explore() {
 /** @param {{card: import("../../state/lessons.js").Card}} props */
 function Entry({ card }) {
   const way = kept.value[card.id];
+  const isTest = card.kind !== "lesson";
   const state = way?.over ? "over" : way ? "begun" : "new";
   const text = card.refused ?? t(`lesson.state.${state}`, { n: card.num_questions });
   return html`<li><button class="path-card" id=${`path-${card.id}`} data-state=${state}
     disabled=${card.refused !== null} onClick=${() => learn(card.id)}>
-    <span class="path-number num">${card.number || ""}</span>
+    <span class="path-number num">${isTest ? "?" : card.number || ""}</span>
     <span class="path-title">${inLanguage(card.title)}</span>
     <span class="path-minutes num">${t("lesson.minutes", { n: card.minutes })}</span>
     <span class="path-state">${text}</span>

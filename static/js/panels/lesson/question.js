@@ -4,7 +4,7 @@ import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
-import { barrier } from "../../state/lessons.js";
+import { barrier, opened } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { bytesText, grouped, hasText, t } from "../../tell/words.js";
 
@@ -15,6 +15,9 @@ import { bytesText, grouped, hasText, t } from "../../tell/words.js";
 
 /** The answer that is chosen and not given yet; -1: not sure; null: none. */
 const chosen = signal(/** @type {{item: number, option: number} | null} */ (null));
+
+/** Whether what was right may be said: where learning is measured only at the end. */
+const isTold = () => opened.value?.kind === "lesson" || opened.value?.progress.over === true;
 
 /** @param {{item: ToldAsk}} props */
 export function Question({ item }) {
@@ -47,22 +50,23 @@ export function Question({ item }) {
           )}</button>`
         : null
     }
-    <${Verdict} item=${item} />
+    ${isTold() ? html`<${Verdict} item=${item} />` : null}
   </form>`;
 }
 
 /** @param {{item: ToldAsk, index: number, option: ToldOption, mine: number | null}} props */
 function Choice({ item, index, option, mine }) {
   const given = item.given.includes(index);
-  const right = item.over ? item.right === index : null;
+  const right = item.over && isTold() ? item.right === index : null;
   const tried = !item.over && given;
+  const isWrong = given && right !== true && isTold();
   return html`<label class="answer" data-given=${given} data-right=${right}>
     <input type="radio" name=${`answer-${item.index}`}
       checked=${mine === index || (item.over && item.given.at(-1) === index)}
       disabled=${tried} onChange=${() => (chosen.value = { item: item.index, option: index })} />
     <span class="num">${t(option.text, shownValues(option.values, item.mark))}</span>
     ${right ? html`<i class="answer-mark" aria-label=${t("lesson.right")}>✓</i>` : null}
-    ${given && right !== true ? html`<i class="answer-mark wrong" aria-label=${t("lesson.yours")}>✗</i>` : null}
+    ${isWrong ? html`<i class="answer-mark wrong" aria-label=${t("lesson.yours")}>✗</i>` : null}
   </label>`;
 }
 

@@ -40,13 +40,13 @@ export function Panel() {
   const live = connection.value !== "replay" && connection.value !== "gone";
   return html`<section class="transport" aria-label=${t("transport.label")} data-more=${moreOpen.value}>
     <div class="transport-row">
-      <${History} />
       <div class="commands" role="group" aria-label=${t("transport.commands")}>
         ${live ? html`<${Engine} />` : null}
         <${Main} />
         ${live ? html`<${Reset} />` : null} ${live && player.value.forks ? html`<${Fork} />` : null}
         <${Speed} />
       </div>
+      <${History} />
       <${Scrubber} />
       <${Position} />
     </div>
