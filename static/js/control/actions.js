@@ -61,32 +61,38 @@ export async function prefill() {
   await command("prefill");
 }
 
-/** @type {ReturnType<typeof takeStep> | null} */
+/** @typedef {import("../core/wire.js").Performed} Performed */
+/** @type {Promise<Performed | false | null> | null} */
 let stepping = null;
-/** @type {ReturnType<typeof takeStep> | null} */
+/** @type {Promise<Performed | false | null> | null} */
 let nextStep = null;
 
 /**
  * Take a step; one that is asked for before the last one is seen waits for it, and no more than one does.
  *
- * @returns {ReturnType<typeof takeStep>}
+ * @returns {Promise<Performed | false | null>}
  */
 export function step() {
   if (!stepping) {
-    stepping = takeStep().finally(() => {
+    const taken = takeStep().finally(() => {
       stepping = null;
     });
-    return stepping;
+    stepping = taken;
+    return taken;
   }
-  nextStep ??= stepping
-    .catch(() => null)
-    .then(() => {
-      nextStep = null;
-      return step();
-    });
-  return nextStep;
+  const next =
+    nextStep ??
+    stepping
+      .catch(() => null)
+      .then(() => {
+        nextStep = null;
+        return step();
+      });
+  nextStep = next;
+  return next;
 }
 
+/** @returns {Promise<Performed | false | null>} */
 async function takeStep() {
   const fresh = unfinished() === 0;
   if (!(await ensureWork(false))) return false;
