@@ -81,7 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `kvtheater serve` on a free port, stopped at the end of the session."""
     data = tmp_path_factory.mktemp("data")
-    options = ["--enforce-eager", "--port", "0", "--max-theaters", "32", "--data-dir", str(data)]
+    options = ["--enforce-eager", "--port", "0", "--max-theaters", "96", "--data-dir", str(data)]
     process = subprocess.Popen(
         [sys.executable, "-m", "app", "serve", *options],
         cwd=ROOT,

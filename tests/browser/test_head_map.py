@@ -15,6 +15,7 @@ from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from tests.browser.axe import open_with_axe, violations
+from tests.browser.driving import wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import still
 from tests.tiny_models import tiny_model, tiny_tokenizer
@@ -118,8 +119,12 @@ def test_the_arrays_of_a_record_come_in_one_request(open_page: OpenPage, large: 
     page.on("request", lambda request: asked.append(request) if "/api/theaters/" in request.url else None)
     page.goto(f"{live_server}/?recording={kept['id']}&detail=attention&overview=row")
     expect(page.locator(".matrix .panel-foot")).to_have_text("query ↓ · key → · row to its max")
-    page.wait_for_function(f"() => import('/static/js/state/store.js').then((s) => ({WHOLE})(s.log.value))")
+    wait_until(page, f"import('/static/js/state/store.js').then((s) => ({WHOLE})(s.log.value))")
     still(page)
-    whole = [request.url for request in asked if request.url.split("?")[0].endswith("/capture")]
+    for _ in range(100):  # the browser tells of a request a little later than it makes it
+        whole = [request.url for request in asked if request.url.split("?")[0].endswith("/capture")]
+        if whole:
+            break
+        page.wait_for_timeout(50)
     layers = {match[1] for request in asked if (match := re.search(r"/layers/(\d+)", request.url))}
     assert whole and len(whole) == len(set(whole)) and len(layers) <= 2, (whole, layers)

@@ -20,7 +20,7 @@ from engine.trace import codec
 from engine.trace.events import Allocate
 from engine.trace.log import TraceReader
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import OpenPage, prefill, shows, step
+from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
 from tests.browser.dropping import drop
 from tests.browser.settling import in_address, theater_of
 
@@ -77,11 +77,8 @@ def test_earlier_keys_and_values_of_a_recording_come_too(open_page: OpenPage) ->
         return Array.from({ length: now.numFilled }, (_, i) => cellOf(now, 'k', i).missing);
       },
     )"""
-    last = page.evaluate(missing)[-1]
-    assert last is None
-    page.wait_for_function(
-        f"{missing}.then((all) => all.slice(-12).every((reason) => reason === null))", timeout=10_000
-    )
+    wait_until(page, f"{missing}.then((all) => all.at(-1) === null)")
+    wait_until(page, f"{missing}.then((all) => all.slice(-12).every((reason) => reason === null))")
 
 
 def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPage) -> None:

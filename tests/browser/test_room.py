@@ -8,7 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
-from tests.browser.driving import OpenPage, wait_until
+from tests.browser.driving import SHOWN, OpenPage, wait_until
+from tests.browser.settling import still
 
 
 def in_the_room(open_page: OpenPage, **options: int | str) -> Page:
@@ -49,8 +50,13 @@ def test_a_remote_goes_step_by_step_and_from_scene_to_scene(open_page: OpenPage)
 def test_the_moment_stays_between_the_room_and_everything(open_page: OpenPage) -> None:
     page = in_the_room(open_page)
     for _ in range(4):
+        before = page.evaluate(SHOWN)
         page.keyboard.press("PageDown")
+        wait_until(page, f"{SHOWN} > {before}")
+    before = page.evaluate(SHOWN)
     page.keyboard.press("ArrowLeft")
+    wait_until(page, f"{SHOWN} < {before}")
+    still(page)
     said = page.locator("#sentence").inner_text()
     page.keyboard.press("Escape")
     expect(page.locator(".setup")).to_be_visible()
