@@ -205,7 +205,7 @@ class Events:
             course = room.course
             if message.item == course.at:
                 course.answer(message.given)
-                if course.answers[course.at].over:
+                if course.is_answered:
                     course.go_on()
                     room.show()
         return _lesson_state(room, message.item)

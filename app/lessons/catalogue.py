@@ -35,24 +35,21 @@ class Catalogue:
     def lessons(self) -> list[Lesson]:
         """Those that can be read, by number and name."""
         found: dict[str, Lesson] = {}
-        for read in self._all():
+        for _, read in self._all():
             if isinstance(read, Lesson):
                 found.setdefault(read.id, read)
         return sorted(found.values(), key=lambda lesson: (lesson.number, lesson.id))
 
     def errors(self) -> list[tuple[Path, LessonError]]:
         """Those that cannot, and why."""
-        return [(path, read) for path, read in zip(self._paths(), self._all(), strict=True) if _is_wrong(read)]  # type: ignore[misc]
+        return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:
         return next((lesson for lesson in self.lessons() if lesson.id == lesson_id), None)
 
-    def _paths(self) -> list[Path]:
-        return [path for folder in self._folders for path in lesson_files(folder)]
-
-    def _all(self) -> list[Lesson | LessonError]:
+    def _all(self) -> list[tuple[Path, Lesson | LessonError]]:
         with self._lock:
-            return [self._of(path) for path in self._paths()]
+            return [(path, self._of(path)) for folder in self._folders for path in lesson_files(folder)]
 
     def _of(self, path: Path) -> Lesson | LessonError:
         try:
@@ -66,10 +63,6 @@ class Catalogue:
             return error
         except OSError as error:
             return LessonError(0, f"{path.name} cannot be read: {error.strerror or error}")
-
-
-def _is_wrong(read: Lesson | LessonError) -> bool:
-    return isinstance(read, LessonError)
 
 
 def card(lesson: Lesson, refused: str | None) -> Card:

@@ -81,7 +81,7 @@ class Course:
             if isinstance(item, Do):
                 self._perform(self.at)
                 self.moment = self._performed[self.at]
-            elif isinstance(item, Ask) and not self.answers.get(self.at, Answered()).over:
+            elif isinstance(item, Ask) and not self.is_answered:
                 raise LessonError(item.line, "the question has no answer yet")
         self.at += 1
         while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Sandbox):
@@ -120,6 +120,11 @@ class Course:
     def question(self) -> Question | None:
         """What is asked at the barrier."""
         return self._asked.get(self.at)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question at the barrier has all the answers that it takes."""
+        return self.answers.get(self.at, Answered()).over
 
     @property
     def log(self) -> TraceReader:

@@ -92,8 +92,11 @@ def check_markup(text: str, line: int) -> None:
                 raise LessonError(line, f"[{words}](={name}): there is no figure {name!r}")
             if words != OPEN and number_in(words) is None:
                 raise LessonError(line, f"[{words}](={name}): there is no number in {words!r}")
-        if "setting" in node and node["setting"] not in SETTINGS:
-            raise LessonError(line, f"there is no setting {node['setting']!r}")
+        if "setting" in node:
+            if node["setting"] not in SETTINGS:
+                raise LessonError(line, f"there is no setting {node['setting']!r}")
+            if not said(node["children"]).isdecimal():
+                raise LessonError(line, f"[{said(node['children'])}](~{node['setting']}): a knob is a number in digits")
 
 
 class _Unknown(Exception):

@@ -275,6 +275,8 @@ def _check_whole(lesson: Lesson) -> None:
     except ValueError as error:
         raise LessonError(1, f"the header's settings: {error}") from None
     for item in lesson.items:
+        if isinstance(item, Sandbox) and item is not lesson.items[-1]:
+            raise LessonError(item.line, "sandbox: ends the lesson: what comes after it could not count on the run")
         if not isinstance(item, Do):
             continue
         over = [i for i in item.action.prompts if i >= len(lesson.prompts[lesson.languages[0]])]

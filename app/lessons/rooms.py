@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from app.closing import Closing
 from app.errors import AppError
 from app.fork import Fork
 from app.lessons.catalogue import Catalogue
@@ -26,6 +27,7 @@ class TheaterStage:
     def __init__(self, theater: Theater) -> None:
         self._theater = theater
         self._earlier = ExitStack()  # keeps the logs of earlier runs open
+        theater.in_lesson = True
         theater.hold_back(0)
 
     @property
@@ -146,15 +148,18 @@ class LessonRooms:
         if lesson.wants_roofs:
             self._measure()
         theater = self._theaters.create(config, lesson.title[language])
-        room = LessonRoom(lesson, language, theater, changes)
-        try:
-            replay(room.course, at, answers)
-        except LessonError as error:
-            room.close()
-            raise AppError("refused", f"the lesson does not hold: {error}") from error
-        room.show()
-        with self._lock:
-            self._rooms[theater.theater_id] = room
+        with ExitStack() as undo:
+            undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
+            room = LessonRoom(lesson, language, theater, changes)
+            undo.callback(room.close)
+            try:
+                replay(room.course, at, answers)
+            except LessonError as error:
+                raise AppError("refused", f"the lesson does not hold: {error}") from error
+            room.show()
+            with self._lock:
+                self._rooms[theater.theater_id] = room
+            undo.pop_all()
         return room
 
     def _forget_closed(self) -> None:
@@ -165,15 +170,16 @@ class LessonRooms:
 
 
 def replay(course: Course, at: int, answers: dict[str, list[int | None]]) -> None:
-    """Go on to item `at`, or to the first question on the way that was not answered."""
+    """Go on to item `at`, or to the first question on the way that was not answered.
+
+    The answers may be to an earlier text of the lesson: one that its question does not have stands for none.
+    """
     course.go_on()
     while course.barrier is not None and course.at <= at:
-        given = answers.get(str(course.at), []) if course.question else []
-        for one in given:
-            if not course.answers.get(course.at) or not course.answers[course.at].over:
-                course.answer(one)
-        if course.at == at or (
-            course.question and not (course.answers.get(course.at) and course.answers[course.at].over)
-        ):
+        if question := course.question:
+            for given in answers.get(str(course.at), []):
+                if not course.is_answered and (given is None or given < len(question.options)):
+                    course.answer(given)
+        if course.at == at or (question and not course.is_answered):
             return
         course.go_on()

@@ -66,6 +66,26 @@ def test_one_is_back_where_one_was_after_a_reload(open_page: OpenPage) -> None:
     expect(page.locator("#path-not-yet")).to_have_attribute("data-state", "begun")
 
 
+def test_a_run_that_is_gone_is_made_again_where_one_was(open_page: OpenPage) -> None:
+    page = open_lesson(open_page)
+    give(page, "1")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(2)
+    wait_until(page, "location.search.includes('theater=')")
+    page.evaluate(
+        """() => {
+          const kept = JSON.parse(localStorage.getItem('kvtheater.lessons'));
+          kept['not-yet'].theater = 'gone';
+          localStorage.setItem('kvtheater.lessons', JSON.stringify(kept));
+        }"""
+    )
+    page.goto(re.sub(r"theater=[^&]+", "theater=gone", page.url))
+    expect(page.locator(".question")).to_have_count(2)
+    expect(page.locator("html")).to_have_attribute("data-num-records", "2")
+    give(page, "nowhere yet")
+    expect(page.locator(".verdict").last).to_contain_text("Right.")
+
+
 def test_the_transport_looks_and_the_remotes_key_goes_on(open_page: OpenPage) -> None:
     page = open_lesson(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()

@@ -1,6 +1,7 @@
 // A lesson: opening it where one was, going on, answering; and what its run shows meanwhile.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { Refusal } from "../net/client.js";
 import { session } from "../net/session.js";
 import { cards, forget, keep, kept, opened, readKept, shownPart } from "../state/lessons.js";
 import { own } from "../state/run.js";
@@ -13,6 +14,7 @@ import { takeOver } from "./player.js";
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
+const AGAIN = 500; // ms after which a server that is away, or has no model yet, is asked again
 const RESET_COMES = 1000; // ms after an answer within which the news of a new run is there
 const LONGEST = 8; // seconds that what one action did is played for
 
@@ -35,9 +37,10 @@ export function followLessons(memory) {
   effect(() => {
     const [wanted, code, connection] = [settings.lesson.value, language.value, store.connection.value];
     if (settings.distance.value === "learn" && cards.peek() === null) loadCards();
-    if (!wanted || connection !== "live" || waiting.peek()) return;
+    if (!wanted || waiting.peek()) return;
     const now = opened.peek();
-    if (now?.lesson !== wanted || now.language !== code) queueMicrotask(() => open(wanted));
+    const isOther = now?.lesson !== wanted || now.language !== code;
+    if (connection === "gone" || (connection === "live" && isOther)) queueMicrotask(() => open(wanted));
   });
   effect(() => {
     if (settings.lesson.value === null && opened.peek()) close();
@@ -48,9 +51,9 @@ export function followLessons(memory) {
 async function loadCards() {
   try {
     const answer = await fetch("api/lessons");
-    if (answer.ok) cards.value = (await answer.json()).lessons;
+    cards.value = answer.ok ? (await answer.json()).lessons : [];
   } catch {
-    cards.value = [];
+    cards.value = []; // a file, or a site, has no server
   }
 }
 
@@ -84,7 +87,7 @@ export async function goOn() {
   if (before) store.goTo(before - 1);
   const item = now.progress.at;
   const answer = await ask("lesson_go", { theater: now.theater, item });
-  if (!answer) return;
+  if (!answer) return store.backToLive();
   take(answer);
   await shown(before);
 }
@@ -117,8 +120,16 @@ export async function change(changes) {
   else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes });
 }
 
-/** @param {string} wanted */
+/**
+ * Open a lesson where one was. Its run may be gone, with its server too: it is made again as soon as that is back.
+ *
+ * @param {string} wanted
+ */
 async function open(wanted) {
+  while (session.client && !session.client.connected) {
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    if (settings.lesson.peek() !== wanted) return;
+  }
   const before = kept.peek()[wanted];
   const begun = await begin({
     lesson: wanted,
@@ -228,12 +239,24 @@ async function ask(event, body) {
   try {
     return await client.ask(event, body);
   } catch (error) {
+    if (error instanceof Refusal && error.code === "loading") return await later(event, body);
     session.complain(error, client);
     return null;
   } finally {
     waiting.value = false;
     if (run) setTimeout(() => (run.resetting -= 1), RESET_COMES);
   }
+}
+
+/**
+ * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
+ * @param {E} event
+ * @param {import("../core/wire.js").Events[E]["asked"]} body
+ * @returns {ReturnType<typeof ask<E>>}
+ */
+async function later(event, body) {
+  await new Promise((resolve) => setTimeout(resolve, AGAIN));
+  return ask(event, body);
 }
 
 async function step() {

@@ -9,7 +9,7 @@ import { LanguageSwitch } from "../../kit/language_switch.js";
 import { barrier, opened } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { optionLabel, valueText } from "../../tell/options.js";
-import { grouped, t } from "../../tell/words.js";
+import { grouped, hasText, t } from "../../tell/words.js";
 import { Gain } from "./gain.js";
 import { Path } from "./path.js";
 import { Question } from "./question.js";
@@ -99,7 +99,7 @@ function Part({ item }) {
  */
 function Do({ item }) {
   const { verb, count, until, rank, changes } = item.action;
-  const values = { n: count, until: until ? t(`lesson.until.${until}`, { n: count }) : "", rank: rank + 1 };
+  const values = { n: count, until: untilText(until, count), rank: rank + 1 };
   const names = Object.entries(changes).map(([name, value]) => `${optionLabel(name)} ${valueText(name, value)}`);
   const text = t(`lesson.do.${verb}`, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
   const isNext = barrier.value === item;
@@ -109,6 +109,12 @@ function Do({ item }) {
     })}</span></p>`;
   return html`<button class="lesson-do" id="lesson-go" disabled=${!isNext || waiting.value} onClick=${goOn}><${Icon}
     name=${verb === "prefill" ? "prefill" : "step"} /> ${text}</button>`;
+}
+
+/** @param {string} until @param {number} n */
+function untilText(until, n) {
+  const key = `lesson.until.${until}`;
+  return hasText(key) ? t(key, { n }) : t("lesson.until.other", { operation: until });
 }
 
 function Sandbox() {

@@ -20,6 +20,7 @@ export function Path() {
         <span class="path-minutes num">${t("lesson.minutes", { n: 2 })}</span>
         <span class="path-state">${t("lesson.zero_text")}</span>
       </button></li>
+      ${all?.length === 0 ? html`<li class="path-lead">${t("lesson.none")}</li>` : null}
       ${(all ?? []).map((card) => html`<${Entry} key=${card.id} card=${card} />`)}
     </ol>
   </div>`;
