@@ -23,7 +23,7 @@ from jinja2 import Environment, FileSystemLoader
 from app.assets import panel_sheets, served
 from app.page_options import option_tables
 from app.paths import static_dir, templates_dir
-from app.words import languages, words_of
+from app.words import file_words_of, languages
 from engine.trace import codec
 from engine.trace.log import TraceReader
 
@@ -71,7 +71,7 @@ def _trace(log: TraceReader) -> bytes:
 
 def _page(model: str, trace: bytes) -> bytes:
     log = _packed(trace)
-    words = json.dumps({code: words_of(code) for code in languages()}, ensure_ascii=False).replace("</", "<\\/")
+    words = json.dumps({code: file_words_of(code) for code in languages()}, ensure_ascii=False).replace("</", "<\\/")
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
     # known only when everything else is: nothing in the log can name it
     nonce = hashlib.sha256((log + texts).encode()).hexdigest()[:32]

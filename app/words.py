@@ -1,5 +1,8 @@
 """The words of the pages: each room of `static/js` has a file a language, and a page fetches its language's in one
 answer: the benchmark page all, the other one all but those that only the benchmark page says.
+
+Words that only one panel says whose code comes late (`static/js/kit/lazy.js`) lie in its folder as `late.<code>.json`
+and are fetched as they are, with the code.
 """
 
 from __future__ import annotations
@@ -70,6 +73,12 @@ def words_of(language: str) -> dict[str, Any]:
     return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
 
 
+def file_words_of(language: str) -> dict[str, Any]:
+    """As `words_of`, with the late words of all panels: what a page in one file needs."""
+    found = words_of(language)
+    return {**found, "texts": _together({"the page": found["texts"], **_rooms("late", language)})}
+
+
 def bench_words_of(language: str) -> dict[str, Any]:
     """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
 
@@ -84,14 +93,26 @@ def bench_words_of(language: str) -> dict[str, Any]:
         "the telling": told,
         "the gains": gain_texts(language),
     }
-    for path in sorted((static_dir() / "js").rglob(f"words.{language}.json")):
-        tables[f"{path.parent.name}/{path.name}"] = {key: _joined(text) for key, text in _content(path).items()}
+    texts = _together(tables | _rooms("words", language))
+    return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
+
+
+def _rooms(kind: str, language: str) -> dict[str, dict[str, str]]:
+    """Each room's words of a kind, `words` or `late`, by the file's name."""
+    found = sorted((static_dir() / "js").rglob(f"{kind}.{language}.json"))
+    return {
+        f"{path.parent.name}/{path.name}": {key: _joined(text) for key, text in _content(path).items()}
+        for path in found
+    }
+
+
+def _together(tables: dict[str, dict[str, str]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for name, table in tables.items():
         if twice := sorted(texts.keys() & table.keys()):
             raise ValueError(f"{name} has {twice[0]!r}, which another room has too")
         texts |= table
-    return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
+    return texts
 
 
 def _glossary(language: str) -> dict[str, dict[str, list[str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from playwright.sync_api import Page, Route, expect
@@ -38,3 +39,18 @@ def test_a_link_to_a_panel_that_is_not_here_shows_the_first(open_page: OpenPage)
     expect(page.locator("#detail-attention")).to_have_attribute("aria-selected", "true")
     page.locator("#detail-attention").press("ArrowRight")
     expect(page.locator("#detail-scheduler")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_panels_late_words_are_there_in_every_language_that_the_page_turns_to(open_page: OpenPage) -> None:
+    page = open_page("/?detail=museum&lang=en")
+    panel = page.locator("#detail-panel")
+    expect(panel).to_contain_text("Mistakes")
+    page.click("#btn-language")
+    expect(panel).to_contain_text("引擎都犯过")
+    page.click("#detail-library")  # its words come in Chinese, and are asked for in English when the page turns back
+    expect(panel).not_to_contain_text("引擎都犯过")
+    page.click("#btn-language")
+    expect(page.locator("#detail-library")).to_have_text("Recordings")
+    assert not re.findall(r"\b(?:library|museum)\.\w+", panel.inner_text())
+    page.click("#detail-museum")
+    expect(panel).to_contain_text("Mistakes")

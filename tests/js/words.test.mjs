@@ -41,8 +41,26 @@ test("every key that the page asks for exists", () => {
 test("every language of the list has words in every room that has any", () => {
   const files = readdirSync(JS, { recursive: true }).map(String);
   const roomsOf = (code) =>
-    files.filter((one) => one.endsWith(`words.${code}.json`)).map((one) => one.slice(0, -`${code}.json`.length));
+    files
+      .filter((one) => new RegExp(`(words|late)\\.${code}\\.json$`).test(one))
+      .map((one) => one.slice(0, -`${code}.json`.length));
   for (const { code } of LANGUAGES) assert.deepEqual(roomsOf(code).sort(), roomsOf("en").sort(), code);
+});
+
+test("words that come late are said by their own panel alone", () => {
+  const files = readdirSync(JS, { recursive: true }).map(String);
+  const early = [];
+  for (const late of files.filter((one) => one.endsWith("late.en.json"))) {
+    const folder = late.slice(0, -"late.en.json".length);
+    const keys = Object.keys(JSON.parse(readFileSync(new URL(late, JS), "utf8")));
+    for (const name of files.filter((one) => one.endsWith(".js") && !one.startsWith(folder))) {
+      const source = readFileSync(new URL(name, JS), "utf8");
+      const begun = [...source.matchAll(/`(\w[\w.]*\.)\$\{/g)].map(([, start]) => start);
+      for (const key of keys)
+        if (source.includes(`"${key}"`) || begun.some((start) => key.startsWith(start))) early.push([name, key]);
+    }
+  }
+  assert.deepEqual(early, []);
 });
 
 test("a plural takes the form that the language's rules name", () => {

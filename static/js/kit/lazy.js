@@ -3,6 +3,7 @@
 import { useEffect } from "../../vendor/preact/hooks.js";
 import { signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";
+import { addLateWords } from "../state/late_words.js";
 import { toast } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
@@ -11,14 +12,15 @@ import { html } from "./html.js";
 
 /**
  * A panel's component, whose code `load` promises: the module of its folder. `late`: the folder's name, of one whose
- * style sheet comes with the code too.
+ * style sheet and words come with the code too: `late.css`, and a `late.<code>.json` a language.
  *
  * @param {() => Promise<{Panel: Component}>} load
  * @param {string | null} [late]
  */
 export const lazyPanel = (load, late = null) =>
   lazy(async () => {
-    const [found] = await Promise.all([load(), late && !isEmbedded ? addSheet(late) : null]);
+    const more = late && !isEmbedded ? [addSheet(late), addLateWords(late)] : [];
+    const [found] = await Promise.all([load(), ...more]);
     return found.Panel;
   });
 

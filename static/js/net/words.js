@@ -2,6 +2,7 @@
 
 import { effect } from "../../vendor/signals/signals.js";
 import { embeddedWords, isEmbedded } from "../state/embedded.js";
+import { bringLateWords } from "../state/late_words.js";
 import { settings } from "../state/settings.js";
 import { toast } from "../state/store.js";
 import { language, languageOf } from "../tell/language.js";
@@ -11,11 +12,13 @@ let from = "words"; // the address below which the page's words are
 
 /** @param {string} code */
 async function load(code) {
-  if (hasWords(code)) return;
-  if (isEmbedded) return addWords(code, embeddedWords(code));
-  const answer = await fetch(`${from}/${code}.json`);
-  if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
-  addWords(code, await answer.json());
+  if (isEmbedded) return hasWords(code) ? undefined : addWords(code, embeddedWords(code));
+  if (!hasWords(code)) {
+    const answer = await fetch(`${from}/${code}.json`);
+    if (!answer.ok) throw new Error(`no words of ${code}: ${answer.status}`);
+    addWords(code, await answer.json());
+  }
+  while (await bringLateWords(code));
 }
 
 const RETRY = 2000; // ms

@@ -58,3 +58,12 @@ def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str
     """A deleted recording has its own, and one that has grown is closed while nobody looks."""
     texts = words.words_of(language)["texts"]
     assert not [cause for cause in SENTENCES.keys() - {"deleted", "grown"} if f"closed.{cause}" not in texts]
+
+
+def test_late_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: Path) -> None:
+    put(rooms, "panels/a", {"a.tab": "A"})
+    (rooms / "js/panels/a/late.en.json").write_text(json.dumps({"a.more": ["more, ", "later"]}), encoding="utf-8")
+    assert "a.more" not in words.words_of("en")["texts"]
+    assert "a.more" not in words.bench_words_of("en")["texts"]
+    whole = words.file_words_of("en")["texts"]
+    assert (whole["a.tab"], whole["a.more"]) == ("A", "more, later")

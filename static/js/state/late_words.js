@@ -1,0 +1,48 @@
+// Words that only a part of the page says whose code comes when it is first shown: they come with it.
+
+import { language } from "../tell/language.js";
+import { addMoreWords } from "../tell/words.js";
+
+/** @type {Set<string>} folders of panels that are shown, or will be */
+const panels = new Set();
+/** @type {Set<string>} addresses of those that are here */
+const here = new Set();
+
+/**
+ * A panel's late words, in the page's language now and in whichever it turns to.
+ *
+ * @param {string} panel its folder
+ */
+export async function addLateWords(panel) {
+  panels.add(panel);
+  while (await bringLateWords(language.peek()));
+}
+
+/**
+ * Fetch what `code` lacks of the late words of all panels that are shown. Whether there was any: a panel may have come
+ * meanwhile.
+ *
+ * @param {string} code
+ */
+export async function bringLateWords(code) {
+  const missing = [...panels]
+    .map((panel) => `static/js/panels/${panel}/late.${code}.json`)
+    .filter((address) => !here.has(address));
+  await Promise.all(
+    missing.map(async (address) => {
+      const answer = await fetch(address);
+      if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
+      addMoreWords(code, joined(await answer.json()));
+      here.add(address);
+    }),
+  );
+  return missing.length > 0;
+}
+
+/**
+ * A long text is written in parts, a line each.
+ *
+ * @param {Record<string, string | string[]>} texts
+ */
+const joined = (texts) =>
+  Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, Array.isArray(text) ? text.join("") : text]));
