@@ -44,11 +44,15 @@ def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
 def _closure(folder: Path, found: list[str]) -> list[str]:
     """These modules, and all that they import."""
     for name in found:
-        for target in _imports(folder / name, _stamp(folder / name)):
-            path = normpath(join(name, "..", target))
-            if path not in found and (folder / path).is_file():  # what is missing, the browser will say
-                found.append(path)
+        found += [path for path in imports_of(folder, name) if path not in found]
     return found
+
+
+def imports_of(folder: Path, name: str) -> list[str]:
+    """The modules that a module imports by itself, as paths below `folder`."""
+    paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, _stamp(folder / name)))
+    # each once; what is missing, the browser will say
+    return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
 
 
 LATE = "late.css"  # in a panel's folder: its style sheet, which comes with its code (static/js/kit/lazy.js)

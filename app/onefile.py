@@ -15,6 +15,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from posixpath import join, normpath
 
@@ -51,20 +52,23 @@ def export_page(log: TraceReader) -> bytes:
         TooLarge: the log has more than MAX_LOG_BYTES.
         TraceFormatError: a frame of it fails its checksum.
     """
-    return _page(log.header.model.name, _trace(log))
-
-
-def _trace(log: TraceReader) -> bytes:
-    """The log as a file without its keyframes, which the page has no use for."""
     if log.num_bytes > MAX_LOG_BYTES:
         raise TooLarge(
             f"the log has {log.num_bytes >> 20} MiB, and a page holds at most {MAX_LOG_BYTES >> 20}: "
             "share the .kvtrace file, and look at it with kvtheater replay"
         )
+    return _page(log.header.model.name, trace_bytes(log))
+
+
+def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: True) -> bytes:
+    """The log as a file without its keyframes, which the page has no use for.
+
+    arrays: whether a record's arrays go along.
+    """
     frames = [codec.MAGIC, codec.frame("header", log.header_bytes)]
     for index in range(len(log)):
         frames.append(codec.frame("record", log.record_bytes(index)))
-        if (capture := log.capture_bytes(index)) is not None:
+        if arrays(index) and (capture := log.capture_bytes(index)) is not None:
             frames.append(codec.frame("capture", capture))
     return b"".join(frames)
 

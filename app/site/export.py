@@ -1,7 +1,7 @@
 """The files of a site: what a server without a model would answer, each answer under its own address.
 
 index.html       the page, its addresses relative, with a preview for links
-static/          modules without comments, styles, vendored packages
+static/          first.js: the modules of a first visit; the others, styles, vendored packages
 words/, api/     the words, the facts and the list of recordings, as files
 runs/            every recording as a .kvtrace: shipped ones, futures of the openings, races, exhibits of the museum
 futures.json     which word leads to which recorded future
@@ -25,21 +25,22 @@ from app.recordings.shelf import SUFFIX, recording_id, traces_in
 from app.served import Served
 from app.server import create_app
 from app.settings import ServerSettings
-from app.site.first import FIRST_SCRIPT, first_script, first_sheets, nonce_of, with_first, write_modules
+from app.site.first import first_sheets, with_first, write_beginning, write_modules
 from app.site.runs import Future, record_exhibits, record_futures, record_races
 from app.words import languages
 from engine.model.loaded import LoadedModel
 
 RUNS = "runs"
+OPENING = "opening-"  # and its language: what an opening's recording is called
 FUTURES = "futures.json"
 PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
-_SERVER_ONLY = ("recordings", "socket.io-client")  # or under runs/
+_SERVER_ONLY = ("bench", "recordings", "socket.io-client")  # or under runs/
 _SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
 _MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
 _FORK = re.compile(r"-fork-\d+\.kvtrace$")  # those of a site are under runs/
 POLICY = (
-    "default-src 'none'; script-src 'self' 'nonce-{nonce}' blob:; style-src 'self'; img-src 'self' data: blob:; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 
@@ -85,6 +86,9 @@ def write_page(folder: Path, base: str) -> None:
     (folder / RUNS).mkdir()
     for path in traces_in(static_dir() / "recordings"):
         shutil.copyfile(path, folder / RUNS / f"{recording_id(path.stem)}{SUFFIX}")
+        if path.stem.startswith(OPENING):
+            code = path.stem.removeprefix(OPENING)
+            write_beginning(path, folder / "static/opening" / f"{code}-first{SUFFIX}")
     (folder / FUTURES).write_bytes(b"[]")
 
 
@@ -92,7 +96,7 @@ def write_futures(folder: Path, model: LoadedModel) -> None:
     """The futures of every opening, and the list of them."""
     futures: list[Future] = []
     for path in traces_in(static_dir() / "recordings"):
-        if path.stem.startswith("opening-"):
+        if path.stem.startswith(OPENING):
             futures += record_futures(model, path, recording_id(path.stem), folder / RUNS)
     (folder / FUTURES).write_bytes(msgspec.json.encode(futures))
 
@@ -114,25 +118,24 @@ def _write_static(folder: Path) -> None:
 def _write_answers(folder: Path, base: str) -> None:
     """What a server that shows recordings only answers, as files."""
     client = create_app(Served(None), ServerSettings()).test_client()
-    page, script = client.get("/").get_data(as_text=True), first_script()
-    (folder / "static" / FIRST_SCRIPT).write_text(script, encoding="utf-8")
+    page = client.get("/").get_data(as_text=True)
     for name, sheet in first_sheets(page).items():
         (folder / "static" / name).write_text(sheet, encoding="utf-8")
-    (folder / "index.html").write_text(site_page(page, base, nonce_of(script)), encoding="utf-8")
+    (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
     for address in ["api/model", "api/recordings", *(f"words/{code}.json" for code in languages())]:
         path = folder / address
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(client.get(f"/{address}").get_data())
 
 
-def site_page(page: str, base: str, nonce: str) -> str:
+def site_page(page: str, base: str) -> str:
     """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
         _MARK,
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY.format(nonce=nonce)}" />',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />',
     ]
-    page = with_first(_PRELOAD.sub("", _SOCKETS.sub("", page)), nonce)
+    page = with_first(_PRELOAD.sub("", _SOCKETS.sub("", page)))
     page = page.replace('<meta charset="utf-8" />', '<meta charset="utf-8" />\n    ' + "\n    ".join(head), 1)
     page = page.replace(f'content="/static/{PICTURE}"', f'content="{html.escape(picture)}"')
     return page.replace('href="/static/', 'href="static/').replace('src="/static/', 'src="static/')

@@ -1,46 +1,62 @@
-"""What a first visit to a site fetches: one script, two style sheets. Everything else comes when it is asked for.
+"""What a first visit to a site fetches: one module, two style sheets, the beginning of a recording. Everything else
+comes when it is asked for, or while the opening plays.
 
 A static host answers each of two hundred small files after a round trip, six at a time: on a phone's connection that
-is seconds. So the modules that the opening needs lie in one script (`static/js/onefile/first.js` makes modules of
-them), and all modules import each other by the names of its import map.
+is seconds. So what the opening needs lies in one module (`joined.py`), and every other module takes from there what it
+shares with it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from pathlib import Path
 
 from app import assets
-from app.onefile import bare_name, renamed_module
+from app.onefile import trace_bytes
 from app.paths import static_dir
+from app.site.joined import JOINED, beside, joined
+from engine.trace.log import TraceReader
 
-FIRST_SCRIPT = "first.js"  # below static/, as the sheet
-FIRST_SHEET = "first.css"
-OVER_SHEET = "first-overlays.css"  # what has a say over all panels: sheets that come later are put before it
-LOADER = "js/onefile/first.js"
+FIRST_SHEET = "first.css"  # below static/, as the module
+OVER_SHEET = "css/overlays.css"  # what has a say over all panels: static/js/kit/lazy.js puts late sheets before it
 AHEAD = "js/onefile/ahead.js"
-OPENING = ("js/main.js", "js/panels/look/opening_panel.js", "js/panels/look/panel.js")
+ENTRY = "js/main.js"
+OPENING = ("js/panels/look/opening_panel.js", "js/panels/look/panel.js")
+ASKED = 14  # words that the opening's first query sees at most: MOST_ASKED of static/js/panels/look/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 _SHEET = re.compile(r'\s*<link rel="stylesheet" href="/static/([^"]+)"[^>]*>')
 
 
 def write_modules(folder: Path) -> None:
-    """Every module under the names of the import map; `folder` is the site's static/."""
-    for path in sorted(static_dir().rglob("*")):
-        name = path.relative_to(static_dir()).as_posix()
-        if path.suffix in (".js", ".mjs") and (folder / name).is_file() and path.parent.name != "onefile":
-            (folder / name).write_text(renamed_module(name)[0], encoding="utf-8")
+    """The one module, and all others beside it; `folder` is the site's static/, with the page's files in it."""
+    names, later = _first()
+    (folder / JOINED).write_text(joined(names, later, ENTRY, _text), encoding="utf-8")
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name in names:
+            path.unlink()
+        elif path.suffix in (".js", ".mjs") and name not in (JOINED, AHEAD):
+            path.write_text(beside(name, _text(name), names, later), encoding="utf-8")
 
 
-def first_script() -> str:
-    """The modules of the opening, and what makes modules of them."""
-    entry, *later = OPENING
-    names = [entry, *assets.modules_from(static_dir(), entry, *later)]
-    texts = {bare_name(name): renamed_module(name)[0] for name in names}
-    loader = assets.served(static_dir() / LOADER).decode()
-    return f"globalThis.firstModules = {json.dumps(texts, ensure_ascii=False)};\n{loader}"
+def _first() -> tuple[list[str], set[str]]:
+    """The modules of the opening, each after those that it imports; and those that the entry does not import itself."""
+    at_once = {ENTRY, *assets.modules_from(static_dir(), ENTRY)}
+    names: list[str] = []
+
+    def put(name: str) -> None:
+        if name not in names:
+            for imported in assets.imports_of(static_dir(), name):
+                put(imported)
+            names.append(name)
+
+    for name in (*OPENING, ENTRY):  # the entry comes last: it runs when the others are there
+        put(name)
+    return names, set(names) - at_once
+
+
+def _text(name: str) -> str:
+    return assets.served(static_dir() / name).decode()
 
 
 def first_sheets(page: str) -> dict[str, str]:
@@ -54,19 +70,26 @@ def first_sheets(page: str) -> dict[str, str]:
     }
 
 
-def nonce_of(script: str) -> str:
-    """What lets the script, and nothing else, write the import map."""
-    return hashlib.sha256(script.encode()).hexdigest()[:32]
-
-
-def with_first(page: str, nonce: str) -> str:
-    """The served page with the one script and the two sheets."""
+def with_first(page: str) -> str:
+    """The served page with the one module and the two sheets."""
     plotly = ' id="plotly.js-style-global" class="no-inline-styles"'  # it has charts.css in it: static/js/kit/plotly.js
     sheets = iter(
         f'\n    <link rel="stylesheet" href="/static/{name}"{marks} />'
         for name, marks in ((FIRST_SHEET, plotly), (OVER_SHEET, ""))
     )
     page = _SHEET.sub(lambda _: next(sheets, ""), page)
-    script = f'\n    <script src="/static/{FIRST_SCRIPT}" nonce="{nonce}" defer></script>'
+    module = f'\n    <script type="module" src="/static/{JOINED}"></script>'
     ahead = f'\n    <script src="/static/{AHEAD}" async></script>'
-    return _MODULE.sub("", page).replace("</title>", f"</title>{script}{ahead}", 1)
+    return _MODULE.sub("", page).replace("</title>", f"</title>{module}{ahead}", 1)
+
+
+def write_beginning(recording: Path, target: Path) -> None:
+    """What an opening begins with: all its records, of the arrays those of request A's first words."""
+    with TraceReader(recording) as log:
+        seq = next(s.seq_id for s in log.state_at(len(log) - 1).sequences.values() if s.request_id == "A")
+
+        def is_early(index: int) -> bool:
+            ends = [entry.start + len(entry.token_ids) for entry in log.record(index).batch if entry.seq_id == seq]
+            return bool(ends) and ends[0] <= ASKED
+
+        target.write_bytes(trace_bytes(log, is_early))

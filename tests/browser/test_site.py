@@ -6,10 +6,11 @@ import functools
 import http.server
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from app.site.export import RUNS, write_futures, write_page
 from app.site.runs import record_races
@@ -56,6 +57,37 @@ def visit(browser: Browser, address: str) -> Iterator[Page]:
     assert problems == []
 
 
+class Held(NamedTuple):
+    """A first visit that moves, and whose recording is on its way until `let_go`."""
+
+    page: Page
+    let_go: Callable[[], None]
+
+
+@pytest.fixture
+def held(browser: Browser) -> Iterator[Held]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    waiting: list[Route] = []
+    page.route("**/runs/rec-opening-en.kvtrace", lambda route: waiting.append(route))
+
+    def let_go() -> None:
+        for route in waiting:
+            route.continue_()
+
+    yield Held(page, let_go)
+    context.close()
+
+
+def scrub(page: Page, seconds: float) -> None:
+    page.evaluate(
+        "(t) => { const e = document.querySelector('#opening-time'); e.value = t;"
+        " e.dispatchEvent(new Event('input', {bubbles: true})) }",
+        seconds,
+    )
+
+
 def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, address: str) -> None:
     received: list[int] = []
     visit.on("response", lambda r: received.append(int(r.headers.get("content-length", 0))))
@@ -95,5 +127,41 @@ def test_the_race_is_a_recording_too_and_is_played(visit: Page, address: str) ->
     visit.keyboard.press("End")
     expect(visit.locator("#sentence")).to_contain_text("tokens computed without a cache")
     visit.click("#detail-attention")
-    shown = "import('./static/js/state/store.js').then(({ log, own }) => log.value === own.log.value)"
+    shown = """import('./static/first.js').then(({ js_state_store_js: { log, own } }) =>
+      log.value !== null && log.value === own.log.value)"""
     comes_to(visit, shown, True)
+
+
+def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(address: str, held: Held) -> None:
+    page = held.page
+    page.goto(address)
+    page.wait_for_selector("#opening[data-ready=true]")
+    comes_to(page, "document.querySelector('#opening-play').ariaLabel", "Pause")
+    scrub(page, 8)
+    painted = "document.querySelector('.opening-canvas canvas').toDataURL()"
+    page.wait_for_timeout(200)
+    before = page.evaluate(painted)
+    scrub(page, 9.8)
+    page.click("#opening-play")
+    comes_to(page, "document.querySelector('#opening').dataset.beat", "ask")
+    page.wait_for_timeout(600)
+    assert page.locator("#opening").get_attribute("data-beat") == "ask", "it waits for the arrays"
+    scrub(page, 24)
+    expect(page.locator("#opening")).to_have_attribute("data-ready", "false")
+    scrub(page, 9.8)
+    page.click("#opening-play")
+    held.let_go()
+    comes_to(page, "document.querySelector('#opening').dataset.beat", "again")
+    scrub(page, 8)
+    page.wait_for_timeout(200)
+    assert page.evaluate(painted) == before and len(before) > 5000
+
+
+def test_a_first_visit_asks_for_few_files(visit: Page, address: str) -> None:
+    asked: list[str] = []
+    visit.on("request", lambda request: asked.append(request.url.removeprefix(address)))
+    visit.goto(address)
+    visit.wait_for_selector("#opening[data-ready=true]")
+    modules = [name for name in asked if name.endswith((".js", ".mjs"))]
+    assert sorted(modules) == ["static/first.js", "static/js/onefile/ahead.js"], "all else comes when it is asked for"
+    assert len(asked) < 20

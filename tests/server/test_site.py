@@ -54,7 +54,7 @@ def test_a_link_shows_a_picture_with_its_whole_address(site: Path) -> None:
 
 def test_without_an_address_the_picture_is_relative() -> None:
     served = create_app(Served(None), ServerSettings()).test_client().get("/").get_data(as_text=True)
-    assert f'property="og:image" content="static/{PICTURE}"' in site_page(served, "", "n")
+    assert f'property="og:image" content="static/{PICTURE}"' in site_page(served, "")
 
 
 def test_no_module_or_style_names_an_absolute_address(site: Path) -> None:

@@ -122,24 +122,38 @@ export function followOpening() {
   effect(() => {
     if (!opening.value) return;
     const wanted = filmLanguage.value;
-    load(wanted).then(
-      ([found, texts]) => {
-        if (wanted === filmLanguage.peek()) batch(() => ([film.value, futures.value] = [found, texts]));
-      },
-      () => (failed.value = true),
-    );
+    const isWanted = () => wanted === filmLanguage.peek();
+    load(wanted, (found) => isWanted() && (film.value = found)).catch(() => (failed.value = true));
+    loadTexts(wanted).then((texts) => isWanted() && (futures.value = texts));
   });
 }
 
-/** @param {string} code @returns {Promise<[Film, string[]]>} */
-async function load(code) {
-  const [{ filmOf }, log, plain, texts] = await Promise.all([
+/**
+ * A site's film can begin before all its arrays are here.
+ *
+ * @param {string} code
+ * @param {(film: Film) => void} show
+ */
+async function load(code, show) {
+  const whole = folder(`recordings/opening-${code}.kvtrace`);
+  const [{ filmOf }, log, plain] = await Promise.all([
     import("../core/film.js"),
-    logAt(folder(`recordings/opening-${code}.kvtrace`)),
+    logAt(isSite ? folder(`opening/${code}-first.kvtrace`) : whole),
     logAt(folder(`opening/${code}-plain.kvtrace`)),
-    fetch(folder(`opening/${code}-futures.json`)).then((answer) => answer.json()),
   ]);
-  return [filmOf(log, plain), texts];
+  show(filmOf(log, plain));
+  if (!isSite) return;
+  parseTrace(await bytesAt(whole)).captures.forEach((bytes, i) => bytes && log.addCapture(i, bytes));
+  show(filmOf(log, plain));
+}
+
+/** How the text goes on after each word of the fan; a word without that can be taken too. @param {string} code */
+async function loadTexts(code) {
+  try {
+    return await (await fetch(folder(`opening/${code}-futures.json`))).json();
+  } catch {
+    return [];
+  }
 }
 
 // ── A word is taken ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ import { FEWEST, widestRow } from "./wide_rows.js";
  * @property {TraceLog} log
  * @property {number} seq id of A
  * @property {number} layer whose arrays the recording has
+ * @property {boolean} isWhole whether all its arrays are here; else those of the first words
  * @property {number} numPrompt
  * @property {string[]} words A's tokens as a reader sees them
  * @property {number[]} steps the records that computed A until B came
@@ -53,7 +54,8 @@ export function filmOf(log, plain) {
   return {
     log,
     seq: a.seq_id,
-    layer: log.capture(last)?.layers[0]?.layer ?? 0,
+    layer: log.capture(steps[0])?.layers[0]?.layer ?? 0,
+    isWhole: log.capture(last) !== null,
     numPrompt: a.num_prompt_tokens,
     words: a.token_bytes.map(wordOf),
     steps,

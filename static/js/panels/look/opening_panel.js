@@ -14,7 +14,7 @@ import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
-import { BEATS, beatAt, END, endOf } from "./time.js";
+import { ASKING, BEATS, beatAt, END, endOf } from "./time.js";
 
 /** @typedef {import("../../core/film.js").Film} Film */
 
@@ -27,7 +27,7 @@ export function Panel() {
     document.addEventListener("keydown", onKey, true);
     return () => document.removeEventListener("keydown", onKey, true);
   }, []);
-  const now = film.value;
+  const now = film.value && time.value <= canPlayTo(film.value) ? film.value : null;
   const text = taken.value === null ? sentenceOf(id, now) : t("look.taken");
   return html`<main class="opening" id="opening" ref=${box} tabindex="-1" aria-label=${t("look.title")} data-beat=${id}
     data-ready=${Boolean(now)}>
@@ -95,6 +95,9 @@ function Moving({ now }) {
     aria-hidden="true"></canvas></div></div>`;
 }
 
+/** How far there is something to see. @param {Film} now */
+const canPlayTo = (now) => (now.isWhole ? END : endOf(ASKING));
+
 // ── Time ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 /** Time passes while it plays; without motion a part is shown whole. */
@@ -104,7 +107,9 @@ function followClock() {
   /** @param {number} now */
   const tick = (now) => {
     // a page that was hidden, or a slow frame, does not jump
-    if (before) time.value = Math.min(END, time.peek() + Math.min(0.1, (now - before) / 1000));
+    const passed = before ? Math.min(0.1, (now - before) / 1000) : 0;
+    const most = film.peek() ? canPlayTo(/** @type {Film} */ (film.peek())) : 0;
+    if (time.peek() < most) time.value = Math.min(most, time.peek() + passed);
     before = now;
     if (time.peek() >= END) playing.value = false;
     else frame = requestAnimationFrame(tick);

@@ -17,6 +17,8 @@ export const BEATS = [
   { id: "fan", from: 39 },
 ];
 export const END = 45;
+/** The beat up to whose end the arrays of the first words are all that is shown. */
+export const ASKING = 1;
 
 /**
  * The beat at `time`, its index, and the seconds since it began.

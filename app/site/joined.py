@@ -1,0 +1,163 @@
+"""Many modules as one: what a first visit needs comes in one file, in which no module is a request of its own.
+
+A browser takes 1 to 5 ms to make a module, a hundred and more of them on a phone half a second. Here each becomes a
+function that returns what it exports, in the order in which they need each other; a module that comes later takes
+what it imports from the one file. That holds for modules whose exports never change and who do not need each other
+in a circle; where one is of another kind, ValueError says which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from posixpath import dirname, join, normpath, relpath
+
+JOINED = "first.js"  # below static/
+_BEGIN = r"(?:^|(?<=[;}]))[ \t]*"
+_IMPORT = re.compile(_BEGIN + r"""import\b\s*([^"'();]+?)\s*from\s*["'](\.[^"']+)["'];?""", re.MULTILINE)
+_AGAIN = re.compile(_BEGIN + r"""export\s*\{([^}]*)\}\s*from\s*["'](\.[^"']+)["'];?""", re.MULTILINE)
+_EXPORT = re.compile(_BEGIN + r"export\s+(const|class|(?:async\s+)?function\s*\*?)\s*([\w$]+)", re.MULTILINE)
+_LIST = re.compile(_BEGIN + r"export\s*\{([^}]*)\};?", re.MULTILINE)
+_DEFAULT = re.compile(_BEGIN + r"export\s+default\b", re.MULTILINE)
+_LATER = re.compile(r"""(?<![\w$.@{*])import\(\s*(["'])(\.[^"']+)\1\s*\)""")
+_LEFT = re.compile(r"^(?:import|export)\b(?!\()", re.MULTILINE)
+
+Read = Callable[[str], str]
+
+
+def identifier(name: str) -> str:
+    """What the one module calls a module in it."""
+    return re.sub(r"\W", "_", name)
+
+
+def joined(names: list[str], later: Collection[str], entry: str, read: Read) -> str:
+    """The one module.
+
+    Args:
+        names: its modules as paths below static/; each comes after those that it imports.
+        later: those that run when they are first asked for.
+        entry: the one that everything begins with; it may wait for something.
+        read: the text of a module.
+
+    Raises:
+        ValueError: a module that cannot be in it.
+    """
+    whole = _Whole(names, later)
+    parts = ["const once = (make) => { let made; return () => (made ??= make()); };"]
+    for name in names:
+        body, exports = whole.body(name, read(name))
+        if name == entry:
+            parts.append(f"(async () => {{\n{body}\n}})();")  # no module that comes later waits for it
+            continue
+        made = f"() => {{\n{body}\nreturn {{ {', '.join(exports)} }};\n}}"
+        made = f"once({made})" if name in later else f"({made})()"
+        parts.append(f"// {name}\nconst {identifier(name)} = {made};")
+    given = ", ".join(identifier(name) for name in names if name != entry)
+    # before the entry waits: what it asks for then may need the names
+    return "\n".join([*parts[:-1], f"export {{ {given} }};", parts[-1]])
+
+
+def beside(name: str, text: str, names: Collection[str], later: Collection[str]) -> str:
+    """A module that is not in the one file: what is there it takes from there."""
+    whole = _Whole(names, later)
+    home = _path(name, JOINED)
+    taken: dict[str, str] = {}
+
+    def take(found: re.Match[str]) -> str:
+        target = normpath(join(name, "..", found[2]))
+        if target not in names:
+            return found[0]
+        taken[identifier(target)] = home
+        return whole.bound(found[1], target)
+
+    def ask(found: re.Match[str]) -> str:
+        target = normpath(join(name, "..", found[2]))
+        if target not in names:
+            return found[0]
+        return f'import("{home}").then((first) => first.{whole.value(target)})'
+
+    text = _LATER.sub(ask, _IMPORT.sub(take, text))
+    if not taken:
+        return text
+    return f'import {{ {", ".join(taken)} }} from "{home}"; {text}'
+
+
+class _Whole:
+    """The modules that lie in one file."""
+
+    def __init__(self, names: Collection[str], later: Collection[str]) -> None:
+        self._names, self._later = set(names), set(later)
+
+    def value(self, name: str) -> str:
+        """What gives the exports of a module in it."""
+        return f"{identifier(name)}()" if name in self._later else identifier(name)
+
+    def bound(self, clause: str, name: str) -> str:
+        """An import's names, of a module that is in it."""
+        clause = clause.strip()
+        if clause.startswith("{"):
+            names = (_pair(pair) for pair in _pairs(clause.strip("{}")))
+            clause = "{ " + ", ".join(a if a == b else f"{a}: {b}" for a, b in names) + " }"
+        elif clause.startswith("*"):
+            clause = clause.split()[-1]
+        else:
+            clause = f"{{ default: {clause} }}"
+        return f"const {clause} = {self.value(name)};"
+
+    def body(self, name: str, text: str) -> tuple[str, list[str]]:
+        """A module's text as a function's, and what it returns."""
+        exports: list[str] = []
+
+        def target(specifier: str) -> str:
+            found = normpath(join(name, "..", specifier))
+            if found not in self._names:
+                raise ValueError(f"{name} imports {found}, which does not come with it")
+            return found
+
+        def again(found: re.Match[str]) -> str:
+            value = self.value(target(found[2]))
+            exports.extend(f"{as_}: {value}.{theirs}" for theirs, as_ in map(_pair, _pairs(found[1])))
+            return ""
+
+        def listed(found: re.Match[str]) -> str:
+            exports.extend(f"{as_}: {ours}" for ours, as_ in map(_pair, _pairs(found[1])))
+            return ""
+
+        def declared(found: re.Match[str]) -> str:
+            exports.append(found[2])
+            return f"{found[1]} {found[2]}"
+
+        def default(_: re.Match[str]) -> str:
+            exports.append("default: exported")
+            return "const exported ="
+
+        def later(found: re.Match[str]) -> str:
+            asked = normpath(join(name, "..", found[2]))
+            if asked in self._names:
+                return f"Promise.resolve().then(() => {self.value(asked)})"
+            return f'import("{_path(JOINED, asked)}")'
+
+        text = _IMPORT.sub(lambda found: self.bound(found[1], target(found[2])), text)
+        text = _AGAIN.sub(again, text)
+        text = _DEFAULT.sub(default, _EXPORT.sub(declared, _LIST.sub(listed, text)))
+        text = _LATER.sub(later, text)
+        if left := _LEFT.search(text):
+            line = text[left.start() :].partition("\n")[0]
+            raise ValueError(f"{name} cannot come with the others because of this line: {line}")
+        return text, exports
+
+
+def _pairs(names: str) -> list[str]:
+    return [part for part in (part.strip() for part in names.split(",")) if part]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """`a as b`: a and b; `a`: a twice."""
+    first, _, second = text.partition(" as ")
+    return first.strip(), (second or first).strip()
+
+
+def _path(from_name: str, to_name: str) -> str:
+    """A specifier, from module to module."""
+    found = relpath(to_name, dirname(from_name) or ".")
+    return found if found.startswith(".") else f"./{found}"

@@ -1,0 +1,61 @@
+"""Modules in one: what each exports and imports is the same as before, and what cannot be so is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.site.joined import JOINED, beside, identifier, joined
+from tools.node import node
+
+FILES = {
+    "a.js": "export const one = 1;\nexport function two() {\n  return 2;\n}\nexport class Three {}\n",
+    "b.js": 'import { one as first, two } from "./a.js";\nimport * as a from "./a.js";\n'
+    'const four = first + two() + a.one;\nexport { four };\nexport { Three as Again } from "./a.js";\n'
+    "export default function () {\n  return 5;\n}\n",
+    "in/late.js": 'import five from "../b.js";\nimport {\n  Again,\n  four,\n} from "../b.js";\n'
+    "export const told = [four, five(), Again.name];\n",
+    "main.js": 'import { four } from "./b.js";\nglobalThis.told = [four];\n'
+    'globalThis.later = import("./in/late.js").then((found) => globalThis.told.push(...found.told));\n',
+    "in/other.js": 'import { told } from "./late.js";\nimport { two } from "../a.js";\n'
+    'export const all = async () => [told, two(), (await import("../b.js")).four];\n',
+}
+NAMES = ["a.js", "b.js", "in/late.js", "main.js"]
+LATER = {"in/late.js"}
+
+
+def test_it_says_what_the_modules_said(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    (tmp_path / JOINED).write_text(joined(NAMES, LATER, "main.js", FILES.__getitem__), encoding="utf-8")
+    other = beside("in/other.js", FILES["in/other.js"], NAMES, LATER)
+    (tmp_path / "in/other.js").write_text(other, encoding="utf-8")
+    (tmp_path / "try.js").write_text(
+        'import "./first.js";\nimport { all } from "./in/other.js";\nawait globalThis.later;\n'
+        "console.log(JSON.stringify([globalThis.told, await all()]));\n",
+        encoding="utf-8",
+    )
+    said = subprocess.run([node(), "try.js"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == [[4, 4, 5, "Three"], [[4, 5, "Three"], 2, 4]]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("export let count = 0;\n", "because of this line: export let count = 0;"),
+        ('export * from "./a.js";\n', "because of this line"),
+        ('import { x } from "./nowhere.js";\n', "nowhere.js, which does not come with it"),
+    ],
+)
+def test_a_module_that_cannot_be_in_it_is_named(text: str, sentence: str) -> None:
+    files = {"a.js": "", "b.js": text, "main.js": ""}
+    with pytest.raises(ValueError, match=sentence.replace("*", r"\*")) as error:
+        joined(list(files), [], "main.js", files.__getitem__)
+    assert str(error.value).startswith("b.js")
+
+
+def test_each_module_has_a_name_of_its_own() -> None:
+    assert identifier("js/core/log.js") == "js_core_log_js"
