@@ -299,7 +299,7 @@ def test_a_prompt_of_several_lines_stays_on_the_one_line_of_the_stage(open_page:
     prefill(page, "春江潮水连海平\n海上明月共潮生\n滟滟随波千万里")
     text, scales = page.locator("#stage-text").bounding_box(), page.locator(".scales").bounding_box()
     assert text and scales and text["y"] + text["height"] <= scales["y"]
-    expect(page.locator("#stage-text .prompt .newline")).to_have_count(2)
+    expect(page.locator("#stage-text .prompt .text-mark")).to_have_count(2)
     line = page.locator(".running-line").bounding_box()
     assert line and line["height"] <= 36
 

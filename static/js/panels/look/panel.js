@@ -12,6 +12,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { loadingSentence } from "../../kit/model_on_its_way.js";
+import { textLines } from "../../kit/text_line.js";
 import { wantLayer } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { draft } from "../../state/prompts.js";
@@ -100,8 +101,8 @@ function SoFar({ now }) {
   if (!now) return html`<p class="look-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
   const { token_bytes: bytes, num_prompt_tokens: count } = now.seq;
   const prompt = joinText(bytes.slice(0, count));
-  return html`<p class="look-text" lang=${langOf(prompt)}><span class="prompt">${prompt}</span><span
-    class="generated">${joinText(bytes.slice(count))}</span></p>`;
+  return html`<p class="look-text" lang=${langOf(prompt)}><span class="prompt">${textLines(prompt)}</span><span
+    class="generated">${textLines(joinText(bytes.slice(count)))}</span></p>`;
 }
 
 /** @param {import("../../core/trace.js").Output} output @returns {Word[]} */

@@ -10,6 +10,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
+import { textLine } from "../../kit/text_line.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, ownIsShown, shownSeq, state, viewIndex } from "../../state/store.js";
 import { langOf, secondsText, t } from "../../tell/words.js";
@@ -144,8 +145,8 @@ function Text({ seq }) {
   const prompt = joinText(seq.token_bytes.slice(0, seq.num_prompt_tokens));
   const output = joinText(seq.token_bytes.slice(seq.num_prompt_tokens));
   return html`<span class="sequence-text" lang=${langOf(prompt)}
-    ><span class="prompt">${tail(prompt, output ? 28 : 60)}</span><span
-      class="generated">${tail(output, 40)}</span></span
+    ><span class="prompt">${textLine(tail(prompt, output ? 28 : 60))}</span><span
+      class="generated">${textLine(tail(output, 40))}</span></span
   >`;
 }
 

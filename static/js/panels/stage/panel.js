@@ -4,7 +4,7 @@ import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
 import { accept, invited } from "../../control/opened.js";
 import { jumpTo } from "../../control/playback.js";
-import { joinText, visible } from "../../core/labels.js";
+import { joinText } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -13,6 +13,7 @@ import { withValue } from "../../kit/inputs.js";
 import { ModelOnItsWay } from "../../kit/model_on_its_way.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
+import { textLine } from "../../kit/text_line.js";
 import { tips } from "../../kit/tooltip.js";
 import { knownHeads } from "../../state/roles.js";
 import { settings } from "../../state/settings.js";
@@ -80,18 +81,15 @@ function Text() {
   const shown = chosen !== null && done(viewSub.value, "sample");
   const whole = shown ? joinText(seq.token_bytes.slice(seq.num_prompt_tokens, chosen + 1)) : output;
   const kept = commonStart(output, whole); // a token may complete the character that the one before it began
-  /** @param {string} text */
-  const lines = (text) =>
-    text.split("\n").map((line, i) => (i ? html`<span class="newline">${visible("\n")}</span>${line}` : line));
   const sampled = usePainter(
     () => phase("sample"),
     (element) => (element.style.opacity = String(phasesNow().sample)),
   );
   return html`<p class="running-text" tabindex="0" aria-labelledby="stage-title" role="group">
     <span class="running-line">
-      <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${lines(prompt)}</span
-      ><span class="generated" id="generated" lang=${langOf(whole)}>${lines(whole.slice(0, kept))}<span
-        ref=${sampled}>${lines(whole.slice(kept))}</span></span>
+      <${Swatch} id=${seq.seq_id} /> <span class="prompt" lang=${langOf(prompt)}>${textLine(prompt)}</span
+      ><span class="generated" id="generated" lang=${langOf(whole)}>${textLine(whole.slice(0, kept))}<span
+        ref=${sampled}>${textLine(whole.slice(kept))}</span></span>
     </span>
   </p>`;
 }
