@@ -58,22 +58,25 @@ class Status(TypedDict):
     recording: RecordingStatus | None
 
 
-ModelState = Literal["none", "loading", "ready", "failed"]
+ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]
+ModelPlace = Literal["first", "named", "at_hand"]
 CompiledState = Literal["off", "under_way", "done", "failed"]
 
 # Events that no client asked for
 
 
 class ModelStatus(TypedDict):
-    """The `model` event: how far the server's model is. Said to who connects, and at every change."""
+    """The `model` event: how far one of the server's models is. Said to who connects, and at every change."""
 
     name: str
-    state: ModelState  # none: this server shows recordings only
+    state: ModelState  # none: this server shows recordings only; unloaded: it comes when it is asked for
     stage: Stage | None  # what is done while it is loading; at what it failed
     stages: list[Stage]  # all, in their order
     seconds: float  # since loading began, until it was over
     compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
     error: str  # why it failed, or why it was not compiled: one sentence, or nothing
+    place: ModelPlace  # first: what runs that name none are on; named when the server was started; or one that ships
+    bytes: int  # that its weights take now
 
 
 class Records(TypedDict):

@@ -11,24 +11,16 @@ from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
-from app.answers import Status
-from app.api_answers import HealthAnswer, ListedTheater, ModelAnswer, TheatersAnswer
+from app.api_answers import HealthAnswer, ListedTheater, TheatersAnswer
 from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
+from app.models import Models
 from app.onefile import TooLarge, export_page
-from app.page_options import page_tables
 from app.plain import to_json
 from app.routing import Route, json_answer
 from app.run import OpenLog
-from app.scenes.museum import EXHIBITS
-from app.scenes.presets import PRESETS
-from app.scenes.told import told
-from app.served import Served
-from app.settings import ServerSettings
 from app.theaters import Theaters
-from engine.config import SamplingParams
-from engine.options.payload import options_payload
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
@@ -43,51 +35,14 @@ class Here(NamedTuple):
     """What the endpoints use."""
 
     theaters: Theaters
-    served: Served
-    settings: ServerSettings
+    models: Models
     comparisons: Comparisons
 
 
 def health(here: Here, request: Request) -> Response:
     """Whether the server answers, its version, and how far its model is."""
-    answer: HealthAnswer = {"ok": True, "version": __version__, "model": here.served.status()}
+    answer: HealthAnswer = {"ok": True, "version": __version__, "model": here.models.first.status()}
     return json_answer(answer)
-
-
-def model_facts(here: Here, request: Request) -> Response:
-    """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits."""
-    model = here.served.model if here.served.is_live else None
-    config = here.settings.config
-    answer: ModelAnswer = {
-        "version": __version__,
-        "live": model is not None,
-        "model": model.facts if model else None,
-        "tokenizer": model.tokenizer_facts if model else None,
-        "kv_bytes_per_token": model.kv_bytes_per_token if model else None,
-        "config": config,
-        "sampling": SamplingParams(),
-        "options": options_payload(page_tables(config, model.facts if model else None)),
-        "presets": [told("presets", preset) for preset in PRESETS],
-        "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
-        "machine": model.machine if model else None,
-        "limits": {
-            "max_theaters": here.settings.max_theaters,
-            "max_prompts": here.settings.max_prompts,
-            "max_prompt_bytes": here.settings.max_prompt_bytes,
-            "max_pool_bytes": here.settings.max_pool_bytes,
-        },
-    }
-    return json_answer(answer)
-
-
-def machine(here: Here, request: Request) -> Response:
-    """The machine with its roofs, which the first request measures."""
-    if not here.served.is_live:
-        raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
-    model = here.served.model
-    if model.machine.roofs is None and any(_computes(theater.status()) for theater in here.theaters.all()):
-        raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
-    return json_answer(model.measured_machine())
 
 
 def list_theaters(here: Here, request: Request) -> Response:
@@ -100,7 +55,8 @@ def list_theaters(here: Here, request: Request) -> Response:
                 {
                     "theater": theater.theater_id,
                     "name": theater.name,
-                    "config": run.engine.config,
+                    "model": theater.model_name,
+                    "config": run.config,
                     "status": theater.status(),
                     "summary": run.summary(),
                 }
@@ -203,8 +159,6 @@ _RECORD = f"{_THEATER}/records/<int(signed=True):index>"
 
 ROUTES = [
     Route("GET", "/health", health),
-    Route("GET", "/model", model_facts),
-    Route("GET", "/machine", machine),
     Route("GET", "/theaters", list_theaters),
     Route("GET", "/compare", compare),
     Route("GET", f"{_THEATER}/header", header),
@@ -218,9 +172,9 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, served: Served, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(theaters: Theaters, models: Models) -> flask.Blueprint:
     """The endpoints under /api."""
-    return routing.blueprint("api", "/api", Here(theaters, served, settings, Comparisons(theaters)), ROUTES)
+    return routing.blueprint("api", "/api", Here(theaters, models, Comparisons(theaters)), ROUTES)
 
 
 def answer_error(error: Exception) -> Response:
@@ -239,11 +193,6 @@ def answer_error(error: Exception) -> Response:
     if code == "loading":
         response.headers["Retry-After"] = str(RETRY_AFTER)
     return response
-
-
-def _computes(status: Status) -> bool:
-    """Whether a theater takes steps by itself now."""
-    return bool(status["mode"] == "running" and status["unfinished"])
 
 
 def _run(here: Here, request: Request, theater_id: str) -> OpenLog:

@@ -59,11 +59,29 @@ class ModelAnswer(TypedDict):
     limits: Limits
 
 
+class ListedModel(TypedDict):
+    """A model of /api/models."""
+
+    status: ModelStatus
+    theaters: int  # that are on it now
+    model: ModelFacts | None  # None: it is not there now
+    kv_bytes_per_token: int | None
+
+
+class ModelsAnswer(TypedDict):
+    """/api/models."""
+
+    models: list[ListedModel]  # the first one first; empty where only recordings are shown
+    bytes: int  # of the weights of all
+    max_bytes: int  # of those that may be loaded at once
+
+
 class ListedTheater(TypedDict):
     """A theater of /api/theaters."""
 
     theater: str
     name: str
+    model: str
     config: EngineConfig
     status: Status
     summary: Summary  # of its log, as of a recording

@@ -99,6 +99,7 @@ class ServedModel(Protocol):
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
     kv_bytes_per_token: int
+    num_bytes: int  # of its weights, as they lie in memory
 
     @property
     def machine(self) -> Machine: ...

@@ -23,9 +23,9 @@ from app.lessons.lesson import LessonError
 from app.lessons.rooms import LessonRoom, LessonRooms
 from app.lessons.words import question_texts
 from app.messages import parse, parse_config, parse_sampling
+from app.models import Models
 from app.plain import plain
-from app.run import Run, read_batch
-from app.served import Served
+from app.run import OpenLog, Run, read_batch
 from app.settings import MIB, ServerSettings
 from app.theater import Theater
 from app.theaters import Theaters
@@ -47,14 +47,14 @@ class Events:
     """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
 
     def __init__(
-        self, theaters: Theaters, emit: Emit, served: Served, settings: ServerSettings, lessons: LessonRooms
+        self, theaters: Theaters, emit: Emit, models: Models, settings: ServerSettings, lessons: LessonRooms
     ) -> None:
-        self._theaters, self._emit, self._served, self._settings = theaters, emit, served, settings
+        self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
         self._lessons = lessons
 
     def create(self, sid: str, message: messages.Create) -> Answer:
         config = parse_config(message.config, self._settings.config)
-        theater = self._theaters.create(config, message.name)
+        theater = self._theaters.create(config, message.name, message.model)
         return Answer(*theater.join(sid, 0, None, message.captures))
 
     def join(self, sid: str, message: messages.Join) -> Answer:
@@ -70,7 +70,7 @@ class Events:
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
             raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
-        prompts = [structs.replace(p, text=self._seen(p.text)) for p in message.prompts]
+        prompts = [structs.replace(p, text=self._seen(p.text, theater.model)) for p in message.prompts]
         requests, num_records = theater.submit(list(prompts), sampling)
         return {
             "requests": [
@@ -102,18 +102,22 @@ class Events:
 
     def configure(self, _: str, message: messages.Configure) -> answers.Begun:
         theater = self._theater(message)
-        return _begun(theater.reset(parse_config(message.config, theater.config)))
+        return _begun(theater.reset(parse_config(message.config, theater.config), message.model))
 
     def focus(self, _: str, message: messages.Focus) -> answers.Nothing:
-        self._check_exist("layers", message.layers, self._model.facts.num_layers)
-        self._check_exist("heads", message.heads, self._model.facts.num_heads)
-        self._theaters.get(message.theater).focus(message.layers, message.heads)
+        theater = self._theaters.get(message.theater)
+        facts = theater.model.facts
+        self._check_exist("layers", message.layers, facts.num_layers)
+        self._check_exist("heads", message.heads, facts.num_heads)
+        theater.focus(message.layers, message.heads)
         return {}
 
     def recompute(self, _: str, message: messages.Recompute) -> answers.Recomputed:
-        self._check_exist("layer", None if message.layer is None else [message.layer], self._model.facts.num_layers)
-        self._check_exist("heads", message.heads, self._model.facts.num_heads)
-        epoch, done = self._theater(message).recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
+        theater = self._theater(message)
+        facts = theater.model.facts
+        self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
+        self._check_exist("heads", message.heads, facts.num_heads)
+        epoch, done = theater.recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
         arrays = [codec.encode(layer) for layer in done.layers]
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": arrays if message.layer is None else arrays[0]}
 
@@ -129,9 +133,10 @@ class Events:
         source = self._theaters.watch(message.theater)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise AppError("stale_epoch", f"the theater is at epoch {source.run.epoch}, not {message.epoch}")
-        wish = message.change
-        text = self._seen(wish.text) if isinstance(wish, messages.ForkRequest) else None
+        wish, model = message.change, self._model_of(source.run)
         with ExitStack() as undo:
+            lease = undo.enter_context(self._models.lease(model))
+            text = self._seen(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
             config = source.config if isinstance(source, Theater) else config_of(source.run.log)
             change = change_of(wish, text, config)
             fork = Fork(message.theater, source.run, message.at, change, message.follow)
@@ -142,13 +147,14 @@ class Events:
                     "refused", f"a run of {length} records is too long to be made again: at most {limit} are"
                 )
             config = change.config if isinstance(change, ConfigChange) else config
-            theater = self._theaters.create(config, message.name)
+            theater = self._theaters.create(config, message.name, model)
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
             job = theater.follow(fork)
             while not wait((job.forked,), FORK_NEWS).done:
                 self._emit("status", theater.status(), [sid])
             job.forked.result()
             undo.pop_all()
+            lease.close()
         return {
             "theater": theater.theater_id,
             "epoch": theater.run.epoch,
@@ -169,9 +175,12 @@ class Events:
             return {"epoch": run.epoch, "first": first, "records": records, "captures": captures}
 
     def tokenize(self, _: str, message: messages.Tokenize) -> answers.Tokenized:
-        seen = self._seen(message.text)
-        token_ids = self._model.encode(seen)
-        return {"token_ids": token_ids, "token_bytes": [self._model.token_bytes(i) for i in token_ids], "text": seen}
+        name = None if message.theater is None else self._theaters.get(message.theater).model_name
+        with self._models.lease(name) as lease:
+            model = lease.model
+            seen = self._seen(message.text, model)
+            token_ids = model.encode(seen)
+            return {"token_ids": token_ids, "token_bytes": [model.token_bytes(i) for i in token_ids], "text": seen}
 
     def lesson_open(self, _: str, message: messages.LessonOpen) -> answers.LessonOpened:
         known = self._lessons.known(message.theater, message.lesson, message.language)
@@ -226,16 +235,20 @@ class Events:
             raise AppError("refused", "this run belongs to a lesson: go on there, or finish it and do as you like")
         return theater
 
-    @property
-    def _model(self) -> ServedModel:
-        return self._served.model
+    def _model_of(self, run: OpenLog) -> str | None:
+        """The model that a run was on; None, the first, where there is none of that name: what is made again then says
+        that it is another one.
+        """
+        with run.reading() as log:
+            name = log.header.model.name
+        return name if self._models.knows(name) else None
 
     @staticmethod
     def _check_exist(name: str, chosen: list[int] | None, count: int) -> None:
         if chosen and max(chosen) >= count:
             raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
 
-    def _seen(self, text: str) -> str:
+    def _seen(self, text: str, model: ServedModel) -> str:
         """The text as the model will see it; AppError when it is too long or not text."""
         try:
             size = len(text.encode("utf-8"))
@@ -244,7 +257,7 @@ class Events:
         if size > self._settings.max_prompt_bytes:
             limit = self._settings.max_prompt_bytes
             raise AppError("bad_request", f"the text has {size} bytes of UTF-8; at most {limit} are taken")
-        return self._model.normalize(text)
+        return model.normalize(text)
 
 
 # Every event: what its message is, and what answers it.
@@ -277,15 +290,23 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
 
 
 def register(
-    clients: Clients, theaters: Theaters, served: Served, settings: ServerSettings, lessons: LessonRooms
+    clients: Clients, theaters: Theaters, models: Models, settings: ServerSettings, lessons: LessonRooms
 ) -> None:
-    """Put the handlers on the socket, and tell every client how far the model is."""
-    events = Events(theaters, clients.emit, served, settings, lessons)
+    """Put the handlers on the socket, and tell every client how far the models are."""
+    events = Events(theaters, clients.emit, models, settings, lessons)
     for name, (kind, handle) in EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
     clients.on("*", _unknown, _busy)
-    clients.on_come_and_gone(lambda sid: clients.emit("model", served.status(), [sid]), theaters.forget_viewer)
-    served.on_change(lambda status: clients.emit_to_all("model", status))
+    clients.on_come_and_gone(lambda sid: _tell_models(clients, models, sid), theaters.forget_viewer)
+    models.on_change(lambda status: clients.emit_to_all("model", status))
+
+
+def _tell_models(clients: Clients, models: Models, sid: str) -> None:
+    """The first model, those named with it, and whatever else is loaded."""
+    for served in models.all():
+        status = served.status()
+        if status["place"] != "at_hand" or status["state"] != "unloaded":
+            clients.emit("model", status, [sid])
 
 
 def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:

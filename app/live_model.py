@@ -9,13 +9,14 @@ from app.live_engine import check_limits, engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
 from engine.config import EngineConfig
-from engine.machine import machine_facts, measure_roofs
+from engine.machine import machine_facts, measure_roofs, memory_bytes
 from engine.model.compiled import Compilation, compile_in_background
 from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
+from engine.model.loader import load_model, resolve_device
 from engine.model.shipped import SHIPPED
 from engine.model.stages import Stage
 from engine.model.tokenizer import normalize_prompt
+from engine.model.weighing import bytes_to_come, weight_bytes
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
 
@@ -30,6 +31,7 @@ class LiveModel:
             name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
+        self.num_bytes: int = weight_bytes(model.module)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
         self._max_pool_bytes = settings.max_pool_bytes
         self._compilation: Compilation | None = None
@@ -86,3 +88,21 @@ def load(
         ModelError: one sentence.
     """
     return LiveModel(load_model(name_or_path, dtype, device, telling=telling), name_or_path in SHIPPED, settings)
+
+
+def weigh(name_or_path: str, dtype: str, device: str) -> int:
+    """Bytes that the weights of a model will take, before they are read.
+
+    Raises:
+        ModelError: one sentence.
+    """
+    return bytes_to_come(name_or_path, dtype, device)
+
+
+def memory(device: str) -> int | None:
+    """Bytes of memory of the device; None where the system does not say.
+
+    Raises:
+        ModelError: there is no such device.
+    """
+    return memory_bytes(resolve_device(device))

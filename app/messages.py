@@ -13,6 +13,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
+ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
 Index = Annotated[int, Meta(ge=0, le=2**53)]
 Choice = Annotated[list[Index], Meta(max_length=4096)]
 RecordingName = Annotated[str, Meta(max_length=200)]
@@ -27,6 +28,7 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class Create(Message, frozen=True, kw_only=True):
     config: dict[str, Any] = {}
+    model: ModelName | None = None  # None: the server's first
     name: Annotated[str, Meta(max_length=200)] = ""
     captures: bool = True
 
@@ -79,6 +81,7 @@ class Abort(OfTheater, frozen=True, kw_only=True):
 
 class Configure(OfTheater, frozen=True, kw_only=True):
     config: dict[str, Any]
+    model: ModelName | None = None  # None: the one that the theater has
 
 
 class Focus(OfTheater, frozen=True, kw_only=True):
@@ -163,6 +166,7 @@ class LessonAnswer(OfTheater, frozen=True, kw_only=True):
 
 class Tokenize(Message, frozen=True, kw_only=True):
     text: str
+    theater: Name | None = None  # whose model is meant; None: the server's first
 
 
 class BenchRun(Message, frozen=True, kw_only=True):

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
+from app.engine_face import Prompt, RecomputedLike, RequestLike
 from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, ForkJob
 from app.jobs import StepJob
+from app.models import Lease
 from app.run import Run
 from app.settings import MIB, ServerSettings
 from app.turns import Turns
@@ -36,18 +37,18 @@ class Performance:
 
     def __init__(
         self,
-        build: BuildEngine,
         settings: ServerSettings,
         turns: Turns,
         changed: Callable[[], None],
         began: Callable[[Run], None],
     ) -> None:
         """`changed` is called when there is news, `began` with a new run just before it becomes `run`."""
-        self._build, self._settings, self._turns = build, settings, turns
+        self._settings, self._turns = settings, turns
         self._changed, self._began = changed, began
         self.run: Run | None = None
         # as asked for: the engine's is resolved, and would tie a later one to its strategy
         self.config = EngineConfig()
+        self.model = ""  # that the run is on, by name
         self.mode: Mode = "paused"
         self.speed = 0.0  # steps a second, 0 = as fast as it goes
         self.error: str | None = None
@@ -80,11 +81,14 @@ class Performance:
             return 0.0
         return max(0.0, self._next_step_at - time.monotonic()) if self.at_work else None
 
-    def begin(self, config: EngineConfig) -> Run:
-        """A new log from the beginning. ValueError: the configuration cannot work, and the old log goes on."""
+    def begin(self, config: EngineConfig, lease: Lease) -> Run:
+        """A new log from the beginning, which takes `lease` over.
+
+        ValueError: the configuration cannot work, and the old log goes on.
+        """
         with self._turns:
-            engine = self._build(config, None)
-        old, run = self.run, Run(self._next_epoch, engine)
+            engine = lease.model.build(config, None)
+        old, run = self.run, Run(self._next_epoch, engine, lease)
         if self._focus != (None, None):
             engine.focus(*self._focus)
 
@@ -96,10 +100,16 @@ class Performance:
         self._later, self._steps = [], 0
         self._next_epoch += 1
         self._began(run)
-        self.run, self.config = run, config
+        self.run, self.config, self.model = run, config, lease.name
         if old is not None:
             old.retire()
         return run
+
+    def end(self) -> None:
+        """The last run is over: its engine goes."""
+        if self.run is not None:
+            self.run.retire()
+        self.fork = None  # it refers to the engine
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
         """All prompts or none, those with `after_steps` so many steps from now; when nothing else is left to compute,

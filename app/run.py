@@ -8,7 +8,9 @@ from collections.abc import Iterator
 
 from app.engine_face import EngineLike
 from app.errors import AppError
+from app.models import Lease
 from app.recordings.summary import Summary, summary_of
+from engine.config import EngineConfig
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.shown_log import ShownLog
 
@@ -102,21 +104,36 @@ class OpenLog:
 class Run(OpenLog):
     """An engine and its log.
 
-    A reset retires the run while viewers and downloads may still be reading it: the log stays open for them, and the
-    last one out closes the engine; the log is a file without a name and goes with it.
+    A reset retires the run while viewers and downloads may still be reading it: the engine goes, and with it the use of
+    its model; the log stays open for them, and the last one out closes it. It is a file without a name and goes then.
     """
 
     whole: TraceWriter
 
-    def __init__(self, epoch: int, engine: EngineLike) -> None:
+    def __init__(self, epoch: int, engine: EngineLike, lease: Lease | None = None) -> None:
+        """`lease`: of the engine's model, ended when the run is over."""
         super().__init__(epoch, engine.log)
-        self.engine = engine
+        self._engine: EngineLike | None = engine
+        self.config: EngineConfig = engine.config  # as resolved
+        self._lease = lease
 
-    def _close(self) -> None:
-        try:
-            self.engine.close()
-        finally:
-            super()._close()
+    @property
+    def engine(self) -> EngineLike:
+        """The engine.
+
+        Raises:
+            AppError: `stale_epoch` when the run is over.
+        """
+        if self._engine is None:
+            raise AppError("stale_epoch", f"epoch {self.epoch} of this theater is over")
+        return self._engine
+
+    def retire(self) -> None:
+        """Idempotent."""
+        self._engine = None
+        super().retire()
+        if self._lease is not None:
+            self._lease.close()
 
 
 def read_batch(

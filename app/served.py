@@ -1,4 +1,4 @@
-"""What a server has to serve: a model, a model that is on its way, or recordings only."""
+"""A model that a server serves: whether it is there, and how far it is until then. Or none: recordings only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.answers import CompiledState, ModelState, ModelStatus
+from app.answers import CompiledState, ModelPlace, ModelState, ModelStatus
 from app.engine_face import ServedModel
 from app.errors import AppError
 from engine.model.stages import IN_WORDS, STAGES, Stage
@@ -16,8 +16,13 @@ from engine.trace.records import ModelFacts
 class Served:
     """The model, as soon as it is there, and how far it is until then. Every method may be called from any thread."""
 
-    def __init__(self, model: ServedModel | None, name: str = "") -> None:
-        """model None: there is nothing live, only recordings. `Served.loading` is for one that comes later."""
+    def __init__(self, model: ServedModel | None, name: str = "", place: ModelPlace = "first") -> None:
+        """model None: there is nothing live, only recordings. `Served.loading` is for one that comes later,
+        `Served.unloaded` for one that comes when it is asked for.
+        """
+        self.place: ModelPlace = place
+        self.leases = 0  # uses of it that are not over; `app.models.Models` counts them
+        self.last_used = time.monotonic()
         self._model = model
         self._name = model.facts.name if model is not None else name
         self._state: ModelState = "none" if model is None else "ready"
@@ -36,11 +41,37 @@ class Served:
         found._state, found._seconds = "loading", None
         return found
 
+    @classmethod
+    def unloaded(cls, name: str, place: ModelPlace) -> Served:
+        """A model that is opened when somebody asks for it."""
+        found = cls(None, name, place)
+        found._state = "unloaded"
+        return found
+
     def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
         """`changed` is called with each new status, on the thread that made it."""
         self._changed = changed
 
     # What is known of it
+
+    @property
+    def name(self) -> str:
+        """As the header of a run on it says it, once it is there."""
+        return self._name
+
+    @property
+    def is_there(self) -> bool:
+        return self._model is not None
+
+    @property
+    def is_compiling(self) -> bool:
+        return self._compiled == "under_way"
+
+    @property
+    def num_bytes(self) -> int:
+        """That its weights take now."""
+        model = self._model
+        return 0 if model is None else model.num_bytes
 
     @property
     def is_live(self) -> bool:
@@ -67,6 +98,8 @@ class Served:
                 raise AppError("loading", f"the model {self._name} is not there yet{doing}; ask again in a moment")
             if self._state == "failed":
                 raise AppError("refused", f"the model {self._name} could not be opened: {self._error}")
+            if self._state == "unloaded":  # let go since
+                raise AppError("loading", f"the model {self._name} is not there any more; ask again")
         raise AppError("refused", "there is no live model here: this server shows recordings")
 
     def status(self) -> ModelStatus:
@@ -80,9 +113,28 @@ class Served:
                 "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
                 "compiled": self._compiled,
                 "error": self._error,
+                "place": self.place,
+                "bytes": self.num_bytes,
             }
 
     # What becomes of it
+
+    def use(self) -> None:
+        """It was used until now."""
+        self.last_used = time.monotonic()
+
+    def wait(self) -> None:
+        """It was asked for, and is on its way from now on."""
+        with self._lock:
+            self._state, self._stage, self._seconds, self._error = "loading", None, None, ""
+            self._began = time.monotonic()
+            self._changed(self.status())
+
+    def let_go(self) -> None:
+        """It is there no more, until somebody asks for it."""
+        with self._lock:
+            self._model, self._state, self._stage, self._compiled = None, "unloaded", None, "off"
+            self._changed(self.status())
 
     def begin(self, stage: Stage) -> None:
         """This is done next."""

@@ -7,24 +7,24 @@ from pathlib import Path
 
 from flask import Flask
 
-from app import api, assets, bench_page, events, pages, words
+from app import api, api_models, assets, bench_page, events, pages, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.rooms import LessonRooms
+from app.models import Models
 from app.paths import static_dir, templates_dir
 from app.recordings import endpoints
 from app.recordings.library import open_library
 from app.security import Guard
-from app.served import Served
 from app.settings import ServerSettings
 from app.theaters import Theaters
 from app.transport.server import Transport
 
 
-def create_app(served: Served, settings: ServerSettings, shown: Sequence[Path] = ()) -> Flask:
-    """The application for one model. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
+def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] = ()) -> Flask:
+    """The application for these models. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
 
     `shown`: trace files to show beside those of the library.
     """
@@ -33,23 +33,19 @@ def create_app(served: Served, settings: ServerSettings, shown: Sequence[Path] =
     transport = Transport(app, settings.limits, settings.max_message_bytes)
     library = open_library(settings, shown)
     emit = transport.clients.emit
-    runs = BenchRuns(settings.data_dir, emit, live=served.is_live)
-    theaters = Theaters(served, settings, emit, library, runs)
+    runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
+    theaters = Theaters(models, settings, emit, library, runs)
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
-    lessons = LessonRooms(
-        theaters,
-        Catalogue(settings.lessons),
-        settings.model if served.is_live else None,
-        lambda: served.model.measured_machine(),
-    )
-    events.register(transport.clients, theaters, served, settings, lessons)
-    app.register_blueprint(pages.blueprint(settings.config, served))
+    lessons = LessonRooms(theaters, Catalogue(settings.lessons), models)
+    events.register(transport.clients, theaters, models, settings, lessons)
+    app.register_blueprint(pages.blueprint(settings.config, models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
-    app.register_blueprint(api.blueprint(theaters, served, settings))
+    app.register_blueprint(api_models.blueprint(theaters, models, settings))
+    app.register_blueprint(api.blueprint(theaters, models))
     app.register_error_handler(Exception, api.answer_error)
 
     app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings)  # type: ignore[method-assign]

@@ -19,13 +19,13 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     token: str | None = None  # asked of every request when set
     config: EngineConfig = EngineConfig()
-    model: str = "bundled"  # as it was asked for: a shipped one's name, a folder, a name of the hub
     lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
 
     max_theaters: int = 16  # a page has one, and three more while it races
     idle_seconds: float = 15 * 60.0  # a theater without viewers and commands for so long is closed
     reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
     max_pool_bytes: int = 2048 * MIB  # KV pool of one theater
+    max_model_bytes: int | None = None  # weights of all models that are loaded; None: half of the device's memory
     max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
 
     data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept

@@ -21,10 +21,11 @@ from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
 from app.closing import Closing
 from app.commands import CommandQueue
-from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike
+from app.engine_face import Prompt, RecomputedLike, RequestLike, ServedModel
 from app.errors import AppError, one_sentence
 from app.fork import Fork, ForkJob
 from app.jobs import Performed, StepJob
+from app.models import Models
 from app.performance import Performance
 from app.recordings.index import Ended
 from app.recordings.recorder import Recorder
@@ -49,24 +50,27 @@ class Theater:
         theater_id: str,
         name: str,
         config: EngineConfig,
-        build: BuildEngine,
+        model: str | None,
+        models: Models,
         settings: ServerSettings,
         turns: Turns,
         emit: Emit,
         failed: Callable[[Theater], object],
     ) -> None:
-        """Builds the engine on the theater's own thread. `failed` is called on it when it closed by a mistake."""
+        """Builds the engine, on the model of that name (None: the first), on the theater's own thread. `failed` is
+        called there when it closed by a mistake.
+        """
         self.theater_id = theater_id
         self.name = name
         self.last_used = time.monotonic()
         self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
         self._max_count = settings.max_count
         self._failed = failed
+        self._models = models
         self._commands = CommandQueue()
         self._broadcast = Broadcast(theater_id, emit, self.status)
         self._recorder: Recorder | None = None  # the last one; it may have ended
         self._performance = Performance(
-            build,
             settings,
             turns,
             changed=self._broadcast.wake,
@@ -75,7 +79,7 @@ class Theater:
         self._thread = threading.Thread(target=self._work, name=f"engine-{theater_id}", daemon=True)
         self._thread.start()
         try:
-            self._ask(lambda: self._performance.begin(config))
+            self._begin(config, model)
         except BaseException:
             self.close(Closing("unbuilt"))
             raise
@@ -91,6 +95,20 @@ class Theater:
     def config(self) -> EngineConfig:
         """The settings as they were asked for."""
         return self._performance.config
+
+    @property
+    def model_name(self) -> str:
+        """Of the model that the present run is on."""
+        return self._performance.model
+
+    @property
+    def model(self) -> ServedModel:
+        """The model that the present run is on.
+
+        Raises:
+            AppError: `loading`, when the run is over and the model was let go.
+        """
+        return self._models.find(self.model_name).model
 
     @property
     def num_viewers(self) -> int:
@@ -190,9 +208,19 @@ class Theater:
         """End a request. Returns the number of records."""
         return self._ask(lambda: self._performance.abort(request_id))
 
-    def reset(self, config: EngineConfig | None = None) -> Run:
-        """A new log from the beginning, with other settings if given; if they cannot work, the old log goes on."""
-        return self._ask(lambda: self._performance.begin(config or self._performance.config))
+    def reset(self, config: EngineConfig | None = None, model: str | None = None) -> Run:
+        """A new log from the beginning, with other settings or on another model if given; if these cannot work, the old
+        log goes on.
+        """
+        return self._begin(config, model or self.model_name)
+
+    def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
+        lease = self._models.lease(model)  # here, while the engine's thread does what others ask of it
+        try:
+            return self._ask(lambda: self._performance.begin(config or self._performance.config, lease))
+        except BaseException:
+            lease.close()
+            raise
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         """What captures keep first."""
@@ -256,7 +284,7 @@ class Theater:
     def _work(self) -> None:
         """The engine thread. When it fails it closes the theater: no other thread would answer the commands."""
         with ExitStack() as ending:  # each of these, even if another one fails
-            ending.callback(lambda: self.run.retire() if self._performance.run else None)
+            ending.callback(self._performance.end)
             ending.callback(self._end_recording, "closed", "the theater was closed")
             ending.callback(self._commands.end)
             try:

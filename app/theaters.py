@@ -13,9 +13,9 @@ from app.bench_watch import BenchWatch
 from app.broadcast import Emit
 from app.closing import SENTENCES, Closing
 from app.errors import AppError
+from app.models import Models
 from app.recordings.library import Library
 from app.recordings.playback import PREFIX, Playback, Playbacks
-from app.served import Served
 from app.settings import ServerSettings
 from app.theater import Theater
 from app.turns import Turns
@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 class Theaters:
     """The theaters by id, and the recordings that are open."""
 
-    def __init__(self, served: Served, settings: ServerSettings, emit: Emit, library: Library, runs: BenchRuns) -> None:
-        self._served, self._settings, self._emit = served, settings, emit
+    def __init__(self, models: Models, settings: ServerSettings, emit: Emit, library: Library, runs: BenchRuns) -> None:
+        self._models, self._settings, self._emit = models, settings, emit
         self.library, self.playbacks = library, Playbacks(library, emit)
         self.runs = runs
         self._turns = Turns()
@@ -40,14 +40,17 @@ class Theaters:
         self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
         self._janitor.start()
 
-    def create(self, config: EngineConfig, name: str) -> Theater:
-        """A new theater.
+    def create(self, config: EngineConfig, name: str, model: str | None = None) -> Theater:
+        """A new theater, on the model of that name (None: the server's first).
 
         Raises:
             AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
-                `loading` when it is on its way.
+                `loading` when it is on its way; `not_found`: no model is called so.
         """
-        build = self._served.model.build
+        with self._models.lease(model):  # before another theater has to make room
+            return self._create(config, name, model)
+
+    def _create(self, config: EngineConfig, name: str, model: str | None) -> Theater:
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
@@ -64,7 +67,17 @@ class Theaters:
             left.close(Closing("displaced"))
         try:
             theater_id = secrets.token_urlsafe(9)
-            theater = Theater(theater_id, name, config, build, self._settings, self._turns, self._emit, self._take_out)
+            theater = Theater(
+                theater_id,
+                name,
+                config,
+                model,
+                self._models,
+                self._settings,
+                self._turns,
+                self._emit,
+                self._take_out,
+            )
             with self._lock:
                 if not theater.is_closed:  # its thread may have failed already
                     self._theaters[theater_id] = theater
@@ -123,6 +136,7 @@ class Theaters:
         Returns how many were still at a step after a while: they end with the process.
         """
         self._closed.set()
+        self._models.close()
         with self._lock:
             theaters = list(self._theaters.values())
             self._theaters.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
 import time
@@ -33,6 +34,16 @@ def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Mac
         versions={"python": platform.python_version(), **_versions("torch", "transformers", "numpy")},
         roofs=_roofs.get((str(device), dtype)) if dtype else None,
     )
+
+
+def memory_bytes(device: torch.device | None = None) -> int | None:
+    """Of the whole device: a GPU's memory, or the machine's; None where the system does not say."""
+    if device is not None and device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
 
 
 def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:

@@ -170,6 +170,7 @@ def wire_types() -> str:
     }
     addresses = {
         "/api/model": wire.type_of(api_answers.ModelAnswer),
+        "/api/models": wire.type_of(api_answers.ModelsAnswer),
         "/api/machine": wire.type_of(Machine),
         "/api/theaters": wire.type_of(api_answers.TheatersAnswer),
         "/api/recordings": wire.type_of(api_answers.RecordingsAnswer),

@@ -138,19 +138,22 @@ def _check_one(path: Path) -> int:
     from engine.model.errors import ModelError
     from engine.model.loader import load_model
 
+    most, builders = ServerSettings().max_pool_bytes, {}
     try:
         lesson = read_lesson(path)
-        model = load_model(lesson.model)
+        for name in lesson.models:
+            model = load_model(name)
+            builders[name] = engine_builder(model, most)
     except LessonError as error:
         say(f"{path}:{error.line}: {error.sentence}")
         return 1
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except ModelError as error:
-        raise UserError(f"{path}: its model {lesson.model}: {error}") from error
+        raise UserError(f"{path}: its model {name}: {error}") from error
     if lesson.wants_roofs:
         measure_roofs(model.device, model.dtype)
-    found = check(lesson, engine_builder(model, ServerSettings().max_pool_bytes))
+    found = check(lesson, builders.__getitem__)
     for wrong in found:
         say(f"{path}:{wrong.line}: {wrong.sentence}")
     if not found:

@@ -1,14 +1,16 @@
-"""Loading the model of a server that answers already, on a thread beside it."""
+"""Opening the models of a server that answers already, on threads beside it."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import threading
 from typing import TYPE_CHECKING
 
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.errors import one_sentence
+from app.models import served_name
 from app.served import Served
 from app.settings import ServerSettings
 
@@ -17,46 +19,88 @@ if TYPE_CHECKING:
 
 
 class LoadingThread:
-    """A model on its way to a server. What becomes of it is told to `served`, and in the terminal."""
+    """The first model on its way to a server, and then others as they are asked for. What becomes of each is told to
+    its `Served`, and in the terminal.
+    """
 
-    def __init__(self, arguments: argparse.Namespace, settings: ServerSettings, served: Served) -> None:
-        self._arguments, self._settings, self._served = arguments, settings, served
+    def __init__(self, arguments: argparse.Namespace, settings: ServerSettings, first: Served) -> None:
+        """`arguments.model`: names and folders, the first one first."""
+        self._arguments, self._settings, self._first = arguments, settings, first
+        self._sources = {served_name(given): given for given in arguments.model}
         self._thread: threading.Thread | None = None
-        self._model: LiveModel | None = None
-        self.error: BaseException | None = None  # why there is no model
+        self._opened: list[LiveModel] = []
+        self._under_way = 0  # of the others
+        self.error: BaseException | None = None  # why there is no first model
 
     def start(self, stop: threading.Event) -> None:
-        """Begin; `stop` is set when the model cannot be had: there is nothing to serve then."""
+        """Begin; `stop` is set when the first model cannot be had: there is nothing to serve then."""
         # a daemon: a server that is stopped does not wait for it
         self._thread = threading.Thread(target=self._load, args=(stop,), name="loading", daemon=True)
         self._thread.start()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the model is being opened or compiled: neither lets a process end in peace."""
+        """Whether a model is being opened or compiled: neither lets a process end in peace."""
         opened = self._thread is not None and self._thread.is_alive()
-        return opened or (self._model is not None and self._model.is_compiling)
+        return opened or self._under_way > 0 or any(model.is_compiling for model in self._opened)
+
+    # As `app.models.Opener`: of other models than the first
+
+    def weigh(self, name: str) -> int:
+        """Bytes that its weights will take."""
+        from app import live_model  # the first model is there: torch has been imported
+
+        return live_model.weigh(self._sources.get(name, name), self._arguments.dtype, self._arguments.device)
+
+    def open(self, served: Served) -> None:
+        """Read a model; it is compiled only if it was named on the command line: one that a lesson or a race asks for
+        is small, and gone again soon.
+        """
+        self._under_way += 1  # one at a time
+        try:
+            self._have(served, self._read(served), is_compiled=served.place == "named")
+        except UserError as error:
+            raise ValueError(str(error)) from error
+        finally:
+            self._under_way -= 1
+
+    def most_bytes(self) -> int:
+        """Bytes that the weights of all models may take."""
+        if (given := self._settings.max_model_bytes) is not None:
+            return given
+        from app import live_model
+
+        found = live_model.memory(self._arguments.device)
+        return sys.maxsize if found is None else found // 2
 
     def _load(self, stop: threading.Event) -> None:
-        given, served = self._arguments, self._served
         try:
-            model = load(given.model, given.dtype, given.device, self._settings, True, served.begin)
+            model = self._read(self._first)
             try:
                 model.check(self._settings.config)  # now, not when the first page asks for a theater
             except ValueError as error:  # ConfigError
                 raise UserError(str(error)) from error
         except BaseException as error:  # a mistake of the program ends the server, too, and is told as one
             self.error = error
-            served.fail(one_sentence(error))
+            self._first.fail(one_sentence(error))
             stop.set()
             return
-        self._model = model
+        self._have(self._first, model, is_compiled=True)
+
+    def _read(self, served: Served) -> LiveModel:
+        given = self._arguments
+        name = self._sources.get(served.name, served.name)
+        return load(name, given.dtype, given.device, self._settings, True, served.begin)
+
+    def _have(self, served: Served, model: LiveModel, is_compiled: bool) -> None:
         served.have(model)
         seconds = served.status()["seconds"]
         print(
             f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
             flush=True,
         )
-        if not self._settings.config.enforce_eager:
+        if is_compiled and not self._settings.config.enforce_eager:
+            self._opened = [one for one in self._opened if one.is_compiling]
+            self._opened.append(model)
             served.compiled("under_way")
             model.compile_in_background(lambda why: served.compiled("failed" if why else "done", why))

@@ -30,10 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
     files = _files(arguments.paths)
     settings = server_settings(arguments)
     with bound_socket(arguments) as bound:
+        from app.models import Models
         from app.served import Served
         from app.server import create_app
 
-        app = create_app(Served(None), settings, files)
+        app = create_app(Models(Served(None)), settings, files)
         # named in the address, the first one opens even where a browser remembers another visit
         first = app.extensions["kvtheater"].library.first_shown()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}

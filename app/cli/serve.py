@@ -11,7 +11,10 @@ from typing import Any
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
-from app.settings import ServerSettings
+from app.models import Models, served_name
+from app.served import Served
+from app.settings import MIB, ServerSettings
+from engine.model.shipped import BUNDLED, SHIPPED
 
 
 def add_parser(commands: Any) -> None:
@@ -21,13 +24,27 @@ def add_parser(commands: Any) -> None:
         "serve a model's KV cache to browsers",
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
+        "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
         "  kvtheater serve --host 0.0.0.0        for a class: others need the token in the printed address\n",
     )
     parser.add_argument(
-        "model", nargs="?", default="bundled", metavar="MODEL", help="folder or hub name (default: the bundled model)"
+        "model",
+        nargs="*",
+        default=[BUNDLED],
+        metavar="MODEL",
+        help="folders or hub names; the first is what runs are on that name none, the others are read when they are "
+        "first asked for (default: the bundled model)",
     )
-    add_server_options(parser).add_argument(
+    server = add_server_options(parser)
+    server.add_argument(
         "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
+    )
+    server.add_argument(
+        "--max-model-mib",
+        type=int,
+        metavar="N",
+        help="MiB that the weights of all models may take at once; to stay below, those on which nothing runs are let "
+        "go, but for the first (default: half of the device's memory)",
     )
     parser.add_argument(
         "--lessons", type=Path, metavar="DIR", help="a folder of your own lessons (kvtheater lesson new)"
@@ -43,21 +60,26 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     if arguments.lessons is not None and not arguments.lessons.is_dir():
         raise UserError(f"--lessons {arguments.lessons} is no folder")
+    if arguments.max_model_mib is not None and arguments.max_model_mib < 0:
+        raise UserError(f"--max-model-mib must be at least 0, not {arguments.max_model_mib}")
+    first, *others = _names(arguments.model)
     settings = server_settings(
         arguments,
         config=engine_config(arguments),
         max_theaters=arguments.max_theaters,
-        model=arguments.model,
+        max_model_bytes=None if arguments.max_model_mib is None else arguments.max_model_mib * MIB,
         lessons=arguments.lessons,
     )
     with bound_socket(arguments) as bound:
-        from app.served import Served
         from app.server import create_app
 
-        served = Served.loading(arguments.model)
-        app = create_app(served, settings)
+        served = Served.loading(first)
         loading = LoadingThread(arguments, settings, served)
-        what = f"{arguments.model}, being opened"
+        at_hand = [name for name in SHIPPED if name not in (first, *others)]
+        named = [Served.unloaded(name, "named") for name in others]
+        more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]
+        app = create_app(Models(served, more, loading, loading.most_bytes), settings)
+        what = f"{first}, being opened"
         if not serve_until_stopped(app, bound, settings, what, arguments.open, loading.start):
             assert loading.error is not None  # nothing else ends it
             raise loading.error
@@ -65,3 +87,18 @@ def run(arguments: argparse.Namespace) -> int:
         sys.stdout.flush()
         os._exit(0)
     return 0
+
+
+def _names(given: list[str]) -> list[str]:
+    """What the models are called, in their order.
+
+    Raises:
+        UserError: two are called the same, or one is a folder that is not there.
+    """
+    names = [served_name(one) for one in given]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"two models are called {twice}: a run names its model, so each needs a name of its own")
+    for one in given[1:]:  # the first is opened at once, and says it itself
+        if one.startswith((".", "/", "~")) and not (Path(one).expanduser() / "config.json").is_file():
+            raise UserError(f"there is no model in {one}: it has no config.json")
+    return names

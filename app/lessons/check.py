@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from app.engine_face import BuildEngine
 from app.lessons.course import Course
 from app.lessons.figures import figure_of
@@ -13,17 +15,20 @@ from app.lessons.scene import Undecided
 from app.lessons.stage import EngineStage
 
 
-def check(lesson: Lesson, build: BuildEngine) -> list[LessonError]:
-    """What does not hold, in the order of the file; a run that cannot go on ends the list of its language."""
+def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
+    """What does not hold, in the order of the file; a run that cannot go on ends the list of its language.
+
+    `builder` has what builds engines on the model of a name.
+    """
     found: dict[tuple[int, str], LessonError] = {}
     for language in lesson.languages:
-        for error in _check_in(lesson, language, build):
+        for error in _check_in(lesson, language, builder):
             found.setdefault((error.line, error.sentence), error)
     return sorted(found.values(), key=lambda error: error.line)
 
 
-def _check_in(lesson: Lesson, language: str, build: BuildEngine) -> list[LessonError]:
-    stage = EngineStage(build, settings_of(lesson, {})[0])
+def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
+    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
     course = Course(lesson, language, stage)
     found: list[LessonError] = []
     told = 0

@@ -17,7 +17,7 @@ from app.lessons.figures import figure_of
 from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text
 from app.lessons.markup import OPEN, Node, said, tree
 from app.lessons.numbers import in_digits
-from app.lessons.parse import settings_of
+from app.lessons.parse import model_of, settings_of
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
 from app.lessons.scene import Scene, Undecided, shown
@@ -262,7 +262,8 @@ class Course:
                 self._run(action, line)
             case "restart":
                 self._changes = {**self._wished, **action.changes}
-                stage.restart(settings_of(self.lesson, self._changes)[0])
+                model = model_of(self.lesson, self._changes)
+                stage.restart(settings_of(self.lesson, self._changes)[0], model)
                 self._begun()
             case "fork":
                 self._fork(action, line)

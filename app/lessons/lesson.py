@@ -29,7 +29,7 @@ class Action(Struct, frozen=True, kw_only=True):
     `prefill`  steps until every submitted prompt is computed; submits all prompts where none was
     `step`     `count` steps
     `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
-    `restart`  a new run with `changes` of the lesson's settings and sampling
+    `restart`  a new run with `changes` of the lesson's settings, sampling and `model`
     `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
     """
 
@@ -109,6 +109,12 @@ class Lesson(Struct, frozen=True, kw_only=True):
     def wants_roofs(self) -> bool:
         """Whether it speaks of what this machine can do, which is measured before the run begins."""
         return any(isinstance(item, Ask) and item.rule == "ridge" for item in self.items)
+
+    @property
+    def models(self) -> list[str]:
+        """Those that its runs are on, the header's first."""
+        changed = [item.action.changes.get("model") for item in self.items if isinstance(item, Do)]
+        return list(dict.fromkeys([self.model, *(name for name in changed if name)]))
 
     @property
     def items(self) -> list[Item]:

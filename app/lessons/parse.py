@@ -45,6 +45,7 @@ from engine.trace.events import Op
 PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "race", "museum", "compare")
 VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
+MODEL = "model"  # what a restart may change beside settings
 MOST_BYTES = 256 * 1024  # of a file
 _HEADING = re.compile(r"##\s+(.*)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -246,12 +247,18 @@ def _value(text: str) -> Any:
         return text
 
 
+def model_of(lesson: Lesson, changes: dict[str, Any]) -> str:
+    """The model of a run with these changes."""
+    return str(changes.get(MODEL, lesson.model))
+
+
 def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, SamplingParams]:
-    """The lesson's settings and sampling, with these changes of either.
+    """The lesson's settings and sampling, with these changes of either; a change of the model is none of them.
 
     Raises:
         ValueError: an unknown name, or a value that cannot be.
     """
+    changes = {name: value for name, value in changes.items() if name != MODEL}
     known = set(EngineConfig.__struct_fields__)
     config = {**lesson.config, **{name: value for name, value in changes.items() if name in known}}
     sampling = {**lesson.sampling, **{name: value for name, value in changes.items() if name not in known}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from app.closing import Closing
@@ -12,8 +11,9 @@ from app.fork import Fork
 from app.lessons.catalogue import Catalogue
 from app.lessons.course import Course
 from app.lessons.lesson import Lesson, LessonError, Sandbox
-from app.lessons.parse import settings_of
+from app.lessons.parse import model_of, settings_of
 from app.lessons.stage import LessonPrompt
+from app.models import Models, served_name
 from app.theater import Theater
 from app.theaters import Theaters
 from engine.config import EngineConfig, SamplingParams
@@ -43,9 +43,9 @@ class TheaterStage:
     def step(self) -> bool:
         return self._theater.step(1, None).result().performed > 0
 
-    def restart(self, config: EngineConfig) -> None:
+    def restart(self, config: EngineConfig, model: str) -> None:
         self._keep()
-        self._theater.reset(config).hold_back(0)
+        self._theater.reset(config, served_name(model)).hold_back(0)
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         run = self._theater.run
@@ -87,21 +87,19 @@ class LessonRoom:
 class LessonRooms:
     """The lessons under way, by theater."""
 
-    def __init__(
-        self, theaters: Theaters, catalogue: Catalogue, model: str | None, measure: Callable[[], object]
-    ) -> None:
-        """model: what `kvtheater serve` was given; None: there is nothing live here. `measure` finds the roofs."""
+    def __init__(self, theaters: Theaters, catalogue: Catalogue, models: Models) -> None:
         self.catalogue = catalogue
-        self._theaters, self._model, self._measure = theaters, model, measure
+        self._theaters, self._models = theaters, models
         self._rooms: dict[str, LessonRoom] = {}
         self._lock = threading.Lock()
 
     def refusal(self, lesson: Lesson) -> str | None:
         """Why a lesson cannot be played here, in a sentence."""
-        if self._model is None:
+        if not self._models.is_live:
             return "a lesson computes as one goes, and this server has no model"
-        if lesson.model != self._model:
-            return f"this lesson is about the model {lesson.model!r}: start kvtheater serve {lesson.model}"
+        missing = [name for name in lesson.models if not self._models.knows(served_name(name))]
+        if missing:
+            return f"this lesson is about the model {missing[0]!r}: start kvtheater serve {' '.join(lesson.models)}"
         return None
 
     def find(self, theater_id: str) -> LessonRoom:
@@ -145,9 +143,11 @@ class LessonRooms:
             config = settings_of(lesson, dict(changes))[0]
         except ValueError as error:
             raise AppError("bad_request", str(error)) from error
+        model = served_name(model_of(lesson, dict(changes)))
         if lesson.wants_roofs:
-            self._measure()
-        theater = self._theaters.create(config, lesson.title[language])
+            with self._models.lease(model) as lease:
+                lease.model.measured_machine()
+        theater = self._theaters.create(config, lesson.title[language], model)
         with ExitStack() as undo:
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
             room = LessonRoom(lesson, language, theater, changes)

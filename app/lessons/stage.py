@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -32,22 +33,23 @@ class Stage(Protocol):
     def step(self) -> bool:
         """One step; False: nothing is left to compute."""
 
-    def restart(self, config: EngineConfig) -> None:
-        """A new run. The logs of earlier ones stay readable."""
+    def restart(self, config: EngineConfig, model: str) -> None:
+        """A new run on that model. The logs of earlier ones stay readable."""
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         """A new run, the present one's first `at` records and then the change."""
 
 
 class EngineStage:
-    """A stage without viewers: engines, one after another, on one model."""
+    """A stage without viewers: engines, one after another."""
 
-    def __init__(self, build: BuildEngine, config: EngineConfig) -> None:
-        self._build = build
+    def __init__(self, builder: Callable[[str], BuildEngine], config: EngineConfig, model: str) -> None:
+        """`builder`: what builds engines on the model of a name."""
+        self._builder = builder
         self._engines: list[EngineLike] = []
         self._later: list[tuple[int, LessonPrompt, SamplingParams]] = []
         self._steps = 0
-        self.restart(config)
+        self.restart(config, model)
 
     @property
     def log(self) -> TraceReader:
@@ -77,13 +79,14 @@ class EngineStage:
         self._let_in()
         return True
 
-    def restart(self, config: EngineConfig) -> None:
-        self._engines.append(self._build(config, None))
+    def restart(self, config: EngineConfig, model: str) -> None:
+        self._model = model
+        self._engines.append(self._builder(model)(config, None))
         self._later, self._steps = [], 0
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         source = self._engine.log
-        self.restart(config)
+        self.restart(config, self._model)
         rerun = self._engine.rerun(source, at, change, follow=False)
         while rerun.advance():
             pass

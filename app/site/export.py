@@ -19,6 +19,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from app import assets
+from app.models import Models
 from app.paths import static_dir
 from app.plotly_asset import script_path
 from app.recordings.shelf import SUFFIX, recording_id, traces_in
@@ -117,7 +118,7 @@ def _write_static(folder: Path) -> None:
 
 def _write_answers(folder: Path, base: str) -> None:
     """What a server that shows recordings only answers, as files."""
-    client = create_app(Served(None), ServerSettings()).test_client()
+    client = create_app(Models(Served(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
     for name, sheet in first_sheets(page).items():
         (folder / "static" / name).write_text(sheet, encoding="utf-8")

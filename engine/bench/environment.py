@@ -15,7 +15,7 @@ from engine import __version__
 from engine.bench.record import Environment
 from engine.bench.scenario import Scenario
 from engine.bench.text import Text
-from engine.machine import machine_facts, measure_roofs
+from engine.machine import machine_facts, measure_roofs, memory_bytes
 
 ROOT = Path(__file__).parents[2]
 NO_GPU = Text(
@@ -44,7 +44,7 @@ def environment(
         system=f"{platform.system()} {platform.machine()}",
         machine=replace(machine, versions={"kvtheater": __version__, **machine.versions}),
         num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_bytes=_memory_bytes(),
+        memory_bytes=memory_bytes(),
         seed=seed,
         quiet=quiet,
         busy_cpus=busy_cpus,
@@ -60,10 +60,3 @@ def _git(*arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None

@@ -52,6 +52,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "cpu": {"cpp_wrapper": True, "compile_threads": 1, **SHIMS},
     "cuda": {"compile_threads": 1},
 }
+_one_at_a_time = threading.Lock()  # torch.export keeps what it traces in globals
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
 
 
@@ -164,7 +165,8 @@ class Compilation(threading.Thread):
         if sys.platform == "linux":  # threads have priorities there, and compilers inherit them: serving comes first
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
-            self._model.compiled = compile_model(self._model)
+            with _one_at_a_time:
+                self._model.compiled = compile_model(self._model)
         except Exception as error:
             self.error = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             log.warning("%s was not compiled and is served eagerly: %s", self._model.facts.name, self.error)

@@ -50,14 +50,9 @@ def load_model(
     wanted: str | torch.dtype = resolve_dtype(dtype, target)
     name = name_or_path or BUNDLED
     shipped = shipped_model(name)
-    source, is_local = (str(shipped.folder), True) if shipped else _source(name)
-    options: dict[str, Any] = {"revision": revision, "local_files_only": is_local, "trust_remote_code": False}
-    config = _read(name, "configuration", AutoConfig.from_pretrained, source, **options)
-    model_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if model_class is None:
-        raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
-    # A mapping entry may be a tuple of alternatives; the first is the default.
-    refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
+    source, is_local = _place(name)
+    options = _options(is_local, revision)
+    config = model_config(name, revision)
     telling("vocabulary")
     words = str(shipped.tokenizer_folder) if shipped else source
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
@@ -70,6 +65,27 @@ def load_model(
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
     return loaded
+
+
+def model_config(name_or_path: str | None = None, revision: str | None = None) -> Any:
+    """The transformers configuration of a model that can be loaded.
+
+    Raises:
+        ModelError: no such model, or an unsupported family.
+    """
+    name = name_or_path or BUNDLED
+    source, is_local = _place(name)
+    config = _read(name, "configuration", AutoConfig.from_pretrained, source, **_options(is_local, revision))
+    model_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
+    if model_class is None:
+        raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
+    # A mapping entry may be a tuple of alternatives; the first is the default.
+    refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
+    return config
+
+
+def _options(is_local: bool, revision: str | None) -> dict[str, Any]:
+    return {"revision": revision, "local_files_only": is_local, "trust_remote_code": False}
 
 
 @contextmanager
@@ -156,8 +172,14 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
     return DTYPES[dtype]
 
 
-def _source(name: str) -> tuple[str, bool]:
+def _place(name: str) -> tuple[str, bool]:
     """Where to read from, and whether that is a folder."""
+    shipped = shipped_model(name)
+    return (str(shipped.folder), True) if shipped else _source(name)
+
+
+def _source(name: str) -> tuple[str, bool]:
+    """The same of a model that does not come with the program."""
     if Path(name).is_dir():
         if not (Path(name) / "config.json").is_file():
             raise ModelError(f"the folder {name} holds no model: there is no config.json in it")

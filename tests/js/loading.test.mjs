@@ -15,6 +15,7 @@ const model = (state, more = {}) => ({
   state,
   stage: null,
   stages: STAGES,
+  place: "first",
   seconds: 0,
   compiled: "off",
   error: "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from app.engine_face import EngineLike
 from app.live_model import load
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -33,7 +34,7 @@ def main() -> None:
         return engine
 
     model.build = timed  # type: ignore[method-assign]
-    app = create_app(Served(model), settings)
+    app = create_app(Models(Served(model)), settings)
     listener = Listener(app, bind("127.0.0.1", 0))
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())

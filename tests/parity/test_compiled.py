@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 import shutil
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -233,3 +235,27 @@ def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.Monk
     monkeypatch.setattr(compiled, "_GraphContext", Watched)
     compiled._export(model)
     assert len(calls) >= 2 * model.facts.num_layers and not any(calls)
+
+
+def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:
+    """Tracing keeps what it is at in globals of the process: one used to spoil the other, and neither was compiled."""
+    models = [from_module(tiny_model("llama", seed=seed)) for seed in (1, 2)]
+    under_way = [compile_in_background(model) for model in models]
+    for one in under_way:
+        one.join()
+    assert [one.error for one in under_way] == ["", ""]
+    assert all(model.compiled is not None for model in models)
+
+
+def test_a_compiled_model_that_nobody_holds_is_freed() -> None:
+    model = from_module(tiny_model("llama", seed=3))
+    compile_in_background(model).join()
+    assert model.compiled is not None
+    with Engine(model, EngineConfig(block_size=4, num_blocks=16)) as engine:
+        engine.add_request([1, 2, 3], SamplingParams(max_tokens=2, ignore_eos=True))
+        while engine.has_unfinished():
+            engine.step()
+    weight = weakref.ref(model.module.lm_head.weight)
+    del model, engine
+    gc.collect()
+    assert weight() is None

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import socketio
 
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -91,7 +92,7 @@ class Server:
     def __init__(self, **settings: Any) -> None:
         self.model = FakeModel()
         settings.setdefault("config", EngineConfig(block_size=4, num_blocks=256))
-        self.app = create_app(Served(self.model), ServerSettings(**settings))
+        self.app = create_app(Models(Served(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"

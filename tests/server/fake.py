@@ -63,7 +63,7 @@ class FakeEngine:
         self.config = resolve(config, FACTS.max_position).config
         self._model = model
         header = Header(
-            generator="fake", created="2026-01-01T00:00:00+00:00", model=FACTS, tokenizer=TOKENIZER,
+            generator="fake", created="2026-01-01T00:00:00+00:00", model=model.facts, tokenizer=TOKENIZER,
             engine=self.config.as_map(), kv_bytes_per_token=KV_BYTES, machine=MACHINE,
         )  # fmt: skip
         self.log = TraceWriter(header, path)
@@ -184,7 +184,6 @@ class FakeEngine:
         raise ConfigError("a fake engine cannot make a run again")
 
     def close(self) -> None:
-        self._model.closed_engines += 1
         self.log.close()
 
     def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> None:
@@ -217,10 +216,11 @@ class FakeModel:
 
     facts, tokenizer_facts, kv_bytes_per_token = FACTS, TOKENIZER, KV_BYTES
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "fake", num_bytes: int = 4) -> None:
+        self.facts = msgspec.structs.replace(FACTS, name=name)
+        self.num_bytes = num_bytes
         self.step_seconds = 0.0
         self.fail_at: int | None = None
-        self.closed_engines = 0
         self.threads: set[int] = set()
         self.machine = MACHINE
 

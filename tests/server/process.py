@@ -19,6 +19,7 @@ SERVE = """
 import sys, threading
 from pathlib import Path
 from typing import Any
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -27,7 +28,7 @@ from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 
 settings = ServerSettings(data_dir=Path(sys.argv[1]), config=EngineConfig(block_size=4, num_blocks=512))
-app = create_app(Served(FakeModel()), settings)
+app = create_app(Models(Served(FakeModel())), settings)
 listener = Listener(app, bind("127.0.0.1", 0))
 print(f"http://127.0.0.1:{listener.port}", flush=True)
 threading.Event().wait()

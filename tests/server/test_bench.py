@@ -15,6 +15,7 @@ import requests
 import torch
 
 from app.bench_runs import BenchRuns
+from app.models import Models
 from app.paths import static_dir
 from app.served import Served
 from app.server import create_app
@@ -135,7 +136,7 @@ def test_only_shipped_scenarios_are_run(client, message, code):
 
 
 def test_where_there_is_no_model_nothing_is_measured(tmp_path):
-    app = create_app(Served(None), ServerSettings(data_dir=tmp_path))
+    app = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path))
     listener = Listener(app, bind("127.0.0.1", 0))
     client = Client(f"http://127.0.0.1:{listener.port}")
     try:

@@ -12,6 +12,7 @@ import requests
 from msgspec.structs import replace
 
 from app.live_model import LiveModel
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -32,7 +33,7 @@ class LiveServer(Server):
     def __init__(self, **fields: Any) -> None:
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64), **fields)
         self.live = LiveModel(tiny_llama(), False, settings)
-        self.app = create_app(Served(self.live), settings)
+        self.app = create_app(Models(Served(self.live)), settings)
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"

@@ -14,6 +14,7 @@ import requests
 
 from app.errors import RETRY_AFTER
 from app.events import EVENTS
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -27,8 +28,6 @@ from tests.server.fake import FakeModel
 NEEDS_MODEL: dict[str, dict[str, Any]] = {
     "create": {},
     "tokenize": {"text": "x"},
-    "focus": {"theater": "t", "layers": [0], "heads": None},
-    "recompute": {"theater": "t", "seq_id": 0, "layer": 0},
     "lesson_open": {"lesson": "not-yet", "language": "en"},
     "fork": {"theater": "rec-moon", "at": 2, "change": {"kind": "token", "seq_id": 0, "token_id": 1}},
 }
@@ -44,6 +43,8 @@ NEEDS_RUN: dict[str, dict[str, Any]] = {
     "reset": {},
     "configure": {"config": {}},
     "join": {},
+    "focus": {"layers": [0], "heads": None},
+    "recompute": {"seq_id": 0, "layer": 0},
     "lesson_go": {"item": 0},
     "lesson_answer": {"item": 0, "given": 0},
     "leave": {},
@@ -70,7 +71,7 @@ class Early:
     def __init__(self) -> None:
         self.served = Served.loading("held")
         settings = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64))
-        self.app = create_app(self.served, settings)
+        self.app = create_app(Models(self.served, [Served.unloaded("bundled", "at_hand")]), settings)
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.listener.port}"
         self.viewer = Heard(self.url)

@@ -14,6 +14,7 @@ import requests
 from msgspec.structs import replace
 
 from app.closing import Closing
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -258,7 +259,7 @@ def test_a_server_without_a_folder_keeps_nothing(make_server):
 def replay(recorded, tmp_path) -> Iterator[str]:
     """The address of a server without a model that shows the recorded file."""
     (file,) = (tmp_path / "data" / "recordings").glob("rec-*.kvtrace")
-    app = create_app(Served(None), ServerSettings(), [file])
+    app = create_app(Models(Served(None)), ServerSettings(), [file])
     listener = Listener(app, bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()

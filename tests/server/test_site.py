@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from app.cli import main
+from app.models import Models
 from app.recordings.shelf import SUFFIX
 from app.served import Served
 from app.server import create_app
@@ -53,7 +54,7 @@ def test_a_link_shows_a_picture_with_its_whole_address(site: Path) -> None:
 
 
 def test_without_an_address_the_picture_is_relative() -> None:
-    served = create_app(Served(None), ServerSettings()).test_client().get("/").get_data(as_text=True)
+    served = create_app(Models(Served(None)), ServerSettings()).test_client().get("/").get_data(as_text=True)
     assert f'property="og:image" content="static/{PICTURE}"' in site_page(served, "")
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from app.errors import AppError
 from engine.trace.log import TraceWriter
 from tests.server.conftest import wait_for
 
@@ -39,11 +42,12 @@ def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
     client = server.client()
     kept = client.do("create")["theater"]
     left = client.do("create")["theater"]
-    log = server.theaters.get(left).run.log
+    run = server.theaters.get(left).run
     client.do("leave", theater=left)
-    wait_for(lambda: is_gone(log))
+    wait_for(lambda: is_gone(run.log))
     assert [t.theater_id for t in server.theaters.all()] == [kept]
-    assert server.model.closed_engines == 1
+    with pytest.raises(AppError, match="epoch 0 of this theater is over"):
+        run.engine  # noqa: B018
 
 
 def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):

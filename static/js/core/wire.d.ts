@@ -72,6 +72,7 @@ export interface Comparison {
 export interface ConfigureMessage {
   theater: string;
   config: Record<string, unknown>;
+  model?: string | null;
 }
 
 export interface Control {
@@ -86,6 +87,7 @@ export interface Control {
 
 export interface Create {
   config?: Record<string, unknown>;
+  model?: string | null;
   name?: string;
   captures?: boolean;
 }
@@ -293,8 +295,16 @@ export interface Limits {
   max_theaters: number;
 }
 
+export interface ListedModel {
+  kv_bytes_per_token: number | null;
+  model: ModelFacts | null;
+  status: ModelStatus;
+  theaters: number;
+}
+
 export interface ListedTheater {
   config: EngineConfig;
+  model: string;
   name: string;
   status: Status;
   summary: Summary;
@@ -320,13 +330,21 @@ export interface ModelAnswer {
 }
 
 export interface ModelStatus {
+  bytes: number;
   compiled: "done" | "failed" | "off" | "under_way";
   error: string;
   name: string;
+  place: "at_hand" | "first" | "named";
   seconds: number;
   stage: "check" | "torch" | "vocabulary" | "weights" | null;
   stages: ("check" | "torch" | "vocabulary" | "weights")[];
-  state: "failed" | "loading" | "none" | "ready";
+  state: "failed" | "loading" | "none" | "ready" | "unloaded";
+}
+
+export interface ModelsAnswer {
+  bytes: number;
+  max_bytes: number;
+  models: ListedModel[];
 }
 
 export interface Moment {
@@ -638,6 +656,7 @@ export interface TokenDifference {
 
 export interface Tokenize {
   text: string;
+  theater?: string | null;
 }
 
 export interface Tokenized {
@@ -768,6 +787,7 @@ export type InJson<T> = T extends Uint8Array
 /** What is answered at an address. */
 export interface Answers {
   "/api/model": InJson<ModelAnswer>;
+  "/api/models": InJson<ModelsAnswer>;
   "/api/machine": InJson<Machine>;
   "/api/theaters": InJson<TheatersAnswer>;
   "/api/recordings": InJson<RecordingsAnswer>;

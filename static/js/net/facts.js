@@ -2,7 +2,7 @@
 // it has no model.
 
 import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
-import { connection, modelFacts, own, serverModel } from "../state/store.js";
+import { connection, modelFacts, models, own, serverModel } from "../state/store.js";
 
 let asked = Promise.resolve();
 
@@ -34,12 +34,14 @@ let connections = 0; // that went away
 let heard = Promise.resolve();
 
 /**
- * The server says how far its model is. That it is there holds as soon as its facts are here: the settings of a run may
+ * The server says how far one of its models is. That the first is there holds as soon as its facts are here: the settings of a run may
  * follow from them.
  *
  * @param {import("../core/wire.js").ModelStatus} message
  */
 export function heardModel(message) {
+  models.value = { ...models.peek(), [message.name]: message };
+  if (message.place !== "first") return;
   const during = connections;
   heard = heard.then(async () => {
     if (message.state === "ready") await asked;

@@ -50,11 +50,17 @@ export const connection = signal("connecting");
  */
 export const modelFacts = signal(null);
 /**
- * How far the server's model is, as it says; null while it has not said.
+ * How far the server's first model is, as it says; null while it has not said.
  *
  * @type {import("../../vendor/signals/signals.js").Signal<import("../core/wire.js").ModelStatus | null>}
  */
 export const serverModel = signal(null);
+/**
+ * How far each of the server's models is, by name.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Record<string, import("../core/wire.js").ModelStatus>>}
+ */
+export const models = signal({});
 /** Whether the server is there and its model is on its way. */
 export const isLoading = computed(() => serverModel.value?.state === "loading");
 effect(() => {

@@ -11,9 +11,10 @@ import pytest
 from flask import Request, Response
 from werkzeug.test import EnvironBuilder
 
-from app import api, bench_page, events
+from app import api, api_models, bench_page, events
 from app.errors import AppError
 from app.messages import Message
+from app.models import Models
 from app.recordings import endpoints
 from app.served import Served
 from app.settings import ServerSettings
@@ -53,7 +54,7 @@ class Run:
 
 def here(**given: Any) -> api.Here:
     theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
-    usual = {"theaters": theaters, "served": Served(None), "settings": ServerSettings(), "comparisons": None}
+    usual = {"theaters": theaters, "models": Models(Served(None)), "comparisons": None}
     return api.Here(**{**usual, **given})
 
 
@@ -83,11 +84,16 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 
 
 def test_without_a_model():
-    facts = value(api.model_facts(here(), asked("/")))
+    theaters: Any = SimpleNamespace(all=list)
+    without, live = [
+        api_models.Here(theaters, Models(Served(model)), ServerSettings()) for model in (None, FakeModel())
+    ]
+    facts = value(api_models.model_facts(without, asked("/")))
     assert facts["live"] is False and facts["model"] is None and facts["config"]["strategy"] == "paged"
     with pytest.raises(AppError, match="there is no live model here"):
-        api.machine(here(), asked("/"))
-    assert value(api.model_facts(here(served=Served(FakeModel())), asked("/")))["live"] is True
+        api_models.machine(without, asked("/"))
+    assert value(api_models.models(without, asked("/")))["models"] == []
+    assert value(api_models.model_facts(live, asked("/")))["live"] is True
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():

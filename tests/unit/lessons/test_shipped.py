@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
+from app.engine_face import BuildEngine
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
-from app.lessons.lesson import Ask, LessonError, Sandbox
+from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.questions import RULES
@@ -22,34 +24,40 @@ from app.words import languages
 from engine.machine import measure_roofs
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.model.shipped import BUNDLED
 
 MAX = ServerSettings().max_pool_bytes
 
 
-@pytest.fixture(scope="module")
-def model() -> LoadedModel:
-    found = load_model(BUNDLED)
+@cache
+def loaded(name: str) -> LoadedModel:
+    found = load_model(name)
     measure_roofs(found.device, found.dtype)
     return found
 
 
+def builder(name: str) -> BuildEngine:
+    return engine_builder(loaded(name), MAX)
+
+
+def on_stage(lesson: Lesson) -> EngineStage:
+    return EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+
+
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_every_sentence_and_question_holds(path: Path, model: LoadedModel) -> None:
+def test_every_sentence_and_question_holds(path: Path) -> None:
     lesson = read_lesson(path)
     assert lesson.languages == languages()
     assert abs(lesson.minutes - minutes(lesson)) <= 1
-    assert check(lesson, engine_builder(load_model(lesson.model) if lesson.model != BUNDLED else model, MAX)) == []
+    assert check(lesson, builder) == []
 
 
 @pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
-def test_every_answer_has_its_words_and_ends_as_it_should(path: Path, model: LoadedModel) -> None:
+def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
     """Right at once, wrong and then right, and not sure: each in turn."""
     lesson = read_lesson(path)
-    served = load_model(lesson.model) if lesson.model != BUNDLED else model
     for language in lesson.languages:
         texts = question_texts(language)
-        stage = EngineStage(engine_builder(served, MAX), settings_of(lesson, {})[0])
+        stage = on_stage(lesson)
         course = Course(lesson, language, stage)
         course.go_on()
         while course.barrier is not None:
@@ -114,10 +122,39 @@ sampling = { max_tokens = 4, ignore_eos = true }
         ("ask: same_text\ndo: prefill", 10, "no run before this one"),
     ],
 )
-def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence: str, model: LoadedModel) -> None:
-    found = check(parse_lesson(BAD + body, Path("bad.md")), engine_builder(model, MAX))
+def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence: str) -> None:
+    found = check(parse_lesson(BAD + body, Path("bad.md")), builder)
     assert [error.line for error in found] == [line]
     assert sentence in found[0].sentence
+
+
+def test_a_restart_may_be_on_another_model() -> None:
+    """The siblings differ in their KV heads alone: 8, 2 and 1 of 16 numbers, K and V, 3 layers, 4 bytes."""
+    body = """do: prefill
+::: en
+[3,072](=token_bytes), of [8](=kv_heads).
+:::
+do: restart model=bundled-gqa
+do: prefill
+::: en
+[768](=token_bytes), of [2](=kv_heads).
+:::
+do: restart model=bundled-mqa block_size=2
+do: prefill
+::: en
+[384](=token_bytes), of [1](=kv_heads).
+:::
+do: restart
+do: prefill
+::: en
+Back to [3072](=token_bytes).
+:::"""
+    text = BAD.replace("minutes = 1", 'minutes = 1\nmodel = "bundled-mha"') + body
+    lesson = parse_lesson(text, Path("siblings.md"))
+    assert lesson.models == ["bundled-mha", "bundled-gqa", "bundled-mqa"]
+    assert check(lesson, builder) == []
+    wrong = check(parse_lesson(text.replace("[768]", "[3072]"), Path("siblings.md")), builder)
+    assert [(error.line, error.sentence) for error in wrong] == [(17, "[en] “3072” is said where token_bytes is 768")]
 
 
 def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,9 +169,9 @@ def test_a_new_lesson_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ":25: [en] “six” is said where prompt_tokens is 5" in capsys.readouterr().out
 
 
-def test_an_answer_is_taken_once(model: LoadedModel) -> None:
+def test_an_answer_is_taken_once() -> None:
     lesson = parse_lesson(BAD + "do: prefill\nask: keys_read\ndo: step", Path("x.md"))
-    stage = EngineStage(engine_builder(model, MAX), settings_of(lesson, {})[0])
+    stage = on_stage(lesson)
     course = Course(lesson, "en", stage)
     course.go_on()
     with pytest.raises(LessonError, match="nothing is asked"):

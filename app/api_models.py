@@ -1,0 +1,117 @@
+"""`/api/model`, `/api/models` and `/api/machine`: what a server computes with."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app import __version__, routing
+from app.answers import Status
+from app.api_answers import ListedModel, ModelAnswer, ModelsAnswer
+from app.engine_face import ServedModel
+from app.errors import AppError
+from app.models import Models
+from app.page_options import page_tables
+from app.routing import Route, json_answer
+from app.scenes.museum import EXHIBITS
+from app.scenes.presets import PRESETS
+from app.scenes.told import told
+from app.settings import ServerSettings
+from app.theaters import Theaters
+from engine.config import SamplingParams
+from engine.options.payload import options_payload
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    theaters: Theaters
+    models: Models
+    settings: ServerSettings
+
+
+def model_facts(here: Here, request: Request) -> Response:
+    """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits.
+
+    `?model=` names another model than the first, which is opened if it is not there.
+    """
+    with ExitStack() as stack:
+        name = request.args.get("model")
+        is_live = here.models.is_live
+        return _model_facts(here, stack.enter_context(here.models.lease(name)).model if is_live else None)
+
+
+def _model_facts(here: Here, model: ServedModel | None) -> Response:
+    config = here.settings.config
+    answer: ModelAnswer = {
+        "version": __version__,
+        "live": model is not None,
+        "model": model.facts if model else None,
+        "tokenizer": model.tokenizer_facts if model else None,
+        "kv_bytes_per_token": model.kv_bytes_per_token if model else None,
+        "config": config,
+        "sampling": SamplingParams(),
+        "options": options_payload(page_tables(config, model.facts if model else None)),
+        "presets": [told("presets", preset) for preset in PRESETS],
+        "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
+        "machine": model.machine if model else None,
+        "limits": {
+            "max_theaters": here.settings.max_theaters,
+            "max_prompts": here.settings.max_prompts,
+            "max_prompt_bytes": here.settings.max_prompt_bytes,
+            "max_pool_bytes": here.settings.max_pool_bytes,
+        },
+    }
+    return json_answer(answer)
+
+
+def models(here: Here, request: Request) -> Response:
+    """Every model of the server: how far it is, what it takes, and what runs on it."""
+    listed: list[ListedModel] = []
+    theaters = [theater.model_name for theater in here.theaters.all()]
+    for served in here.models.all() if here.models.is_live else []:
+        model = served.model if served.is_there else None
+        listed.append(
+            {
+                "status": served.status(),
+                "theaters": theaters.count(served.name),
+                "model": model.facts if model else None,
+                "kv_bytes_per_token": model.kv_bytes_per_token if model else None,
+            }
+        )
+    answer: ModelsAnswer = {
+        "models": listed,
+        "bytes": here.models.num_bytes,
+        "max_bytes": here.models.most_bytes,
+    }
+    return json_answer(answer)
+
+
+def machine(here: Here, request: Request) -> Response:
+    """The machine with its roofs, which the first request measures."""
+    if not here.models.is_live:
+        raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
+    model = here.models.first.model
+    if model.machine.roofs is None and any(_computes(theater.status()) for theater in here.theaters.all()):
+        raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
+    return json_answer(model.measured_machine())
+
+
+ROUTES = [
+    Route("GET", "/model", model_facts),
+    Route("GET", "/models", models),
+    Route("GET", "/machine", machine),
+]
+
+
+def blueprint(theaters: Theaters, models: Models, settings: ServerSettings) -> flask.Blueprint:
+    """What a server computes with, under /api."""
+    return routing.blueprint("models", "/api", Here(theaters, models, settings), ROUTES)
+
+
+def _computes(status: Status) -> bool:
+    """Whether a theater takes steps by itself now."""
+    return bool(status["mode"] == "running" and status["unfinished"])

@@ -1,0 +1,34 @@
+"""What a model's weights take in memory: of one that is there, and of one that is not read yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.model.loader import model_config, resolve_device, resolve_dtype
+
+
+def weight_bytes(module: Any) -> int:
+    """Bytes of the parameters and buffers of a module; what several of them share counts once."""
+    tensors = [*module.parameters(), *module.buffers()]
+    return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
+
+
+def bytes_to_come(name_or_path: str | None, dtype: str = "auto", device: str = "auto") -> int:
+    """Bytes that the weights of a model will take when `load_model` is given the same; only its configuration is read.
+
+    Raises:
+        ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
+    """
+    target = resolve_device(device)
+    wanted = resolve_dtype(dtype, target)
+    config = model_config(name_or_path)
+    with torch.device("meta"):  # shapes without content
+        module = AutoModelForCausalLM.from_config(config)
+    kind = wanted if isinstance(wanted, torch.dtype) else (config.dtype or torch.float32)
+    # on the CPU a linear layer has its float32 weights in a layout of its own, also those that an embedding shares
+    shared = target.type == "cpu" and kind == torch.float32
+    count = sum(p.numel() for _, p in module.named_parameters(remove_duplicate=not shared))
+    return int(count * kind.itemsize + sum(b.nbytes for b in module.buffers()))

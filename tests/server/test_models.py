@@ -1,0 +1,286 @@
+"""Several models in one server: each is opened when it is asked for, shared, bounded, and let go."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from app.live_model import LiveModel
+from app.models import Models
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import MIB, ServerSettings
+from engine.config import EngineConfig
+from engine.model.loader import from_module
+from engine.trace import codec
+from engine.trace.events import Submit
+from engine.trace.records import StepRecord
+from tests.server.conftest import Client, Server, wait_for
+from tests.server.fake import FakeModel
+from tests.tiny_models import tiny_model, tiny_tokenizer
+from tests.unit.engine.runs import tiny_llama
+
+SIZES = {"one": 40 * MIB, "two": 40 * MIB, "three": 30 * MIB}
+SETTINGS = ServerSettings(config=EngineConfig(block_size=4, num_blocks=64))
+
+
+class FakeOpener:
+    """Opens fake models of these sizes when it is let, and says how often it did."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.let = threading.Event()
+        self.let.set()
+        self.broken: str | None = None
+
+    def weigh(self, name: str) -> int:
+        return SIZES[name]
+
+    def open(self, served: Served) -> None:
+        served.begin("weights")
+        assert self.let.wait(10)
+        if self.broken:
+            raise ValueError(self.broken)
+        self.opened.append(served.name)
+        served.have(FakeModel(served.name, SIZES[served.name]))
+
+
+class Several(Server):
+    """A server of a first model of 20 MiB, and of three others; all of them may take 100 MiB."""
+
+    def __init__(self) -> None:
+        self.model, self.opener = FakeModel("first", 20 * MIB), FakeOpener()
+        others = [Served.unloaded("one", "named"), Served.unloaded("two", "named"), Served.unloaded("three", "at_hand")]
+        models = Models(Served(self.model), others, self.opener, lambda: 100 * MIB)
+        self.app = create_app(models, SETTINGS)
+        self.models = models
+        self.theaters = self.app.extensions["kvtheater"]
+        self.listener = Listener(self.app, bind("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.port}"
+        self.clients: list[Client] = []
+
+    def listed(self) -> dict[str, dict[str, Any]]:
+        return {one["status"]["name"]: one for one in requests.get(f"{self.url}/api/models").json()["models"]}
+
+
+class Heard(Client):
+    """A client that keeps what it is told of models."""
+
+    def _listen(self) -> None:
+        super()._listen()
+        self.models: list[dict[str, Any]] = []
+        self.io.on("model", self.models.append)
+
+
+@pytest.fixture
+def server() -> Iterator[Several]:
+    made = Several()
+    yield made
+    made.close()
+
+
+def test_a_theater_is_on_the_model_that_it_names_and_a_reset_keeps_it(server: Several, client: Client) -> None:
+    first, other = client.do("create")["theater"], client.do("create", model="one")["theater"]
+    assert [server.theaters.get(one).model_name for one in (first, other)] == ["first", "one"]
+    client.do("reset", theater=other)
+    client.do("configure", theater=other, config={"block_size": 8})
+    header = requests.get(f"{server.url}/api/theaters/{other}/header?format=json").json()
+    assert header["model"]["name"] == "one" and header["engine"]["block_size"] == 8
+    assert server.opener.opened == ["one"], "its weights are read once"
+    listed = requests.get(f"{server.url}/api/theaters").json()["theaters"]
+    assert {one["theater"]: one["model"] for one in listed} == {first: "first", other: "one"}
+
+
+def test_a_run_on_another_model_takes_the_place_of_one(server: Several, client: Client) -> None:
+    theater = client.do("create")["theater"]
+    begun = client.do("configure", theater=theater, config={}, model="two")
+    assert begun["epoch"] == 1 and server.theaters.get(theater).model_name == "two"
+    assert server.listed()["two"]["theaters"] == 1 and server.listed()["first"]["theaters"] == 0
+    error = client.refused("configure", theater=theater, config={"block_size": 0}, model="one")
+    assert error["code"] == "refused" and server.theaters.get(theater).model_name == "two"
+    assert client.refused("create", model="none") == {
+        "code": "not_found",
+        "message": "this server has no model 'none'; it has first, one, two, three",
+    }
+
+
+def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
+    server.opener.let.clear()
+    made: list[dict[str, Any]] = []
+    clients = [server.client(), server.client()]
+    asking = [threading.Thread(target=lambda c=c: made.append(c.do("create", model="one"))) for c in clients]
+    for one in asking:
+        one.start()
+    wait_for(lambda: server.listed()["one"]["status"]["stage"] == "weights")
+    assert not made and server.listed()["one"]["status"]["state"] == "loading"
+    server.client().do("create")  # nobody else waits for that
+    server.opener.let.set()
+    for one in asking:
+        one.join()
+    assert len(made) == 2 and server.opener.opened == ["one"]
+    assert server.listed()["one"]["theaters"] == 2
+
+
+def test_who_asks_for_a_model_that_takes_long_is_told_to_ask_again(
+    server: Several, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.models.WAIT", 0.5)
+    server.opener.let.clear()
+    sentence = "the model one is not there yet (reading its weights); ask again in a moment"
+    assert client.refused("create", model="one") == {"code": "loading", "message": sentence}
+    answer = requests.get(f"{server.url}/api/model?model=one")
+    assert answer.status_code == 503 and answer.json()["error"]["message"] == sentence
+    server.opener.let.set()
+    wait_for(lambda: server.listed()["one"]["status"]["state"] == "ready")
+    assert requests.get(f"{server.url}/api/model?model=one").json()["model"]["name"] == "one"
+    assert requests.get(f"{server.url}/api/model").json()["model"]["name"] == "first"
+
+
+def test_a_model_on_which_nothing_runs_makes_room_the_one_unused_for_longest_first(
+    server: Several, client: Client
+) -> None:
+    """20 + 40 + 40 of 100 MiB; a third of 30 needs one of the others to go."""
+    theaters = {name: client.do("create", model=name)["theater"] for name in ("one", "two")}
+    error = client.refused("create", model="three")
+    assert error["code"] == "refused"
+    assert error["message"] == (
+        "the model three could not be opened: its weights take 30 MiB, and of the 100 MiB that models may take those "
+        "in use hold 100 (first 20, one 40, two 40): close what runs on them, or start the server with a larger "
+        "--max-model-mib"
+    )
+    for name in ("two", "one"):  # both idle, `two` for longer
+        client.do("configure", theater=theaters[name], config={}, model="first")
+        time.sleep(0.01)
+    client.do("create", model="three")
+    found = {name: one["status"]["state"] for name, one in server.listed().items()}
+    assert found == {"first": "ready", "one": "ready", "two": "unloaded", "three": "ready"}
+    totals = requests.get(f"{server.url}/api/models").json()
+    assert totals["bytes"] == 90 * MIB and totals["max_bytes"] == 100 * MIB
+    client.do("create", model="two")
+    assert server.opener.opened == ["one", "two", "three", "two"]
+    assert server.listed()["one"]["status"]["state"] == "unloaded"
+
+
+def test_one_that_is_read_or_downloaded_keeps_its_log_and_not_its_model(server: Several, client: Client) -> None:
+    theater = client.do("create", model="one")["theater"]
+    with server.theaters.get(theater).run.reading() as log:
+        client.do("configure", theater=theater, config={}, model="first")
+        assert server.models.find("one").leases == 0
+        assert log.header.model.name == "one"
+
+
+def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Several, client: Client) -> None:
+    server.opener.broken = "its weights are no safetensors"
+    error = client.refused("create", model="one")
+    assert error["message"] == "the model one could not be opened: its weights are no safetensors"
+    assert server.models.find("one").leases == 0
+    server.opener.broken = None
+    client.do("create", model="one")
+
+
+def test_everybody_hears_how_far_it_is(server: Several) -> None:
+    viewer = Heard(server.url)
+    server.clients.append(viewer)
+    wait_for(lambda: len(viewer.models) == 3)
+    assert [(m["name"], m["place"], m["state"]) for m in viewer.models] == [
+        ("first", "first", "ready"),
+        ("one", "named", "unloaded"),
+        ("two", "named", "unloaded"),
+    ]
+    del viewer.models[:]
+    viewer.do("create", model="three")
+    wait_for(lambda: len(viewer.models) == 3)
+    assert [(m["name"], m["state"], m["stage"], m["bytes"]) for m in viewer.models] == [
+        ("three", "loading", None, 0),
+        ("three", "loading", "weights", 0),
+        ("three", "ready", None, 30 * MIB),
+    ]
+
+
+def test_text_is_read_as_the_theaters_model_reads_it(server: Several, client: Client) -> None:
+    theater = client.do("create", model="one")["theater"]
+    model = server.models.find("one").model
+    model.normalize = lambda text: text.upper()  # type: ignore[method-assign]
+    assert client.do("tokenize", text="abc", theater=theater)["text"] == "ABC"
+    assert client.do("tokenize", text="abc")["text"] == "abc"
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    wait_for(lambda: client.records())
+    (submitted,) = codec.decode(client.records()[0], StepRecord).ops
+    assert isinstance(submitted, Submit) and bytes(submitted.prompt_token_ids) == b"ABC"
+
+
+class LiveOpener:
+    """Opens small random models of the real engine, and remembers their modules without holding them."""
+
+    def __init__(self) -> None:
+        self.modules: list[weakref.ref[Any]] = []
+
+    def weigh(self, name: str) -> int:
+        return MIB
+
+    def open(self, served: Served) -> None:
+        model = from_module(tiny_model("llama"), tiny_tokenizer(), served.name)
+        self.modules.append(weakref.ref(model.module))
+        served.have(LiveModel(model, False, SETTINGS))
+
+
+@pytest.fixture
+def live() -> Iterator[Callable[[], tuple[Models, LiveOpener, Client]]]:
+    ended: list[Callable[[], object]] = []
+
+    def make() -> tuple[Models, LiveOpener, Client]:
+        opener = LiveOpener()
+        others = [Served.unloaded("one", "named"), Served.unloaded("two", "named")]
+        first = Served(LiveModel(tiny_llama(), False, SETTINGS))
+        models = Models(first, others, opener, lambda: first.num_bytes + MIB)  # room for one beside it
+        listener = Listener(create_app(models, SETTINGS), bind("127.0.0.1", 0))
+        client = Client(f"http://127.0.0.1:{listener.port}")
+        ended.extend([client.io.disconnect, listener.close])
+        return models, opener, client
+
+    yield make
+    for end in ended:
+        end()
+
+
+def test_theaters_share_weights_and_what_is_let_go_is_free(
+    live: Callable[[], tuple[Models, LiveOpener, Client]],
+) -> None:
+    """Real engines: two theaters compute on one module; after the last run on it nothing holds it."""
+    models, opener, client = live()
+    theaters = [client.do("create", model="one")["theater"] for _ in range(2)]
+    found = client.do("create", model="one")["theater"]
+    assert len(opener.modules) == 1
+    for theater in theaters:
+        client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 4})
+        assert client.do("step", theater=theater, count=9)["performed"] == 4
+    assert models.find("one").leases == 3
+    forked = client.do("fork", theater=theaters[0], at=2, change=None)["theater"]
+    assert models.find("one").leases == 4, "a run that is made again is on the model that it was on"
+    for theater in (*theaters, found, forked):
+        client.do("configure", theater=theater, config={}, model=None)
+        client.do("configure", theater=theater, config={}, model=models.first.name)
+    gc.collect()
+    assert models.find("one").leases == 0 and opener.modules[0]() is not None, "it stays as long as there is room"
+    client.do("create", model="two")
+    assert opener.modules[0]() is None, "its weights are freed"
+    assert not models.find("one").is_there and models.find("two").is_there
+
+
+def test_what_a_model_takes_is_known_before_it_is_read() -> None:
+    from app.live_model import weigh
+    from engine.model.loader import load_model
+    from engine.model.weighing import weight_bytes
+
+    for name in ("bundled-mqa", "bundled"):
+        expected = weigh(name, "auto", "cpu")
+        found = weight_bytes(load_model(name, device="cpu").module)
+        assert 0.97 * found <= expected <= found, "norms are kept a second time"
