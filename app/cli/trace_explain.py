@@ -13,7 +13,8 @@ from unicodedata import east_asian_width
 from app.cli.options import UserError, add_command, meant_by
 from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
-from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, overview, stories
+from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
+from engine.trace.goodput import APPLICATIONS, SLO, Goodput, slo_of
 from engine.trace.log import TraceReader
 from engine.trace.telling import Context, Voice, languages
 from engine.trace.telling.words import bytes_text
@@ -35,10 +36,17 @@ def add_parser(what: Any) -> None:
         "  kvtheater trace explain run.kvtrace\n"
         "  kvtheater trace explain run.kvtrace --request request-17\n"
         "  kvtheater trace explain run.kvtrace --request request-17 --lang zh\n"
+        "  kvtheater trace explain run.kvtrace --goodput ttft:250,tpot:100\n"
         "  kvtheater trace explain run.kvtrace --json | jq .slowest\n",
     )
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("--request", metavar="ID", help="the story of one request")
+    parser.add_argument(
+        "--goodput",
+        type=_slo,
+        metavar="SLO",
+        help=f"requests that met their objectives: milliseconds as in ttft:250,tpot:100, or {', '.join(APPLICATIONS)}",
+    )
     parser.add_argument("--lang", choices=languages(), default="en", help="the language it is told in (default: en)")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
     parser.set_defaults(run=run)
@@ -49,20 +57,31 @@ def run(arguments: argparse.Namespace) -> int:
     with open_trace(arguments.file) as log:
         if arguments.request is not None:
             everyone = stories(log)
-            found = of_request(everyone, arguments.request)
+            asked = of_request(everyone, arguments.request)
             if arguments.json:
-                say_json(found)
+                say_json(asked)
             else:
-                _Narrator(log, everyone, arguments.lang).tell(found)
+                _Narrator(log, everyone, arguments.lang).tell(asked)
         elif arguments.json:
-            say_json(overview(log))
+            found = overview(log)
+            say_json(found if arguments.goodput is None else goodput_of(found, arguments.goodput))
         else:
-            _print_overview(overview(log), Voice(arguments.lang, first_record=0, thin_space=" "))
+            found, voice = overview(log), Voice(arguments.lang, first_record=0, thin_space=" ")
+            _print_overview(found, voice)
+            if arguments.goodput is not None:
+                _print_goodput(goodput_of(found, arguments.goodput), voice)
         if log.damage:
             sys.stdout.flush()
             say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
             return 1
     return 0
+
+
+def _slo(text: str) -> SLO:
+    try:
+        return slo_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def of_request(everyone: list[Story], request_id: str) -> list[Story]:
@@ -149,6 +168,19 @@ def _print_fullest(fullest: Fullest, voice: Voice) -> None:
         name = voice.say("explain.sequence", id=f"{holder.seq_id:<4}")
         text = voice.say("explain.holder", request=f"{holder.request_id:<16}", sequence=name, blocks=holder.blocks)
         say("  " + (voice.say("explain.shared", text=text, n=holder.shared) if holder.shared else text))
+
+
+def _print_goodput(found: Goodput, voice: Voice) -> None:
+    rate = found.per_second
+    said = voice.say(
+        "explain.goodput",
+        met=found.met,
+        n=found.ended,
+        rate="-" if rate is None else f"{rate:.3g}",
+        ttft=f"{found.slo.ttft * 1000:g}",
+        tpot=f"{found.slo.tpot * 1000:g}",
+    )
+    say("", said)
 
 
 def _slow_step(step: SlowStep, voice: Voice) -> str:

@@ -11,7 +11,8 @@ from statistics import median
 
 import numpy as np
 
-from engine.bench.measurement import SLO, EngineWork, Measurement, RequestTimes
+from engine.bench.measurement import EngineWork, Measurement
+from engine.trace.goodput import SLO
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,6 @@ def requests_per_second(m: Measurement, _: Context) -> float:
     return len(m.requests) / m.seconds
 
 
-def meets(request: RequestTimes, slo: SLO) -> bool:
-    """Whether a request met its objectives; one token alone has no TPOT to miss."""
-    ttft, tpot = request.ttft, request.tpot
-    return ttft is not None and ttft <= slo.ttft and (tpot is None or tpot <= slo.tpot)
-
-
 def goodput(m: Measurement, context: Context) -> float | None:
     """Requests a second that met their objectives (DistServe, https://arxiv.org/abs/2401.09670)."""
     met = _num_met(m, context)
@@ -95,7 +90,7 @@ def slo_attainment(m: Measurement, context: Context) -> float | None:
 
 
 def _num_met(m: Measurement, context: Context) -> int | None:
-    return None if context.slo is None else sum(meets(request, context.slo) for request in m.watched)
+    return None if context.slo is None else sum(context.slo.is_met(r.ttft, r.tpot) for r in m.watched)
 
 
 def bandwidth_share(m: Measurement, context: Context) -> float | None:

@@ -8,17 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from msgspec import Struct
-
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
 from engine.trace.records import StepRecord, Work
-
-
-class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A request counts towards goodput if it met both. Seconds."""
-
-    ttft: float
-    tpot: float
 
 
 @dataclass(slots=True)

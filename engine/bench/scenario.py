@@ -13,11 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from engine.bench.errors import BenchError
-from engine.bench.measurement import SLO
 from engine.bench.metrics import METRICS
 from engine.bench.text import Text
 from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 Observer = Literal["none", "log", "capture"]

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from engine.trace.events import Adjust, Admit, Defer, DeferReason, Finish, Fork, Lookup, Preempt, Submit
 from engine.trace.figures import RunReading, SequenceFigures, Totals, step_seconds
+from engine.trace.goodput import SLO, Goodput, Output, goodput
 from engine.trace.log import TraceReader
 from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
@@ -141,6 +142,21 @@ def overview(log: TraceReader) -> Overview:
         num_slow=len(slow),
         median_seconds=middle,
     )
+
+
+def goodput_of(found: Overview, slo: SLO) -> Goodput:
+    """What of the run met its objectives; a beam that others beat (`dropped`) is no output of its request."""
+    outputs = [
+        Output(
+            request_id=named.request_id,
+            is_finished=named.figures.finish_reason in ("stop", "length"),
+            ttft=named.figures.ttft,
+            tpot=named.tpot,
+        )
+        for named in found.sequences
+        if named.figures.finish_reason != "dropped"
+    ]
+    return goodput(outputs, found.totals.seconds, slo)
 
 
 def stories(log: TraceReader) -> list[Story]:

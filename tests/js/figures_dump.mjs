@@ -7,6 +7,7 @@ import { visibleKeys } from "../../static/js/core/attention.js";
 import { counterfactual } from "../../static/js/core/counterfactual.js";
 import { operationsWithReasons } from "../../static/js/core/decisions.js";
 import { parseTrace } from "../../static/js/core/file.js";
+import { goodput } from "../../static/js/core/goodput.js";
 import { figuresByGroup } from "../../static/js/core/groups.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { kvTerms, latencies } from "../../static/js/core/metrics.js";
@@ -58,9 +59,17 @@ function story(seq) {
   return { ...rest, moments: moments.map(typed), waiting: said(waiting) };
 }
 
-const { rows, slowest, numSlow, median } = requestFigures(log);
+const { rows, slowest, numSlow, median, seconds } = requestFigures(log);
+/** A bar for the run itself: what its sequences took in the middle, so that some meet it and some do not. */
+const middle = (name) => {
+  const known = rows.map((row) => row[name]).filter((value) => value !== null);
+  return known.sort((a, b) => a - b)[known.length >> 1] || 1;
+};
+const slo = { ttft: middle("ttft"), tpot: middle("tpot") };
+const { met, ended, perSecond } = goodput(rows, seconds, slo);
 const found = {
   requests: { rows, slowest, num_slow: numSlow, median },
+  goodput: { slo, met, ended, per_second: perSecond },
   stories: rows.map((row) => story(row.seq)),
   terms: kvTerms(log.header),
   group_terms: log.groups.map((group) => kvTerms(log.header, group)),

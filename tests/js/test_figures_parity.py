@@ -15,8 +15,9 @@ from msgspec.structs import asdict
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
 from engine.cache.reach import Reach, WindowPolicy, reaches_of
 from engine.trace.events import Admit, Allocate, Free
-from engine.trace.explain import Wait, overview, stories
+from engine.trace.explain import Wait, goodput_of, overview, stories
 from engine.trace.figures import RunReading, SequenceFigures, step_seconds
+from engine.trace.goodput import SLO
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State, memory_figures, recent_hit_rate
@@ -129,6 +130,13 @@ def test_the_slowest_steps(log: TraceReader) -> None:
     for step, found in zip(mine.slowest, theirs["slowest"], strict=True):
         assert (found["record"], found["step"], found["seconds"]) == (step.record, step.step, step.seconds)
         assert (found["prefill"], found["decode"]) == (step.prefill_tokens, step.decode_tokens)
+
+
+def test_goodput(log: TraceReader) -> None:
+    theirs = page(log.path)["goodput"]
+    mine = goodput_of(overview(log), SLO(**theirs["slo"]))
+    assert (theirs["met"], theirs["ended"]) == (mine.met, mine.ended)
+    assert theirs["per_second"] == (None if mine.per_second is None else pytest.approx(mine.per_second))
 
 
 def waited(wait: Wait | None) -> dict[str, Any] | None:

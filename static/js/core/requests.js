@@ -70,8 +70,10 @@ class Counts {
 }
 
 /**
- * @typedef {{counts: Counts, length: number, rows: Row[], slowest: SlowStep[], numSlow: number, median: number}}
- *   Figures
+ * `seconds`: of all steps.
+ * @typedef {{
+ *   counts: Counts, length: number, rows: Row[], slowest: SlowStep[], numSlow: number, median: number, seconds: number
+ * }} Figures
  */
 /** @type {WeakMap<Log, Figures>} */
 const known = new WeakMap();
@@ -82,7 +84,7 @@ const STILL_NEW = 1.1; // times as many records, before the figures of a log tha
  * The figures of a log as far as it is here; made anew when it has grown, or, while a long one is `arriving`, when it
  * has grown by a tenth.
  * @param {Log} log @param {boolean} [arriving]
- * @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median">>}
+ * @returns {Readonly<Pick<Figures, "rows" | "slowest" | "numSlow" | "median" | "seconds">>}
  */
 export function requestFigures(log, arriving = false) {
   let found = known.get(log);
@@ -110,6 +112,7 @@ export function requestFigures(log, arriving = false) {
     slowest: largest(seconds).map((i) => slowStep(log.records[steps[i]], seconds[i])),
     numSlow: slow.length,
     median,
+    seconds: seconds.reduce((sum, one) => sum + one, 0),
   };
   known.set(log, found);
   return found;

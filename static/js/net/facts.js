@@ -34,8 +34,8 @@ let connections = 0; // that went away
 let heard = Promise.resolve();
 
 /**
- * The server says how far one of its models is. That the first is there holds as soon as its facts are here: the settings of a run may
- * follow from them.
+ * The server says how far one of its models is. That the first is there holds as soon as its facts are here: the
+ * settings of a run may follow from them.
  *
  * @param {import("../core/wire.js").ModelStatus} message
  */

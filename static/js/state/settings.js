@@ -1,6 +1,7 @@
 // One typed table of settings that is also the URL: what a link must carry to show the same thing.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
+import { sloOf } from "../core/goodput.js";
 import { LANGUAGES } from "../tell/language.js";
 import { ENGINE, SAMPLING } from "./options.js";
 
@@ -44,7 +45,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
  *   telling: "plain" | "expert",
- *   motion: boolean,
+ *   motion: boolean, slo: string,
  *   lanes: "strategies" | "caches", as_model: string, find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
@@ -137,6 +138,8 @@ export const TABLE = {
   // of the requests panel: what their names are searched for; the column that orders them, a minus before it: downwards
   find: { type: text, initial: null },
   sort: { type: order, initial: null },
+  // the objective that they are held to: an application, or milliseconds
+  slo: { type: { parse: (value) => (sloOf(value) ? value : undefined), write: String }, initial: "chat" },
   // of the memory region: the model that the live tokens are counted as
   as_model: {
     type: { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String },

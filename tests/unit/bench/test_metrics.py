@@ -9,9 +9,10 @@ import pytest
 
 from engine.bench import formulas
 from engine.bench.formulas import Context
-from engine.bench.measurement import SLO, EngineWork, Measurement, RequestTimes, Timeline
+from engine.bench.measurement import EngineWork, Measurement, RequestTimes, Timeline
 from engine.bench.metrics import METRICS
 from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
+from engine.trace.goodput import SLO
 from engine.trace.records import BatchEntry, Memory, Output, Phase, PromptLogprob, StepRecord, Timing, Work
 
 

@@ -7,6 +7,7 @@ import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
 import { viewIndex } from "../../state/store.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
+import { GoodputSection } from "./goodput.js";
 
 /** @typedef {ReturnType<typeof import("../../core/requests.js").requestFigures>} Figures */
 
@@ -22,6 +23,7 @@ export function Lists({ figures, open }) {
   const { slowest, numSlow, median, rows } = figures;
   const victims = mostPreempted(rows);
   return html`<div class="requests-lists num">
+    <${GoodputSection} figures=${figures} open=${open} />
     <section aria-labelledby="requests-slowest">
       <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}
         <${Fidelity} kind="derived" formula="schedule + prepare + forward + sample" /></h3>

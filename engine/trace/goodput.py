@@ -1,0 +1,84 @@
+"""Goodput: the requests a second that met their service level objectives (DistServe, https://arxiv.org/abs/2401.09670).
+
+`static/js/core/goodput.js` has the same figures; a test holds both to the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+
+class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request counts towards goodput if it met both. Seconds."""
+
+    ttft: float
+    tpot: float
+
+    def is_met(self, ttft: float | None, tpot: float | None) -> bool:
+        """Whether a request met it; one token alone has no TPOT to miss."""
+        return ttft is not None and ttft <= self.ttft and (tpot is None or tpot <= self.tpot)
+
+
+# What applications ask for: Table 1 of the DistServe paper, of OPT-13B for chat and OPT-66B for the others.
+APPLICATIONS = {
+    "chat": SLO(ttft=0.25, tpot=0.1),
+    "code": SLO(ttft=0.125, tpot=0.2),
+    "summarising": SLO(ttft=15.0, tpot=0.15),
+}
+
+
+class Output(Struct, frozen=True, kw_only=True):
+    """What goodput asks of one sequence. Seconds of the engine."""
+
+    request_id: str
+    is_finished: bool  # by itself or by length; not aborted
+    ttft: float | None
+    tpot: float | None
+
+
+class Goodput(Struct, frozen=True, kw_only=True):
+    """Of one run."""
+
+    slo: SLO
+    ended: int  # requests all of whose sequences have finished
+    met: int  # of these, requests all of whose sequences met the objective
+    seconds: float  # of all steps of the engine: pauses between steps do not count
+
+    @property
+    def per_second(self) -> float | None:
+        """Requests a second that met it; None before the engine has computed anything."""
+        return self.met / self.seconds if self.seconds else None
+
+
+def goodput(outputs: Iterable[Output], seconds: float, slo: SLO) -> Goodput:
+    """Count the requests of a run: a request is as good as the slowest of its sequences."""
+    requests: dict[str, list[Output]] = {}
+    for output in outputs:
+        requests.setdefault(output.request_id, []).append(output)
+    ended = [members for members in requests.values() if all(one.is_finished for one in members)]
+    met = sum(all(slo.is_met(one.ttft, one.tpot) for one in members) for members in ended)
+    return Goodput(slo=slo, ended=len(ended), met=met, seconds=seconds)
+
+
+def slo_of(text: str) -> SLO:
+    """An application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
+
+    Raises:
+        ValueError: neither; one sentence.
+    """
+    if found := APPLICATIONS.get(text):
+        return found
+    names = ", ".join(APPLICATIONS)
+    wrong = f"{text!r} is no objective: one of {names}, or milliseconds as in ttft:250,tpot:100"
+    parts = dict(part.partition(":")[::2] for part in text.split(","))
+    if set(parts) != {"ttft", "tpot"}:
+        raise ValueError(wrong)
+    try:
+        ttft, tpot = (float(parts[name]) / 1000 for name in ("ttft", "tpot"))
+    except ValueError:
+        raise ValueError(wrong) from None
+    if not (0 < ttft < float("inf") and 0 < tpot < float("inf")):
+        raise ValueError(wrong)
+    return SLO(ttft=ttft, tpot=tpot)

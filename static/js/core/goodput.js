@@ -1,0 +1,69 @@
+// Goodput: the requests a second that met their service level objectives (DistServe, arXiv 2401.09670). The same as
+// engine/trace/goodput.py; a test holds both to the same numbers. Pure.
+
+/**
+ * Seconds.
+ *
+ * @typedef {{ttft: number, tpot: number}} Slo
+ * @typedef {import("./requests.js").Row} Row
+ * @typedef {{met: number, ended: number, perSecond: number | null, missed: Row[]}} Goodput `missed`: the sequences that
+ *   did not meet it, of requests that have ended
+ */
+
+/**
+ * What applications ask for: Table 1 of the DistServe paper, of OPT-13B for chat and OPT-66B for the others.
+ *
+ * @type {Record<string, Slo>}
+ */
+export const APPLICATIONS = {
+  chat: { ttft: 0.25, tpot: 0.1 },
+  code: { ttft: 0.125, tpot: 0.2 },
+  summarising: { ttft: 15, tpot: 0.15 },
+};
+
+const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
+
+/**
+ * The objective that a text names: an application, or milliseconds as in `ttft:250,tpot:100`.
+ *
+ * @param {string} text
+ * @returns {Slo | undefined}
+ */
+export function sloOf(text) {
+  if (Object.hasOwn(APPLICATIONS, text)) return APPLICATIONS[text];
+  const [ttft, tpot] = OWN.exec(text)?.slice(1).map(Number) ?? [0, 0];
+  return ttft > 0 && tpot > 0 ? { ttft: ttft / 1000, tpot: tpot / 1000 } : undefined;
+}
+
+/** @param {Slo} slo */
+export const sloText = ({ ttft, tpot }) => `ttft:${milliseconds(ttft)},tpot:${milliseconds(tpot)}`;
+
+/** @param {number} seconds */
+export const milliseconds = (seconds) => Number((seconds * 1000).toFixed(3));
+
+/**
+ * One token alone has no TPOT to miss.
+ *
+ * @param {Row} row
+ * @param {Slo} slo
+ */
+export const isMet = ({ ttft, tpot }, slo) => ttft !== null && ttft <= slo.ttft && (tpot === null || tpot <= slo.tpot);
+
+/**
+ * A request is as good as the slowest of its sequences; a beam that others beat is no output of it.
+ *
+ * @param {readonly Row[]} rows
+ * @param {number} seconds of all steps of the engine
+ * @param {Slo} slo
+ * @returns {Goodput}
+ */
+export function goodput(rows, seconds, slo) {
+  /** @type {Map<string, Row[]>} */
+  const requests = new Map();
+  for (const row of rows)
+    if (row.end !== "dropped") requests.set(row.request, [...(requests.get(row.request) ?? []), row]);
+  const ended = [...requests.values()].filter((all) => all.every(({ end }) => end === "stop" || end === "length"));
+  const missed = ended.flat().filter((row) => !isMet(row, slo));
+  const met = ended.filter((all) => all.every((row) => isMet(row, slo))).length;
+  return { met, ended: ended.length, perSecond: seconds ? met / seconds : null, missed };
+}

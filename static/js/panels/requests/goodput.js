@@ -1,0 +1,78 @@
+// How many requests a second met an objective, an application's or one's own; and which did not.
+
+import { APPLICATIONS, goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { Swatch } from "../../kit/swatch.js";
+import { Term } from "../../kit/term.js";
+import { settings } from "../../state/settings.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
+
+const FEW = 5; // of those that missed it
+const OWN = "own";
+
+/** @typedef {import("../../core/goodput.js").Slo} Slo */
+
+/** @param {{figures: import("./lists.js").Figures, open: (seq: number) => void}} props */
+export function GoodputSection({ figures, open }) {
+  const chosen = settings.slo.value;
+  const slo = /** @type {Slo} */ (sloOf(chosen)); // the setting takes no other text
+  const { met, ended, perSecond, missed } = goodput(figures.rows, figures.seconds, slo);
+  const more = missed.length - FEW;
+  const limits = { ttft: grouped(milliseconds(slo.ttft)), tpot: grouped(milliseconds(slo.tpot)) };
+  const formula = t("requests.goodput_formula", { ...limits, seconds: secondsText(figures.seconds) });
+  return html`<section aria-labelledby="requests-goodput" id="goodput">
+    <h3 class="panel-title" id="requests-goodput">
+      <${Term} id="goodput">${t("requests.goodput")}<//> <${Fidelity} kind="derived" formula=${formula} />
+    </h3>
+    <div class="goodput-slo">
+      <select id="slo" aria-label=${t("requests.slo")} title=${t("requests.slo.source")}
+        onChange=${withValue((name) => (settings.slo.value = name === OWN ? sloText(slo) : name))}>
+        ${[...Object.keys(APPLICATIONS), OWN].map(
+          (name) => html`<option value=${name}
+            selected=${name === (chosen in APPLICATIONS ? chosen : OWN)}>${t(`requests.slo.${name}`)}</option>`,
+        )}
+      </select>
+      <${Limit} slo=${slo} name="ttft" /><${Limit} slo=${slo} name="tpot" />
+    </div>
+    <p class="goodput-said" role="status">${
+      ended
+        ? t("requests.goodput_met", { met: grouped(met), n: ended, rate: grouped((perSecond ?? 0).toPrecision(3)) })
+        : t("requests.goodput_none")
+    }</p>
+    ${
+      missed.length
+        ? html`<ol>
+          ${missed.slice(0, FEW).map(
+            ({ seq, request, ttft, tpot }) => html`<li key=${seq}>
+              <button class="decision" onClick=${() => open(seq)}>
+                <b><${Swatch} id=${seq} />${request}</b>
+                <span>TTFT ${secondsText(ttft)} · TPOT ${secondsText(tpot)}</span>
+              </button>
+            </li>`,
+          )}
+        </ol>
+        ${more > 0 ? html`<p class="hint">${t("requests.goodput_more", { n: more })}</p>` : null}`
+        : null
+    }
+  </section>`;
+}
+
+/**
+ * One of the two limits, which makes the objective one's own.
+ *
+ * @param {{slo: Slo, name: keyof Slo}} props
+ */
+function Limit({ slo, name }) {
+  /** @param {Event} event */
+  const change = (event) => {
+    const field = /** @type {HTMLInputElement} */ (event.currentTarget);
+    const text = sloText({ ...slo, [name]: field.valueAsNumber / 1000 });
+    if (sloOf(text)) settings.slo.value = text;
+    else field.value = String(milliseconds(slo[name]));
+  };
+  return html`<label class="goodput-limit">${name.toUpperCase()} ≤
+    <input type="number" id=${`slo-${name}`} min="0.001" step="any" aria-label=${t(`requests.slo.${name}`)}
+      value=${milliseconds(slo[name])} onChange=${change} /> ms</label>`;
+}

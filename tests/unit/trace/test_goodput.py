@@ -1,0 +1,45 @@
+"""Goodput: which requests count, and how an objective is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.trace.goodput import APPLICATIONS, SLO, Output, goodput, slo_of
+
+BAR = SLO(ttft=0.2, tpot=0.05)
+
+
+def output(request_id: str, ttft: float | None = 0.1, tpot: float | None = 0.04, finished: bool = True) -> Output:
+    return Output(request_id=request_id, is_finished=finished, ttft=ttft, tpot=tpot)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "met", "ended"),
+    [
+        ([], 0, 0),
+        ([output("a"), output("b", ttft=0.2, tpot=0.05)], 2, 2),  # the bar itself is met
+        ([output("a", ttft=0.21), output("b", tpot=0.051)], 0, 2),
+        ([output("a", tpot=None)], 1, 1),  # one token has no TPOT to miss
+        ([output("a"), output("a", tpot=0.06)], 0, 1),  # a request is as good as its slowest sample
+        ([output("a"), output("a", finished=False)], 0, 0),  # and ends with its last
+        ([output("a", ttft=None, tpot=None, finished=False), output("b")], 1, 1),
+    ],
+)
+def test_what_counts(outputs: list[Output], met: int, ended: int) -> None:
+    found = goodput(outputs, 4.0, BAR)
+    assert (found.met, found.ended, found.per_second) == (met, ended, met / 4)
+
+
+def test_before_anything_is_computed_there_is_no_rate() -> None:
+    assert goodput([], 0.0, BAR).per_second is None
+
+
+def test_an_objective_is_an_application_or_two_times_in_milliseconds() -> None:
+    assert slo_of("chat") == APPLICATIONS["chat"] == SLO(ttft=0.25, tpot=0.1)
+    assert slo_of("ttft:250,tpot:62.5") == slo_of("tpot:62.5,ttft:250") == SLO(ttft=0.25, tpot=0.0625)
+
+
+@pytest.mark.parametrize("text", ["", "talk", "ttft:250", "ttft:0,tpot:1", "ttft:a,tpot:1", "ttft:nan,tpot:1", "e2e:1"])
+def test_what_is_no_objective_is_said_in_a_sentence(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no objective: one of chat, code, summarising, or milliseconds as in"):
+        slo_of(text)
