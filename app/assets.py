@@ -55,12 +55,12 @@ def imports_of(folder: Path, name: str) -> list[str]:
     return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
 
 
-LATE = "late.css"  # in a panel's folder: its style sheet, which comes with its code (static/js/kit/lazy.js)
+LATE = "late"  # in a panel's folder: style sheets that begin so come with its code (static/js/kit/lazy.js)
 
 
 def panel_sheets(folder: Path, late: bool = False) -> list[str]:
     """The style sheets that panels have in their folders, as paths below `folder`; `late`: the late ones too."""
-    found = [path for path in folder.glob("js/panels/*/*.css") if late or path.name != LATE]
+    found = [path for path in folder.glob("js/panels/*/*.css") if late or not path.name.startswith(LATE)]
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 

@@ -177,8 +177,9 @@ class Course:
             section=section,
             rule=question.rule,
             values=question.values,
-            options=[ToldOption(text=o.text, values=o.values, number=o.number) for o in question.options],
-            mark=question.mark.of if question.mark else None,
+            options=[
+                ToldOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options
+            ],
             given=answered.given,
             whys=[None if given is None else question.options[given].why for given in answered.given],
             over=answered.over,

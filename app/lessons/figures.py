@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.lessons.scene import Scene, Undecided, find_op
+from app.lessons.scene import Scene, Undecided, need_op
 from engine.accounting.memory import bytes_per_element
 from engine.trace.events import Cache, Copy, Evict, Finish, Lookup, Preempt, Release
 
@@ -109,12 +109,7 @@ def earlier_total_tokens(scene: Scene) -> Found:
 @figure
 def times_computed(scene: Scene, position: int, seq: int = 0) -> Found:
     """Steps that computed the token at a position."""
-    covering = [
-        record.index
-        for record in scene.seen()
-        for entry in record.batch
-        if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids)
-    ]
+    covering = scene.covering(position, seq, scene.seen())
     return Found(len(covering), covering[-1] if covering else None)
 
 
@@ -209,21 +204,15 @@ def ref_count(scene: Scene, block: int) -> Found:
 @figure
 def hit_tokens(scene: Scene, seq: int) -> Found:
     """Tokens of a sequence that the prefix cache had at its first admission."""
-    found = find_op(scene.seen(), Lookup, seq_id=seq)
-    if found is None:
-        raise Undecided(f"the prefix cache was not asked for sequence {seq}")
-    op = found[0].ops[found[1]]
-    assert isinstance(op, Lookup)
-    return Found(op.num_hit_tokens, found[0].index)
+    found = need_op(scene.seen(), Lookup, f"the prefix cache was not asked for sequence {seq}", seq_id=seq)
+    return Found(found.op.num_hit_tokens, found.record.index)
 
 
 @figure
 def cached_at_end(scene: Scene, seq: int = 0) -> Found:
     """Tokens of a finished sequence that were in the cache when it ended."""
-    found = find_op(scene.seen(), Finish, seq_id=seq)
-    if found is None:
-        raise Undecided(f"sequence {seq} has not finished")
-    return Found(scene.sequence(seq).num_computed_tokens, found[0].index)
+    found = need_op(scene.seen(), Finish, f"sequence {seq} has not finished", seq_id=seq)
+    return Found(scene.sequence(seq).num_computed_tokens, found.record.index)
 
 
 @figure

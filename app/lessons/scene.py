@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Generic, NamedTuple, TypeVar
 
 from engine.trace.events import Op
 from engine.trace.log import TraceReader
@@ -10,9 +11,19 @@ from engine.trace.records import BatchEntry, Capture, StepRecord
 from engine.trace.shown_log import ShownLog
 from engine.trace.state import Sequence, State
 
+OpT = TypeVar("OpT", bound=Op)
+
 
 class Undecided(ValueError):
     """The run does not decide the question; one sentence."""
+
+
+class Operation(NamedTuple, Generic[OpT]):
+    """An operation, and where the log has it."""
+
+    record: StepRecord
+    place: int  # among the record's operations
+    op: OpT
 
 
 class Scene:
@@ -63,6 +74,15 @@ class Scene:
         for index in range(len(self.log)):
             yield self.log.record(index)
 
+    def covering(self, position: int, seq: int, records: Iterable[StepRecord]) -> list[int]:
+        """Those of `records` whose batch computes a position of a sequence."""
+        return [
+            record.index
+            for record in records
+            for entry in record.batch
+            if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids)
+        ]
+
     def next_step(self) -> StepRecord:
         """The next step of the engine; Undecided when the lesson takes none before it goes on."""
         found = next((record for record in self.coming() if record.kind == "step"), None)
@@ -85,13 +105,21 @@ class Scene:
         return found
 
 
-def find_op(records: Iterator[StepRecord], kind: type[Op], **fields: object) -> tuple[StepRecord, int] | None:
-    """The first operation of a type with these fields: its record, and its place there."""
+def find_op(records: Iterable[StepRecord], kind: type[OpT], **fields: object) -> Operation[OpT] | None:
+    """The first operation of a type with these fields."""
     for record in records:
         for place, op in enumerate(record.ops):
             if isinstance(op, kind) and all(getattr(op, name) == value for name, value in fields.items()):
-                return record, place
+                return Operation(record, place, op)
     return None
+
+
+def need_op(records: Iterable[StepRecord], kind: type[OpT], otherwise: str, **fields: object) -> Operation[OpT]:
+    """The same; Undecided, with the sentence `otherwise`, where there is none."""
+    found = find_op(records, kind, **fields)
+    if found is None:
+        raise Undecided(otherwise)
+    return found
 
 
 def shown(log: TraceReader, count: int) -> ShownLog:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from app.lessons.lesson import Action, Kind
+from app.lessons.questions.places import Place
 from app.lessons.questions.rules import Evidence, Value
 
 
@@ -37,18 +38,18 @@ class ToldDo(_Told, frozen=True, kw_only=True, tag="do"):
 
 
 class ToldOption(Struct, frozen=True, kw_only=True):
-    """An answer: key and values of its words, and its number where the answers are numbers."""
+    """An answer: key and values of its words, its number where the answers are numbers, its place in the picture."""
 
     text: str
     values: dict[str, Value]
     number: float | None
+    place: Place | None
 
 
 class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     rule: str
     values: dict[str, Value]
     options: list[ToldOption]
-    mark: str | None  # what the options' numbers are numbers of
     given: list[int | None]  # the learner's answers so far; None: not sure
     whys: list[str | None]  # for each of them what somebody thinks who says so
     over: bool

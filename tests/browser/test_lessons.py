@@ -198,3 +198,39 @@ def answer_all(page: Page, option: int | None) -> None:
         else:
             page.click("#lesson-go")
         expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+
+
+def test_a_prediction_is_made_on_the_stage_and_stays_beside_the_outcome(open_page: OpenPage) -> None:
+    page = open_lesson(open_page)
+    give(page, "1")
+    page.click("#lesson-go")
+    give(page, "nowhere yet")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(3)
+    offers = page.locator('.mark[data-kind="tokens"][data-role="offered"]')
+    expect(offers).to_have_count(4)  # that of the first key alone is scrolled out of sight
+    offers.filter(has_text="16").click()
+    expect(page.locator('.mark[data-role="chosen"]')).to_have_text("16")
+    expect(page.locator(".question").last.locator("input:checked + span")).to_have_text("16")
+    page.click("#lesson-answer")
+    give(page, "17")
+    page.click("#lesson-go")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "4")
+    expect(page.locator(".mark")).to_have_count(2)
+    mine, outcome = page.locator('.mark[data-role="mine"]'), page.locator('.mark[data-role="outcome"]')
+    expect(mine).to_have_text("16 your prediction")
+    expect(outcome).to_have_text("17 what the log says")
+    token = page.locator('.token[data-position="16"]').bounding_box()
+    box = outcome.bounding_box()
+    assert token and box and abs(box["x"] + box["width"] - token["x"] - token["width"]) < 4
+
+
+def test_the_slot_that_a_question_is_about_is_shown_on_a_phone_too(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, width=390, height=844)
+    give(page, "1")
+    page.click("#lesson-go")
+    slots = page.locator('.mark[data-kind="slot"]')
+    expect(slots).to_have_count(2)
+    slots.first.click()
+    expect(page.locator('.mark[data-role="chosen"]')).to_have_count(1)
+    expect(page.locator("#lesson-answer")).to_be_enabled()

@@ -70,6 +70,9 @@ def test_no_answer_before_it_is_given(live_server: str, learner: Client) -> None
         shown = [item["moment"]["records"] for item in told["items"] if item["kind"] == "do" and item["moment"]]
         before = max(shown, default=_shown(learner, theater))
         assert question["right"] is None and question["evidence"] is None
+        assert all(option.keys() == question["options"][0].keys() for option in question["options"])
+        placed = [option["place"]["kind"] for option in question["options"] if option["place"]]
+        assert len(placed) != 1 and len(set(placed)) <= 1, "a place of its own would give an answer away"
         assert everything(live_server, learner, theater)[0] == before
         told = learner.do("lesson_answer", theater=theater, item=question["index"], given=None)
         answered = told["items"][0]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
-from app.lessons.scene import Scene, Undecided, find_op
+from functools import partial
+
+from app.lessons.questions import places
+from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided, find_op, need_op
 from engine.trace.events import Allocate, Copy, Release
 
 
 @rule
 def next_block(scene: Scene) -> Question:
     """The block that is allocated next: the head of the free queue."""
-    found = find_op(scene.coming(), Allocate)
-    if found is None:
-        raise Undecided("no block is allocated as far as the lesson goes")
-    op = found[0].ops[found[1]]
-    assert isinstance(op, Allocate)
+    found = need_op(scene.coming(), Allocate, "no block is allocated as far as the lesson goes")
     state = scene.state
     held = [block.block_id for block in state.blocks if block.ref_count]
     free = [block.block_id for block in state.blocks if not block.ref_count]
@@ -25,8 +24,9 @@ def next_block(scene: Scene) -> Question:
         ("tail", queue[-1] if queue else 0),
         ("second", queue[1] if len(queue) > 1 else 0),
     ]
-    evidence = Evidence(record=found[0].index, op=found[1], figure="free_queue[0]")
-    return numbers("next_block", op.block_id, wrong, evidence, mark="block", text="block")
+    evidence = by(found, "free_queue[0]")
+    place = partial(places.block, scene)
+    return numbers("next_block", found.op.block_id, wrong, evidence, text="block", place=place)
 
 
 @rule
@@ -34,14 +34,17 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
     """Whether the next step allocates a block for a sequence."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
-    place = next((i for i, op in enumerate(record.ops) if isinstance(op, Allocate) and op.seq_id == seq), None)
+    found = find_op([record], Allocate, seq_id=seq)
     size = scene.block_size
+    table, queue = scene.sequence(seq).block_tables[0], scene.state.free_queues[0]
+    where = {"yes": places.block(scene, queue[0]) if queue else None, "no": places.block(scene, table[-1])}
     return choice(
         "needs_block",
-        "no" if place is None else "yes",
+        "yes" if found else "no",
         ["yes", "no"],
-        Evidence(record=record.index, op=place, figure="p mod block_size"),
+        by(found, "p mod block_size") if found else Evidence(record=record.index, figure="p mod block_size"),
         why=["yes", "no"],
+        places=where,
         seq=seq,
         position=entry.start,
         block_size=size,
@@ -69,25 +72,25 @@ def copied(scene: Scene) -> Question:
     found = find_op(scene.coming(), Copy)
     state = scene.state
     shared = [block.block_id for block in state.blocks if block.ref_count > 1]
-    partial = [b for b in shared if len(state.blocks[b].token_ids) < state.block_size]
-    full = [b for b in shared if b not in partial]
+    tails = [b for b in shared if len(state.blocks[b].token_ids) < state.block_size]
+    full = [b for b in shared if b not in tails]
     if found is None:
         right = "none"
         evidence = Evidence(record=len(scene.log) - 1, figure="no copy")
     else:
-        op = found[0].ops[found[1]]
-        assert isinstance(op, Copy)
         right = "tail"
-        partial = [op.src]
-        evidence = Evidence(record=found[0].index, op=found[1], figure="copy.src → copy.dst")
-    options = ["none", *(["tail"] if partial else []), *(["full"] if full else []), "every"]
+        tails = [found.op.src]
+        evidence = by(found, "copy.src → copy.dst")
+    named = {key: blocks[0] for key, blocks in (("tail", tails), ("full", full)) if blocks}
+    options = ["none", *named, "every"]
     return choice(
         "copied",
         right,
         options,
         evidence,
         why=options,
-        of_options={"tail": {"block": partial[0] if partial else 0}, "full": {"block": full[0] if full else 0}},
+        of_options={key: {"block": block} for key, block in named.items()},
+        places={key: places.block(scene, block) for key, block in named.items()},
     )
 
 
@@ -104,22 +107,21 @@ def bytes_after(scene: Scene) -> Question:
         ("only_keys", memory.bytes_held // 2),
     ]
     evidence = Evidence(record=record.index, figure="blocks_held · block_size · kv_bytes_per_token")
-    return numbers("bytes_after", memory.bytes_held, wrong, evidence, mark="bytes", text="bytes")
+    return numbers(
+        "bytes_after", memory.bytes_held, wrong, evidence, text="bytes", place=lambda n: places.AtBytes(bytes=int(n))
+    )
 
 
 @rule
 def released(scene: Scene, seq: int = 0) -> Question:
     """The block that a window releases next."""
-    found = find_op(scene.coming(), Release, seq_id=seq)
-    if found is None:
-        raise Undecided(f"nothing of sequence {seq} is released as far as the lesson goes")
-    op = found[0].ops[found[1]]
-    assert isinstance(op, Release)
-    table = scene.log.state_at(found[0].index - 1).sequences[seq].block_tables[0]
+    otherwise = f"nothing of sequence {seq} is released as far as the lesson goes"
+    found = need_op(scene.coming(), Release, otherwise, seq_id=seq)
+    table = scene.log.state_at(found.record.index - 1).sequences[seq].block_tables[0]
     held = [block for block in table if block >= 0]
     wrong = [("newest", held[-1]), ("first", table[0] if table[0] >= 0 else held[0]), ("second", held[1])]
-    evidence = Evidence(record=found[0].index, op=found[1], figure="release")
-    return numbers("released", op.block_id, wrong, evidence, mark="block", text="block", seq=seq)
+    place = partial(places.block, scene)
+    return numbers("released", found.op.block_id, wrong, by(found, "release"), text="block", place=place, seq=seq)
 
 
 @rule

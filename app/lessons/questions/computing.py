@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from app.lessons.questions import places
 from app.lessons.questions.rules import Evidence, Question, numbers, rule
 from app.lessons.scene import Scene, Undecided
 
@@ -15,7 +18,12 @@ def tokens_computed(scene: Scene, seq: int = 0) -> Question:
     total = len(found.token_ids)
     wrong = [("all_again", total), ("prompt_again", found.num_prompt_tokens), ("only_new", 1), ("both", 2), ("none", 0)]
     evidence = Evidence(record=record.index, figure="len(batch.token_ids)")
-    return numbers("tokens_computed", len(entry.token_ids), wrong, evidence, mark="tokens", seq=seq)
+    prompt = found.num_prompt_tokens
+
+    def place(count: float) -> places.Place:
+        return places.first_tokens(seq, count) if count == prompt else places.last_tokens(seq, count, total)
+
+    return numbers("tokens_computed", len(entry.token_ids), wrong, evidence, place=place, seq=seq)
 
 
 @rule
@@ -38,18 +46,13 @@ def total_computed(scene: Scene, seq: int = 0) -> Question:
         ("as_uncached", new * prompt + new * (new - 1) // 2),
     ]
     evidence = Evidence(record=steps[-1].index, figure="Σ len(batch.token_ids)")
-    return numbers("total_computed", total, wrong, evidence, mark="tokens", seq=seq, prompt=prompt, new=new)
+    return numbers("total_computed", total, wrong, evidence, seq=seq, prompt=prompt, new=new)
 
 
 @rule
 def times_computed(scene: Scene, position: int, seq: int = 0) -> Question:
     """In how many steps K and V of a position are computed, as far as the run comes."""
-    covering = [
-        record.index
-        for record in scene.all()
-        for entry in record.batch
-        if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids)
-    ]
+    covering = scene.covering(position, seq, scene.all())
     if not covering:
         raise Undecided(f"position {position} of sequence {seq} is never computed")
     end = scene.after.sequences[seq]
@@ -72,7 +75,7 @@ def keys_read(scene: Scene, seq: int = 0) -> Question:
         ("newest", 1),
     ]
     evidence = Evidence(record=record.index, figure="context_len")
-    return numbers("keys_read", entry.context_len, wrong, evidence, mark="tokens", seq=seq)
+    return numbers("keys_read", entry.context_len, wrong, evidence, place=partial(places.first_tokens, seq), seq=seq)
 
 
 @rule
@@ -89,12 +92,7 @@ def tokens_chosen(scene: Scene, seq: int = 0) -> Question:
 @rule
 def query_uses(scene: Scene, position: int, seq: int = 0) -> Question:
     """In how many steps the query of a position is used: in those that compute it, and never again."""
-    using = [
-        record.index
-        for record in scene.all()
-        for entry in record.batch
-        if entry.seq_id == seq and entry.start <= position < entry.start + len(entry.token_ids)
-    ]
+    using = scene.covering(position, seq, scene.all())
     if not using:
         raise Undecided(f"position {position} of sequence {seq} is never computed")
     reading = sum(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.lessons.questions.places import nowhere
 from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
 from engine.accounting.memory import bytes_per_element
@@ -48,7 +49,7 @@ def bytes_per_token(scene: Scene) -> Question:
         ("two_bytes", right / size * 2 if size != 2 else right / 4),
     ]
     evidence = Evidence(record=0, figure="2 · layers · KV heads · D · bytes")
-    return numbers("bytes_per_token", right, wrong, evidence, mark="bytes", text="bytes", **_shape(scene))
+    return numbers("bytes_per_token", right, wrong, evidence, text="bytes", place=nowhere, **_shape(scene))
 
 
 @rule
@@ -60,7 +61,7 @@ def query_cache(scene: Scene) -> Question:
     kv = scene.header.kv_bytes_per_token
     wrong = [("as_kv", kv), ("half_of_kv", kv / 2), ("one_layer", right / model.num_layers), ("all_three", right + kv)]
     evidence = Evidence(record=0, figure="layers · query heads · D · bytes")
-    return numbers("query_cache", right, wrong, evidence, mark="bytes", text="bytes", **_shape(scene))
+    return numbers("query_cache", right, wrong, evidence, text="bytes", place=nowhere, **_shape(scene))
 
 
 def _shape(scene: Scene) -> dict[str, int]:

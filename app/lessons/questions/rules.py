@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 
 from app.lessons.lesson import LessonError
-from app.lessons.scene import Scene
+from app.lessons.questions.places import Place, nowhere
+from app.lessons.scene import Operation, Scene
 
 Value = str | int | float
 MOST_OPTIONS = 5
@@ -20,13 +22,14 @@ class Option(Struct, frozen=True, kw_only=True):
 
     `text` and `why` are keys of words below `answer.` and `question.<rule>.why.`; `values` are their placeholders' and
     `number` is what the option says where the answer is a number. `why` says what somebody thinks who gives it, and
-    what is so instead; None: it needs no word.
+    what is so instead; None: it needs no word. `place`: where the answer lies in the picture, if it has a place there.
     """
 
     text: str
     values: dict[str, Value] = {}
     number: float | None = None
     why: str | None = None
+    place: Place | None = None
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
@@ -37,10 +40,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
     figure: str = ""
 
 
-class Mark(Struct, frozen=True, kw_only=True):
-    """Where an answer can be drawn: `of` is what the options' numbers are numbers of."""
-
-    of: str  # "slot", "block", "sequence", "record", "position", "tokens", "bytes"
+def by(found: Operation[Any], figure: str) -> Evidence:
+    """Decided by an operation."""
+    return Evidence(record=found.record.index, op=found.place, figure=figure)
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -51,7 +53,6 @@ class Question(Struct, frozen=True, kw_only=True):
     options: list[Option]
     right: int
     evidence: Evidence
-    mark: Mark | None = None
 
 
 Rule = Callable[..., Question]
@@ -96,24 +97,24 @@ def numbers(
     wrong: Iterable[tuple[str, float]],
     evidence: Evidence,
     *,
-    mark: str | None = None,
+    place: Callable[[float], Place | None] = nowhere,
     text: str = "number",
     **values: Value,
 ) -> Question:
     """A question whose answers are numbers, in ascending order.
 
     `wrong`: what somebody thinks (a key of words), and the number that comes out; those that are right by chance, or
-    below zero, or there already, are left out.
+    below zero, or there already, are left out. `place`: where a number lies in the picture.
     """
-    found: dict[float, Option] = {right: _number(text, right, None)}
+    found: dict[float, Option] = {right: _number(text, right, None, place)}
     for why, number in wrong:
         if number not in found and number >= 0 and len(found) < MOST_OPTIONS:
-            found[number] = _number(text, number, why)
+            found[number] = _number(text, number, why, place)
     spare = 1
     while len(found) < 3:  # chance left too few: the neighbours
         for number in (right + spare, right - spare):
             if number not in found and number >= 0 and len(found) < 3:
-                found[number] = _number(text, number, "near")
+                found[number] = _number(text, number, "near", place)
         spare += 1
     options = [found[number] for number in sorted(found)]
     return Question(
@@ -122,7 +123,6 @@ def numbers(
         options=options,
         right=options.index(found[right]),
         evidence=evidence,
-        mark=Mark(of=mark) if mark else None,
     )
 
 
@@ -133,30 +133,28 @@ def choice(
     evidence: Evidence,
     *,
     why: Iterable[str] = (),
-    of_options: dict[str, dict[str, Value]] | None = None,
+    of_options: Mapping[str, Mapping[str, Value]] = MappingProxyType({}),
+    places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
     """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
 
-    `why`: the wrong ones that have a word about them.
+    `why`: the wrong ones that have a word about them; `of_options`: placeholders of an option's words; `places`: those
+    that lie somewhere in the picture.
     """
     known, keys = set(why), list(all_of)
     options = [
         Option(
             text=f"question.{name}.answer.{key}",
-            values=(of_options or {}).get(key, {}),
+            values=dict(of_options.get(key, {})),
             why=key if key in known and key != right else None,
+            place=places.get(key),
         )
         for key in keys
     ]
     return Question(rule=name, values=values, options=options, right=keys.index(right), evidence=evidence)
 
 
-def _number(text: str, number: float, why: str | None) -> Option:
+def _number(text: str, number: float, why: str | None, place: Callable[[float], Place | None]) -> Option:
     shown: Value = int(number) if float(number).is_integer() else number
-    return Option(text=f"answer.{text}", values={"n": shown}, number=number, why=why)
-
-
-def label(value: Any) -> str:
-    """A token's bytes as words show them."""
-    return value.decode("utf-8", "replace").strip() if isinstance(value, bytes) else str(value)
+    return Option(text=f"answer.{text}", values={"n": shown}, number=number, why=why, place=place(number))

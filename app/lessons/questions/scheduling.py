@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Option, Question, choice, numbers, rule
-from app.lessons.scene import Scene, Undecided, find_op
+from app.lessons.questions import places
+from app.lessons.questions.rules import Evidence, Option, Question, Value, by, choice, numbers, rule
+from app.lessons.scene import Scene, Undecided, need_op
 from engine.trace.events import Admit, Defer, Preempt
 from engine.trace.log import TraceReader
+
+NOBODY_PREEMPTED = "nobody is preempted as far as the lesson goes"
 
 
 @rule
@@ -26,7 +29,10 @@ def admitted(scene: Scene, seq: int) -> Question:
     if right == "step_preempted":
         keys = ["admit", "max_num_seqs", "no_free_blocks", "step_preempted"]
     config = scene.header.engine
-    values = {"max_num_seqs": config.get("max_num_seqs") or 0, "budget": config.get("max_num_batched_tokens") or 0}
+    values: dict[str, Value] = {
+        "max_num_seqs": config.get("max_num_seqs") or 0,
+        "budget": config.get("max_num_batched_tokens") or 0,
+    }
     evidence = Evidence(record=record.index, op=place, figure="admit" if right == "admit" else "defer.reason")
     return choice(
         "admitted",
@@ -34,7 +40,7 @@ def admitted(scene: Scene, seq: int) -> Question:
         keys,
         evidence,
         why=[key for key in keys if key not in ("behind", "step_preempted")],
-        of_options={key: values for key in keys},  # type: ignore[misc]
+        of_options=dict.fromkeys(keys, values),
         seq=seq,
     )
 
@@ -42,36 +48,35 @@ def admitted(scene: Scene, seq: int) -> Question:
 @rule
 def victim(scene: Scene) -> Question:
     """The sequence that is preempted when the blocks run out: the one that was admitted last."""
-    found = find_op(scene.coming(), Preempt)
-    if found is None:
-        raise Undecided("nobody is preempted as far as the lesson goes")
-    op = found[0].ops[found[1]]
-    assert isinstance(op, Preempt)
-    running = scene.log.state_at(found[0].index - 1).running
+    found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
+    op = found.op
+    running = scene.log.state_at(found.record.index - 1).running
     if op.seq_id not in running:
         raise Undecided("the victim was admitted in the same step")
     longest = max(running, key=lambda i: len(scene.after.sequences[i].token_ids))
     whys = {running[0]: "first", longest: "longest", op.for_seq_id: "who_asks"}
     options = [
-        Option(text="answer.sequence", values={"n": i}, number=i, why=None if i == op.seq_id else whys.get(i, "near"))
+        Option(
+            text="answer.sequence",
+            values={"n": i},
+            number=i,
+            why=None if i == op.seq_id else whys.get(i, "near"),
+            place=places.AtRequest(seq=i),
+        )
         for i in running
     ]
     if len(options) < 2:
         raise Undecided("only one sequence runs: there is nothing to choose")
     right = running.index(op.seq_id)
-    evidence = Evidence(record=found[0].index, op=found[1], figure="preempt")
-    return Question(rule="victim", values={}, options=options, right=right, evidence=evidence)
+    return Question(rule="victim", values={}, options=options, right=right, evidence=by(found, "preempt"))
 
 
 @rule
 def recomputed(scene: Scene) -> Question:
     """Tokens that the preempted sequence has to compute again."""
-    found = find_op(scene.coming(), Preempt)
-    if found is None:
-        raise Undecided("nobody is preempted as far as the lesson goes")
-    op = found[0].ops[found[1]]
-    assert isinstance(op, Preempt)
-    sequence = scene.log.state_at(found[0].index).sequences[op.seq_id]
+    found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
+    op = found.op
+    sequence = scene.log.state_at(found.record.index).sequences[op.seq_id]
     wrong = [
         ("nothing", 0),
         ("only_output", len(sequence.token_ids) - sequence.num_prompt_tokens),
@@ -79,8 +84,12 @@ def recomputed(scene: Scene) -> Question:
         ("all_computed", op.num_computed_tokens),
         ("one", 1),
     ]
-    evidence = Evidence(record=found[0].index, op=found[1], figure="preempt.num_recompute_tokens")
-    return numbers("recomputed", op.num_recompute_tokens, wrong, evidence, mark="tokens", seq=op.seq_id)
+    evidence = by(found, "preempt.num_recompute_tokens")
+
+    def place(count: float) -> places.Place:
+        return places.last_tokens(op.seq_id, count, op.num_computed_tokens)
+
+    return numbers("recomputed", op.num_recompute_tokens, wrong, evidence, place=place, seq=op.seq_id)
 
 
 @rule

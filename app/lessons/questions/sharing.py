@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
-from app.lessons.scene import Scene, Undecided, find_op
+from functools import partial
+
+from app.lessons.questions import places
+from app.lessons.questions.rules import Question, by, choice, numbers, rule
+from app.lessons.scene import Operation, Scene, need_op
 from engine.trace.events import Lookup
-from engine.trace.records import StepRecord
 
 REASONS = ("shared_too_short", "differs", "nothing_shared", "evicted", "earlier_ended", "other_salt")
 
 
-def _lookup(scene: Scene, seq: int) -> tuple[StepRecord, int, Lookup]:
-    found = find_op(scene.coming(), Lookup, seq_id=seq)
-    if found is None:
-        raise Undecided(f"the prefix cache is not asked for sequence {seq} as far as the lesson goes")
-    op = found[0].ops[found[1]]
-    assert isinstance(op, Lookup)
-    return *found, op
+def _lookup(scene: Scene, seq: int) -> Operation[Lookup]:
+    otherwise = f"the prefix cache is not asked for sequence {seq} as far as the lesson goes"
+    return need_op(scene.coming(), Lookup, otherwise, seq_id=seq)
 
 
 @rule
 def hit_tokens(scene: Scene, seq: int) -> Question:
     """Tokens of a prompt that the prefix cache has: whole blocks, and never the last token."""
-    record, place, op = _lookup(scene, seq)
+    found = _lookup(scene, seq)
+    op = found.op
     size = scene.block_size
     shared = op.num_shared_tokens
     if op.reason is None:  # everything that may hit did
@@ -34,18 +33,20 @@ def hit_tokens(scene: Scene, seq: int) -> Question:
         ("none", 0),
         ("block_less", op.num_hit_tokens - size),
     ]
-    evidence = Evidence(record=record.index, op=place, figure="lookup.num_hit_tokens")
-    right = op.num_hit_tokens
-    return numbers("hit_tokens", right, wrong, evidence, mark="tokens", seq=seq, tokens=op.num_tokens, block_size=size)
+    evidence = by(found, "lookup.num_hit_tokens")
+    place = partial(places.first_tokens, seq)
+    tokens, right = op.num_tokens, op.num_hit_tokens
+    return numbers("hit_tokens", right, wrong, evidence, place=place, seq=seq, tokens=tokens, block_size=size)
 
 
 @rule
 def hit_reason(scene: Scene, seq: int) -> Question:
     """Why the hits end where they do."""
-    record, place, op = _lookup(scene, seq)
+    found = _lookup(scene, seq)
+    op = found.op
     right = op.reason or "all"
     keys = ["all", *REASONS] if right in ("all", *REASONS) else ["all", *REASONS, right]
     shown = [key for key in keys if key in (right, "all", "shared_too_short", "differs", "nothing_shared")]
-    evidence = Evidence(record=record.index, op=place, figure="lookup.reason")
+    evidence = by(found, "lookup.reason")
     size = scene.block_size
     return choice("hit_reason", right, shown, evidence, seq=seq, shared=op.num_shared_tokens, block_size=size)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
-from app.lessons.scene import Scene, Undecided, find_op
+from functools import partial
+
+from app.lessons.questions import places
+from app.lessons.questions.rules import Evidence, Question, Value, by, choice, numbers, rule
+from app.lessons.scene import Operation, Scene, Undecided, find_op, need_op
 from engine.trace.events import Cache, Finish, Sample, Write
 
 
-def _written(scene: Scene, position: int, seq: int) -> tuple[int, int] | None:
-    """Record and place of the write of a position, the first one."""
+def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
+    """The first write of a position."""
     for record in scene.all():
         for place, op in enumerate(record.ops):
             if isinstance(op, Write) and op.seq_id == seq and op.start <= position < op.start + op.num_tokens:
-                return record.index, place
-    return None
+                return Operation(record, place, op)
+    raise Undecided(f"position {position} of sequence {seq} is not written as far as the lesson goes")
 
 
 @rule
@@ -23,21 +26,11 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
     if found.num_computed_tokens != len(found.token_ids) - 1 or found.status != "running":
         raise Undecided(f"no token of sequence {seq} was chosen that is not computed")
     position, size = len(found.token_ids) - 1, scene.block_size
-    record = next(
-        (
-            (record.index, place)
-            for record in reversed(list(scene.seen()))
-            for place, op in enumerate(record.ops)
-            if isinstance(op, Sample) and op.seq_id == seq
-        ),
-        None,
-    )
-    if record is None:
-        raise Undecided(f"no token of sequence {seq} was chosen yet")
+    chosen = need_op(reversed(list(scene.seen())), Sample, f"no token of sequence {seq} was chosen yet", seq_id=seq)
     table = found.block_tables[0]
     last = position - 1
     block = table[last // size]
-    spots = {
+    spots: dict[str, dict[str, Value]] = {
         "last": {"block": block, "slot": last % size},
         "next": {"block": max(table) + 1 if position % size == 0 else block, "slot": position % size},
     }
@@ -45,9 +38,10 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
         "where_now",
         "nowhere",
         ["nowhere", "next", "last"],
-        Evidence(record=record[0], op=record[1], figure="no write of this position"),
+        by(chosen, "no write of this position"),
         why=["next", "last"],
-        of_options=spots,  # type: ignore[arg-type]
+        of_options=spots,
+        places={key: places.slot(scene, int(s["block"]) * size + int(s["slot"])) for key, s in spots.items()},
         seq=seq,
         token=found.token_bytes[position].decode("utf-8", "replace"),
         position=position,
@@ -58,8 +52,6 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
 def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
     """The step in which K and V of a position are written: one after the step that chose the token."""
     written = _written(scene, position, seq)
-    if written is None:
-        raise Undecided(f"position {position} of sequence {seq} is not written as far as the lesson goes")
     chosen = None
     for record in scene.all():
         if any(isinstance(op, Sample) and op.seq_id == seq for op in record.ops):
@@ -67,20 +59,22 @@ def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
             if len(state.sequences[seq].token_ids) - 1 == position:
                 chosen = record.step
                 break
-    step = scene.log.record(written[0]).step
+    step = written.record.step
     wrong = [("when_chosen", chosen if chosen is not None else step + 1), ("later", step + 1), ("prefill", 1)]
-    evidence = Evidence(record=written[0], op=written[1], figure="write")
-    return numbers("written_in", step, wrong, evidence, text="step", seq=seq, position=position)
+
+    def place(number: float) -> places.Place:
+        return places.AtStep(step=int(number))
+
+    evidence = by(written, "write")
+    return numbers("written_in", step, wrong, evidence, text="step", place=place, seq=seq, position=position)
 
 
 @rule
 def slot(scene: Scene, position: int, seq: int = 0) -> Question:
     """slot = block id · block size + position mod block size."""
     written = _written(scene, position, seq)
-    if written is None:
-        raise Undecided(f"position {position} of sequence {seq} is not written as far as the lesson goes")
     size = scene.block_size
-    table = scene.log.state_at(written[0]).sequences[seq].block_tables[0]
+    table = scene.log.state_at(written.record.index).sequences[seq].block_tables[0]
     block = table[position // size]
     right = block * size + position % size
     wrong = [
@@ -89,8 +83,9 @@ def slot(scene: Scene, position: int, seq: int = 0) -> Question:
         ("next_block", (block + 1) * size + position % size),
         ("block_start", block * size),
     ]
-    evidence = Evidence(record=written[0], op=written[1], figure="block_id · block_size + p mod block_size")
-    return numbers("slot", right, wrong, evidence, mark="slot", seq=seq, position=position, block_size=size)
+    evidence = by(written, "block_id · block_size + p mod block_size")
+    place = partial(places.slot, scene)
+    return numbers("slot", right, wrong, evidence, place=place, seq=seq, position=position, block_size=size)
 
 
 @rule
@@ -101,11 +96,7 @@ def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
     if logical >= len(after.block_tables[0]):
         raise Undecided(f"sequence {seq} has no block {logical}")
     filled = min(scene.block_size, max(0, after.num_computed_tokens - logical * scene.block_size))
-    evidence = (
-        Evidence(record=found[0].index, op=found[1], figure="cache")
-        if found
-        else Evidence(record=len(scene.log) - 1, figure="block_hash")
-    )
+    evidence = by(found, "cache") if found else Evidence(record=len(scene.log) - 1, figure="block_hash")
     right = "yes" if found else "no"
     return choice(
         "hashed",
@@ -123,12 +114,16 @@ def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
 @rule
 def cached_at_end(scene: Scene, seq: int = 0) -> Question:
     """Tokens in the cache when a sequence ends: all but the one that was chosen last."""
-    found = find_op(scene.all(), Finish, seq_id=seq)
-    if found is None:
-        raise Undecided(f"sequence {seq} does not finish as far as the lesson goes")
-    state = scene.log.state_at(found[0].index).sequences[seq]
+    otherwise = f"sequence {seq} does not finish as far as the lesson goes"
+    found = need_op(scene.all(), Finish, otherwise, seq_id=seq)
+    state = scene.log.state_at(found.record.index).sequences[seq]
     new = len(state.token_ids) - state.num_prompt_tokens
     right = state.num_computed_tokens - state.num_prompt_tokens
     wrong = [("all", new), ("none", 0), ("two_less", new - 2)]
-    evidence = Evidence(record=found[0].index, op=found[1], figure="finish.num_computed_tokens")
-    return numbers("cached_at_end", right, wrong, evidence, seq=seq, new=new, prompt=state.num_prompt_tokens)
+    evidence = by(found, "finish.num_computed_tokens")
+    prompt = state.num_prompt_tokens
+
+    def place(count: float) -> places.Place:
+        return places.first_tokens(seq, count, after=prompt)
+
+    return numbers("cached_at_end", right, wrong, evidence, place=place, seq=seq, new=new, prompt=prompt)

@@ -22,6 +22,39 @@ export interface Action {
   changes: Record<string, unknown>;
 }
 
+export interface AtBlock {
+  kind: "block";
+  block: number;
+}
+
+export interface AtBytes {
+  kind: "bytes";
+  bytes: number;
+}
+
+export interface AtRequest {
+  kind: "request";
+  seq: number;
+}
+
+export interface AtSlot {
+  kind: "slot";
+  block: number;
+  offset: number;
+}
+
+export interface AtStep {
+  kind: "step";
+  step: number;
+}
+
+export interface AtTokens {
+  kind: "tokens";
+  seq: number;
+  first: number;
+  count: number;
+}
+
 export interface Begun {
   epoch: number;
   header: Uint8Array;
@@ -672,7 +705,6 @@ export interface ToldAsk {
   rule: string;
   values: Record<string, string | number>;
   options: ToldOption[];
-  mark: string | null;
   given: (number | null)[];
   whys: (string | null)[];
   over: boolean;
@@ -692,6 +724,7 @@ export interface ToldOption {
   text: string;
   values: Record<string, string | number>;
   number: number | null;
+  place: AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes | null;
 }
 
 export interface ToldSandbox {

@@ -12,14 +12,15 @@ import { html } from "./html.js";
 
 /**
  * A panel's component, whose code `load` promises: the module of its folder. `late`: the folder's name, of one whose
- * style sheet and words come with the code too: `late.css`, and a `late.<code>.json` a language.
+ * style sheets and words come with the code too: `sheets`, and a `late.<code>.json` a language.
  *
  * @param {() => Promise<{Panel: Component}>} load
  * @param {string | null} [late]
+ * @param {string[]} [sheets] their names begin with "late"
  */
-export const lazyPanel = (load, late = null) =>
+export const lazyPanel = (load, late = null, sheets = ["late"]) =>
   lazy(async () => {
-    const more = late && !isEmbedded ? [addSheet(late), addLateWords(late)] : [];
+    const more = late && !isEmbedded ? [...sheets.map((name) => addSheet(late, name)), addLateWords(late)] : [];
     const [found] = await Promise.all([load(), ...more]);
     return found.Panel;
   });
@@ -27,13 +28,14 @@ export const lazyPanel = (load, late = null) =>
 /**
  * A panel's late style sheet, before those that have a say over all panels. Without it the panel is only less pretty.
  *
+ * @param {string} panel its folder
  * @param {string} name
  * @returns {Promise<void>}
  */
-function addSheet(name) {
+function addSheet(panel, name) {
   const link = document.createElement("link");
   link.rel = "stylesheet";
-  link.href = `static/js/panels/${name}/late.css`;
+  link.href = `static/js/panels/${panel}/${name}.css`;
   return new Promise((done) => {
     link.onload = link.onerror = () => done();
     const over = document.querySelector('link[href*="css/overlays.css"]');

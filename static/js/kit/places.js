@@ -1,12 +1,19 @@
-// Where things are in the window that move from one region to another: each region says it of its own, so that none
-// needs to know another.
+// Where things are in the window that others draw over it, or that move from one region to another: each region says it
+// of its own, so that none needs to know another.
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Box CSS pixels of the window */
 /**
- * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool. Null: not in sight.
+ * `vector`: K or V of a position of the sequence on stage; `slot`: a block's slot in the pool, without an offset the
+ * block; `columns`: those of `count` positions of a sequence from `first` on, as far as they are in sight; `lane`: a
+ * sequence's name beside the scheduler's lanes; `record`: one on the timeline. Null: not in sight.
  *
- * @typedef {{vector: (kind: "k" | "v", position: number) => Box | null,
- *   slot: (block: number, offset: number) => Box | null}} Places
+ * @typedef {{
+ *   vector: (kind: "k" | "v", position: number) => Box | null,
+ *   slot: (block: number, offset: number | null) => Box | null,
+ *   columns: (seq: number, first: number, count: number) => Box | null,
+ *   lane: (seq: number) => Box | null,
+ *   record: (index: number) => Box | null,
+ * }} Places
  */
 
 /** @type {Partial<Places>} */
@@ -26,11 +33,15 @@ export function placed(kind, find) {
   };
 }
 
-/** Where K or V of a position is drawn. @type {Places["vector"]} */
-export const vectorBox = (kind, position) => known.vector?.(kind, position) ?? null;
-
-/** Where a slot is drawn. @type {Places["slot"]} */
-export const slotBox = (block, offset) => known.slot?.(block, offset) ?? null;
+/**
+ * Where `kind` is drawn.
+ *
+ * @template {keyof Places} K
+ * @param {K} kind
+ * @param {Parameters<Places[K]>} of
+ * @returns {Box | null}
+ */
+export const boxOf = (kind, ...of) => /** @type {(...of: unknown[]) => Box | null} */ (known[kind])?.(...of) ?? null;
 
 const FLIGHT = 0.6; // of the writing that one position's K and V are under way; the others follow
 

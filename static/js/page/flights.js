@@ -5,7 +5,7 @@ import { slotOf } from "../core/metrics.js";
 import { prepare, roundRect, usePainter } from "../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
-import { flown, slotBox, vectorBox } from "../kit/places.js";
+import { boxOf, flown } from "../kit/places.js";
 import { phase, phasesNow } from "../state/moment.js";
 import { looksBack, sequenceView } from "../state/store.js";
 
@@ -42,11 +42,11 @@ function paint(box, { width, height }) {
   const c = prepare(canvas, width, height);
   const palette = colours();
   under.forEach(([position, block, offset], i) => {
-    const slot = slotBox(block, offset);
+    const slot = boxOf("slot", block, offset);
     const p = flown(i, under.length, write);
     if (!slot || p <= 0 || p >= 1) return;
     for (const kind of /** @type {const} */ (["k", "v"])) {
-      const from = vectorBox(kind, position);
+      const from = boxOf("vector", kind, position);
       const half = slot.width / 2; // K lands on the left of its slot, V on the right
       if (from) paintOne(c, from, { ...slot, x: slot.x + (kind === "k" ? 0 : half), width: half }, p, palette[kind]);
     }

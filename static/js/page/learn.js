@@ -1,7 +1,8 @@
 // The page for learning: the lesson, and beside it the part of the page that it speaks of, live and full size.
 
 import { html } from "../kit/html.js";
-import { lazyPanel } from "../kit/lazy.js";
+import { lazy, lazyPanel } from "../kit/lazy.js";
+import { isInPool } from "../panels/lesson/prediction.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
@@ -12,7 +13,10 @@ import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { DETAIL_PANELS } from "./detail_panels.js";
 
-const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson");
+const SHEETS = ["late", "late_figure", "late_marks", "late_path"];
+
+const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SHEETS);
+const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => found.Marks));
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
 
 export function Learn() {
@@ -28,7 +32,8 @@ function Figure() {
   const part = shownPart.value?.part ?? "stage";
   const panel = DETAIL_PANELS.find(({ name }) => name === part);
   return html`<div class="learn-figure">
-    <div class="regions learn-regions" data-region="learn" data-part=${part}>
+    <div class="regions learn-regions" data-region="learn" data-part=${part}
+      data-pool=${isInPool.value}>
       ${provenance.value ? html`<${Provenance} />` : null}
       ${part === "pool" ? null : html`<${Stage} />`}
       ${
@@ -40,5 +45,6 @@ function Figure() {
       }
     </div>
     <${Transport} />
+    <${Marks} />
   </div>`;
 }

@@ -121,7 +121,7 @@ function Bars({ header, now, m, total }) {
   const held = selected.value?.figure === "contiguous";
   const paging = html`<div class="memory-row">
     <span class="memory-name">${t(pages ? "memory.paged" : "memory.paged_in", { size: other?.block_size })}</span>
-    <div class="memory-bar">
+    <div class="memory-bar" data-scale=${scale}>
       ${
         pages
           ? html`<i class="used" style=${width(m.bytes_used)}></i><i class="waste"

@@ -66,7 +66,7 @@ export function Pool() {
     const stop = placed("slot", (block, offset) => {
       const [at, frame, corner] = [latest.current, box.getBoundingClientRect(), ref.current?.getBoundingClientRect()];
       if (!at || !corner) return null;
-      const slot = at.level === "slots" ? at.slotAt(block, offset) : at.blockAt(block);
+      const slot = at.level === "slots" && offset !== null ? at.slotAt(block, offset) : at.blockAt(block);
       const y = corner.top + slot.y;
       return y < frame.top || y > frame.bottom ? null : { ...slot, x: corner.left + slot.x, y };
     });

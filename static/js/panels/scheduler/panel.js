@@ -9,6 +9,7 @@ import { themeVersion } from "../../kit/colour.js";
 import { Decisions } from "../../kit/decisions.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { placed } from "../../kit/places.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
@@ -93,7 +94,16 @@ function Plane({ lanes: all }) {
     const sizes = new ResizeObserver(measure);
     if (outer.current) sizes.observe(outer.current);
     measure();
-    return () => sizes.disconnect();
+    const stop = placed("lane", (seq) => {
+      const [{ layout: at, lanes: all }, scroll] = [latest.current, outer.current];
+      const row = all.lanes.findIndex((lane) => lane.seq_id === seq);
+      const box = scroll?.getBoundingClientRect();
+      if (!scroll || !box || row < 0) return null;
+      const y = at.y(row) - (row < Number(all.pinned) ? 0 : scroll.scrollTop);
+      const isSeen = y >= at.top && y + at.row <= box.height - AXIS;
+      return isSeen ? { x: box.left, y: box.top + y, width: GUTTER, height: at.row } : null;
+    });
+    return () => (stop(), sizes.disconnect());
   }, []);
   const shown = viewIndex.value;
   useLayoutEffect(() => keepInView(outer.current, layout, shown), [shown, lanes.length, size.width]);

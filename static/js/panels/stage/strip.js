@@ -13,7 +13,7 @@ import { pointIn } from "../../kit/pointer.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { wantLayer } from "../../net/commands.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
-import { hovered, pointed, select, sequenceView } from "../../state/store.js";
+import { hovered, pointed, select, sequenceView, shownSeq } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { rows, scrollTo } from "./geometry.js";
 import { Minimap } from "./minimap.js";
@@ -170,6 +170,17 @@ export function Strip() {
         const [left, corner] = [at ? at.x(position) - offset.peek() : -1, ref.current?.getBoundingClientRect()];
         if (!at || !corner || !band.height || left < 0 || left + at.width > room.width) return null;
         return { x: corner.left + left, y: corner.top + band.y, width: at.width, height: band.height };
+      }),
+    [],
+  );
+  useEffect(
+    () =>
+      placed("columns", (seq, first, count) => {
+        const [{ layout: at, size: room }, corner] = [latest.current, ref.current?.getBoundingClientRect()];
+        if (!at || !corner || seq !== shownSeq.peek()) return null;
+        const from = Math.max(0, at.x(first) - offset.peek());
+        const to = Math.min(room.width, (count ? at.x(first + count - 1) + at.width : at.x(first)) - offset.peek());
+        return to < from ? null : { x: corner.left + from, y: corner.top, width: to - from, height: room.height };
       }),
     [],
   );

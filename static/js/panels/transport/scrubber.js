@@ -1,6 +1,7 @@
 // The timeline: a native range input over a painted line with the marks of what happened. What it paints is bounded by
 // its width, not by the length of the log: marks that would touch become one bar.
 
+import { useEffect } from "../../../vendor/preact/hooks.js";
 import { eventKind } from "../../control/playback.js";
 import { clusters, KINDS, marksIn, tokensOf } from "../../core/events.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -8,6 +9,7 @@ import { colours, themeVersion } from "../../kit/colour.js";
 import { SIGNS } from "../../kit/event_marks.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
+import { placed } from "../../kit/places.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { goTo, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
@@ -23,6 +25,15 @@ export function Scrubber() {
   const ref = usePainter(
     () => [numRecords.value, viewIndex.value, themeVersion.value, eventKind.value, shownSeq.value],
     (box, { width }) => paint(box.querySelector("canvas"), width),
+  );
+  useEffect(
+    () =>
+      placed("record", (index) => {
+        const [box, all] = [ref.current?.getBoundingClientRect(), numRecords.peek()];
+        if (!box || index >= all) return null;
+        return { x: box.left + placeOf(index, all, box.width), y: box.top, width: 0, height: box.height };
+      }),
+    [],
   );
   const count = numRecords.value;
   return html`<div class="scrubber" ref=${ref} onPointerMove=${preview} onPointerLeave=${hideTip}>

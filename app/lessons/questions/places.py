@@ -1,0 +1,79 @@
+"""Where an answer lies in the picture. Every answer's place is told with the question, right or wrong."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from app.lessons.scene import Scene
+
+
+class _Place(Struct, frozen=True, kw_only=True, tag_field="kind"):
+    pass
+
+
+class AtBlock(_Place, frozen=True, kw_only=True, tag="block"):
+    """A block of the pool."""
+
+    block: int
+
+
+class AtSlot(_Place, frozen=True, kw_only=True, tag="slot"):
+    """A slot of a block of the pool."""
+
+    block: int
+    offset: int
+
+
+class AtTokens(_Place, frozen=True, kw_only=True, tag="tokens"):
+    """`count` columns of a sequence from position `first` on; none: the edge before that column."""
+
+    seq: int
+    first: int
+    count: int
+
+
+class AtRequest(_Place, frozen=True, kw_only=True, tag="request"):
+    """A sequence, where sequences stand below each other."""
+
+    seq: int
+
+
+class AtStep(_Place, frozen=True, kw_only=True, tag="step"):
+    """A step of the engine, on the timeline."""
+
+    step: int
+
+
+class AtBytes(_Place, frozen=True, kw_only=True, tag="bytes"):
+    """Bytes on the memory's bar."""
+
+    bytes: int
+
+
+Place = AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes
+
+
+def nowhere(number: float) -> Place | None:
+    """For answers that are only numbers."""
+    return None
+
+
+def first_tokens(seq: int, count: float, after: int = 0) -> AtTokens:
+    """The first `count` tokens from position `after` on."""
+    return AtTokens(seq=seq, first=after, count=int(count))
+
+
+def last_tokens(seq: int, count: float, end: int) -> AtTokens:
+    """The `count` tokens before position `end`."""
+    return AtTokens(seq=seq, first=max(0, end - int(count)), count=min(int(count), end))
+
+
+def block(scene: Scene, number: float) -> AtBlock | None:
+    """A block by its id; None: the pool has no such block."""
+    return AtBlock(block=int(number)) if 0 <= number < len(scene.state.blocks) else None
+
+
+def slot(scene: Scene, number: float) -> AtSlot | None:
+    """A slot by its number in the pool; None: the pool has no such slot."""
+    of, offset = divmod(int(number), scene.block_size)
+    return AtSlot(block=of, offset=offset) if block(scene, of) else None

@@ -1,0 +1,134 @@
+// Over the figure: the answers that are places, to be clicked there; afterwards the learner's own beside what the log
+// has. The same answers stand in the question, for the keyboard and for screen readers.
+
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { effect, signal } from "../../../vendor/signals/signals.js";
+import { schedule } from "../../kit/frame.js";
+import { html } from "../../kit/html.js";
+import { boxOf } from "../../kit/places.js";
+import { shownPart } from "../../state/lessons.js";
+import { drawnIndex, log, sequenceView, state } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { choose, marks } from "./prediction.js";
+import { optionText } from "./question.js";
+
+/**
+ * @typedef {import("../../kit/places.js").Box} Box
+ * @typedef {import("./prediction.js").Mark} Mark
+ * @typedef {import("./prediction.js").Place} Place
+ * @typedef {Mark & {box: Box, lane: number, side: "left" | "middle" | "right"}} Drawn `lane`: which one of
+ *   several whose words, or lines, lie above each other; `side`: of the figure, at which its words must not leave it
+ */
+
+const SETTLED = 240; // ms after which what was still being laid out has its place
+const LANE = 22; // px
+const AROUND = 3; // px from what a frame is around
+const WORDS = 100; // px that half of a mark's words may take
+
+const ON_AXIS = new Set(["tokens", "bytes", "step"]); // numbers: their words stand one above the other
+
+/** @type {import("../../../vendor/signals/signals.js").Signal<Drawn[]>} */
+const drawn = signal([]);
+
+export function Marks() {
+  useEffect(() => {
+    let later = 0;
+    const soon = () => {
+      schedule(measure);
+      clearTimeout(later);
+      later = setTimeout(() => schedule(measure), SETTLED);
+    };
+    const stop = effect(() => {
+      [marks.value, shownPart.value, state.value, sequenceView.value, drawnIndex.value];
+      soon();
+    });
+    const figure = document.querySelector(".learn-figure");
+    const sizes = new ResizeObserver(soon);
+    if (figure) sizes.observe(figure);
+    addEventListener("scroll", soon, true);
+    return () => {
+      stop();
+      sizes.disconnect();
+      removeEventListener("scroll", soon, true);
+      clearTimeout(later);
+      drawn.value = [];
+    };
+  }, []);
+  return html`<div class="marks" aria-hidden="true">${drawn.value.map(
+    (mark) => html`<${One} key=${`${mark.item.index}/${mark.option}`} mark=${mark} />`,
+  )}</div>`;
+}
+
+function measure() {
+  const frame = document.querySelector(".learn-figure")?.getBoundingClientRect();
+  if (!frame) return;
+  let lane = 0;
+  const found = marks.peek().flatMap((mark) => {
+    const box = placeBox(mark.place);
+    if (!box) return [];
+    const middle = box.x + box.width / 2;
+    /** @type {Drawn["side"]} */
+    const side = middle < frame.left + WORDS ? "left" : middle > frame.right - WORDS ? "right" : "middle";
+    return [{ ...mark, box, side, lane: ON_AXIS.has(mark.place.kind) || mark.role === "mine" ? lane++ : 0 }];
+  });
+  if (JSON.stringify(found) !== JSON.stringify(drawn.peek())) drawn.value = found;
+}
+
+/** @param {Place} place @returns {Box | null} */
+function placeBox(place) {
+  switch (place.kind) {
+    case "block":
+      return boxOf("slot", place.block, null);
+    case "slot":
+      return boxOf("slot", place.block, place.offset);
+    case "tokens":
+      return boxOf("columns", place.seq, place.first, place.count);
+    case "request":
+      return boxOf("lane", place.seq) ?? elementBox(`.table-row[data-seq="${place.seq}"] .table-name`);
+    case "step": {
+      const index = log.peek()?.records.findIndex((record) => record.step === place.step) ?? -1;
+      return index < 0 ? null : boxOf("record", index);
+    }
+    case "bytes": {
+      const bar = elementBox(".memory-bar[data-scale]");
+      const scale = Number(document.querySelector(".memory-bar[data-scale]")?.getAttribute("data-scale"));
+      return bar && place.bytes <= scale ? { ...bar, x: bar.x + (place.bytes / scale) * bar.width, width: 0 } : null;
+    }
+  }
+}
+
+/** The box of an element of the figure that is in sight. @param {string} selector @returns {Box | null} */
+function elementBox(selector) {
+  const element = document.querySelector(`.learn-figure ${selector}`);
+  if (!element?.getClientRects().length) return null;
+  const box = element.getBoundingClientRect();
+  const frame = element.closest(".region")?.getBoundingClientRect();
+  if (frame && (box.top < frame.top || box.bottom > frame.bottom)) return null;
+  return { x: box.x, y: box.y, width: box.width, height: box.height };
+}
+
+/** @param {{mark: Drawn}} props */
+function One({ mark }) {
+  const { item, option, place, role, box, lane, side } = mark;
+  const isOffer = role === "offered" || role === "chosen";
+  const around = place.kind === "slot" || place.kind === "block" ? AROUND : 0;
+  const stem = place.kind === "bytes" || place.kind === "step" ? lane * LANE : 0; // up to its words
+  const style = {
+    left: `${box.x - around}px`,
+    top: `${box.y - around + (place.kind === "tokens" ? lane * LANE : -stem)}px`,
+    width: `${box.width + 2 * around}px`,
+    height: `${place.kind === "tokens" ? LANE : box.height + 2 * around + stem}px`,
+  };
+  const raised = ON_AXIS.has(place.kind) ? {} : { bottom: `calc(100% + ${lane * LANE}px)` };
+  const said = optionText(item.options[option]);
+  return html`<button class="mark" tabindex="-1" data-kind=${place.kind} data-role=${role} data-side=${side}
+    data-option=${option}
+    style=${style} disabled=${!isOffer} onClick=${() => choose(item, option)}>${
+      isOffer
+        ? ON_AXIS.has(place.kind)
+          ? html`<span class="mark-label num">${said}</span>`
+          : null
+        : html`<span class="mark-label" style=${role === "outcome" ? {} : raised}><b
+          class="num">${said}</b> ${t(`lesson.mark.${role}`)}</span>`
+    }</button>`;
+}
