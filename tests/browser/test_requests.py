@@ -113,12 +113,28 @@ def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> Non
     page = open_page("/?recording=rec-preemption&detail=requests", connection="replay", width=1920, height=1080)
     lists = page.locator(".requests-lists")
     expect(lists).to_contain_text("Slowest steps")
-    lists.locator("section").nth(1).locator("button").first.click()
+    page.locator("section[aria-labelledby=requests-preempted] button").first.click()
     expect(page.locator(".request-story")).to_contain_text("preempted 1 time")
     page.click("#request-close")
-    lists.locator("section").first.locator("button").first.click()
+    page.locator("section[aria-labelledby=requests-slowest] button").first.click()
     expect(page.locator("html")).to_have_attribute("data-painted", re.compile(r"^\d+$"))
     assert "step" in in_address(page)
+
+
+def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: OpenPage) -> None:
+    """The recording's times are what they are, so a very wide and a very narrow objective are sure."""
+    page = open_page("/?recording=rec-preemption&detail=requests&lang=en", connection="replay", width=1920, height=1080)
+    said = page.locator(".goodput-said")
+    page.select_option("#slo", "summarising")
+    expect(said).to_have_text(re.compile(r"^3 of 3 finished requests met it: [\d.]+ a second\.$"))
+    expect(page.locator("#slo-ttft")).to_have_value("15000")
+    page.fill("#slo-tpot", "0.001")
+    page.locator("#slo-tpot").blur()
+    expect(said).to_have_text("0 of 3 finished requests met it: 0 a second.")
+    expect(page.locator("#slo")).to_have_value("own")
+    assert in_address(page)["slo"] == "ttft:15000,tpot:0.001"
+    page.locator("#goodput li button").first.click()
+    expect(page.locator(".request-story")).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

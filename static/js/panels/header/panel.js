@@ -20,7 +20,8 @@ import { RecordMark } from "./record_mark.js";
 export function Panel() {
   const header = log.value?.header;
   return html`<header class="header">
-    <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</h1>
+    <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+        class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></h1>
     <div class="facts">${
       header
         ? html`<${Facts} header=${header}
