@@ -13,6 +13,7 @@ import msgspec
 PROGRAM = """
 import json, sys
 from pathlib import Path
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -26,7 +27,7 @@ model.step_seconds = float(sys.argv[2])
 folder = Path(sys.argv[3])
 config = EngineConfig(block_size=4, num_blocks=256)
 settings = ServerSettings(config=config, limits=limits, data_dir=folder)
-listener = Listener(create_app(Served(model), settings), bind("127.0.0.1", 0))
+listener = Listener(create_app(Models(Served(model)), settings), bind("127.0.0.1", 0))
 print(listener.port, flush=True)
 sys.stdin.read()
 listener.close()

@@ -110,13 +110,14 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
 
 SERVE = """
 import signal, sys, threading
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
-app = create_app(Served(FakeModel()), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+app = create_app(Models(Served(FakeModel())), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
 listener = Listener(app, bind("127.0.0.1", int(sys.argv[1])))
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())

@@ -21,6 +21,7 @@ from tests.conftest import ROOT
 # why it failed.
 SERVE = """
 import sys
+from app.models import Models
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -30,7 +31,7 @@ from engine.model.stages import STAGES
 from tests.server.fake import FakeModel
 served = Served.loading("held")
 COMPILED = {"compiling": "under_way", "compiled": "done"}
-app = create_app(served, ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+app = create_app(Models(served), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
 listener = Listener(app, bind("127.0.0.1", 0))
 print(listener.port, flush=True)
 for line in sys.stdin:
