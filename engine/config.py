@@ -204,9 +204,11 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     ignore_eos: Annotated[bool, Option(may_change=True, control=Control(group="sampling", initial=False))] = False
     # samples to draw, of which the n with the highest cumulative logprob are the outputs
     best_of: Annotated[int | None, Option(ge=1)] = None
-    use_beam_search: Annotated[bool, Option()] = False
+    use_beam_search: Annotated[bool, Option(control=Control(group="sampling", initial=False))] = False
     # sequences kept
-    beam_width: Annotated[int, Option(ge=1)] = 4
+    beam_width: Annotated[
+        int, Option(ge=1, control=Control(group="sampling", initial=4, only_with="use_beam_search"))
+    ] = 4
     # a beam's score = cumulative logprob / (output tokens ** length_penalty)
     length_penalty: Annotated[float, Option(ge=-10, le=10)] = 1.0
     # before so many output tokens nothing ends a sequence

@@ -42,6 +42,14 @@ PRESETS = [
         speed=1.0,
     ),
     Preset(
+        id="beams",
+        sampling={"max_tokens": 12, "n": 3, "use_beam_search": True, "beam_width": 3, "ignore_eos": True},
+        config=_SMALL,
+        seq=None,
+        detail="scheduler",
+        speed=1.0,
+    ),
+    Preset(
         id="batch",
         sampling={"max_tokens": 96},
         config={**_SMALL, "max_num_seqs": 2},

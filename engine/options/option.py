@@ -20,6 +20,7 @@ class Control(Struct, frozen=True, kw_only=True, omit_defaults=True):
     initial: Any = None  # the page asks for this value in every new run; None: for the server's default
     none_as: int | None = None  # the number that stands for None in the control and in links
     term: str | None = None  # the glossary's entry behind the label
+    only_with: str | None = None  # a switch: the control is there while that is on
 
 
 class Option(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from app.scenes.presets import PRESETS
 from app.scenes.told import languages, prompts_of, told
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.trace.events import Copy, Finish, Preempt, Release
+from engine.trace.events import Copy, Finish, Fork, Preempt, Release, Submit
 from tests.scene_runs import Played, play, scene
 from tools.node import node
 
@@ -53,7 +53,7 @@ def expected(played: Played, scene_id: str, language: str, size: int) -> dict[st
             reached = max(reached, entry.start + len(entry.token_ids))
     prefills = [entry for entry in entries(played, seq) if entry.phase == "prefill"]
     return {
-        "sequences": len(everybody),
+        "sequences": len(played.ops(Submit)) + len(played.ops(Fork)),
         "steps": len(played.steps),
         "computed": sum(len(entry.token_ids) for record in played.steps for entry in record.batch),
         "again": again,
@@ -61,6 +61,7 @@ def expected(played: Played, scene_id: str, language: str, size: int) -> dict[st
         "most_at_once": max(len(record.batch) for record in played.steps),
         "last_keys": played.steps[-1].batch[-1].context_len,
         "copies": len(played.ops(Copy)),
+        "dropped": sum(op.reason == "dropped" for _, op in played.ops(Finish)),
         "preemptions": len(played.ops(Preempt)),
         "released": len(played.ops(Release)),
         "chunks": len(prefills),
@@ -75,6 +76,7 @@ CLAIMS: dict[str, Any] = {
     "tokens": lambda f: f["prompt"] > max(f["words"], f["characters"]) > 0,
     "shared-prefix": lambda f: (f["hit"], f["hit_blocks"], f["fresh"]) == (16, 4, f["prompt"] - 16),
     "samples": lambda f: f["sequences"] == 3 and f["copies"] == 2 and f["shared"] >= 1,
+    "beams": lambda f: f["kept"] == 3 and f["dropped"] == f["sequences"] - 3 > 0 and f["held"] < f["apart"],
     "batch": lambda f: f["sequences"] == 4 and f["most_at_once"] == 2 and f["most_empty"] <= 3,
     "chunks": lambda f: f["chunks"] == -(-f["prompt"] // 15),
     "preemption": lambda f: f["preemptions"] >= 1 and 0 < f["again"] < f["computed"],

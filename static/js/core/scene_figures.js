@@ -108,12 +108,14 @@ function ofCache({ header, records }, { seq_id, num_prompt_tokens: prompt }) {
  * Blocks. `held`: most that the sequences of one step read and wrote; `held_full` and `held_windowed`: the same in the
  * layers that keep every key, and in those with a window; `most_empty`: most slots that one running sequence held
  * without content after a step; `shared`: blocks in several tables just before the first sequence ends;
- * `blocks_of_all`: what the longest text fills where every key is kept (the last token's is never written).
+ * `blocks_of_all`: what the longest text fills where every key is kept (the last token's is never written), `apart`:
+ * what all texts that were not dropped would fill without sharing; `dropped` and `kept`: how many were, and were not.
  * @param {TraceLog} log @returns {Figures}
  */
 function ofBlocks(log) {
   const size = blockSize(log.header);
-  const found = { held: 0, held_full: 0, held_windowed: 0, most_empty: 0, shared: 0, blocks_of_all: 0 };
+  const found = { held: 0, held_full: 0, held_windowed: 0, most_empty: 0, shared: 0, blocks_of_all: 0, apart: 0 };
+  const dropped = new Set();
   const most = (/** @type {keyof typeof found} */ name, /** @type {number} */ n) =>
     (found[name] = Math.max(found[name], n));
   let ended = false;
@@ -131,11 +133,15 @@ function ofBlocks(log) {
       if (seq) most("most_empty", (seq.block_tables[0]?.length ?? 0) * size - seq.num_computed_tokens);
     }
     ended ||= ops.some((op) => op.type === "finish");
+    for (const op of ops) if (op.type === "finish" && op.reason === "dropped") dropped.add(op.seq_id);
     if (!ended) found.shared = state.blocks.filter(({ ref_count }) => ref_count > 1).length;
   }
-  for (const { token_bytes } of log.tail.sequences.values())
-    most("blocks_of_all", Math.ceil((token_bytes.length - 1) / size));
-  return found;
+  for (const [id, { token_bytes }] of log.tail.sequences) {
+    const blocks = Math.ceil((token_bytes.length - 1) / size);
+    most("blocks_of_all", blocks);
+    if (!dropped.has(id)) found.apart += blocks;
+  }
+  return { ...found, dropped: dropped.size, kept: log.tail.sequences.size - dropped.size };
 }
 
 /**

@@ -116,6 +116,7 @@ export interface Control {
   initial?: unknown;
   none_as?: number | null;
   term?: string | null;
+  only_with?: string | null;
 }
 
 export interface Create {

@@ -51,6 +51,7 @@ def test_every_scene_has_a_test_here() -> None:
             "tokens",
             "shared-prefix",
             "samples",
+            "beams",
             "batch",
             "chunks",
             "preemption",
@@ -100,6 +101,20 @@ def test_samples_share_the_prompt_and_copy_on_write(model: LoadedModel, language
     assert len([e for r in played.steps for e in r.batch if e.phase == "prefill"]) == 1
     first = [output.token_id for output in played.steps[0].outputs]
     assert len(first) == len(set(first)) == 3, "they part at their first token"
+
+
+@in_every_language
+def test_beams_fork_and_are_dropped_and_never_hold_what_three_texts_apart_would(
+    model: LoadedModel, language: str
+) -> None:
+    played = play(model, "beams", language)
+    forks, ends = played.ops(Fork), [op for _, op in played.ops(Finish)]
+    assert forks and {op.reason for _, op in forks} == {"beam"}
+    assert sorted(op.reason for op in ends) == ["dropped"] * (len(forks) - 2) + ["length"] * 3
+    assert max(len(record.batch) for record in played.steps) == 3
+    last = played.steps[-1]
+    apart = sum(-(-entry.context_len // 4) for entry in last.batch)
+    assert max(record.memory.blocks_held for record in played.steps) < apart
 
 
 @in_every_language

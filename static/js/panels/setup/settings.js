@@ -137,6 +137,7 @@ function EngineField({ row }) {
  */
 function SamplingField({ row }) {
   const { name, kind, control } = row;
+  if (control.only_with && !optionSetting(control.only_with).value) return null;
   const shown = { id: idOf(row), label: labelOf(row), hint: optionHelp(name), value: optionSetting(name).value };
   /** @param {OptionValue} chosen */
   const commit = (chosen) => (optionSetting(name).value = chosen);
