@@ -50,6 +50,7 @@ class Status(TypedDict):
     speed: float  # steps a second; 0 = as fast as it goes
     num_records: int
     unfinished: int  # sequences
+    coming: list[int]  # of each prompt that comes later: after so many more steps
     viewers: int
     error: str | None
     objection: Annotated[dict[str, Any], Meta(extra={"fields_of": Objection})] | None

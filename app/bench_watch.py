@@ -73,6 +73,7 @@ class BenchWatch:
             "speed": 0.0,
             "num_records": len(self.run.log),
             "unfinished": 0,
+            "coming": [],
             "viewers": self._broadcast.num_viewers,
             "error": None,
             "objection": None,

@@ -138,6 +138,10 @@ class Performance:
         self._let_in()
         return requests, len(self.current.whole)
 
+    def coming(self) -> list[int]:
+        """Of each prompt that comes later, after how many more steps; sooner when nothing else is left to compute."""
+        return [later.after - self._steps for later in list(self._later) for _ in later.prompts]
+
     def abort(self, request_id: str) -> int:
         """End a request. Returns the number of records."""
         self._check_not_forking()

@@ -136,6 +136,7 @@ class Theater:
             "speed": performance.speed,
             "num_records": len(run.log),
             "unfinished": run.shown_unfinished() if held_back else performance.unfinished,
+            "coming": [] if held_back else performance.coming(),
             "viewers": self.num_viewers,
             "error": None if held_back else performance.error,
             "objection": structs.asdict(objection) if objection else None,

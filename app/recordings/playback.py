@@ -50,6 +50,7 @@ class Playback:
             "speed": 0.0,
             "num_records": len(self.run.log),
             "unfinished": 0,
+            "coming": [],
             "viewers": self.num_viewers,
             "error": self._damage,
             "objection": None,

@@ -303,3 +303,19 @@ def test_a_thumb_sets_a_scene(open_page: OpenPage) -> None:
         assert box and box["height"] >= 44, target
     play(page, "moon")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
+    page = open_page("/?lang=en&max_tokens=12")
+    prefill(page, "Who has seen the wind?")
+    page.fill("#after", "2")
+    page.locator("#after").blur()
+    page.fill("#prompt", "Tyger Tyger, burning bright,")
+    page.click("#btn-add")
+    expect(page.locator("#coming")).to_have_text("1 prompt comes by itself, the next in 2 steps.")
+    step(page)
+    expect(page.locator("#coming")).to_have_text("1 prompt comes by itself, the next in 1 step.")
+    expect(page.locator(".sequence")).to_have_count(1)
+    step(page)
+    expect(page.locator("#coming")).to_have_count(0)
+    expect(page.locator(".sequence")).to_have_count(2)

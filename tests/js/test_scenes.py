@@ -61,7 +61,7 @@ def expected(played: Played, scene_id: str, language: str, size: int) -> dict[st
         "most_at_once": max(len(record.batch) for record in played.steps),
         "last_keys": played.steps[-1].batch[-1].context_len,
         "copies": len(played.ops(Copy)),
-        "dropped": sum(op.reason == "dropped" for _, op in played.ops(Finish)),
+        "dropped": sum(isinstance(op, Finish) and op.reason == "dropped" for _, op in played.ops(Finish)),
         "preemptions": len(played.ops(Preempt)),
         "released": len(played.ops(Release)),
         "chunks": len(prefills),

@@ -105,6 +105,7 @@ SAYS_NOTHING: Status = {
     "speed": 0.0,
     "num_records": 0,
     "unfinished": 0,
+    "coming": [],
     "viewers": 0,
     "error": None,
     "objection": None,

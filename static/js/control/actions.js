@@ -15,11 +15,15 @@ export const rewritten = signal(false);
 
 const expected = () => ({ expect: store.own.numRecords.peek() });
 
-/** Send the draft to the waiting queue. */
-export async function addPrompt() {
+/**
+ * Send the draft to the waiting queue, now or so many steps later.
+ *
+ * @param {number} [after]
+ */
+export async function addPrompt(after = 0) {
   const text = draft.value;
   if (!text) return store.toast(t("error.no_prompt"));
-  const answer = await submit([{ text }]);
+  const answer = await submit([after ? { text, after_steps: after } : { text }]);
   if (!answer) return null;
   markSent(text);
   settings.scene.value = null; // from here on it is the reader's own run

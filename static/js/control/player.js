@@ -3,6 +3,7 @@
 
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { own } from "../state/run.js";
+import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
 import { applyConfig, reset } from "./anew.js";
@@ -33,7 +34,7 @@ const ownPlayer = {
   run: actions.run,
   pause: actions.pause,
   reset,
-  add: actions.addPrompt,
+  add: () => actions.addPrompt(settings.after.peek()),
   forks: true,
   differs: () => actions.configDiffers() && Boolean(own.log.value?.length),
   restart: applyConfig,

@@ -602,6 +602,7 @@ export interface SettingDifference {
 }
 
 export interface Status {
+  coming: number[];
   epoch: number;
   error: string | null;
   fork: ForkStatus | null;

@@ -45,7 +45,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
  *   telling: "plain" | "expert",
- *   motion: boolean, slo: string,
+ *   motion: boolean, slo: string, after: number,
  *   lanes: "strategies" | "caches", as_model: string, find: string | null, sort: string | null, lesson: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
@@ -119,6 +119,7 @@ export const TABLE = {
   scene: { type: text, initial: null }, // whose prompts the run has; null = the reader's own
   fault: { type: text, initial: null }, // a mistake put into the engine on purpose; null = none
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
+  after: { type: integer, initial: 0 }, // steps that a prompt waits outside before it is submitted
   ...optionRows(SAMPLING),
   // from how far one looks: one picture and one sentence; stage and pool, for a room or beside a lesson; everything
   distance: { type: oneOf("look", "room", "bench", "learn"), initial: "bench", place: true },

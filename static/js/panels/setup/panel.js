@@ -36,6 +36,9 @@ export function Panel() {
 /** @param {number | null} n */
 const choosePriority = (n) => (settings.priority.value = n ?? 0);
 
+/** @param {number | null} n */
+const chooseAfter = (n) => (settings.after.value = n ?? 0);
+
 function Composer() {
   return html`<div class="group composer">
     <div class="prompt-head">
@@ -67,6 +70,8 @@ function Composer() {
         onClick=${player.value.add} title=${t("setup.add_hint")}>
         <${Icon} name="add" /> ${t("setup.add")}
       </button>
+      <${NumberField} id="after" label=${t("setup.after")} hint=${t("setup.after_hint")} min=${0} max=${10_000}
+        value=${settings.after.value} commit=${chooseAfter} />
       ${
         chosenOr("scheduling_policy") === "priority"
           ? html`<${NumberField} id="priority" label=${t("setup.priority")} hint=${t("setup.priority_hint")}

@@ -12,7 +12,7 @@ import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { textLine } from "../../kit/text_line.js";
 import { settings } from "../../state/settings.js";
-import { connection, log, ownIsShown, shownSeq, state, viewIndex } from "../../state/store.js";
+import { connection, log, ownIsShown, shownSeq, state, status, viewIndex } from "../../state/store.js";
 import { langOf, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../state/store.js").Sequence} Sequence */
@@ -35,6 +35,7 @@ export function Sequences() {
   return html`<div class="group sequences">
     <h3 class="group-title">${t("setup.sequences")} <${Fidelity} kind="captured" /></h3>
     ${many ? html`<${Filter} all=${all} />` : null}
+    <${Coming} />
     ${
       all.length === 0
         ? html`<p class="hint">${t("setup.no_sequences")}</p>`
@@ -48,6 +49,14 @@ export function Sequences() {
         </ul>`
     }
   </div>`;
+}
+
+/** Prompts that come by themselves, later. */
+function Coming() {
+  const coming = ownIsShown.value ? (status.value?.coming ?? []) : [];
+  if (!coming.length) return null;
+  const n = coming.length;
+  return html`<p class="hint num" id="coming">${t("setup.coming", { n, steps: Math.max(0, Math.min(...coming)) })}</p>`;
 }
 
 /** @param {{all: Sequence[]}} props */
