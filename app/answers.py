@@ -194,6 +194,17 @@ class LessonOpened(LessonState):
     words: dict[str, str]  # of its questions
 
 
+class LessonRetold(LessonOpened):
+    """The same of a recorded one, with records of the run that is shown. `num_records`: how far it is shown."""
+
+    run: int
+    num_records: int
+    header: bytes
+    first_record: int
+    records: list[bytes]
+    captures: list[bytes | None]
+
+
 class RecordRange(TypedDict):
     """What `read` answers."""
 

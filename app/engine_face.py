@@ -105,6 +105,10 @@ class ServedModel(Protocol):
     def machine(self) -> Machine: ...
     @property
     def build(self) -> BuildEngine: ...
+    @property
+    def build_small(self) -> BuildEngine:
+        """The same for logs that travel: of a prefill they have fewer arrays, and all in float16."""
+
     def measured_machine(self) -> Machine:
         """The machine with its roofs, measured at the first call (a few tenths of a second)."""
 

@@ -20,6 +20,7 @@ from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, change_of, config_of
 from app.jobs import Performed
 from app.lessons.lesson import LessonError
+from app.lessons.retold import way
 from app.lessons.rooms import LessonRoom, LessonRooms
 from app.lessons.words import question_texts
 from app.messages import parse, parse_config, parse_sampling
@@ -219,6 +220,31 @@ class Events:
                     room.show()
         return _lesson_state(room, message.item)
 
+    def lesson_retell(self, _: str, message: messages.LessonRetell) -> answers.LessonRetold:
+        lessons = self._lessons.recorded
+        transcript = lessons.get(message.lesson, message.language)
+        shown = way(transcript, message.at, message.answers)
+        has = message.first if message.run == shown.moment.run else 0
+        header, first, records, captures = lessons.stretch(transcript, shown, has, READ_BYTES)
+        return {
+            "theater": "",
+            "first": message.since,
+            "items": plain(shown.items[message.since :]),
+            "progress": plain(shown.progress),
+            "lesson": transcript.lesson,
+            "language": transcript.language,
+            "kind": transcript.kind,
+            "title": transcript.title,
+            "minutes": transcript.minutes,
+            "words": transcript.words,
+            "run": shown.moment.run,
+            "num_records": shown.moment.records,
+            "header": header,
+            "first_record": first,
+            "records": records,
+            "captures": captures,
+        }
+
     def bench_follow(self, sid: str, message: messages.Message) -> Ack:
         return {"status": structs.asdict(self._theaters.runs.follow(sid))}
 
@@ -283,6 +309,7 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
     "lesson_open": (messages.LessonOpen, Events.lesson_open),
     "lesson_go": (messages.LessonGo, Events.lesson_go),
     "lesson_answer": (messages.LessonAnswer, Events.lesson_answer),
+    "lesson_retell": (messages.LessonRetell, Events.lesson_retell),
     "bench_follow": (messages.Message, Events.bench_follow),
     "bench_run": (messages.BenchRun, Events.bench_run),
     "bench_stop": (messages.Message, Events.bench_stop),

@@ -20,12 +20,15 @@ from engine.resolve import resolve_for
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 
+SMALL_BUDGET = 128 * 1024  # bytes of arrays a step, of a log that travels: of a decode step all, of a prefill most
+
 
 class LiveEngine:
     """An `Engine` with captures on."""
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None) -> None:
+    def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None, is_small: bool = False) -> None:
         self._is_float32 = model.facts.dtype == "float32"
+        self._is_small = is_small
         self._captures = True
         self._engine = make_engine(model, config, log_path=path, capture=self._observing(None, None))
         assert self._engine.log is not None  # keep_log
@@ -77,8 +80,11 @@ class LiveEngine:
 
     def _observing(self, layers: list[int] | None, heads: list[int] | None) -> CaptureRequest:
         """Captures in the precision of the model: float32 unrounded, so that what the page computes from them differs
-        from the engine by the order of additions alone; other models in float16, at half the bytes.
+        from the engine by the order of additions alone; other models, and logs that are to be small, in float16, at
+        half the bytes.
         """
+        if self._is_small:
+            return CaptureRequest(layers=layers, heads=heads, outputs=True, budget_bytes=SMALL_BUDGET)
         if not self._is_float32:
             return CaptureRequest(layers=layers, heads=heads, outputs=True)
         return CaptureRequest(
@@ -106,12 +112,12 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
         )
 
 
-def engine_builder(model: LoadedModel, max_pool_bytes: int) -> BuildEngine:
-    """Builds engines on `model`, within the limits."""
+def engine_builder(model: LoadedModel, max_pool_bytes: int, is_small: bool = False) -> BuildEngine:
+    """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons."""
 
     def build(config: EngineConfig, path: Path | None) -> LiveEngine:
         check_limits(model.facts, config, max_pool_bytes)
-        return LiveEngine(model, config, path)
+        return LiveEngine(model, config, path, is_small)
 
     return build
 

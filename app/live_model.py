@@ -33,6 +33,7 @@ class LiveModel:
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.num_bytes: int = weight_bytes(model.module)
         self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
+        self.build_small: BuildEngine = engine_builder(model, settings.max_pool_bytes, is_small=True)
         self._max_pool_bytes = settings.max_pool_bytes
         self._compilation: Compilation | None = None
 

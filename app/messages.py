@@ -164,6 +164,18 @@ class LessonAnswer(OfTheater, frozen=True, kw_only=True):
     given: Index | None  # None: not sure
 
 
+class LessonRetell(Message, frozen=True, kw_only=True):
+    """A recorded lesson as far as the learner has come: the server remembers nothing of the way."""
+
+    lesson: Name
+    language: Annotated[str, Meta(max_length=20)]
+    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item to go on to, as far as the questions on the way allow
+    answers: Annotated[dict[str, list[Index | None]], Meta(max_length=1000)] = {}  # by item, as they were given
+    since: Index = 0  # the first item that is told
+    run: Index | None = None  # of which the page has records
+    first: Index = 0  # how many
+
+
 class Tokenize(Message, frozen=True, kw_only=True):
     text: str
     theater: Name | None = None  # whose model is meant; None: the server's first

@@ -57,7 +57,7 @@ def export_page(log: TraceReader) -> bytes:
             f"the log has {log.num_bytes >> 20} MiB, and a page holds at most {MAX_LOG_BYTES >> 20}: "
             "share the .kvtrace file, and look at it with kvtheater replay"
         )
-    return _page(log.header.model.name, trace_bytes(log))
+    return page_with(log.header.model.name, {"embedded-log": trace_bytes(log)})
 
 
 def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: True) -> bytes:
@@ -73,12 +73,16 @@ def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: 
     return b"".join(frames)
 
 
-def _page(model: str, trace: bytes) -> bytes:
-    log = _packed(trace)
+def page_with(title: str, inside: dict[str, bytes]) -> bytes:
+    """The page as one file with these contents, by the id of each one's element. The same give the same bytes."""
+    contents = "".join(
+        f'<script type="application/gzip;base64" id="{name}">{_packed(content)}</script>\n'
+        for name, content in inside.items()
+    )
     words = json.dumps({code: file_words_of(code) for code in languages()}, ensure_ascii=False).replace("</", "<\\/")
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
-    # known only when everything else is: nothing in the log can name it
-    nonce = hashlib.sha256((log + texts).encode()).hexdigest()[:32]
+    # known only when everything else is: nothing in the contents can name it
+    nonce = hashlib.sha256((contents + texts).encode()).hexdigest()[:32]
     loader = _SCRIPT_END.sub("<\\/", (static_dir() / LOADER).read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "
@@ -104,12 +108,12 @@ def _page(model: str, trace: bytes) -> bytes:
         f'<meta charset="utf-8" />\n    <meta http-equiv="Content-Security-Policy" content="{policy}" />',
         1,
     )
-    page = page.replace("<title>KV Theater</title>", f"<title>KV Theater: {html.escape(model)}</title>", 1)
+    page = page.replace("<title>KV Theater</title>", f"<title>KV Theater: {html.escape(title)}</title>", 1)
     head, body_end, rest = page.rpartition("</body>")
     page = (
         f'{head}<script type="text/plain" id="licences">\n{_licences()}</script>\n'
         f'<script type="application/json" id="page-words">{words}</script>\n'
-        f'<script type="application/gzip;base64" id="embedded-log">{log}</script>\n'
+        f"{contents}"
         f'<script type="application/gzip;base64" id="page-modules">{texts}</script>\n'
         f'<script nonce="{nonce}">\n{loader}</script>\n{body_end}{rest}'
     )

@@ -12,6 +12,7 @@ from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
+from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.models import Models
 from app.paths import static_dir, templates_dir
@@ -37,7 +38,7 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     theaters = Theaters(models, settings, emit, library, runs)
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
-    lessons = LessonRooms(theaters, Catalogue(settings.lessons), models)
+    lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
     events.register(transport.clients, theaters, models, settings, lessons)
     app.register_blueprint(pages.blueprint(settings.config, models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))

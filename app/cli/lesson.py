@@ -1,4 +1,4 @@
-"""`kvtheater lesson`: the lessons that there are, whether one holds, and a new one to begin with."""
+"""`kvtheater lesson`: the lessons that there are, whether one holds, a new one to begin with, one to take along."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from app.cli.lesson_record import add_parsers
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
 from app.lessons.catalogue import Catalogue, lesson_files
@@ -66,11 +67,13 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "lesson",
-        "list, check and begin lessons",
+        "list, check, begin and take along lessons",
         "  kvtheater lesson list\n"
         "  kvtheater lesson check my-lessons/first.md\n"
         "  kvtheater lesson new my-lessons/first.md\n"
-        "  kvtheater serve --lessons my-lessons     they are read again while you write\n",
+        "  kvtheater serve --lessons my-lessons     they are read again while you write\n"
+        "  kvtheater lesson export pages -o pages.html    one file, for who has no server\n"
+        "  kvtheater lesson record -o recorded && kvtheater replay --lessons recorded    no model, answers held back\n",
     )
     actions = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="the lessons that come with the program, and those of a folder")
@@ -82,6 +85,7 @@ def add_parser(commands: Any) -> None:
     making = actions.add_parser("new", help="a small lesson that holds, to go on from")
     making.add_argument("file", type=Path, metavar="FILE", help="the Markdown file to write")
     making.set_defaults(run=run_new)
+    add_parsers(actions)
 
 
 def run_list(arguments: argparse.Namespace) -> int:

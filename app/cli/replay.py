@@ -18,9 +18,11 @@ def add_parser(commands: Any) -> None:
         "show recorded runs in the page, without a model",
         "  kvtheater replay                    the recordings of this machine, and those that come with the program\n"
         "  kvtheater replay run.kvtrace --open\n"
-        "  kvtheater replay traces/            every .kvtrace file of a folder\n",
+        "  kvtheater replay traces/            every .kvtrace file of a folder\n"
+        "  kvtheater replay --lessons recorded/    lessons too, recorded by kvtheater lesson record\n",
     )
     parser.add_argument("paths", nargs="*", type=Path, metavar="FILE|DIR", help=f"{SUFFIX} files, or folders of them")
+    parser.add_argument("--lessons", type=Path, metavar="DIR", help="recorded lessons (kvtheater lesson record)")
     add_server_options(parser)
     parser.set_defaults(run=run)
 
@@ -28,16 +30,21 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     files = _files(arguments.paths)
-    settings = server_settings(arguments)
+    settings = server_settings(arguments, recorded_lessons=arguments.lessons)
     with bound_socket(arguments) as bound:
         from app.models import Models
         from app.served import Served
         from app.server import create_app
 
-        app = create_app(Models(Served(None)), settings, files)
+        try:
+            app = create_app(Models(Served(None)), settings, files)
+        except ValueError as error:  # of the recorded lessons
+            raise UserError(str(error)) from error
         # named in the address, the first one opens even where a browser remembers another visit
         first = app.extensions["kvtheater"].library.first_shown()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
+        if arguments.lessons is not None and not files:
+            view = {"distance": "learn"}
         what = f"{len(files)} recording{'s' if len(files) != 1 else ''}" if arguments.paths else "recordings"
         serve_until_stopped(app, bound, settings, what, arguments.open, **view)
     return 0

@@ -122,6 +122,16 @@ class Course:
         return self._asked.get(self.at)
 
     @property
+    def asked(self) -> Mapping[int, Question]:
+        """By item, the questions so far: with their answers, so for nobody who has still to give one."""
+        return self._asked
+
+    @property
+    def logs(self) -> list[TraceReader]:
+        """The lesson's runs so far, in full."""
+        return self._logs
+
+    @property
     def is_answered(self) -> bool:
         """Whether the question at the barrier has all the answers that it takes."""
         return self.answers.get(self.at, Answered()).over

@@ -1,4 +1,4 @@
-"""`/api/lessons`: the lessons that there are, and the files that were meant to be some."""
+"""`/api/lessons`: the lessons that there are, the files that were meant to be some, and a lesson to take along."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from flask import Request, Response
 
 from app import routing
 from app.api_answers import LessonsAnswer
-from app.lessons.catalogue import card
 from app.lessons.rooms import LessonRooms
 from app.routing import Route, json_answer
 
@@ -24,7 +23,7 @@ def lessons(here: Here, request: Request) -> Response:
     """Every lesson, and why some cannot be played."""
     catalogue = here.rooms.catalogue
     answer: LessonsAnswer = {
-        "lessons": [card(lesson, here.rooms.refusal(lesson)) for lesson in catalogue.lessons()],
+        "lessons": here.rooms.cards,
         "faults": [
             {"file": path.name, "line": error.line, "sentence": error.sentence} for path, error in catalogue.errors()
         ],
@@ -32,7 +31,15 @@ def lessons(here: Here, request: Request) -> Response:
     return json_answer(answer)
 
 
-ROUTES = [Route("GET", "/lessons", lessons)]
+def export(here: Here, request: Request, lesson_id: str) -> Response:
+    """A lesson as one HTML file."""
+    response = Response(here.rooms.exported(lesson_id), mimetype="text/html")
+    response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{lesson_id}.html"'
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+ROUTES = [Route("GET", "/lessons", lessons), Route("GET", "/lessons/<lesson_id>/export.html", export)]
 
 
 def blueprint(rooms: LessonRooms) -> flask.Blueprint:

@@ -8,12 +8,17 @@ from contextlib import ExitStack
 from app.closing import Closing
 from app.errors import AppError
 from app.fork import Fork
-from app.lessons.catalogue import Catalogue
+from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course
 from app.lessons.lesson import Lesson, LessonError, Sandbox
 from app.lessons.parse import model_of, settings_of
+from app.lessons.recorded import RecordedLessons
 from app.lessons.stage import LessonPrompt
+from app.lessons.takeaway import lesson_page
+from app.lessons.told import Card
+from app.lessons.transcript import record
 from app.models import Models, served_name
+from app.onefile import TooLarge
 from app.theater import Theater
 from app.theaters import Theaters
 from engine.config import EngineConfig, SamplingParams
@@ -87,11 +92,12 @@ class LessonRoom:
 class LessonRooms:
     """The lessons under way, by theater."""
 
-    def __init__(self, theaters: Theaters, catalogue: Catalogue, models: Models) -> None:
-        self.catalogue = catalogue
+    def __init__(self, theaters: Theaters, catalogue: Catalogue, recorded: RecordedLessons, models: Models) -> None:
+        self.catalogue, self.recorded = catalogue, recorded
         self._theaters, self._models = theaters, models
         self._rooms: dict[str, LessonRoom] = {}
         self._lock = threading.Lock()
+        self._exporting = threading.Lock()
 
     def refusal(self, lesson: Lesson) -> str | None:
         """Why a lesson cannot be played here, in a sentence."""
@@ -101,6 +107,15 @@ class LessonRooms:
         if missing:
             return f"this lesson is about the model {missing[0]!r}: start kvtheater serve {' '.join(lesson.models)}"
         return None
+
+    @property
+    def cards(self) -> list[Card]:
+        """Every lesson that there is: live where it can be, else recorded where it was."""
+        known = {found.id: found for found in self.recorded.cards}
+        live = [card(lesson, self.refusal(lesson)) for lesson in self.catalogue.lessons()]
+        shown = {one.id: one for one in [*known.values(), *(one for one in live if one.refused is None)]}
+        shown |= {one.id: one for one in live if one.id not in shown}
+        return sorted(shown.values(), key=lambda one: (one.number, one.id))
 
     def find(self, theater_id: str) -> LessonRoom:
         """The lesson on a theater.
@@ -161,6 +176,29 @@ class LessonRooms:
                 self._rooms[theater.theater_id] = room
             undo.pop_all()
         return room
+
+    def exported(self, lesson_id: str) -> bytes:
+        """A lesson as one HTML file, in all its languages, played for that.
+
+        Raises:
+            AppError: `not_found`, `refused`, `loading`.
+        """
+        lesson = self.catalogue.get(lesson_id)
+        if lesson is None:
+            raise AppError("not_found", f"there is no lesson {lesson_id!r}")
+        if refused := self.refusal(lesson):
+            raise AppError("refused", refused)
+        with self._exporting, ExitStack() as used:  # one after another: each computes for a second or two
+            leases = {name: used.enter_context(self._models.lease(served_name(name))) for name in lesson.models}
+            if lesson.wants_roofs:
+                leases[lesson.model].model.measured_machine()
+            builders = {name: lease.model.build_small for name, lease in leases.items()}
+            try:
+                return lesson_page([record(lesson, code, builders.__getitem__) for code in lesson.languages])
+            except LessonError as error:
+                raise AppError("refused", f"the lesson does not hold: {error}") from error
+            except TooLarge as error:
+                raise AppError("refused", str(error)) from error
 
     def _forget_closed(self) -> None:
         with self._lock:

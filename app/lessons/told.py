@@ -84,3 +84,4 @@ class Card(Struct, frozen=True, kw_only=True):
     title: dict[str, str]
     num_questions: int
     refused: str | None  # why it cannot be played here; None: it can
+    recorded: bool = False  # whether its runs are recordings

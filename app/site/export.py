@@ -3,6 +3,7 @@
 index.html       the page, its addresses relative, with a preview for links
 static/          first.js: the modules of a first visit; the others, styles, vendored packages
 words/, api/     the words, the facts and the list of recordings, as files
+lessons/         recorded lessons: a transcript a language, and its runs
 runs/            every recording as a .kvtrace: shipped ones, futures of the openings, races, exhibits of the museum
 futures.json     which word leads to which recorded future
 """
@@ -12,13 +13,17 @@ from __future__ import annotations
 import html
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urljoin
 
 import msgspec
 
 from app import assets
+from app.lessons.catalogue import Catalogue
+from app.lessons.lesson import Lesson
+from app.lessons.recording import recorded_by
+from app.lessons.transcript import cards, write_recorded
 from app.models import Models
 from app.paths import static_dir
 from app.plotly_asset import script_path
@@ -30,12 +35,14 @@ from app.site.first import first_sheets, with_first, write_beginning, write_modu
 from app.site.runs import Future, record_exhibits, record_futures, record_races
 from app.words import languages
 from engine.model.loaded import LoadedModel
+from engine.model.shipped import SHIPPED
 
 RUNS = "runs"
+LESSONS = "lessons"
 OPENING = "opening-"  # and its language: what an opening's recording is called
 FUTURES = "futures.json"
 PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
-_SERVER_ONLY = ("bench", "recordings", "socket.io-client")  # or under runs/
+_SERVER_ONLY = ("bench", "lessons", "recordings", "socket.io-client")  # or under runs/
 _SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
 _MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
@@ -64,6 +71,8 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
     runs = folder / RUNS
     say("futures of the openings …")
     write_futures(folder, model)
+    say("lessons …")
+    write_lessons(folder, Catalogue().lessons())
     for language in languages():
         say(f"the race, {language} …")
         record_races(model, language, runs)
@@ -102,6 +111,16 @@ def write_futures(folder: Path, model: LoadedModel) -> None:
     (folder / FUTURES).write_bytes(msgspec.json.encode(futures))
 
 
+def write_lessons(folder: Path, lessons: Sequence[Lesson]) -> None:
+    """Lessons on the models that come with the program, recorded, and the list of them."""
+    shipped = [lesson for lesson in lessons if set(lesson.models) <= SHIPPED.keys()]
+    found = [recorded for lesson in shipped for recorded in recorded_by(lesson, lesson.languages)]
+    for recorded in found:
+        write_recorded(recorded, folder / LESSONS)
+    listed = cards([recorded.transcript for recorded in found])
+    (folder / "api/lessons").write_bytes(msgspec.json.encode({"lessons": listed, "faults": []}))
+
+
 def _write_static(folder: Path) -> None:
     for path in sorted(static_dir().rglob("*")):
         name = path.relative_to(static_dir())
@@ -123,7 +142,7 @@ def _write_answers(folder: Path, base: str) -> None:
     for name, sheet in first_sheets(page).items():
         (folder / "static" / name).write_text(sheet, encoding="utf-8")
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
-    for address in ["api/model", "api/recordings", *(f"words/{code}.json" for code in languages())]:
+    for address in ["api/model", "api/recordings", "api/lessons", *(f"words/{code}.json" for code in languages())]:
         path = folder / address
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(client.get(f"/{address}").get_data())

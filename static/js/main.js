@@ -18,6 +18,7 @@ import { session } from "./net/session.js";
 import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
 import { followPrinting } from "./page/print.js";
+import { hasLesson } from "./state/embedded.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
 import { isSite } from "./state/site.js";
@@ -25,6 +26,7 @@ import { t } from "./tell/words.js";
 
 const asked = parseAddress(location);
 connectSettings(location, history, localStorageOrNull());
+if (hasLesson && !asked.distance) settings.distance.value = "learn";
 offerOpening(localStorageOrNull(), asked);
 
 const root = document.documentElement;

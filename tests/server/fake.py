@@ -231,6 +231,8 @@ class FakeModel:
     def build(self, config: EngineConfig, path: Path | None) -> FakeEngine:
         return FakeEngine(config, path, self)
 
+    build_small = build
+
     def normalize(self, text: str) -> str:
         return text.replace("，", ",")
 

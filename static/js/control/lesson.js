@@ -1,11 +1,14 @@
 // A lesson: opening it where one was, going on, answering; and what its run shows meanwhile.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
-import { Refusal } from "../net/client.js";
+import { liveCourse } from "../net/live_course.js";
+import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
+import { embeddedLesson, hasLesson, isEmbedded } from "../state/embedded.js";
 import { cards, forget, keep, kept, opened, readKept, shownPart } from "../state/lessons.js";
 import { own } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
+import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 import { addMoreWords } from "../tell/words.js";
@@ -14,8 +17,7 @@ import { takeOver } from "./player.js";
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
-const AGAIN = 500; // ms after which a server that is away, or has no model yet, is asked again
-const RESET_COMES = 1000; // ms after an answer within which the news of a new run is there
+const AGAIN = 500; // ms after which it is looked again whether a server that is away is back
 const LONGEST = 8; // seconds that what one action did is played for
 
 /** Whether the server is asked something of the lesson now. */
@@ -25,6 +27,8 @@ export const waiting = signal(false);
 let storage = null;
 /** @type {(() => void) | null} what gives the page back to the learner */
 let release = null;
+/** @type {import("../net/live_course.js").Course} where the open lesson's questions and its run are */
+let course = liveCourse;
 
 /**
  * Open the lesson that the address names, whenever it names another; the page's language is the lesson's.
@@ -35,26 +39,54 @@ export function followLessons(memory) {
   storage = memory;
   readKept(memory);
   effect(() => {
-    const [wanted, code, connection] = [settings.lesson.value, language.value, store.connection.value];
-    if (settings.distance.value === "learn" && cards.peek() === null) loadCards();
-    if (!wanted || waiting.peek()) return;
+    const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
+    if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
+    if (!wanted || all === null || waiting.peek()) return;
     const now = opened.peek();
     const isOther = now?.lesson !== wanted || now.language !== code;
-    if (connection === "gone" || (connection === "live" && isOther)) queueMicrotask(() => open(wanted));
+    if (isLost(wanted) || (isOther && canOpen(wanted))) queueMicrotask(() => open(wanted));
   });
   effect(() => {
     if (settings.lesson.value === null && opened.peek()) close();
   });
 }
 
-/** Ask which lessons there are. */
+/** Whether this page has lessons in files, its own or a site's. */
+const hasFiles = isEmbedded || isSite;
+
+/** @param {string} lesson */
+const isRecorded = (lesson) => Boolean(cards.value?.find(({ id }) => id === lesson)?.recorded);
+
+/** Whether the lesson can be opened now. @param {string} lesson */
+function canOpen(lesson) {
+  if (!isRecorded(lesson)) return store.connection.value === "live";
+  return hasFiles || store.connection.value === "replay" || store.connection.value === "live";
+}
+
+/** Whether the run of a lesson is gone, which is made again then. @param {string} lesson */
+const isLost = (lesson) => !isRecorded(lesson) && !hasFiles && store.connection.value === "gone";
+
+let asking = false; // which lessons there are
+
 async function loadCards() {
+  if (asking) return;
+  asking = true;
   try {
+    if (isEmbedded) return await takeEmbedded();
     const answer = await fetch("api/lessons");
     cards.value = answer.ok ? (await answer.json()).lessons : [];
   } catch {
-    cards.value = []; // a file, or a site, has no server
+    cards.value = [];
   }
+}
+
+/** A lesson in a file is what that file is opened for. */
+async function takeEmbedded() {
+  const card = hasLesson ? (await embeddedLesson()).card : null;
+  batch(() => {
+    cards.value = card ? [card] : [];
+    settings.lesson.value ??= card?.id ?? null;
+  });
 }
 
 /**
@@ -86,7 +118,7 @@ export async function goOn() {
   stop();
   if (before) store.goTo(before - 1);
   const item = now.progress.at;
-  const answer = await ask("lesson_go", { theater: now.theater, item });
+  const answer = await attempt(() => course.go(now.theater, item));
   if (!answer) return store.backToLive();
   take(answer);
   await shown(before);
@@ -100,7 +132,7 @@ export async function goOn() {
 export async function answer(given) {
   const now = opened.peek();
   if (!now || waiting.peek()) return;
-  const told = await ask("lesson_answer", { theater: now.theater, item: now.progress.at, given });
+  const told = await attempt(() => course.answer(now.theater, now.progress.at, given));
   if (told) take(told);
 }
 
@@ -126,6 +158,7 @@ export async function change(changes) {
  * @param {string} wanted
  */
 async function open(wanted) {
+  course = isRecorded(wanted) ? recordedCourse(!hasFiles) : liveCourse;
   while (session.client && !session.client.connected) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     if (settings.lesson.peek() !== wanted) return;
@@ -148,19 +181,31 @@ async function open(wanted) {
  * }} wish
  */
 async function begin(wish) {
-  const told = await ask("lesson_open", { language: language.peek(), ...wish });
+  const told = await attempt(() => course.open({ language: language.peek(), ...wish }));
   if (!told) return false;
   addMoreWords(language.peek(), told.words);
   const { lesson, kind, title, minutes, theater, progress } = told;
   const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
   batch(() => {
     const { changes } = wish;
-    opened.value = { lesson, kind, language: language.peek(), title, minutes, theater, items, progress, changes };
+    const { source } = course;
+    opened.value = {
+      lesson,
+      kind,
+      language: language.peek(),
+      title,
+      minutes,
+      theater,
+      items,
+      source,
+      progress,
+      changes,
+    };
     release ??= takeOver(lessonPlayer);
     look();
   });
   keep(storage);
-  await session.watch(theater);
+  await course.follow(theater);
   free();
   return true;
 }
@@ -225,38 +270,23 @@ async function shown(before) {
 }
 
 /**
- * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
- * @param {E} event
- * @param {import("../core/wire.js").Events[E]["asked"]} body
- * @returns {Promise<import("../core/wire.js").Events[E]["answer"] | null>}
+ * What a course answers; null where it refused, which is said.
+ *
+ * @template T
+ * @param {() => Promise<T>} asked
+ * @returns {Promise<T | null>}
  */
-async function ask(event, body) {
+async function attempt(asked) {
   const { client } = session;
-  if (!client) return null;
-  const { run } = session;
   waiting.value = true;
-  if (run) run.resetting += 1; // a lesson that begins a new run does so because the learner went on
   try {
-    return await client.ask(event, body);
+    return await asked();
   } catch (error) {
-    if (error instanceof Refusal && error.code === "loading") return await later(event, body);
     session.complain(error, client);
     return null;
   } finally {
     waiting.value = false;
-    if (run) setTimeout(() => (run.resetting -= 1), RESET_COMES);
   }
-}
-
-/**
- * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
- * @param {E} event
- * @param {import("../core/wire.js").Events[E]["asked"]} body
- * @returns {ReturnType<typeof ask<E>>}
- */
-async function later(event, body) {
-  await new Promise((resolve) => setTimeout(resolve, AGAIN));
-  return ask(event, body);
 }
 
 async function step() {

@@ -75,6 +75,7 @@ export interface Card {
   title: Record<string, string>;
   num_questions: number;
   refused: string | null;
+  recorded: boolean;
 }
 
 export interface Closed {
@@ -305,6 +306,35 @@ export interface LessonOpened {
   lesson: string;
   minutes: number;
   progress: Progress;
+  theater: string;
+  title: string;
+  words: Record<string, string>;
+}
+
+export interface LessonRetell {
+  lesson: string;
+  language: string;
+  at?: number;
+  answers?: Record<string, (number | null)[]>;
+  since?: number;
+  run?: number | null;
+  first?: number;
+}
+
+export interface LessonRetold {
+  captures: (Uint8Array | null)[];
+  first: number;
+  first_record: number;
+  header: Uint8Array;
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  kind: "after" | "before" | "lesson";
+  language: string;
+  lesson: string;
+  minutes: number;
+  num_records: number;
+  progress: Progress;
+  records: Uint8Array[];
+  run: number;
   theater: string;
   title: string;
   words: Record<string, string>;
@@ -795,6 +825,7 @@ export interface Events {
   lesson_open: { asked: LessonOpen; answer: LessonOpened };
   lesson_go: { asked: LessonGoMessage; answer: LessonState };
   lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
+  lesson_retell: { asked: LessonRetell; answer: LessonRetold };
   bench_follow: { asked: Message; answer: { status: RunStatus } };
   bench_run: { asked: BenchRun; answer: { status: RunStatus } };
   bench_stop: { asked: Message; answer: { status: RunStatus } };

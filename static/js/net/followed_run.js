@@ -154,10 +154,12 @@ export class FollowedRun {
 }
 
 /**
+ * Append what is new in a batch.
+ *
  * @param {TraceLog} log
- * @param {import("../core/wire.js").Records} batch
+ * @param {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} batch
  */
-function append(log, { first, records, captures }) {
+export function append(log, { first, records, captures }) {
   records.forEach((bytes, i) => {
     const index = first + i;
     const captured = captures?.[i];

@@ -3,6 +3,8 @@
 // run.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
+import { asBytes } from "../core/codec.js";
+import { TraceLog } from "../core/log.js";
 import { embeddedTrace, isEmbedded } from "../state/embedded.js";
 import { wantedConfig } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -12,7 +14,7 @@ import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { complain } from "./complain.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
-import { isRecording } from "./followed_run.js";
+import { append, isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
 import { showOfSite, startOfSite } from "./site.js";
@@ -31,6 +33,7 @@ export class Session {
   #now = new Following();
   /** @type {Link | null} */
   #link = null;
+  #asked = {}; // another object for each recording of a site that is asked for
 
   get state() {
     return this.#now.state;
@@ -56,8 +59,8 @@ export class Session {
 
   /** Begin: the file that is in the page or that the address names, else the run of the address, else a new one. */
   async start() {
-    if (isEmbedded) return this.#show(logOf(await embeddedTrace()));
-    if (isSite) return startOfSite((found) => this.#show(found));
+    if (isEmbedded) return this.#showEmbedded();
+    if (isSite) return startOfSite(this.#ifLast());
     const wanted = settings.recording.value;
     if (!wanted || isRecording(wanted)) return this.#connect();
     const found = await fetchLog(wanted);
@@ -171,7 +174,7 @@ export class Session {
    * @returns {Promise<boolean>} whether it could be joined
    */
   async watch(wanted, step = null) {
-    if (isSite) return showOfSite((found) => this.#show(found), wanted, step);
+    if (isSite) return showOfSite(this.#ifLast(), wanted, step);
     if (wanted !== this.run?.theater) return this.#attempt(() => this.#follow(wanted, step));
     this.#link?.stay(wanted);
     return true;
@@ -274,6 +277,45 @@ export class Session {
    */
   open(buffer) {
     batch(() => (this.#show(logOf(buffer)), store.backToLive()));
+  }
+
+  async #showEmbedded() {
+    const trace = await embeddedTrace();
+    if (trace) this.#show(logOf(trace));
+  }
+
+  /** What shows a recording of a site, unless something else was asked for meanwhile. */
+  #ifLast() {
+    this.#asked = {};
+    const asked = this.#asked;
+    /** @param {ReturnType<typeof logOf>} found */
+    return (found) => void (asked === this.#asked && this.#show(found));
+  }
+
+  /**
+   * Begin an empty log in place of whatever was shown: a recorded lesson lays its records into it.
+   *
+   * @param {Uint8Array} header
+   */
+  lay(header) {
+    this.#asked = {};
+    batch(() => {
+      store.backToLive();
+      settings.recording.value = null;
+      this.#now.show(new TraceLog(asBytes(header)));
+    });
+  }
+
+  /**
+   * Append records to the log that was laid.
+   *
+   * @param {Parameters<typeof append>[1]} found
+   */
+  extend(found) {
+    const log = store.own.log.value;
+    if (!log) return;
+    append(log, found);
+    store.own.numRecords.value = log.length;
   }
 
   /** @param {ReturnType<typeof logOf>} found */

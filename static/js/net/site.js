@@ -10,13 +10,14 @@ import { fetchLog } from "./trace_file.js";
 /** @typedef {NonNullable<Awaited<ReturnType<typeof fetchLog>>>} Found a log, and where its file is damaged */
 
 /**
- * Show the recording that the address names, or the first one.
+ * Show the recording that the address names, or the first one; a lesson brings its own.
  *
  * @param {(found: Found) => void} show
  */
 export async function startOfSite(show) {
   await askForFacts();
-  await showOfSite(show, settings.recording.value ?? firstOfSite(), settings.step.value);
+  if (settings.lesson.value === null)
+    await showOfSite(show, settings.recording.value ?? firstOfSite(), settings.step.value);
 }
 
 /**

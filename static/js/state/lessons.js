@@ -17,9 +17,10 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  *
  * @typedef {{
  *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
- *   items: Item[],
+ *   items: Item[], source: "live" | "server" | "file",
  *   progress: import("../core/wire.js").Progress, changes: Record<string, number>,
- * }} Opened `changes`: settings that the learner has changed; what is learned under them is not remembered
+ * }} Opened `source`: whose run it is; `changes`: settings that the learner has changed; what is learned under them is
+ *   not remembered
  * @typedef {{
  *   at: number, answers: Record<string, (number | null)[]>, over: boolean, theater: string | null,
  *   results: Record<string, Result>,

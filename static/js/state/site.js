@@ -12,6 +12,17 @@ export const isSite = globalThis.document?.getElementById("kvtheater-site") != n
  */
 export const siteRecording = (id) => `runs/${id}.kvtrace`;
 
+/**
+ * Where a site has a recorded lesson's transcript, and its runs.
+ *
+ * @param {string} lesson
+ * @param {string} code of a language
+ */
+export const siteLesson = (lesson, code) => `lessons/${lesson}.${code}.json`;
+
+/** @param {string} lesson @param {string} code @param {number} run */
+export const siteLessonRun = (lesson, code, run) => `lessons/${lesson}.${code}.${run}.kvtrace`;
+
 /** The recording that a site shows where a link names none. */
 export const firstOfSite = () => `rec-opening-${settings.lang.value}`;
 

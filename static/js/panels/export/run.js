@@ -3,7 +3,7 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
-import { embeddedTrace, isEmbedded } from "../../state/embedded.js";
+import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { numRecords, toast } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { save } from "./sheet.js";
@@ -12,7 +12,7 @@ const making = signal(false);
 
 export function Run() {
   const page = runAddress("export.html");
-  if (!numRecords.value || !(page || isEmbedded)) return null;
+  if (!numRecords.value || !(page || hasTrace)) return null;
   return html`<h2 class="side-title">${t("export.run")}</h2>
     ${page ? html`<p class="hint">${t("export.html_note")}</p>` : null}
     <div class="side-row">
@@ -23,7 +23,7 @@ export function Run() {
           : null
       }
       ${
-        isEmbedded
+        page === null
           ? html`<button class="quiet" id="export-trace" onClick=${takeLog}>${t("export.trace")}</button>`
           : html`<a class="quiet" id="export-trace" href=${runAddress("trace")} download>${t("export.trace")}</a>`
       }
@@ -47,4 +47,7 @@ async function takePage(address) {
   }
 }
 
-const takeLog = async () => save(new Blob([await embeddedTrace()]), "run.kvtrace");
+async function takeLog() {
+  const trace = await embeddedTrace();
+  if (trace) save(new Blob([trace]), "run.kvtrace");
+}

@@ -7,7 +7,7 @@ import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
-import { isEmbedded } from "../../state/embedded.js";
+import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection, isLoading, log, modelFacts, serverModel, toast, viewIndex } from "../../state/store.js";
@@ -33,7 +33,7 @@ export function Panel() {
     <${RecordMark} />
     <div class="header-tools">
       ${
-        isEmbedded || isSite
+        isEmbedded && !hasLesson
           ? null
           : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
       }

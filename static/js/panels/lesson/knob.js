@@ -27,6 +27,12 @@ export function away(name, value, by) {
 
 /** @param {{name: string, text: string}} props `text`: its value as the sentence has it */
 export function Knob({ name, text }) {
+  if (opened.value?.source !== "live") return html`<b class="num" title=${t("lesson.knob_recorded")}>${text}</b>`;
+  return html`<${Live} name=${name} text=${text} />`;
+}
+
+/** @param {{name: string, text: string}} props */
+function Live({ name, text }) {
   const changes = opened.value?.changes ?? {};
   const now = changes[name] ?? Number.parseInt(text, 10);
   const [wanted, want] = useState(/** @type {number | null} */ (null));

@@ -15,7 +15,12 @@ import { Path } from "./path.js";
 import { Question } from "./question.js";
 import { Blocks } from "./text.js";
 
-/** @typedef {import("../../state/lessons.js").Item} Item */
+/**
+ * @typedef {import("../../state/lessons.js").Item} Item
+ * @typedef {import("../../state/lessons.js").Opened} Opened
+ */
+
+const COMMAND = "kvtheater serve"; // what plays lessons on a live model
 
 export function Panel() {
   const now = opened.value;
@@ -24,7 +29,7 @@ export function Panel() {
       <button class="wordmark lesson-home" onClick=${() => learn(null)}
         aria-label=${`KV Theater: ${t("lesson.all")}`}><span
         class="wordmark-kv"><i>K</i><i>V</i></span> Theater</button>
-      <span class="lesson-tools"><${LanguageSwitch} />
+      <span class="lesson-tools"><${TakeAlong} /><${LanguageSwitch} />
         <button class="quiet" id="lesson-leave" onClick=${() => (settings.distance.value = "bench")}>${t(
           "lesson.explore",
         )}</button></span>
@@ -33,9 +38,17 @@ export function Panel() {
   </main>`;
 }
 
+/** The open lesson as a file, where a model can record it. */
+function TakeAlong() {
+  const now = opened.value;
+  if (now?.source !== "live") return null;
+  return html`<a class="tool" id="lesson-export" href=${`api/lessons/${now.lesson}/export.html`} download
+    aria-label=${t("lesson.export")} title=${t("lesson.export")}><${Icon} name="download" /></a>`;
+}
+
 const Wait = () => html`<p class="lesson-wait" role="status">${t("lesson.wait")}</p>`;
 
-/** @param {{now: import("../../state/lessons.js").Opened}} props */
+/** @param {{now: Opened}} props */
 function Article({ now }) {
   const end = useRef(/** @type {HTMLElement | null} */ (null));
   const seen = useRef(now.progress.at);
@@ -51,6 +64,7 @@ function Article({ now }) {
   return html`<article class="article" aria-labelledby="lesson-title">
     <h1 class="lesson-title" id="lesson-title">${now.title}</h1>
     <${Progress} now=${now} />
+    <${Recorded} now=${now} />
     ${[...sections].map(
       ([section, items]) =>
         html`<section class="lesson-section" key=${section}>
@@ -62,7 +76,7 @@ function Article({ now }) {
   </article>`;
 }
 
-/** How far one is, section by section. @param {{now: import("../../state/lessons.js").Opened}} props */
+/** How far one is, section by section. @param {{now: Opened}} props */
 function Progress({ now }) {
   const { num_sections: count, over } = now.progress;
   const at = now.items.at(-1)?.section ?? 0;
@@ -74,13 +88,21 @@ function Progress({ now }) {
   <${Changed} now=${now} />`;
 }
 
-/** What the learner has changed, and the way back. @param {{now: import("../../state/lessons.js").Opened}} props */
+/** What the learner has changed, and the way back. @param {{now: Opened}} props */
 function Changed({ now }) {
   const changed = Object.entries(now.changes).map(([name, value]) => `${optionLabel(name)} ${value}`);
   if (!changed.length) return null;
   return html`<p class="lesson-changed" id="lesson-changed" role="status">${t("lesson.changed", {
     changes: changed.join(" · "),
   })} <button class="lesson-link" id="lesson-own" onClick=${() => change({})}>${t("lesson.own")}</button></p>`;
+}
+
+/** What a recorded lesson is, where its answers lie, and how it is played live. @param {{now: Opened}} props */
+function Recorded({ now }) {
+  if (now.source === "live") return null;
+  return html`<p class="lesson-recorded" id="lesson-recorded">${t(`lesson.recorded.${now.source}`)} ${t(
+    "lesson.recorded.live",
+  )} <code>${COMMAND}</code></p>`;
 }
 
 /** @param {{item: Item}} props */
@@ -119,16 +141,17 @@ function untilText(until, n) {
 
 function Sandbox() {
   const isHere = barrier.value?.kind === "sandbox";
+  const isLive = opened.value?.source === "live";
   return html`<div class="lesson-sandbox">
-    <p>${t("lesson.sandbox")}</p>
+    <p>${t(isLive ? "lesson.sandbox" : "lesson.sandbox_recorded")} ${isLive ? null : html`<code>${COMMAND}</code>`}</p>
     <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
-      "lesson.knobs",
+      isLive ? "lesson.knobs" : "lesson.look",
     )}</button>
     ${isHere ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>` : null}
   </div>`;
 }
 
-/** @param {{now: import("../../state/lessons.js").Opened}} props */
+/** @param {{now: Opened}} props */
 function End({ now }) {
   const asked = now.items.filter((item) => item.kind === "ask");
   const right = asked.filter((item) => item.kind === "ask" && item.given[0] === item.right).length;

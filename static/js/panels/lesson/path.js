@@ -3,6 +3,7 @@
 import { learn } from "../../control/lesson.js";
 import { startTour } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
+import { isEmbedded } from "../../state/embedded.js";
 import { cards, kept } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { inLanguage, t } from "../../tell/words.js";
@@ -14,17 +15,19 @@ export function Path() {
     <p class="path-lead">${t("lesson.path_lead")}</p>
     ${all === null ? html`<p role="status">${t("lesson.wait")}</p>` : null}
     <ol class="path-list">
-      <li><button class="path-card" id="path-opening" onClick=${explore}>
-        <span class="path-number num">0</span>
-        <span class="path-title">${t("lesson.zero")}</span>
-        <span class="path-minutes num">${t("lesson.minutes", { n: 2 })}</span>
-        <span class="path-state">${t("lesson.zero_text")}</span>
-      </button></li>
+      ${isEmbedded ? null : html`<${Tour} />`}
       ${all?.length === 0 ? html`<li class="path-lead">${t("lesson.none")}</li>` : null}
       ${(all ?? []).map((card) => html`<${Entry} key=${card.id} card=${card} />`)}
     </ol>
   </div>`;
 }
+
+const Tour = () => html`<li><button class="path-card" id="path-opening" onClick=${explore}>
+    <span class="path-number num">0</span>
+    <span class="path-title">${t("lesson.zero")}</span>
+    <span class="path-minutes num">${t("lesson.minutes", { n: 2 })}</span>
+    <span class="path-state">${t("lesson.zero_text")}</span>
+  </button></li>`;
 
 function explore() {
   settings.distance.value = "bench";

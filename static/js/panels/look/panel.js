@@ -53,7 +53,7 @@ export function Panel() {
       <span class="opening-tools"><${LanguageSwitch} />
         <button class="tool" id="look-opening" aria-label=${t("look.first.opening")} title=${t("look.first.opening")}
           onClick=${startOpening}><${Icon} name="play" /></button>
-        ${isSite ? null : html`<button class="quiet" id="look-learn" onClick=${learn}>${t("look.learn")}</button>`}
+        <button class="quiet" id="look-learn" onClick=${learn}>${t("look.learn")}</button>
         <button class="quiet" id="look-more" title=${t("look.first.more.title")}
           onClick=${() => (settings.distance.value = "bench")}>${t("look.first.more")}</button></span>
     </div>

@@ -1,0 +1,117 @@
+"""`kvtheater lesson export` and `record`: lessons for where there is no model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.options import UserError
+from app.cli.terminal import say
+from app.lessons.catalogue import Catalogue, lesson_files
+from app.lessons.lesson import Lesson, LessonError
+
+if TYPE_CHECKING:
+    from app.lessons.transcript import Recorded
+
+
+def add_parsers(actions: Any) -> None:
+    exporting = actions.add_parser("export", help="a lesson as one HTML file, with its recorded run and its questions")
+    exporting.add_argument("lesson", metavar="NAME|FILE", help="a shipped lesson, as `list` has it, or a file")
+    exporting.add_argument("-o", "--out", type=Path, metavar="OUT", help="the HTML file (default: NAME.html)")
+    exporting.add_argument("--language", metavar="CODE", help="one language only (default: all that it has)")
+    exporting.add_argument("--force", action="store_true", help="overwrite the file")
+    exporting.set_defaults(run=run_export)
+    recording = actions.add_parser("record", help="lessons for kvtheater replay --lessons, which has no model")
+    recording.add_argument(
+        "lesson", nargs="*", metavar="NAME|FILE", help="lessons, or folders of them (default: all shipped)"
+    )
+    recording.add_argument("-o", "--out", type=Path, required=True, metavar="DIR", help="the folder to write into")
+    recording.set_defaults(run=run_record)
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Write one HTML file."""
+    from app.lessons.takeaway import lesson_page
+    from app.onefile import TooLarge
+
+    lesson = _found(arguments.lesson)
+    output: Path = arguments.out or Path(f"{lesson.id}.html")
+    if output.exists() and not arguments.force:
+        raise UserError(f"{output} exists already; choose another name, or --force to overwrite it")
+    wanted = arguments.language
+    if wanted and wanted not in lesson.languages:
+        raise UserError(f"{lesson.id} is written in {', '.join(lesson.languages)}, not in {wanted!r}")
+    try:
+        page = lesson_page(_recorded(lesson, [wanted] if wanted else lesson.languages))
+    except TooLarge as error:
+        raise UserError(f"{lesson.id}: {error}") from error
+    _write(output, page)
+    say(f"{output}: {len(page):,} bytes")
+    return 0
+
+
+def run_record(arguments: argparse.Namespace) -> int:
+    """Write a folder of recorded lessons."""
+    from app.lessons.catalogue import shipped_folder
+    from app.lessons.transcript import write_recorded
+
+    given = arguments.lesson or [str(shipped_folder())]
+    for lesson in [one for name in given for one in _all(name)]:
+        for recorded in _recorded(lesson, lesson.languages):
+            try:
+                write_recorded(recorded, arguments.out)
+            except OSError as error:
+                raise UserError(f"cannot write {arguments.out}: {error.strerror or error}") from error
+        say(f"{lesson.id}: {', '.join(lesson.languages)}")
+    say(f"show them with kvtheater replay --lessons {arguments.out}")
+    return 0
+
+
+def _recorded(lesson: Lesson, languages: list[str]) -> list[Recorded]:
+    from app.lessons.recording import recorded_by
+    from engine.model.errors import ModelError
+
+    try:
+        return recorded_by(lesson, languages)
+    except ModelError as error:
+        raise UserError(f"{lesson.path}: a model of it: {error}") from error
+    except LessonError as error:
+        raise UserError(f"{lesson.path}:{error.line}: {error.sentence}") from error
+
+
+def _all(name: str) -> list[Lesson]:
+    path = Path(name)
+    return [_read(file) for file in lesson_files(path)] if path.is_dir() else [_found(name)]
+
+
+def _found(name: str) -> Lesson:
+    """A shipped lesson by its id, or one in a file."""
+    if lesson := Catalogue().get(name):
+        return lesson
+    path = Path(name)
+    if not path.is_file():
+        raise UserError(f"there is no lesson {name!r}, and no such file; kvtheater lesson list has the shipped ones")
+    return _read(path)
+
+
+def _read(path: Path) -> Lesson:
+    from app.lessons.parse import read_lesson
+
+    try:
+        return read_lesson(path)
+    except LessonError as error:
+        raise UserError(f"{path}:{error.line}: {error.sentence}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _write(output: Path, page: bytes) -> None:
+    unfinished = output.with_name(output.name + ".part")
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_bytes(page)
+        unfinished.replace(output)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise UserError(f"cannot write {output}: {error.strerror or error}") from error

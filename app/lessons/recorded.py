@@ -1,0 +1,88 @@
+"""Recorded lessons on a server: each record goes out when the questions in front of it are answered, not before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from app.errors import AppError
+from app.lessons.lesson import LessonError
+from app.lessons.retold import Way
+from app.lessons.told import Card
+from app.lessons.transcript import SUFFIX, Transcript, cards, read_transcript, run_name
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+
+
+class Stretch(NamedTuple):
+    """Records of a run from `first` on with their arrays, none behind what is shown."""
+
+    header: bytes
+    first: int
+    records: list[bytes]
+    captures: list[bytes | None]
+
+
+class RecordedLessons:
+    """The recorded lessons of a folder, as it was when the server began."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """Raises LessonError for a file that is none, OSError where the folder cannot be read."""
+        self._folder = folder
+        self._transcripts: dict[tuple[str, str], Transcript] = {}
+        for path in sorted(folder.glob(f"*{SUFFIX}")) if folder else ():
+            transcript = read_transcript(path)
+            self._transcripts[transcript.lesson, transcript.language] = transcript
+
+    @property
+    def cards(self) -> list[Card]:
+        return cards(list(self._transcripts.values()))
+
+    def get(self, lesson: str, language: str) -> Transcript:
+        """The lesson in a language, or in another that there is.
+
+        Raises:
+            AppError: `not_found`.
+        """
+        found = self._transcripts.get((lesson, language))
+        others = (one for (name, _), one in sorted(self._transcripts.items()) if name == lesson)
+        if (transcript := found or next(others, None)) is None:
+            raise AppError("not_found", f"there is no recorded lesson {lesson!r}")
+        return transcript
+
+    def stretch(self, transcript: Transcript, shown: Way, first: int, max_bytes: int) -> Stretch:
+        """Records of the run that is shown, from `first` on as many as fit `max_bytes` with their arrays, at least one.
+
+        Raises:
+            AppError: `refused` when its file cannot be read.
+        """
+        assert self._folder is not None
+        path = self._folder / run_name(transcript.lesson, transcript.language, shown.moment.run)
+        try:
+            with TraceReader(path) as log:
+                found = Stretch(log.header_bytes, min(first, shown.moment.records), [], [])
+                for index in range(found.first, min(shown.moment.records, len(log))):
+                    record, capture = log.record_bytes(index), log.capture_bytes(index)
+                    max_bytes -= len(record) + len(capture or b"")
+                    if found.records and max_bytes < 0:
+                        break
+                    found.records.append(record)
+                    found.captures.append(capture)
+                return found
+        except (OSError, TraceFormatError) as error:
+            raise AppError("refused", f"the lesson's recorded run {path.name} cannot be read: {error}") from error
+
+
+def recorded_lessons(folder: Path | None) -> RecordedLessons:
+    """Those of a folder.
+
+    Raises:
+        ValueError: one sentence, where it cannot be read or holds none.
+    """
+    try:
+        found = RecordedLessons(folder)
+    except (LessonError, OSError) as error:
+        raise ValueError(f"{folder}: {error}") from error
+    if folder is not None and not found.cards:
+        raise ValueError(f"{folder} has no recorded lesson: kvtheater lesson record writes some")
+    return found

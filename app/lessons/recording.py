@@ -1,0 +1,25 @@
+"""Recording a lesson on its own models, without a server. Imports torch: import it when a lesson is to be played."""
+
+from __future__ import annotations
+
+from app.lessons.lesson import Lesson
+from app.lessons.transcript import Recorded, record
+from app.live_engine import engine_builder
+from app.settings import ServerSettings
+from engine.machine import measure_roofs
+from engine.model.loader import load_model
+
+
+def recorded_by(lesson: Lesson, languages: list[str]) -> list[Recorded]:
+    """The lesson in these languages.
+
+    Raises:
+        ModelError: one of its models cannot be had.
+        LessonError: it does not hold.
+    """
+    most, models = ServerSettings().max_pool_bytes, {name: load_model(name) for name in lesson.models}
+    builders = {name: engine_builder(model, most, is_small=True) for name, model in models.items()}
+    if lesson.wants_roofs:
+        first = models[lesson.model]
+        measure_roofs(first.device, first.dtype)
+    return [record(lesson, language, builders.__getitem__) for language in languages]

@@ -1,0 +1,81 @@
+"""A learner's way through a recorded lesson: how far it leads, and what may be told there.
+
+`static/js/core/retold.js` does the same in a page that has the whole transcript. Where a server has it, nothing of a
+record goes out before the questions in front of it are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, structs
+
+from app.lessons.told import Moment, Progress, Told, ToldAsk, ToldDo, ToldSandbox
+from app.lessons.transcript import Transcript
+
+Answers = Mapping[str, list[int | None]]  # by item, as they were given; None: not sure
+
+
+class Way(Struct, frozen=True, kw_only=True):
+    """How far a learner is: at the item `at`, with the run shown as far as `moment`."""
+
+    at: int
+    items: list[Told]
+    progress: Progress
+    moment: Moment
+
+
+def way(transcript: Transcript, at: int, answers: Answers) -> Way:
+    """Go on to item `at`, or to the first question on the way whose answers are not all in."""
+    items = transcript.items
+    barriers = _barriers(items)
+    here = next(barriers)
+    while here < len(items) and here < at and _is_over(transcript, here, answers):
+        here = next(barriers)
+    told = [_told(transcript, item, here, answers) for item in items[: here + 1]]
+    done = [item.moment for item in told if isinstance(item, ToldDo) and item.moment]
+    return Way(
+        at=here,
+        items=told,
+        progress=Progress(at=here, num_items=len(items), num_sections=transcript.num_sections, over=here >= len(items)),
+        moment=done[-1] if done else Moment(run=0, records=0),
+    )
+
+
+def _barriers(items: list[Told]) -> Iterator[int]:
+    """Where a learner stops, the end at last."""
+    yield from (item.index for item in items if isinstance(item, ToldAsk | ToldDo | ToldSandbox))
+    yield len(items)
+
+
+def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[int | None], bool]:
+    """The answers that a question takes of those given, and whether these are all."""
+    key, taken = transcript.keys[str(index)], []
+    for given in answers.get(str(index), []):
+        if given is not None and not 0 <= given < len(key.whys):
+            continue  # to an earlier text of the lesson
+        taken.append(given)
+        if given is None or given == key.right or len(taken) >= transcript.tries:
+            return taken, True
+    return taken, False
+
+
+def _is_over(transcript: Transcript, index: int, answers: Answers) -> bool:
+    return str(index) not in transcript.keys or _given(transcript, index, answers)[1]
+
+
+def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> Told:
+    if isinstance(item, ToldDo):
+        return item if item.index < here else structs.replace(item, moment=None)
+    if not isinstance(item, ToldAsk):
+        return item
+    key = transcript.keys[str(item.index)]
+    given, is_over = _given(transcript, item.index, answers)
+    return structs.replace(
+        item,
+        given=given,
+        whys=[None if one is None else key.whys[one] for one in given],
+        over=is_over,
+        right=key.right if is_over else None,
+        evidence=key.evidence if is_over else None,
+    )

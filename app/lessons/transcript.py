@@ -1,0 +1,179 @@
+"""A lesson with its runs, recorded: what a page needs to play it where there is no model.
+
+A transcript is what a learner is told from beginning to end, in one language, with the key to each question beside it.
+Its runs are traces. In a folder (a site's, or one that a server shows) they are
+
+    <id>.<language>.json             the transcript
+    <id>.<language>.<run>.kvtrace    each of its runs, from 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, structs
+
+from app.engine_face import BuildEngine
+from app.lessons.course import TRIES, Course
+from app.lessons.lesson import Ask, Kind, Lesson, LessonError
+from app.lessons.parse import settings_of
+from app.lessons.questions.rules import Evidence
+from app.lessons.stage import EngineStage
+from app.lessons.told import Card, Told, ToldAsk
+from app.lessons.words import question_texts
+from app.onefile import trace_bytes
+
+FORMAT = 1
+SUFFIX = ".json"
+
+
+class Key(Struct, frozen=True, kw_only=True):
+    """What is right, where the log says so, and for each answer what somebody thinks who gives it."""
+
+    right: int
+    evidence: Evidence
+    whys: list[str | None]
+
+
+class Transcript(Struct, frozen=True, kw_only=True):
+    """One lesson in one language. `items` have no answer in them; `keys` is by the index of a question's item."""
+
+    format: int = FORMAT
+    lesson: str
+    kind: Kind
+    number: int
+    language: str
+    title: str
+    minutes: int
+    model: str
+    num_sections: int
+    tries: int
+    words: dict[str, str]  # of its questions
+    items: list[Told]
+    keys: dict[str, Key]
+    num_runs: int
+
+
+class Recorded(Struct, frozen=True):
+    """A transcript and its runs, each the bytes of a `.kvtrace`."""
+
+    transcript: Transcript
+    runs: list[bytes]
+
+
+def record(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> Recorded:
+    """Play a lesson to its end, every question answered right. `builder` has what builds engines on a model.
+
+    Raises:
+        LessonError: it does not hold.
+    """
+    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+    try:
+        course = Course(lesson, language, stage)
+        course.go_on()
+        while course.barrier is not None:
+            if course.question:
+                course.answer(course.question.right)
+            course.go_on()
+        return Recorded(_transcript(course), [trace_bytes(log) for log in course.logs])
+    finally:
+        stage.close()
+
+
+def write_recorded(recorded: Recorded, folder: Path) -> None:
+    """Write a transcript and its runs into a folder, which is made where there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    transcript = recorded.transcript
+    (folder / transcript_name(transcript.lesson, transcript.language)).write_bytes(msgspec.json.encode(transcript))
+    for index, run in enumerate(recorded.runs):
+        (folder / run_name(transcript.lesson, transcript.language, index)).write_bytes(run)
+
+
+def read_transcript(path: Path) -> Transcript:
+    """The transcript in a file.
+
+    Raises:
+        LessonError: it is none, or of another version.
+        OSError: it cannot be read.
+    """
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Transcript)
+    except msgspec.MsgspecError as error:
+        raise LessonError(0, f"{path.name} is no recorded lesson: {error}") from None
+    if found.format != FORMAT:
+        raise LessonError(0, f"{path.name} has format {found.format}; this program reads {FORMAT}: record it again")
+    if path.name != transcript_name(found.lesson, found.language):
+        raise LessonError(0, f"{path.name} is the lesson {found.lesson!r} in {found.language!r}: it has another name")
+    return found
+
+
+def transcript_name(lesson: str, language: str) -> str:
+    return f"{lesson}.{language}{SUFFIX}"
+
+
+def run_name(lesson: str, language: str, index: int) -> str:
+    return f"{lesson}.{language}.{index}.kvtrace"
+
+
+def cards(transcripts: list[Transcript]) -> list[Card]:
+    """What a list of lessons says of recorded ones, by number and name."""
+    by_lesson: dict[str, list[Transcript]] = {}
+    for transcript in sorted(transcripts, key=lambda one: (one.number, one.lesson, one.language)):
+        by_lesson.setdefault(transcript.lesson, []).append(transcript)
+    return [
+        Card(
+            id=name,
+            kind=found[0].kind,
+            number=found[0].number,
+            minutes=found[0].minutes,
+            model=found[0].model,
+            title={transcript.language: transcript.title for transcript in found},
+            num_questions=len(found[0].keys),
+            refused=None,
+            recorded=True,
+        )
+        for name, found in by_lesson.items()
+    ]
+
+
+def _transcript(course: Course) -> Transcript:
+    lesson, language = course.lesson, course.language
+    items = course.sent()
+    keys: dict[str, Key] = {}
+    for item in items:
+        if isinstance(item, ToldAsk):
+            question = course.asked[item.index]
+            whys = [option.why for option in question.options]
+            keys[str(item.index)] = Key(right=question.right, evidence=question.evidence, whys=whys)
+    return Transcript(
+        lesson=lesson.id,
+        kind=lesson.kind,
+        number=lesson.number,
+        language=language,
+        title=lesson.title[language],
+        minutes=lesson.minutes,
+        model=lesson.model,
+        num_sections=len(lesson.sections),
+        tries=TRIES if lesson.kind == "lesson" else 1,
+        words=dict(_words(lesson, language)),
+        items=[_unanswered(item) for item in items],
+        keys=keys,
+        num_runs=len(course.logs),
+    )
+
+
+def _unanswered(item: Told) -> Told:
+    if not isinstance(item, ToldAsk):
+        return item
+    return structs.replace(item, given=[], whys=[], over=False, right=None, evidence=None)
+
+
+def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
+    """Those of the questions that are asked."""
+    rules = {item.rule for item in lesson.items if isinstance(item, Ask)}
+    for key, text in question_texts(language).items():
+        room, _, rest = key.partition(".")
+        if room != "question" or rest.partition(".")[0] in rules or "." not in rest:
+            yield key, text

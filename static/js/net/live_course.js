@@ -1,0 +1,54 @@
+// A lesson whose run a server's model computes as one goes: its theater is followed, and the server holds records back.
+
+import { Refusal } from "./client.js";
+import { session } from "./session.js";
+
+/**
+ * @typedef {import("../core/wire.js").Events} Events
+ * @typedef {import("../core/wire.js").LessonOpened} LessonOpened
+ * @typedef {import("../core/wire.js").LessonState} LessonState
+ * @typedef {{
+ *   lesson: string, language: string, theater: string | null, at: number,
+ *   answers: Record<string, (number | null)[]>, changes: Record<string, number>,
+ * }} Wish a lesson as far as item `at`, or as far as the answers lead
+ * @typedef {object} Course where a lesson's questions are asked and its run is: on a server, or in the page itself
+ * @property {"live" | "server" | "file"} source whose run it is, and who has the answers: a model's and a recorded
+ *   one's are held back by the server; a file's are in the page
+ * @property {(wish: Wish) => Promise<LessonOpened>} open
+ * @property {(theater: string, item: number) => Promise<LessonState>} go carry out item `item`
+ * @property {(theater: string, item: number, given: number | null) => Promise<LessonState>} answer null: not sure
+ * @property {(theater: string) => Promise<unknown>} follow show its run
+ */
+
+const AGAIN = 500; // ms after which a server that has no model yet is asked again
+const RESET_COMES = 1000; // ms after an answer within which the news of a new run is there
+
+/** @type {Course} */
+export const liveCourse = {
+  source: "live",
+  open: (wish) => ask("lesson_open", wish),
+  go: (theater, item) => ask("lesson_go", { theater, item }),
+  answer: (theater, item, given) => ask("lesson_answer", { theater, item, given }),
+  follow: (theater) => session.watch(theater),
+};
+
+/**
+ * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
+ * @param {E} event
+ * @param {Events[E]["asked"]} body
+ * @returns {Promise<Events[E]["answer"]>}
+ */
+async function ask(event, body) {
+  const { client, run } = session;
+  if (!client) throw new Refusal({ code: "unknown_theater", message: "" });
+  if (run) run.resetting += 1; // a lesson that begins a new run does so because the learner went on
+  try {
+    return await client.ask(event, body);
+  } catch (error) {
+    if (!(error instanceof Refusal && error.code === "loading")) throw error;
+    await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    return await ask(event, body);
+  } finally {
+    if (run) setTimeout(() => (run.resetting -= 1), RESET_COMES);
+  }
+}

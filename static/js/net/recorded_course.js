@@ -1,0 +1,140 @@
+// A lesson whose runs are recordings: what the learner may see of them is laid into the page's log, and no more.
+
+import { parseTrace } from "../core/file.js";
+import { wayOf } from "../core/retold.js";
+import { embeddedLesson, embeddedRun, isEmbedded } from "../state/embedded.js";
+import { own } from "../state/run.js";
+import { siteLesson, siteLessonRun } from "../state/site.js";
+import { NoAnswer } from "./client.js";
+import { session } from "./session.js";
+import { bytesAt } from "./trace_file.js";
+
+/**
+ * @typedef {import("../core/wire.js").LessonRetell} Asked
+ * @typedef {import("../core/wire.js").LessonRetold} LessonRetold
+ * @typedef {import("../core/retold.js").Transcript} Transcript
+ * @typedef {import("./live_course.js").Course} Course
+ * @typedef {(asked: Asked) => Promise<LessonRetold>} Retell
+ */
+
+/** The course of recorded lessons: of this server, or in files that the page has. @param {boolean} hasServer */
+export const recordedCourse = (hasServer) =>
+  hasServer ? recorded("server", retoldByServer) : recorded("file", retoldHere);
+
+/**
+ * @param {"server" | "file"} source
+ * @param {Retell} retell
+ * @returns {Course}
+ */
+function recorded(source, retell) {
+  /** @type {Pick<Asked, "lesson" | "language"> & {answers: Record<string, (number | null)[]>}} */
+  let now = { lesson: "", language: "", answers: {} };
+  /** @type {{log: unknown, run: number} | null} which run is laid, and into which log */
+  let laid = null;
+  /** @param {number} at @param {number} since */
+  async function reach(at, since) {
+    const told = await retell({ ...now, at, since, ...here() });
+    lay(told);
+    while (own.numRecords.peek() < told.num_records) {
+      const more = await retell({ ...now, at, since, ...here() });
+      if (!more.records.length) throw new Error(`${told.num_records} records were announced and did not come`);
+      lay(more);
+    }
+    return told;
+  }
+  const here = () =>
+    laid && laid.log === own.log.peek() ? { run: laid.run, first: own.numRecords.peek() } : { run: null, first: 0 };
+  /** @param {LessonRetold} told */
+  function lay({ run, header, first_record, records, captures }) {
+    if (here().run !== run) {
+      session.lay(header);
+      laid = { log: own.log.peek(), run };
+    }
+    session.extend({ first: first_record, records, captures });
+  }
+  return {
+    source,
+    open({ lesson, language, at, answers }) {
+      [now, laid] = [{ lesson, language, answers: { ...answers } }, null];
+      return reach(at, 0);
+    },
+    go: (_, item) => reach(item + 1, item),
+    answer(_, item, given) {
+      const { answers } = now;
+      now = { ...now, answers: { ...answers, [item]: [...(answers[item] ?? []), given] } };
+      return reach(item + 1, item);
+    },
+    follow: async () => {},
+  };
+}
+
+/** @type {Retell} */
+async function retoldByServer(asked) {
+  const { client } = session;
+  if (!client) throw new NoAnswer("there is no server");
+  return client.ask("lesson_retell", asked);
+}
+
+/** @type {Retell} */
+async function retoldHere({ lesson, language, at = -1, answers = {}, since = 0, run = null, first = 0 }) {
+  const transcript = await transcriptOf(lesson, language);
+  const way = wayOf(transcript, at, answers);
+  const trace = await traceOf(transcript, way.moment.run);
+  const from = run === way.moment.run ? first : 0;
+  const { kind, title, minutes, words } = transcript;
+  return {
+    ...{ theater: "", lesson, language: transcript.language, kind, title, minutes, words },
+    ...{ first: since, items: way.items.slice(since), progress: way.progress },
+    ...{ run: way.moment.run, num_records: way.moment.records, header: trace.header, first_record: from },
+    records: trace.records.slice(from, way.moment.records),
+    captures: trace.captures.slice(from, way.moment.records),
+  };
+}
+
+/** @type {Map<string, Promise<Transcript>>} by lesson and language */
+const transcripts = new Map();
+
+/** @param {string} lesson @param {string} code @returns {Promise<Transcript>} */
+function transcriptOf(lesson, code) {
+  const key = `${lesson}.${code}`;
+  const known = transcripts.get(key) ?? (isEmbedded ? embedded(code) : fetched(siteLesson(lesson, code)));
+  transcripts.set(key, known);
+  known.catch(() => transcripts.delete(key)); // it is asked for again
+  return known;
+}
+
+/** In the language of the page, or in another that there is. @param {string} code */
+async function embedded(code) {
+  const { transcripts: found } = await embeddedLesson();
+  return found[code] ?? Object.values(found)[0];
+}
+
+/** @param {string} address @returns {Promise<Transcript>} */
+async function fetched(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new NoAnswer(`${address}: ${answer.status}`);
+  return answer.json();
+}
+
+/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} the run that was read last */
+let last = null;
+
+/** @param {Transcript} transcript @param {number} run */
+async function traceOf({ lesson, language, num_runs }, run) {
+  const key = `${lesson}.${language}.${run}`;
+  if (last?.key !== key) {
+    last = { key, trace: parseTrace(await (isEmbedded ? embeddedRun(language, run) : ofSite(lesson, language, run))) };
+    if (!isEmbedded && run + 1 < num_runs) ofSite(lesson, language, run + 1).catch(() => {}); // while this one is read
+  }
+  return last.trace;
+}
+
+/** @param {string} lesson @param {string} code @param {number} run */
+async function ofSite(lesson, code, run) {
+  const address = siteLessonRun(lesson, code, run);
+  try {
+    return await bytesAt(new URL(address, document.baseURI));
+  } catch (error) {
+    throw new NoAnswer(`${address}: ${/** @type {Error} */ (error).message}`);
+  }
+}

@@ -1,0 +1,198 @@
+"""A lesson without a model: as one file from `file://`, on a site of plain files, and from a server that holds back."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from app.cli import main
+from app.lessons.catalogue import Catalogue
+from app.models import Models
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from app.site.export import write_lessons, write_page
+from tests.browser.axe import AXE, violations
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+OpenAt = Callable[..., Page]
+MOST_FILE = 3_000_000  # bytes, both languages
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recorded")
+    assert main(["lesson", "record", "not-yet", "pages", "-o", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("file") / "pages.html"
+    assert main(["lesson", "export", "pages", "-o", str(path)]) == 0
+    assert path.stat().st_size < MOST_FILE
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("host")
+    write_page(root / "kv", "")
+    lessons = [lesson for lesson in Catalogue().lessons() if lesson.id in ("not-yet", "pages")]
+    write_lessons(root / "kv", lessons)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(root)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/kv/"
+    server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server(recorded: Path) -> Iterator[str]:
+    listener = Listener(
+        create_app(Models(Served(None)), ServerSettings(recorded_lessons=recorded)), bind("127.0.0.1", 0)
+    )
+    yield f"http://127.0.0.1:{listener.port}/"
+    listener.close()
+
+
+@pytest.fixture
+def open_at(browser: Browser) -> Iterator[OpenAt]:
+    """At the end nobody else may have been asked, and the console must be empty."""
+    contexts, problems = [], list[str]()
+
+    def opened(address: str, more: str = "", **options: object) -> Page:
+        size = {"width": 1280, "height": 800}
+        context = browser.new_context(**{"viewport": size, "locale": "en-US", "reduced_motion": "reduce", **options})  # type: ignore[arg-type]
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None)
+        host = "/".join(address.split("/")[:3]).replace("http", "")
+        page.on(
+            "request",
+            lambda r: (
+                None if r.url.startswith(("file:", "blob:", "data:")) or host in r.url else problems.append(r.url)
+            ),
+        )
+        page.goto(address + more)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def give(page: Page, text: str) -> None:
+    question = page.locator(".question[data-over=false]").last
+    question.locator(".answer", has_text=re.compile(rf"^\s*{re.escape(text)}\s*$")).click()
+    page.click("#lesson-answer")
+
+
+def walk(page: Page) -> int:
+    """To the lesson's end, always unsure. How many questions there were."""
+    over = page.locator(".question[data-over=true]").count()
+    asked = 0
+    while not page.locator(".lesson-over").count():
+        page.locator("#lesson-answer, #lesson-go").last.wait_for()
+        if page.locator("#lesson-answer").count():
+            asked += 1
+            page.locator(".question[data-over=false] .answer.unsure").last.click()
+            page.click("#lesson-answer:enabled")
+            expect(page.locator(".question[data-over=true]")).to_have_count(over + asked)
+        else:
+            count = page.locator(".article > section > *, .lesson-over").count()
+            page.click("#lesson-go:enabled")
+            expect(page.locator(".article > section > *, .lesson-over")).not_to_have_count(count)
+    return asked
+
+
+def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: OpenAt) -> None:
+    page = open_at(file, offline=True)
+    expect(page.locator("#lesson-title")).to_have_text("From one piece to pages")
+    expect(page.locator("#lesson-recorded")).to_contain_text("the answers lie in the files of this page")
+    expect(page.locator("#lesson-export")).to_have_count(0)
+    give(page, "3")
+    expect(page.locator(".verdict")).to_contain_text("Try once more")
+    expect(page.locator(".answer-mark:not(.wrong)")).to_have_count(0)
+    expect(page.locator("html")).to_have_attribute("data-num-records", "0")
+    give(page, "2")
+    expect(page.locator(".verdict")).to_contain_text("Right.")
+    page.click("#lesson-go")
+    page.click("#lesson-go")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "5")
+    page.reload()
+    expect(page.locator("html")).to_have_attribute("data-num-records", "5")
+    expect(page.locator(".question")).to_have_count(2)
+    assert walk(page) >= 4
+    expect(page.locator(".lesson-sandbox")).to_contain_text("kvtheater serve")
+    expect(page.locator(".lesson-over")).to_contain_text("0 of 6 right")
+    page.click("#lesson-bench")
+    expect(page.locator("#connection.replay")).to_be_visible()
+    expect(page.locator(".strip")).to_be_visible()
+    page.click("#btn-learn")
+    expect(page.locator("#lesson-title")).to_be_visible()
+
+
+def test_a_file_turns_to_the_other_language_where_one_was(file: str, open_at: OpenAt) -> None:
+    page = open_at(file, offline=True)
+    give(page, "2")
+    page.click("#lesson-go")
+    page.click("#btn-language")
+    expect(page.locator("#lesson-title")).not_to_have_text("From one piece to pages")
+    expect(page.locator("#lesson-recorded")).to_contain_text("录制")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "1")
+    expect(page.locator(".question[data-over=true]")).to_have_count(1)
+
+
+def test_a_site_fetches_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -> None:
+    page = open_at(site, "?distance=learn")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.removeprefix(site)))
+    expect(page.locator(".path-card:enabled")).to_have_count(3)  # the tour, too
+    assert not [name for name in asked if name.startswith("lessons/")]
+    page.click("#path-not-yet")
+    expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
+    give(page, "1")
+    page.click("#lesson-go")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "2")
+    assert [name for name in asked if name.startswith("lessons/")] == [
+        "lessons/not-yet.en.json",
+        "lessons/not-yet.en.0.kvtrace",
+    ]
+    walk(page)
+    link = page.url
+    expect(open_at(link).locator("#lesson-title")).to_have_text("The token that is not there yet")
+
+
+def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open_at: OpenAt) -> None:
+    page = open_at(server, "?distance=learn&lesson=pages")
+    expect(page.locator("#lesson-recorded")).to_contain_text("Its records come when you have answered")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "0")
+    assert walk(page) == 6
+    expect(page.locator(".lesson-over")).to_contain_text("0 of 6 right")
+    page.click("#lesson-again")
+    expect(page.locator(".question[data-over=false]")).to_have_count(1)
+    expect(page.locator("html")).to_have_attribute("data-num-records", "0")
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
+def test_a_recorded_lesson_is_accessible(file: str, open_at: OpenAt, size: tuple[int, int]) -> None:
+    page = open_at(file, viewport={"width": size[0], "height": size[1]}, bypass_csp=True)
+    give(page, "2")
+    page.add_script_tag(path=str(AXE))
+    assert violations(page) == []

@@ -1,0 +1,124 @@
+"""Recorded lessons over the wire, from a server without a model: records come when the questions are answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import requests
+
+from app.cli import main
+from app.lessons.transcript import read_transcript, run_name, transcript_name
+from app.models import Models
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.trace.log import TraceReader
+from tests.server.conftest import Client
+
+LESSON = "not-yet"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("recorded")
+    assert main(["lesson", "record", LESSON, "pages", "-o", str(found)]) == 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path) -> Iterator[str]:
+    """Of a server that shows recordings only."""
+    listener = Listener(create_app(Models(Served(None)), ServerSettings(recorded_lessons=folder)), bind("127.0.0.1", 0))
+    yield f"http://127.0.0.1:{listener.port}"
+    listener.close()
+
+
+@pytest.fixture
+def learner(url: str) -> Iterator[Client]:
+    client = Client(url)
+    yield client
+    client.io.disconnect()
+
+
+def retell(learner: Client, at: int, answers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return learner.do("lesson_retell", **{"lesson": LESSON, "language": "zh", "at": at, "answers": answers} | more)
+
+
+def test_no_answer_before_it_is_given(learner: Client, url: str, folder: Path) -> None:
+    """Whoever asks for everything gets what stands before the first open question, and nothing else has it."""
+    transcript = read_transcript(folder / transcript_name(LESSON, "zh"))
+    answers: dict[str, Any] = {}
+    with TraceReader(folder / run_name(LESSON, "zh", 0)) as log:
+        records = [log.record_bytes(index) for index in range(len(log))]
+        captures = [log.capture_bytes(index) for index in range(len(log))]
+    for index in map(int, transcript.keys):
+        told = retell(learner, 10_000, answers)
+        assert told["progress"]["at"] == index and told["items"][-1]["index"] == index
+        assert told["items"][-1]["right"] is None and told["items"][-1]["evidence"] is None
+        everything = msgspec.msgpack.encode(told)
+        count = told["num_records"]
+        assert told["records"] == records[:count] and count < len(records)
+        for hidden in [*records[count:], *filter(None, captures[count:])]:
+            assert hidden not in everything
+        wrong = next(k for k in range(len(transcript.keys[str(index)].whys)) if k != transcript.keys[str(index)].right)
+        once = retell(learner, 10_000, answers | {str(index): [wrong]})
+        assert once["num_records"] == count and once["items"][index]["right"] is None, "there is a second try"
+        answers[str(index)] = [None]
+    told = retell(learner, 10_000, answers)
+    assert told["progress"]["over"] and told["records"] == records and told["captures"] == captures
+    name = run_name(LESSON, "zh", 0)
+    for address in (f"/lessons/{name}", f"/static/lessons/{name}", f"/api/lessons/{name}", f"/api/lessons/{LESSON}.zh"):
+        assert requests.get(url + address).status_code == 404
+    assert requests.get(f"{url}/api/lessons/{LESSON}/export.html").status_code == 422
+    listed = requests.get(f"{url}/api/recordings").json()["recordings"]
+    assert all(LESSON not in json.dumps(entry) for entry in listed)
+
+
+def test_what_the_page_has_is_not_sent_again(learner: Client) -> None:
+    answers = {str(i): [None] for i in range(100)}
+    whole = retell(learner, 10_000, answers)
+    rest = retell(learner, 10_000, answers, run=whole["run"], first=3, since=5)
+    assert rest["first_record"] == 3 and rest["records"] == whole["records"][3:]
+    assert rest["items"] == whole["items"][5:]
+    other = retell(learner, 10_000, answers, run=whole["run"] + 1, first=3)
+    assert other["first_record"] == 0, "of another run nothing is there"
+    assert retell(learner, 10_000, answers, run=whole["run"], first=999)["records"] == []
+
+
+def test_a_lesson_of_several_runs_goes_from_one_to_the_next(learner: Client) -> None:
+    answers = {str(i): [None] for i in range(100)}
+    runs, at, header = [], -1, None
+    while True:
+        told = retell(learner, at, answers, lesson="pages")
+        if header != told["header"]:
+            runs.append(told["run"])
+            header = told["header"]
+        if told["progress"]["over"]:
+            break
+        at = told["progress"]["at"] + 1
+    assert runs == [0, 1]
+
+
+def test_the_list_has_them_and_says_of_the_others_why_not(url: str, learner: Client) -> None:
+    listed = requests.get(f"{url}/api/lessons").json()["lessons"]
+    found = {card["id"]: card for card in listed}
+    assert found[LESSON]["recorded"] and found[LESSON]["refused"] is None and len(found[LESSON]["title"]) == 2
+    assert not found["sharing"]["recorded"] and "no model" in found["sharing"]["refused"]
+    assert [card["number"] for card in listed] == sorted(card["number"] for card in listed)
+    sentence = learner.refused("lesson_retell", lesson="sharing", language="en")["message"]
+    assert "no recorded lesson 'sharing'" in sentence
+    assert retell(learner, -1, {}, language="fr")["language"] in ("en", "zh")
+
+
+def test_a_live_lesson_is_taken_along(live_server: str) -> None:
+    answer = requests.get(f"{live_server}/api/lessons/{LESSON}/export.html")
+    assert answer.status_code == 200 and f'filename="kvtheater-{LESSON}.html"' in answer.headers["Content-Disposition"]
+    assert all(f'id="embedded-lesson-{code}-0"' in answer.text for code in ("en", "zh"))
+    answer = requests.get(f"{live_server}/api/lessons/none/export.html")
+    assert answer.status_code == 404 and "no lesson 'none'" in answer.json()["error"]["message"]

@@ -1,0 +1,154 @@
+"""A recorded lesson tells what the live one told, at each place and for each answer, in Python and in the page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.cli import main
+from app.engine_face import BuildEngine
+from app.lessons.catalogue import shipped_folder
+from app.lessons.course import Course
+from app.lessons.lesson import Ask, LessonError
+from app.lessons.parse import read_lesson, settings_of
+from app.lessons.recorded import recorded_lessons
+from app.lessons.retold import way
+from app.lessons.rooms import replay
+from app.lessons.stage import EngineStage
+from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
+from app.live_engine import SMALL_BUDGET, engine_builder
+from app.settings import ServerSettings
+from engine.model.loader import load_model
+from engine.model.shipped import BUNDLED
+from engine.trace.log import TraceReader
+from tools.node import node
+
+ROOT = Path(__file__).parents[3]
+LESSONS = ("02-not-yet", "07-pages", "00-before")  # one run; several; one try
+
+
+@pytest.fixture(scope="module")
+def builder() -> Callable[[str], BuildEngine]:
+    build = engine_builder(load_model(BUNDLED), ServerSettings().max_pool_bytes, is_small=True)
+    return {BUNDLED: build}.__getitem__
+
+
+@pytest.fixture(scope="module", params=LESSONS)
+def recorded(request: pytest.FixtureRequest, builder: Callable[[str], BuildEngine]) -> Recorded:
+    return record(read_lesson(shipped_folder() / f"{request.param}.md"), "en", builder)
+
+
+def answers_of(recorded: Recorded) -> list[dict[str, list[int | None]]]:
+    """None; all unsure; all right; all wrong twice; wrong and then right; one that is no answer before."""
+    found: list[dict[str, list[int | None]]] = [{}]
+    for pattern in ("unsure", "right", "wrong", "second", "stray"):
+        answers: dict[str, list[int | None]] = {}
+        for index, key in recorded.transcript.keys.items():
+            wrong = [k for k in range(len(key.whys)) if k != key.right]
+            given: dict[str, list[int | None]] = {
+                "unsure": [None],
+                "right": [key.right],
+                "wrong": [*wrong[:2]],
+                "second": [wrong[0], key.right],
+                "stray": [999, key.right],
+            }
+            answers[index] = given[pattern]
+        found.append(answers)
+    return found
+
+
+def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[str], BuildEngine]) -> None:
+    path = next(path for path in shipped_folder().glob("*.md") if read_lesson(path).id == recorded.transcript.lesson)
+    lesson = read_lesson(path)
+    stops = [item.index for item in recorded.transcript.items if item.__class__.__name__ in ("ToldAsk", "ToldDo")]
+    for answers in answers_of(recorded):
+        for at in (*stops[::3], 10_000):
+            stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+            course = Course(lesson, "en", stage)
+            replay(course, at, {k: [g for g in given if g is None or g < 900] for k, given in answers.items()})
+            shown = way(recorded.transcript, at, answers)
+            assert shown.items == course.sent()
+            assert shown.progress == course.progress
+            assert shown.moment == course.moment
+            stage.close()
+
+
+def test_its_runs_are_those_of_the_lesson(recorded: Recorded, tmp_path: Path) -> None:
+    write_recorded(recorded, tmp_path)
+    last = way(recorded.transcript, 10_000, {k: [None] for k in recorded.transcript.keys})
+    assert last.progress.over and last.moment.run == len(recorded.runs) - 1
+    traces = sorted(tmp_path.glob("*.kvtrace"))
+    assert len(traces) == recorded.transcript.num_runs
+    with TraceReader(traces[-1]) as log:
+        assert len(log) == last.moment.records
+        for index in range(len(log)):
+            assert len(log.capture_bytes(index) or b"") < 2 * SMALL_BUDGET
+    assert read_transcript(tmp_path / transcript_name(recorded.transcript.lesson, "en")) == recorded.transcript
+
+
+def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, tmp_path: Path) -> None:
+    write_recorded(recorded, tmp_path)
+    lessons, transcript = recorded_lessons(tmp_path), recorded.transcript
+    last = way(transcript, 10_000, {k: [None] for k in transcript.keys})
+    records: list[bytes] = []
+    captures: list[bytes | None] = []
+    while len(records) < last.moment.records:
+        part = lessons.stretch(transcript, last, len(records), 1)
+        assert part.first == len(records) and len(part.records) == 1
+        records += part.records
+        captures += part.captures
+    whole = lessons.stretch(transcript, last, 0, 1 << 30)
+    assert (whole.records, whole.captures) == (records, captures) and any(captures)
+
+
+def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
+    places = [-1, *range(0, len(recorded.transcript.items) + 2)]
+    asked = list(itertools.product(places, answers_of(recorded)))
+    given = json.dumps({"transcript": msgspec.to_builtins(recorded.transcript), "asked": asked})
+    command = [node(), str(ROOT / "tests/js/retold_dump.mjs")]
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=True, timeout=60)
+    for (at, answers), line in zip(asked, done.stdout.splitlines(), strict=True):
+        assert json.loads(line) == msgspec.to_builtins(way(recorded.transcript, at, answers)), (at, answers)
+
+
+def test_nothing_is_told_before_its_question_is_answered(recorded: Recorded) -> None:
+    first = next(iter(recorded.transcript.keys))
+    shown = way(recorded.transcript, 10_000, {})
+    assert shown.at == int(first) and shown.items[-1].index == int(first)
+    told = msgspec.json.encode(shown)
+    key = recorded.transcript.keys[first]
+    assert b'"right":null' in told and b'"evidence":null' in told
+    assert shown.moment.run < recorded.transcript.num_runs
+    assert shown.moment.records <= key.evidence.record or shown.moment == way(recorded.transcript, -1, {}).moment
+
+
+def test_what_is_no_recorded_lesson_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no recorded lesson"):
+        recorded_lessons(tmp_path)
+    (tmp_path / "x.en.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"x\.en\.json is no recorded lesson"):
+        recorded_lessons(tmp_path)
+    with pytest.raises(LessonError, match="no recorded lesson"):
+        read_transcript(tmp_path / "x.en.json")
+    assert main(["replay", "--lessons", str(tmp_path), "--port", "0", "--data-dir", str(tmp_path / "d")]) == 2
+
+
+def test_one_takes_a_lesson_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, folder = tmp_path / "a.html", tmp_path / "r"
+    assert main(["lesson", "export", "not-yet", "-o", str(page), "--language", "zh"]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert 'id="embedded-lesson-zh-0"' in text and "embedded-lesson-en" not in text and 'id="embedded-log"' not in text
+    assert main(["lesson", "export", "not-yet", "-o", str(page)]) == 2
+    assert main(["lesson", "export", "not-yet", "-o", str(page), "--force", "--language", "xx"]) == 2
+    assert main(["lesson", "export", "none-such"]) == 2
+    assert "there is no lesson 'none-such'" in capsys.readouterr().err
+    assert main(["lesson", "record", "not-yet", "-o", str(folder)]) == 0
+    assert [card.id for card in recorded_lessons(folder).cards] == ["not-yet"]
+    lesson = read_lesson(shipped_folder() / "02-not-yet.md")
+    assert recorded_lessons(folder).cards[0].num_questions == sum(isinstance(item, Ask) for item in lesson.items)
