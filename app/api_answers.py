@@ -64,7 +64,7 @@ class ListedModel(TypedDict):
 
     status: ModelStatus
     theaters: int  # that are on it now
-    model: ModelFacts | None  # None: it is not there now
+    model: ModelFacts | None  # None: it has not been read yet
     kv_bytes_per_token: int | None
 
 

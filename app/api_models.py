@@ -73,13 +73,12 @@ def models(here: Here, request: Request) -> Response:
     listed: list[ListedModel] = []
     theaters = [theater.model_name for theater in here.theaters.all()]
     for served in here.models.all() if here.models.is_live else []:
-        model = served.model if served.is_there else None
         listed.append(
             {
                 "status": served.status(),
                 "theaters": theaters.count(served.name),
-                "model": model.facts if model else None,
-                "kv_bytes_per_token": model.kv_bytes_per_token if model else None,
+                "model": served.facts,
+                "kv_bytes_per_token": served.kv_bytes_per_token,
             }
         )
     answer: ModelsAnswer = {

@@ -24,6 +24,7 @@ class Served:
         self.leases = 0  # uses of it that are not over; `app.models.Models` counts them
         self.last_used = time.monotonic()
         self._model = model
+        self._known = _known_of(model)
         self._name = model.facts.name if model is not None else name
         self._state: ModelState = "none" if model is None else "ready"
         self._stage: Stage | None = None
@@ -80,8 +81,13 @@ class Served:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """Of the model, once it is there."""
-        return self._model.facts if self._model is not None else None
+        """Of the model, once it is there; they stay known when it is let go."""
+        return self._known[0] if self._known else None
+
+    @property
+    def kv_bytes_per_token(self) -> int | None:
+        """As `facts`."""
+        return self._known[1] if self._known else None
 
     @property
     def model(self) -> ServedModel:
@@ -146,6 +152,7 @@ class Served:
         """It is there."""
         with self._lock:
             self._model, self._name, self._state, self._stage = model, model.facts.name, "ready", None
+            self._known = _known_of(model)
             self._seconds = time.monotonic() - self._began
             self._changed(self.status())
 
@@ -161,3 +168,7 @@ class Served:
         with self._lock:
             self._compiled, self._error = state, error
             self._changed(self.status())
+
+
+def _known_of(model: ServedModel | None) -> tuple[ModelFacts, int] | None:
+    return None if model is None else (model.facts, model.kv_bytes_per_token)

@@ -117,6 +117,8 @@ test("runs are told apart by their prompt, their requests, the settings that dif
   const other = { ...RUN, config: { ...RUN.config, num_blocks: 64, seed: 2 } };
   const differing = settingsThatDiffer([RUN, other]);
   assert.deepEqual(differing, ["num_blocks"]); // no two runs share a seed
+  assert.deepEqual(settingsThatDiffer([RUN], [RUN, { ...RUN, model: "song" }]), ["model"]);
+  assert.equal(runName(RUN, ["model"], new Date("2026-01-02T20:00:00")).split(" · ")[2], "tang");
   const today = new Date("2026-01-02T20:00:00");
   assert.equal(runName(RUN, differing, today), "“春江潮水连海平，海上…” · 3 requests · num_blocks 96 · 03:04");
   assert.equal(runName(other, differing, today), "“春江潮水连海平，海上…” · 3 requests · num_blocks 64 · 03:04");

@@ -6,7 +6,7 @@ import { isOver, sceneFigures } from "../core/scene_figures.js";
 import { command, submit } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { followRun, keepDraft } from "../state/prompts.js";
-import { asking, chooseConfig, chooseSampling, wantedConfig } from "../state/run_settings.js";
+import { asking, chooseConfig, chooseSampling, wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { fill, inLanguage } from "../tell/words.js";
@@ -67,7 +67,9 @@ async function configure() {
   const mine = (configurations += 1);
   asking.count += 1;
   const before = configured;
-  const sent = before.then(() => (mine === configurations ? command("configure", { config: wantedConfig() }) : null));
+  const sent = before.then(() =>
+    mine === configurations ? command("configure", { config: wantedConfig(), model: wantedModel() }) : null,
+  );
   configured = sent.catch(() => null);
   try {
     const answer = await sent;

@@ -29,6 +29,7 @@ const PATHS = {
   larger: "M4 9.5 8 5.5l4 4",
   smaller: "M4 6.5l4 4 4-4",
   close: "M4 4l8 8 M12 4l-8 8",
+  model: "M8 2.2 14 5.2 8 8.2 2 5.2z M2 8.2l6 3 6-3 M2 11l6 3 6-3",
   more: "M3 8h.1 M8 8h.1 M13 8h.1",
 };
 const SOLID = new Set(["first", "back", "forward", "last", "finish", "run", "step"]);

@@ -2,7 +2,12 @@
 // it has no model.
 
 import { adoptConfig, adoptLayout, differing } from "../state/run_settings.js";
+import { settings } from "../state/settings.js";
 import { connection, modelFacts, models, own, serverModel } from "../state/store.js";
+import { Refusal } from "./client.js";
+import { complain } from "./complain.js";
+
+/** @typedef {import("../core/wire.js").Answers["/api/model"]} Facts */
 
 let asked = Promise.resolve();
 
@@ -16,16 +21,40 @@ export function askForFacts() {
 export const answeredFacts = () => asked;
 
 async function fetchFacts() {
+  const wanted = settings.model.peek();
   try {
-    const answer = await fetch("api/model");
-    if (!answer.ok) return; // its model is not there yet
-    modelFacts.value = await answer.json();
-  } catch {
-    return;
+    adoptFacts(await factsOf(wanted));
+  } catch (error) {
+    if (!wanted || !(error instanceof Refusal) || error.code === "loading") return; // it is not there yet
+    complain(error); // a link of another server's model, say: the first will do
+    settings.model.value = null;
+    return fetchFacts();
   }
-  adoptLayout(modelFacts.value?.options.tables.engine ?? []);
   // now that the server's own settings are known, a link need not repeat them
   if (connection.value === "live" && own.log.value && !differing().length) adoptConfig(own.log.value.header.engine);
+}
+
+/**
+ * The facts of a model; null: of the first. Throws Refusal when the server says why it has none, now or at all.
+ *
+ * @param {string | null} name
+ * @returns {Promise<Facts>}
+ */
+export async function factsOf(name) {
+  const answer = await fetch(name ? `api/model?model=${encodeURIComponent(name)}` : "api/model");
+  const told = await answer.json();
+  if (!answer.ok) throw new Refusal(told.error);
+  return told;
+}
+
+/**
+ * What the page asks for in a new run follows from the model.
+ *
+ * @param {Facts} facts
+ */
+export function adoptFacts(facts) {
+  modelFacts.value = facts;
+  adoptLayout(facts.options.tables.engine ?? []);
 }
 
 // ── How far the model is ─────────────────────────────────────────────────────────────────────────────────────────────
@@ -40,7 +69,8 @@ let heard = Promise.resolve();
  * @param {import("../core/wire.js").ModelStatus} message
  */
 export function heardModel(message) {
-  models.value = { ...models.peek(), [message.name]: message };
+  const others = Object.values(models.peek()).filter((one) => one.place !== "first" || message.place !== "first");
+  models.value = Object.fromEntries([...others, message].map((one) => [one.name, one]));
   if (message.place !== "first") return;
   const during = connections;
   heard = heard.then(async () => {
@@ -53,6 +83,7 @@ export function heardModel(message) {
 /** The connection went away. Why the model could not be had stays known: a server ends for that. */
 export function forgetModel() {
   connections += 1;
+  models.value = {}; // a server that comes back may have others
   if (serverModel.peek()?.state !== "failed") serverModel.value = null;
 }
 

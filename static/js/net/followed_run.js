@@ -4,11 +4,12 @@
 import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes } from "../core/codec.js";
 import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
-import { adoptConfig } from "../state/run_settings.js";
+import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { tell } from "./complain.js";
+import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 
 /** @typedef {import("../core/wire.js").Status} Status */
@@ -81,7 +82,11 @@ export class FollowedRun {
       this.#layers = this.#fetcherFor(log);
       store.own.log.value = log;
       store.own.numRecords.value = 0;
-      if (!this.isRecording) adoptConfig(log.header.engine);
+      if (this.isRecording) return;
+      const { name } = log.header.model;
+      adoptModel(name);
+      if (store.modelFacts.value && name !== store.modelFacts.value.model?.name) askForFacts();
+      adoptConfig(log.header.engine);
     });
   }
 

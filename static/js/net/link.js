@@ -99,11 +99,11 @@ export class Link {
   /**
    * Make a theater as soon as the server has its model, and follow it. Throws Refusal or NoAnswer.
    *
-   * @param {() => Record<string, unknown>} config is asked when the theater is: what it should be may follow from the
-   * model
+   * @param {() => {config: Record<string, unknown>, model: string | null}} wanted is asked when the theater is: the
+   * settings may follow from the model
    * @param {Heard} heard as of `join`
    */
-  async create(config, heard) {
+  async create(wanted, heard) {
     const wish = { theater: null };
     const hear = this.#ifLast(wish, heard);
     /** @param {Joined} answer */
@@ -113,7 +113,7 @@ export class Link {
     };
     for (;;)
       try {
-        return void (await this.client.ask("create", { config: config(), captures: true }, { heard: made }));
+        return void (await this.client.ask("create", { ...wanted(), captures: true }, { heard: made }));
       } catch (error) {
         if (!(error instanceof Refusal && error.code === "loading")) throw error;
         await loaded();

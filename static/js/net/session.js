@@ -6,7 +6,7 @@ import { batch, signal } from "../../vendor/signals/signals.js";
 import { asBytes } from "../core/codec.js";
 import { TraceLog } from "../core/log.js";
 import { embeddedTrace, isEmbedded } from "../state/embedded.js";
-import { wantedConfig } from "../state/run_settings.js";
+import { wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
@@ -128,8 +128,10 @@ export class Session {
   // ── Another run ────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /** @param {Link} link @param {Record<string, unknown>} [config] */
-  #create(link, config) {
-    return link.create(config ? () => config : wantedConfig, (answer) => {
+  async #create(link, config) {
+    if (settings.model.peek()) await answeredFacts(); // what is asked for follows from it
+    const wanted = () => ({ config: config ?? wantedConfig(), model: wantedModel() });
+    await link.create(wanted, (answer) => {
       const left = this.run;
       batch(() => {
         store.backToLive();

@@ -1,7 +1,7 @@
 // What comes and goes over the page: help, what is exported, what flies from region to region, the tooltip.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
-import { exportOpen } from "../control/export_side.js";
+import { exportOpen, modelsOpen } from "../control/export_side.js";
 import { helpOpen } from "../control/keyboard.js";
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
@@ -9,6 +9,7 @@ import { Tooltip } from "../kit/tooltip.js";
 import { moving } from "../state/moment.js";
 
 const Export = lazyPanel(() => import("../panels/export/panel.js"));
+const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
 const Flights = lazy(() => import("./flights.js").then((found) => found.Flights));
 
@@ -20,6 +21,7 @@ effect(() => {
 export function Around() {
   return html`${helpOpen.value ? html`<${Help} />` : null}
     ${exportOpen.value ? html`<${Export} />` : null}
+    ${modelsOpen.value ? html`<${Models} />` : null}
     ${moved.value ? html`<${Flights} />` : null}
     <${Tooltip} />`;
 }

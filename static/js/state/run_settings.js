@@ -2,7 +2,7 @@
 
 import { ENGINE, LAYOUT, ROWS, SAMPLING } from "./options.js";
 import { optionSetting, settings, TABLE } from "./settings.js";
-import { modelFacts, own } from "./store.js";
+import { firstModel, modelFacts, own } from "./store.js";
 
 /**
  * @typedef {import("./options.js").OptionRow} OptionRow
@@ -87,6 +87,9 @@ export function applies(name, strategy = settings.strategy.value) {
 const isKept = ({ name, derived_under }, strategy) =>
   applies(name, strategy) && !derived_under?.includes(String(strategy));
 
+/** The model that a new run is on, by name; null where the server has not said which it has. */
+export const wantedModel = () => settings.model.value ?? firstModel.value;
+
 /** How many new configurations were asked for and have no answer yet. */
 export const asking = { count: 0 };
 
@@ -108,6 +111,16 @@ export function adoptConfig(engine) {
     else if (usual) setting.value = own === usual[name] ? null : own;
     else if (setting.value !== null) setting.value = own;
   }
+}
+
+/**
+ * The page's model is that of the run on stage.
+ *
+ * @param {string} name
+ */
+export function adoptModel(name) {
+  if (asking.count > 1 || !firstModel.value) return;
+  settings.model.value = name === firstModel.value ? null : name;
 }
 
 /**

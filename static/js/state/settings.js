@@ -37,6 +37,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *
  * @typedef {{
  *   lang: string, theme: "auto" | "light" | "dark", theater: string | null, recording: string | null,
+ *   model: string | null,
  *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
  *   speed: number, scene: string | null, fault: string | null, priority: number,
  *   distance: "look" | "room" | "bench" | "learn",
@@ -108,6 +109,7 @@ export const TABLE = {
   theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
+  model: { type: text, initial: null }, // of the server's models the one that runs are on; null = its first
   step: { type: integer, initial: null, place: true }, // record shown; null = the newest
   // sub-step of the record, as far as which it is shown; null = whole
   sub: { type: integer, initial: null, place: true },

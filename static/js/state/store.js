@@ -61,6 +61,10 @@ export const serverModel = signal(null);
  * @type {import("../../vendor/signals/signals.js").Signal<Record<string, import("../core/wire.js").ModelStatus>>}
  */
 export const models = signal({});
+/** The name of the first, on which runs are that name none; null while the server has not said. */
+export const firstModel = computed(
+  () => Object.values(models.value).find(({ place }) => place === "first")?.name ?? null,
+);
 /** Whether the server is there and its model is on its way. */
 export const isLoading = computed(() => serverModel.value?.state === "loading");
 effect(() => {

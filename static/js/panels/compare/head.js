@@ -95,7 +95,7 @@ const GROUPS = ["own", "shipped", "other"];
 function Choices({ group, id }) {
   const there = runs.value.filter((run) => run.group === group);
   if (!there.length) return null;
-  const differing = settingsThatDiffer(there);
+  const differing = settingsThatDiffer(there, runs.value);
   return html`<optgroup label=${t(`compare.group.${group}`)}>
     ${there.map(
       (run) =>

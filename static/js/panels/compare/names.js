@@ -9,18 +9,21 @@ import { grouped, inLanguage, t } from "../../tell/words.js";
 
 const PROMPT = 20; // characters of a prompt; Chinese ones count double
 const MOST_SETTINGS = 3;
+const MODEL = "model";
 /** Settings that follow from others, or that no two runs share. */
 const LEFT_OUT = new Set(["seed"]);
 
 /**
- * The names of settings that are not the same in all runs.
+ * The names of settings that are not the same in all these runs; "model" first, where `all` that there are to choose
+ * from are on several.
  *
- * @param {Pick<Run, "config">[]} runs
+ * @param {Pick<Run, "config" | "model">[]} runs
  */
-export function settingsThatDiffer(runs) {
+export function settingsThatDiffer(runs, all = runs) {
   const names = new Set(runs.flatMap(({ config }) => Object.keys(config)));
   const values = (/** @type {string} */ name) => new Set(runs.map(({ config }) => JSON.stringify(config[name])));
-  return [...names].filter((name) => !LEFT_OUT.has(name) && values(name).size > 1);
+  const found = [...names].filter((name) => !LEFT_OUT.has(name) && values(name).size > 1);
+  return new Set(all.map(({ model }) => model)).size > 1 ? [MODEL, ...found] : found;
 }
 
 /**
@@ -48,7 +51,8 @@ export function runName(run, differing, now = new Date()) {
  * @param {Run} run
  * @param {string} name
  */
-function settingOf({ config }, name) {
+function settingOf({ config, model }, name) {
+  if (name === MODEL) return [model];
   const value = config[name];
   if (value === undefined || value === null || value === "") return [];
   if (typeof value === "boolean") return [`${name} ${t(value ? "compare.on" : "compare.off")}`];

@@ -14,6 +14,7 @@ import { connection, isLoading, log, modelFacts, serverModel, toast, viewIndex }
 import { countText, t } from "../../tell/words.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./fault_badge.js";
+import { hasChoice, ModelButton } from "./model_button.js";
 import { putAway } from "./notice.js";
 import { RecordMark } from "./record_mark.js";
 
@@ -22,6 +23,7 @@ export function Panel() {
   return html`<header class="header">
     <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
         class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></h1>
+    <${ModelButton} />
     <div class="facts">${
       header
         ? html`<${Facts} header=${header}
@@ -64,7 +66,7 @@ export function Panel() {
 /** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
   const m = header.model;
-  return html`<span class="fact strong">${m.name}</span>
+  return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
     <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
     <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: m.num_kv_heads })}<//></span>

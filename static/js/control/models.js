@@ -1,0 +1,63 @@
+// Another model for the page's run: it is read if it is not there, and a new run on it takes the place of the present
+// one.
+
+import { batch, signal } from "../../vendor/signals/signals.js";
+import { Refusal } from "../net/client.js";
+import { adoptFacts, factsOf } from "../net/facts.js";
+import { adoptModel } from "../state/run_settings.js";
+import { settings } from "../state/settings.js";
+import { firstModel, own } from "../state/store.js";
+import { t } from "../tell/words.js";
+import { applyConfig } from "./anew.js";
+
+const AGAIN = 1000; // ms after which a model that is still on its way is asked for again
+
+/** The model that was chosen and is not there yet; null: none. */
+export const awaited = signal(/** @type {string | null} */ (null));
+/** Why the one chosen last could not be had, as the server said it; null. */
+export const refused = signal(/** @type {{name: string, text: string} | null} */ (null));
+
+/**
+ * Whether there is a new run on it now.
+ *
+ * @param {string} name
+ */
+export async function chooseModel(name) {
+  if (awaited.peek()) return false;
+  batch(() => {
+    awaited.value = name;
+    refused.value = null;
+  });
+  const before = own.log.peek();
+  try {
+    const facts = await waitFor(name);
+    batch(() => {
+      settings.model.value = name === firstModel.peek() ? null : name;
+      adoptFacts(facts);
+    });
+    await applyConfig();
+    if (own.log.peek() === before && before) adoptModel(before.header.model.name); // said already: the run stays
+    return own.log.peek() !== before;
+  } catch (error) {
+    const text = error instanceof Refusal ? error.message : t("error.no_answer");
+    refused.value = { name, text };
+    return false;
+  } finally {
+    awaited.value = null;
+  }
+}
+
+/**
+ * The facts of a model, which is read meanwhile.
+ *
+ * @param {string} name
+ */
+async function waitFor(name) {
+  for (;;)
+    try {
+      return await factsOf(name);
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === "loading")) throw error;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
+}

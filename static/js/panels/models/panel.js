@@ -1,0 +1,115 @@
+// The server's models: what each is and takes, and the way to a new run on it.
+
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { modelsOpen } from "../../control/export_side.js";
+import { awaited, chooseModel, refused } from "../../control/models.js";
+import { html } from "../../kit/html.js";
+import { Side } from "../../kit/side.js";
+import { complain } from "../../net/complain.js";
+import { models, own } from "../../state/store.js";
+import { bytesText, countText, grouped, t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/wire.js").Answers["/api/models"]} Answer */
+/** @typedef {Answer["models"][number]} Listed */
+
+/** What the server said last. */
+const answer = signal(/** @type {Answer | null} */ (null));
+
+export function Panel() {
+  const said = models.value; // each change of a model is told, and then asked for
+  useEffect(() => {
+    ask();
+  }, [said, own.log.value]);
+  const now = answer.value;
+  const listed = now?.models ?? [];
+  return html`<${Side} id="models" label=${t("models.title")} close=${() => (modelsOpen.value = false)}>
+    <h2 class="side-title">${t("models.title")}</h2>
+    <p class="hint">${t("models.note")}</p>
+    <${Group} title=${t("models.named")} found=${listed.filter(({ status }) => status.place !== "at_hand")} />
+    <${Group} title=${t("models.at_hand")} found=${listed.filter(({ status }) => status.place === "at_hand")} />
+    ${
+      now
+        ? html`<p class="hint num" id="models-memory">${t("models.memory", {
+            bytes: bytesText(now.bytes),
+            most: bytesText(now.max_bytes),
+          })}</p>`
+        : null
+    }
+  <//>`;
+}
+
+/** @param {{title: string, found: Listed[]}} props */
+function Group({ title, found }) {
+  if (!found.length) return null;
+  return html`<h3 class="panel-title">${title}</h3>
+    <ul class="models">${found.map((one) => html`<${Row} key=${one.status.name} listed=${one} />`)}</ul>`;
+}
+
+/** @param {{listed: Listed}} props */
+function Row({ listed }) {
+  const { model, kv_bytes_per_token: bytes, theaters } = listed;
+  const status = models.value[listed.status.name] ?? listed.status; // news of it come before the answer
+  const isOn = own.log.value?.header.model.name === status.name;
+  const why = refused.value?.name === status.name ? refused.value.text : null;
+  const choose = async () => {
+    if (!isOn && (await chooseModel(status.name))) modelsOpen.value = false;
+  };
+  return html`<li>
+    <button class="model" data-model=${status.name} data-state=${status.state} aria-pressed=${isOn}
+      aria-busy=${awaited.value === status.name}
+      aria-disabled=${awaited.value !== null && awaited.value !== status.name} onClick=${choose}>
+      <span class="model-head"><b>${status.name}</b> <span class="model-state">${stateOf(status, isOn)}</span></span>
+      ${
+        model && bytes !== null
+          ? html`<span class="model-facts num">${t("models.facts", {
+              params: countText(model.num_params),
+              q: model.num_heads,
+              kv: model.num_kv_heads,
+              kind: kindOf(model),
+              bytes: grouped(bytes),
+            })}</span>`
+          : null
+      }
+      ${
+        status.bytes
+          ? html`<span class="model-facts num">${t("models.weights", {
+              bytes: bytesText(status.bytes),
+              n: theaters,
+            })}</span>`
+          : null
+      }
+    </button>
+    <p class="model-why" role="alert">${why}</p>
+  </li>`;
+}
+
+/**
+ * How many query heads share a KV head, as the field calls it.
+ *
+ * @param {NonNullable<Listed["model"]>} model
+ */
+function kindOf({ num_heads, num_kv_heads }) {
+  if (num_kv_heads === num_heads) return "MHA";
+  return num_kv_heads === 1 ? "MQA" : "GQA";
+}
+
+/**
+ * @param {Listed["status"]} status
+ * @param {boolean} isOn whether the run on stage is on it
+ */
+function stateOf({ state, stage, stages }, isOn) {
+  if (isOn) return t("models.on_stage");
+  if (state !== "loading") return t(`models.${state}`);
+  const at = stage ? stages.indexOf(stage) : 0;
+  return t("models.loading", { i: at + 1, n: stages.length, what: t(`model.${stages[at]}`) });
+}
+
+async function ask() {
+  try {
+    const found = await fetch("api/models");
+    if (found.ok) answer.value = await found.json();
+  } catch (error) {
+    if (!(error instanceof TypeError)) complain(error); // away: what was said last stays
+  }
+}

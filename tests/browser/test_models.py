@@ -1,0 +1,100 @@
+"""The choice of a model on the page: by mouse, keyboard and thumb; links hold it; each choice is a new run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import complain, open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, shows, wait_until
+
+MODEL = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
+MHA, GQA, MQA = "bundled-mha", "bundled-gqa", "bundled-mqa"
+
+
+def is_on(page: Page, name: str) -> None:
+    wait_until(page, f"{MODEL}.then((name) => name === {name!r})")
+
+
+def served(page: Page) -> dict[str, dict[str, Any]]:
+    found = page.evaluate("fetch('/api/models').then((r) => r.json())")["models"]
+    return {one["status"]["name"]: one for one in found}
+
+
+def test_a_link_names_the_model_and_the_header_leads_to_the_others(open_page: OpenPage) -> None:
+    page = open_page(f"/?model={GQA}")
+    is_on(page, GQA)
+    prefill(page, "Who has seen the wind?")
+    page.click("#btn-models")
+    row = page.locator(f'#models [data-model="{GQA}"]')
+    expect(row).to_have_attribute("aria-pressed", "true")
+    expect(row).to_contain_text("GQA, 8 query heads to 2 KV heads · 768 B of K and V a token")
+    megabytes = served(page)[GQA]["status"]["bytes"] / 2**20
+    expect(row).to_contain_text(f"weights {megabytes:.3g}\u2009MiB")
+    expect(page.locator("#models-memory")).to_contain_text("Weights in memory:")
+    page.click('#models [data-model="bundled"]')
+    is_on(page, "bundled")
+    expect(page.locator("#models")).to_have_count(0)
+    expect(page.locator("#btn-models")).to_have_count(0)  # as if there were one model, for the others are only at hand
+    wait_until(page, "!location.search.includes('model=')")
+    expect(page.locator("#prompt")).to_have_value("Who has seen the wind?")  # it waits to be sent again
+    page.click("#btn-prefill")
+    shows(page, 1)
+
+
+def test_with_the_keyboard_and_a_scene_is_played_again_on_the_other_model(open_page: OpenPage) -> None:
+    page = open_page(f"/?model={MHA}")
+    is_on(page, MHA)
+    page.select_option("#scene", "moon")
+    page.click("#btn-scene")
+    wait_until(page, "location.search.includes('scene=moon')")
+    page.focus("#btn-models")
+    page.keyboard.press("Enter")
+    expect(page.locator("#models")).to_be_focused()
+    expect(page.locator(f'#models [data-model="{MQA}"]')).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#btn-models")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.locator(f'#models [data-model="{MQA}"]').focus()
+    page.keyboard.press("Enter")
+    is_on(page, MQA)
+    expect(page.locator("#btn-models")).to_contain_text(MQA)
+    shows(page, 0)  # the scene's prompts wait
+    wait_until(page, f"location.search.includes('model={MQA}') && location.search.includes('scene=moon')")
+    page.reload()
+    is_on(page, MQA)
+
+
+def test_a_model_that_the_server_does_not_have_is_said_and_the_first_takes_its_place(open_page: OpenPage) -> None:
+    page = open_page("/?model=of-another-server")
+    is_on(page, "bundled")
+    expect(page.locator(".toast")).to_contain_text("this server has no model 'of-another-server'")
+    wait_until(page, "!location.search.includes('model=')")
+
+
+def test_runs_to_compare_are_named_by_their_models(open_page: OpenPage) -> None:
+    page = open_page(f"/?model={GQA}")
+    is_on(page, GQA)
+    prefill(page, "Tyger Tyger")
+    other = open_page("/?detail=compare")
+    names = other.locator("#compare option", has_text="Tyger Tyger")
+    expect(names.filter(has_text=f"· {GQA} ·").first).to_be_attached()
+
+
+@pytest.mark.parametrize(("width", "height", "locale"), [(1280, 720, "en-US"), (390, 844, "zh-CN")])
+def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width: int, height: int, locale: str) -> None:
+    phone = width < 720
+    page = open_with_axe(
+        open_page, f"/?model={GQA}", width=width, height=height, locale=locale, is_mobile=phone, has_touch=phone
+    )
+    is_on(page, GQA)
+    page.click("#btn-models")
+    expect(page.locator("#models-memory")).to_be_visible()
+    complain({"models": violations(page)})
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    if phone:
+        for target in ("#btn-models", f'#models [data-model="{MQA}"]'):
+            box = page.locator(target).bounding_box()
+            assert box and box["height"] >= 44 and box["width"] >= 40, target
