@@ -186,7 +186,8 @@ class Engine:
                 sampling=request.sampling.as_map(),
             )
         if requests:
-            self._append_record("submit")
+            at = time.perf_counter() - self._began
+            self._append_record("submit", timing=Timing(at=at, tokenize=self._intake.tokenize_seconds))
         return requests
 
     def check_requests(self, specs: Items[RequestSpec]) -> None:
@@ -325,6 +326,7 @@ class Engine:
                 prepare=t2 - t1,
                 forward=t3 - t2,
                 sample=t4 - t3,
+                detokenize=self._stage.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
             ),
             work=self._work.of(batch),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ class Intake:
         self._config = resolved.config
         self._num_blocks = resolved.num_blocks
         self._groups = resolved.groups
+        self.tokenize_seconds = 0.0  # of the last `accept`: of texts into token ids
 
     def accept(
         self, specs: Iterable[RequestSpec], first_seq_id: int, num_before: int, ids_in_use: set[str]
@@ -51,6 +53,7 @@ class Intake:
             ConfigError: sampling parameters out of range.
         """
         taken = set(ids_in_use)
+        self.tokenize_seconds = 0.0
         requests = []
         for index, spec in enumerate(specs):
             request = self._request(spec, first_seq_id + index, num_before + index, taken)
@@ -124,7 +127,9 @@ class Intake:
         if isinstance(prompt, str):
             if self._model.tokenizer is None:
                 raise RequestError("this model has no tokenizer: give the prompt as token ids")
+            begin = time.perf_counter()
             prompt = self._model.tokenizer.encode(prompt)
+            self.tokenize_seconds += time.perf_counter() - begin
         if not prompt:
             raise RequestError("the prompt is empty: it needs at least one token")
         vocab_size = self._model.facts.vocab_size

@@ -9,6 +9,7 @@ A sequence that has computed its last token is one of three things:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
@@ -36,6 +37,7 @@ class OutputStage:
         self.next_seq_id = 0
         tokenizer = model.tokenizer
         self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
+        self.detokenize_seconds = 0.0  # of the last `take`: of the chosen ids into text
         self._num_logprobs = config.num_logprobs
         self._scheduler = scheduler
         self._emit = emit
@@ -61,6 +63,7 @@ class OutputStage:
 
     def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
         """What follows from a step's logits, as the runner returns them for these slices."""
+        self.detokenize_seconds = 0.0
         prompts: list[PromptLogprob] = []
         if any([piece.all_logits for piece in slices]):
             logits, prompts = self._score_prompts(slices, logits)
@@ -96,7 +99,9 @@ class OutputStage:
         """Append a token to its sequence, and finish the sequence if it ends with it."""
         sequence, token_id, logprob = completion.sequence, sampled.token_id, sampled.logprob
         self._scheduler.append_token(sequence, token_id, sampled.overruled)
+        begin = time.perf_counter()
         text, stop = completion.accept(token_id, logprob)
+        self.detokenize_seconds += time.perf_counter() - begin
         if stop:
             self._finish(self.request_of(completion), completion, stop.reason, stop.detail)
         return Output(

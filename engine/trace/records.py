@@ -169,6 +169,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     prepare: float = 0.0
     forward: float = 0.0
     sample: float = 0.0
+    tokenize: float = 0.0  # a submission: of texts into token ids, before it was made
+    detokenize: float = 0.0  # of `sample`: of the chosen ids into text, with the look for stop strings
     compiled: bool = False  # the forward pass ran as machine code: whether that is ready in time is the clock's too
 
 

@@ -440,6 +440,8 @@ export const STRUCTS = {
       "prepare": "float",
       "forward": "float",
       "sample": "float",
+      "tokenize": "float",
+      "detokenize": "float",
       "compiled": "bool",
     },
   ],

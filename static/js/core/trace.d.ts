@@ -380,6 +380,8 @@ export interface Timing {
   prepare?: number;
   forward?: number;
   sample?: number;
+  tokenize?: number;
+  detokenize?: number;
   compiled?: boolean;
 }
 
