@@ -131,6 +131,20 @@ def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, h
     assert button and button["height"] >= 36
 
 
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
+def test_a_lesson_about_the_pool_shows_it_whole_and_apart_from_the_figures(
+    open_page: OpenPage, width: int, height: int
+) -> None:
+    page = open_page("/?distance=learn&lesson=what-it-costs", width=width, height=height, until=".article")
+    page.click("#lesson-go")
+    expect(page.locator(".learn-regions .figures")).to_be_visible()
+    boxes = [page.locator(f".learn-regions {name}").bounding_box() for name in (".memory", ".memory-map", ".figures")]
+    memory, pool, figures = [box for box in boxes if box]
+    assert memory["x"] == 0 and memory["width"] == width
+    assert pool["y"] + pool["height"] <= figures["y"]
+    assert page.evaluate("getComputedStyle(document.querySelector('.learn-regions .memory')).overflowY") == "auto"
+
+
 def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
     page = open_lesson(open_page)
     give(page, "1")
