@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
+from engine.model.loader import load_model
 from tests.browser.driving import OpenPage, prefill, shows, step
 
 
@@ -97,3 +98,29 @@ def test_the_roofs_are_measured_when_the_roofline_is_opened(open_page: OpenPage)
     expect(note).to_contain_text("median of 5 runs", timeout=30_000)
     expect(note).to_contain_text("Ridge at")
     expect(page.locator(".chart .annotation-text").first).to_contain_text("FLOP/s, measured")
+
+
+def test_the_engines_parts_say_what_they_did_for_the_sequence_on_stage(open_page: OpenPage) -> None:
+    page = open_page("/?lang=en&detail=time&chart=flow")
+    prompt = "Who has seen the wind?"
+    tokenizer = load_model("bundled").tokenizer
+    assert tokenizer
+    ids = tokenizer.encode(prompt)
+
+    def part(name: str) -> Locator:
+        return page.locator(f"#flow [data-part={name}]")
+
+    prefill(page, prompt)
+    expect(part("tokenizer")).to_contain_text(f"“{prompt}”→ {len(ids)} ids: {ids[0]} {ids[1]} {ids[2]} {ids[3]} …")
+    expect(part("tokenizer")).to_have_attribute("data-works", "false")
+    expect(part("kv_cache_manager")).to_contain_text("2 blocks taken: 0 1")
+    expect(part("model_runner")).to_contain_text(f"K and V into slots 0 to {len(ids) - 1}")
+    step(page)
+    expect(part("scheduler")).to_contain_text("0 waiting, 1 running→ 1 sequence, 1 of 512 tokens")
+    expect(part("kv_cache_manager")).to_contain_text("no block taken")
+    expect(part("model_runner")).to_contain_text(f"K and V into slot {len(ids)}{len(ids) + 1} keys read")
+    expect(part("detokenizer")).to_contain_text("↺ to the scheduler")
+    page.click("#btn-back")
+    page.click("#btn-back")
+    expect(part("tokenizer")).to_have_attribute("data-works", "true")
+    expect(part("scheduler")).to_contain_text("queued; no step yet")

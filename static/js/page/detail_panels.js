@@ -17,7 +17,7 @@ export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
   { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js"), "requests") },
-  { name: "time", component: lazyPanel(() => import("../panels/time/panel.js")) },
+  { name: "time", component: lazyPanel(() => import("../panels/time/panel.js"), "time") },
   { name: "race", component: lazyPanel(() => import("../panels/race/panel.js"), "race"), needs: "files" },
   { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js"), "museum"), needs: "files" },
   { name: "compare", component: lazyPanel(() => import("../panels/compare/panel.js"), "compare"), needs: "server" },

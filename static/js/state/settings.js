@@ -43,7 +43,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   distance: "look" | "room" | "bench" | "learn",
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
- *   chart: "latency" | "sequences" | "memory" | "roofline", overview: "matrix" | "row",
+ *   chart: "latency" | "sequences" | "memory" | "roofline" | "flow", overview: "matrix" | "row",
  *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
  *   telling: "plain" | "expert",
  *   motion: boolean, slo: string, after: number,
@@ -151,7 +151,7 @@ export const TABLE = {
   // of the race: strategies of this engine, or implementations of a cache
   lanes: { type: oneOf("strategies", "caches"), initial: "strategies", place: true },
   // of the time panel
-  chart: { type: oneOf("latency", "sequences", "memory", "roofline"), initial: "latency", place: true },
+  chart: { type: oneOf("latency", "sequences", "memory", "roofline", "flow"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
   // beside the heads, where there is room for one
   answer: { type: oneOf("candidates", "softmax", "output"), initial: "candidates" },

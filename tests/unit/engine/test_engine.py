@@ -10,6 +10,7 @@ from engine.config import ConfigError, EngineConfig, KVCacheDtype, SamplingParam
 from engine.engine import Engine, NothingToDo
 from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
+from engine.model.loader import load_model
 from engine.trace.events import Defer, Finish, Lookup, Sample
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
@@ -274,3 +275,14 @@ def test_work_counts_what_the_batch_says(engine: Engine) -> None:
     assert prefill.work.flops > decode.work.flops
     bytes_per_token = log_of(engine).header.kv_bytes_per_token
     assert decode.work.kv_write_bytes == bytes_per_token
+
+
+def test_texts_that_become_ids_and_ids_that_become_text_are_timed() -> None:
+    with Engine(load_model("bundled"), EngineConfig(block_size=4, num_blocks=16)) as engine:
+        engine.add_request("Who has seen the wind?", SamplingParams(max_tokens=2))
+        engine.add_request([1, 2, 3], SamplingParams(max_tokens=1))
+        step = engine.step().timing
+        assert engine.log is not None
+        text, ids = (engine.log.record(index).timing for index in (0, 1))
+    assert text.tokenize > 0 == ids.tokenize
+    assert 0 < step.detokenize < step.sample

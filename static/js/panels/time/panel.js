@@ -10,6 +10,7 @@ import { log, numRecords, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
 import { Downloads } from "./downloads.js";
+import { EngineFlow } from "./flow.js";
 import { Latencies } from "./latencies.js";
 import { Plot } from "./plot.js";
 import { Values } from "./values.js";
@@ -30,24 +31,36 @@ function lookedAt() {
   };
 }
 
-const NAMES = /** @type {import("./charts.js").ChartName[]} */ (Object.keys(CHARTS));
+const FLOW = "flow"; // no chart: the engine's parts
+const NAMES = /** @type {(keyof typeof CHARTS | typeof FLOW)[]} */ ([...Object.keys(CHARTS), FLOW]);
 
 export function Panel() {
   const name = settings.chart.value;
+  if (name !== FLOW) return html`<${ChartPanel} name=${name} />`;
+  return html`<div class="time" data-chart=${name}><${Rail} name=${name} /><${EngineFlow} /></div>`;
+}
+
+/** @param {{name: string, children?: import("../../kit/html.js").Children}} props */
+function Rail({ name, children }) {
+  return html`<div class="chart-rail" role="group" aria-label=${t("time.choose")}>
+    ${NAMES.map(
+      (key) =>
+        html`<button class="chart-choice" id=${`chart-${key}`} aria-pressed=${key === name}
+          onClick=${() => (settings.chart.value = key)}>${t(`time.${key}`)}</button>`,
+    )}
+    ${isEmbedded || isSite ? null : html`<a class="chart-choice" href="bench">${t("header.bench")}</a>`}
+    ${children}
+  </div>`;
+}
+
+/** @param {{name: import("./charts.js").ChartName}} props */
+function ChartPanel({ name }) {
   const chart = CHARTS[name];
   const at = lookedAt();
   const rows = at.log ? chart.rows({ ...at, log: at.log }) : [];
   useEffect(() => (name === "roofline" ? wantRoofs() : undefined), [name]);
   return html`<div class="time" data-chart=${name}>
-    <div class="chart-rail" role="group" aria-label=${t("time.choose")}>
-      ${NAMES.map(
-        (key) =>
-          html`<button class="chart-choice" id=${`chart-${key}`} aria-pressed=${key === name}
-            onClick=${() => (settings.chart.value = key)}>${t(`time.${key}`)}</button>`,
-      )}
-      ${isEmbedded || isSite ? null : html`<a class="chart-choice" href="bench">${t("header.bench")}</a>`}
-      <${Downloads} name=${name} at=${at} rows=${rows} />
-    </div>
+    <${Rail} name=${name}><${Downloads} name=${name} at=${at} rows=${rows} /><//>
     <${Plot} key=${name} name=${name} at=${at} rows=${rows} />
     <aside class="chart-aside">${
       name === "sequences"

@@ -1,0 +1,119 @@
+// The way of one sequence through the parts of the engine in one record: what each was given, gave, and took. Pure.
+
+import { labelText, loneLabel } from "./labels.js";
+import { slotOf } from "./metrics.js";
+import { storyOf } from "./stories.js";
+
+/**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {{text: string, id: number, probability: number}} Chosen
+ * @typedef {object} Flow
+ * @property {string} request
+ * @property {number} submittedIn record
+ * @property {number[]} promptIds
+ * @property {Uint8Array[]} promptBytes
+ * @property {number | null} tokenize seconds, of all texts of the submission; null: not known
+ * @property {boolean} isStep whether the record computed anything
+ * @property {number} waiting sequences before the record
+ * @property {number} running
+ * @property {number} seqs that the step computed
+ * @property {number} tokens of all of them
+ * @property {number | null} budget tokens that a step may have; null: no bound
+ * @property {import("./trace.js").BatchEntry | null} entry of this sequence; null: it is not in the step
+ * @property {number[]} taken blocks that it was given in the record
+ * @property {number} hit tokens that the prefix cache had of it in the record
+ * @property {number} free blocks that nobody holds after the record
+ * @property {{first: number, last: number} | null} slots that its tokens' K and V were written to
+ * @property {Chosen | null} chosen
+ * @property {Uint8Array[]} output bytes of its output tokens after the record
+ * @property {string | null} end why it ended in the record
+ * @property {{schedule: number, prepare: number, forward: number, sample: number, detokenize: number}} seconds of the
+ *   step; `sample` without `detokenize`
+ */
+
+/**
+ * @param {TraceLog} log
+ * @param {number} index record
+ * @param {number} seqId
+ * @returns {Flow | null} null: there is no such sequence yet
+ */
+export function flowOf(log, index, seqId) {
+  const record = log.records[index];
+  const seq = record && log.stateAt(index).sequences.get(seqId);
+  if (!seq) return null;
+  const before = log.stateAt(index - 1);
+  const submittedIn = submissionOf(log, seqId);
+  const { ops = [], batch = [], outputs = [], timing } = record;
+  const entry = batch.find((one) => one.seq_id === seqId) ?? null;
+  const own = ops.filter((op) => "seq_id" in op && op.seq_id === seqId);
+  const lookup = own.find((op) => op.type === "lookup");
+  const finish = own.find((op) => op.type === "finish");
+  const output = outputs.find((one) => one.seq_id === seqId);
+  const detokenize = timing.detokenize ?? 0;
+  const { enable_chunked_prefill: chunked, max_num_batched_tokens: budget } = log.header.engine;
+  return {
+    request: seq.request_id,
+    submittedIn,
+    promptIds: seq.token_ids.slice(0, seq.num_prompt_tokens),
+    promptBytes: seq.token_bytes.slice(0, seq.num_prompt_tokens),
+    tokenize: log.records[submittedIn]?.timing.tokenize || null,
+    isStep: record.kind === "step",
+    waiting: before.waiting.length,
+    running: before.running.length,
+    seqs: batch.length,
+    tokens: batch.reduce((sum, one) => sum + one.token_ids.length, 0),
+    budget: chunked ? Number(budget) : null,
+    entry,
+    taken: own.flatMap((op) => (op.type === "allocate" ? [op.block_id] : [])),
+    hit: lookup?.type === "lookup" ? lookup.num_hit_tokens : 0,
+    free: record.memory.num_blocks - record.memory.blocks_held,
+    slots: entry && slotsOf(log, index, entry),
+    chosen: output
+      ? {
+          text: labelText(loneLabel(output.token_bytes)),
+          id: output.token_id,
+          probability: Math.exp(output.logprob),
+        }
+      : null,
+    output: seq.token_bytes.slice(seq.num_prompt_tokens),
+    end: finish?.type === "finish" ? finish.reason : null,
+    seconds: {
+      schedule: timing.schedule ?? 0,
+      prepare: timing.prepare ?? 0,
+      forward: timing.forward ?? 0,
+      sample: Math.max(0, (timing.sample ?? 0) - detokenize),
+      detokenize,
+    },
+  };
+}
+
+/**
+ * The record in which the request came: a fork's is that of the sequence that it branched off.
+ *
+ * @param {TraceLog} log
+ * @param {number} seqId
+ */
+function submissionOf(log, seqId) {
+  let [first] = storyOf(log, seqId)?.moments ?? [];
+  for (;;) {
+    const op = first && log.records[first.record].ops?.[first.at];
+    if (op?.type !== "fork") return first?.record ?? 0;
+    [first] = storyOf(log, op.parent_seq_id)?.moments ?? [];
+  }
+}
+
+/**
+ * Where the first and the last of the tokens lie, in the first group of layers.
+ *
+ * @param {TraceLog} log
+ * @param {number} index
+ * @param {import("./trace.js").BatchEntry} entry
+ */
+function slotsOf(log, index, { seq_id, start, token_ids }) {
+  const table = log.tablesAtCompute(index, seq_id)?.[0];
+  const size = log.header.engine.block_size;
+  if (!table || typeof size !== "number") return null;
+  const [first, last] = [start, start + token_ids.length - 1].map((position) => slotOf(table, size, position));
+  return first && last ? { first: first.slot, last: last.slot } : null;
+}

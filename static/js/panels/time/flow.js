@@ -1,0 +1,153 @@
+// The engine's parts in the order in which a request goes through them, with what each did for the sequence on stage in
+// the record shown. The names below them are vLLM's.
+
+import { flowOf } from "../../core/flow.js";
+import { joinText } from "../../core/labels.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { tips } from "../../kit/tooltip.js";
+import { PHASES, viewSub } from "../../state/moment.js";
+import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
+import { grouped, langOf, probabilityText, secondsText, t } from "../../tell/words.js";
+
+const FEW_IDS = 4; // of a prompt
+const MOST_TEXT = 24; // characters
+/** @typedef {import("../../core/flow.js").Flow} Flow */
+/**
+ * `vllm`: the class, and its method, that does this there. `subs`: sub-steps of the moment in which it works.
+ *
+ * @typedef {{
+ *   name: string, vllm: string, subs: string[], says: (flow: Flow) => (string | null)[],
+ *   seconds: (flow: Flow) => number | null,
+ * }} Part
+ */
+
+/** @type {Part[]} */
+const PARTS = [
+  {
+    name: "tokenizer",
+    vllm: "AsyncLLMEngine → tokenizer",
+    subs: [],
+    says: (flow) => [
+      t("time.flow.text_in", { text: shortened(joinText(flow.promptBytes)) }),
+      t("time.flow.ids_out", { n: flow.promptIds.length, ids: fewIds(flow.promptIds) }),
+    ],
+    seconds: ({ tokenize }) => tokenize,
+  },
+  {
+    name: "scheduler",
+    vllm: "EngineCore → Scheduler.schedule",
+    subs: ["schedule"],
+    says: (flow) => [
+      t("time.flow.queues", { waiting: flow.waiting, running: flow.running }),
+      flow.isStep
+        ? t(flow.budget === null ? "time.flow.batch_unbounded" : "time.flow.batch", {
+            seqs: flow.seqs,
+            tokens: grouped(flow.tokens),
+            budget: grouped(flow.budget ?? 0),
+          })
+        : t("time.flow.no_step"),
+      flow.isStep && !flow.entry ? t("time.flow.left_out") : null,
+    ],
+    seconds: ({ isStep, seconds }) => (isStep ? seconds.schedule : null),
+  },
+  {
+    name: "kv_cache_manager",
+    vllm: "KVCacheManager.allocate_slots",
+    subs: ["allocate"],
+    says: ({ hit, taken, free }) => [
+      hit ? t("time.flow.hit", { n: hit }) : null,
+      taken.length ? t("time.flow.taken", { n: taken.length, ids: fewIds(taken) }) : t("time.flow.none_taken"),
+      t("time.flow.free", { n: free }),
+    ],
+    seconds: () => null, // the scheduler asks it: its time is in the scheduler's
+  },
+  {
+    name: "model_runner",
+    vllm: "ModelRunner.execute_model",
+    subs: ["qkv", "write", "attend"],
+    says: ({ entry, slots }) =>
+      entry
+        ? [
+            t("time.flow.computed", { n: entry.token_ids.length, ids: fewIds(entry.token_ids) }),
+            slots ? t(slots.first === slots.last ? "time.flow.slot" : "time.flow.slots", slots) : null,
+            t("time.flow.keys", { n: entry.context_len }),
+          ]
+        : [t("time.flow.nothing")],
+    seconds: ({ isStep, seconds }) => (isStep ? seconds.prepare + seconds.forward : null),
+  },
+  {
+    name: "sampler",
+    vllm: "Sampler",
+    subs: ["sample"],
+    says: ({ chosen, entry }) => [
+      chosen
+        ? t("time.flow.chosen", { id: chosen.id, p: probabilityText(chosen.probability) })
+        : t(entry ? "time.flow.more_prompt" : "time.flow.nothing"),
+    ],
+    seconds: ({ isStep, seconds }) => (isStep ? seconds.sample : null),
+  },
+  {
+    name: "detokenizer",
+    vllm: "OutputProcessor → detokenizer",
+    subs: ["sample"],
+    says: (flow) => [
+      flow.chosen ? t("time.flow.text_out", { id: flow.chosen.id, text: flow.chosen.text }) : t("time.flow.nothing"),
+      flow.output.length ? t("time.flow.so_far", { text: ended(joinText(flow.output)) }) : null,
+      flow.end ? t("time.flow.end", { end: t(`story.end.${flow.end}`) }) : flow.chosen ? t("time.flow.again") : null,
+    ],
+    seconds: ({ isStep, seconds }) => (isStep ? seconds.detokenize : null),
+  },
+];
+
+export function EngineFlow() {
+  numRecords.value; // the log grows in place
+  const flow = log.value && shownSeq.value !== null ? flowOf(log.value, viewIndex.value, shownSeq.value) : null;
+  if (!flow) return html`<p class="hint">${t("time.empty.flow")}</p>`;
+  const sub = viewSub.value === null ? null : PHASES[viewSub.value];
+  const total = PARTS.reduce((sum, part) => sum + (works(part, flow) ? (part.seconds(flow) ?? 0) : 0), 0);
+  return html`<div class="flow" id="flow">
+    <p class="flow-head">
+      <${Swatch} id=${shownSeq.value} /> <b>${t("sequence.name", { id: shownSeq.value })}</b>
+      <span class="num">${t("time.flow.request", { request: flow.request, record: flow.submittedIn + 1 })}</span>
+      <${Fidelity} kind="captured" />
+    </p>
+    <ol class="flow-parts">
+      ${PARTS.map((part) => html`<${PartView} key=${part.name} part=${part} flow=${flow} sub=${sub} total=${total} />`)}
+    </ol>
+    <p class="hint">${t("time.flow.note")}</p>
+  </div>`;
+}
+
+/** Whether the record is one of the part's: texts are made ids at a submission, all else is a step's. */
+const works = (/** @type {Part} */ { name }, /** @type {Flow} */ { isStep }) => (name === "tokenizer") !== isStep;
+
+/** @param {{part: Part, flow: Flow, sub: string | null, total: number}} props */
+function PartView({ part, flow, sub, total }) {
+  const seconds = part.seconds(flow);
+  const now = works(part, flow);
+  const width = { width: `${now && total ? (100 * (seconds ?? 0)) / total : 0}%` };
+  return html`<li class="flow-part" data-part=${part.name} data-works=${now}
+    data-now=${sub === null ? undefined : part.subs.includes(sub)}>
+    <h4 class="flow-name">${t(`time.flow.${part.name}`)}</h4>
+    <code class="flow-vllm" tabindex="0" ...${tips([t("time.flow.vllm")])}>${part.vllm}</code>
+    ${part
+      .says(flow)
+      .filter((line) => line !== null)
+      .map((line) => html`<p class="num" lang=${langOf(line)}>${line}</p>`)}
+    <p class="flow-time num">${
+      seconds === null ? (part.name === "kv_cache_manager" ? t("time.flow.inside") : "–") : secondsText(seconds)
+    }</p>
+    <i class="flow-bar" style=${width}></i>
+  </li>`;
+}
+
+/** @param {number[]} ids */
+const fewIds = (ids) => ids.slice(0, FEW_IDS).join(" ") + (ids.length > FEW_IDS ? " …" : "");
+
+/** @param {string} text */
+const shortened = (text) => (text.length > MOST_TEXT ? `${[...text].slice(0, MOST_TEXT).join("")}…` : text);
+
+/** @param {string} text */
+const ended = (text) => (text.length > MOST_TEXT ? `…${[...text].slice(-MOST_TEXT).join("")}` : text);
