@@ -21,11 +21,13 @@ from engine.lab.change import TokenChange
 from engine.lab.rerun import Rerun
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
 from engine.trace.log import TraceReader
 from engine.trace.records import Output
 
 # of the race and its two sets of lanes, as EngineConfig.strategy names them
 LANES = ("none", "contiguous", "paged", "concat", "dynamic", "static")
+SIBLINGS = ("bundled-mha", "bundled-gqa", "bundled-mqa")  # of its third set, by the names of their models
 FIRST_STEPS = 4  # of an opening whose words have futures
 WORDS = 3  # the likeliest ones of each
 IN_FAN = 5  # of the one that the opening asks about
@@ -81,15 +83,23 @@ def fan(log: TraceReader) -> tuple[int, Output]:
 
 
 def record_races(model: LoadedModel, language: str, folder: Path) -> None:
-    """The same prompt under every strategy."""
+    """The same prompt under every strategy, and on each of the siblings."""
     scene = next(preset for preset in PRESETS if preset.id == RACE)
     sampling = SamplingParams(**scene.sampling | {"max_tokens": RACE_TOKENS})
     prompts = prompts_of("presets", RACE, language)
     for lane in LANES:
         config = EngineConfig(**scene.config, strategy=lane, count_copies=True)  # type: ignore[arg-type]
-        with Engine(model, config, log_path=folder / f"race-{language}-{lane}{SUFFIX}") as engine:
-            engine.add_requests([RequestSpec(prompts[0], sampling)])
-            play(engine, None)
+        _record_lane(model, config, RequestSpec(prompts[0], sampling), folder / f"race-{language}-{lane}{SUFFIX}")
+    for name in SIBLINGS:
+        sibling = load_model(name, device=str(model.device))
+        config = EngineConfig(**scene.config, count_copies=True)
+        _record_lane(sibling, config, RequestSpec(prompts[0], sampling), folder / f"race-{language}-{name}{SUFFIX}")
+
+
+def _record_lane(model: LoadedModel, config: EngineConfig, request: RequestSpec, path: Path) -> None:
+    with Engine(model, config, log_path=path) as engine:
+        engine.add_requests([request])
+        play(engine, None)
 
 
 def record_exhibits(model: LoadedModel, language: str, folder: Path) -> None:

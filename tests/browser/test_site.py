@@ -126,6 +126,8 @@ def test_the_race_is_a_recording_too_and_is_played(visit: Page, address: str) ->
     expect(visit.locator("#race")).to_have_attribute("data-step", re.compile(r"[1-9]"))
     visit.keyboard.press("End")
     expect(visit.locator("#sentence")).to_contain_text("tokens computed without a cache")
+    visit.click("#lanes-models")
+    expect(visit.locator('[data-strategy-lane="bundled-mqa"] [data-figure="perToken"]')).to_have_text("384\u2009B")
     visit.click("#detail-attention")
     shown = """import('./static/first.js').then(({ js_state_store_js: { log, own } }) =>
       log.value !== null && log.value === own.log.value)"""

@@ -3,11 +3,13 @@ import { test } from "node:test";
 
 import { show } from "../../static/js/control/shown.js";
 import { TraceLog } from "../../static/js/core/log.js";
+import { operationsText } from "../../static/js/panels/race/columns.js";
 import {
   computedSoFar,
   copiedSoFar,
   expectedComputed,
   expectedCopied,
+  heldInEach,
   laneAt,
   raceAt,
   timeAgainstWork,
@@ -17,21 +19,23 @@ import { decades } from "../../static/js/panels/race/intensity.js";
 import { names, race } from "../../static/js/panels/race/model.js";
 import { player } from "../../static/js/panels/race/player.js";
 import { LaneStrip } from "../../static/js/panels/race/strip.js";
-import { operationsText } from "../../static/js/panels/race/table.js";
-import { CopyNote, raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
+import { agreement, CopyNote, raceSentence, TimeNote } from "../../static/js/panels/race/words.js";
 import { verdict } from "../../static/js/runs/words.js";
 import { settings } from "../../static/js/state/settings.js";
 import { encode } from "../../static/vendor/msgpack/encode.mjs";
-import { bytes, header, MEMORY } from "./log_builder.mjs";
+import { bytes, header, MEMORY, MODEL } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
 const PER_TOKEN = 2 * 1 * 1 * 2 * 4; // bytes: K and V of one layer, one head of two float32
 const SIZE = { none: 2, paged: 2, contiguous: 8, static: 8, concat: 1, dynamic: 1 }; // slots a block; a pool of 8 slots
 
-/** The log of one request with a prompt of three tokens that chooses `chosen`; a step takes `seconds(tokens)`. */
-function lane(strategy, chosen, seconds = (n) => n) {
+/**
+ * The log of one request with a prompt of three tokens that chooses `chosen`; a step takes `seconds(tokens)`. `more`: of
+ * its header.
+ */
+function lane(strategy, chosen, seconds = (n) => n, more = {}) {
   const size = SIZE[strategy];
-  const log = new TraceLog(header({ strategy, num_blocks: 8 / size, block_size: size }));
+  const log = new TraceLog(header({ strategy, num_blocks: 8 / size, block_size: size }, more));
   const prompt = [1, 2, 3];
   const submit = {
     type: "submit",
@@ -183,6 +187,43 @@ test("caches in the race say what each copied, and how it was counted", () => {
   const note = [CopyNote({ logs, step: 4 }).props.children].flat(9).filter((x) => typeof x === "string");
   assert.match(note.join(""), /copied whole: 192 B in 4 steps\. .* · 16 B: 192 B\./);
   assert.equal(verdict(names(), raceAt(logs, 4).tokens), "4 of 4 the same in all four");
+  settings.lanes.value = "strategies";
+});
+
+/** Siblings of four, two and one KV heads, of two numbers in four bytes; the last says something else at the third. */
+const siblings = () =>
+  [4, 2, 1].map((heads) =>
+    lane("paged", heads === 1 ? [7, 8, 6, 7] : [7, 8, 9, 7], undefined, {
+      model: { ...MODEL, num_heads: 4, num_kv_heads: heads },
+      kv_bytes_per_token: heads * PER_TOKEN,
+    }),
+  );
+
+test("models in the race hold as many blocks of other sizes, and write texts of their own", () => {
+  settings.lanes.value = "models";
+  const logs = siblings();
+  const { lanes } = raceAt(logs, 3); // five positions: three blocks of two
+  assert.deepEqual(
+    lanes.map((one) => [one.perToken, one.blocks, one.kept]),
+    [4, 2, 1].map((heads) => [heads * PER_TOKEN, 3, 6 * heads * PER_TOKEN]),
+  );
+  assert.deepEqual(
+    heldInEach(logs[0]),
+    [4, 4, 6, 6].map((slots) => slots * 4 * PER_TOKEN), // in each step, also in the last, which frees them
+  );
+  const said = (step, phase = "ready") => raceSentence(shown(logs, step, phase));
+  assert.equal(said(0), "All three have the prompt: 3 tokens. Nothing is computed yet.");
+  assert.equal(
+    said(2),
+    "Step 2: K and V take MHA 256\u2009B, GQA 128\u2009B, MQA 64\u2009B, each in 2 blocks. All three chose “t8”.",
+  );
+  assert.match(said(3), /each in 3 blocks\. Chosen: MHA “t9”, GQA “t9”, MQA “t6”\.$/);
+  assert.match(
+    said(4, "done"),
+    /^After 4 steps .* MHA 384\u2009B, .* MQA 96\u2009B, each in 3 blocks: 4\.0 times .* part at token 3\.$/,
+  );
+  assert.equal(agreement(raceAt(logs, 4).tokens), "Other weights, other words: apart from token 3 on");
+  assert.equal(agreement(raceAt(logs, 2).tokens), "2 of 2 the same in all three");
   settings.lanes.value = "strategies";
 });
 

@@ -16,7 +16,7 @@ from app.served import Served
 from app.server import create_app
 from app.settings import ServerSettings
 from app.site.export import FUTURES, PICTURE, RUNS, site_page, write_futures, write_page
-from app.site.runs import FIRST_STEPS, IN_FAN, WORDS, Future, record_races
+from app.site.runs import FIRST_STEPS, IN_FAN, SIBLINGS, WORDS, Future, record_races
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
@@ -89,11 +89,13 @@ def test_each_future_is_a_sound_run_with_another_word(site: Path) -> None:
 
 def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) -> None:
     record_races(model, "en", tmp_path)
-    texts = set()
+    texts: dict[str, set[tuple[int, ...]]] = {}
     for path in sorted(tmp_path.glob("race-en-*")):
         with TraceReader(path) as log:
-            texts.add(tuple(log.state_at(len(log) - 1).sequences[0].token_ids))
-    assert len(list(tmp_path.glob("race-en-*"))) == 6 and len(texts) == 1
+            found = tuple(log.state_at(len(log) - 1).sequences[0].token_ids)
+            texts.setdefault(log.header.model.name, set()).add(found)
+    assert len(list(tmp_path.glob("race-en-*"))) == 9
+    assert {name: len(found) for name, found in texts.items()} == dict.fromkeys(["bundled", *SIBLINGS], 1)
 
 
 def test_force_replaces_a_site_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,9 +12,11 @@ import { lost, Theaters } from "./theaters.js";
 /**
  * @typedef {import("../core/log.js").TraceLog} TraceLog
  *
- * `configs`: by lane, in their order.
+ * `configs`: by lane, in their order. `models`: those that lanes are on, by lane; not named: the server's first.
  * @typedef {Record<string, unknown>} Fields of EngineConfig or SamplingParams
- * @typedef {{configs: Record<string, Fields>, prompts: string[], sampling: Fields}} Wish
+ * @typedef {{
+ *   configs: Record<string, Fields>, prompts: string[], sampling: Fields, models?: Record<string, string | null>,
+ * }} Wish
  * `stepping`: one step, `running`: as many as there are.
  * @typedef {"idle" | "opening" | "ready" | "stepping" | "running" | "done"} Phase
  *

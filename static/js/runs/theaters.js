@@ -34,9 +34,9 @@ export class Theaters {
    * Every lane with what the wish asks for waiting in it; their logs.
    * @param {Wish} wish
    */
-  async setUp({ configs, prompts, sampling }) {
+  async setUp({ configs, prompts, sampling, models = {} }) {
     const client = await this.#connect();
-    for (const name of this.names) await this.#open(client, name, configs[name]);
+    for (const name of this.names) await this.#open(client, name, configs[name], models[name] ?? null);
     for (const lane of this.lanes) {
       const asked = { theater: lane.theater, prompts: prompts.map((text) => ({ text })), sampling };
       const { num_records } = await client.ask("submit", asked);
@@ -68,11 +68,12 @@ export class Theaters {
    * @param {Client} client
    * @param {string} name
    * @param {Record<string, unknown>} config
+   * @param {string | null} model null: the one that it has, a new one the server's first
    */
-  async #open(client, name, config) {
+  async #open(client, name, config, model) {
     const known = this.lanes.find((lane) => lane.name === name);
-    if (known) return known.begin(await client.ask("configure", { theater: known.theater, config }));
-    const about = { config, name: `${this.kind}: ${name}`, captures: this.captures };
+    if (known) return known.begin(await client.ask("configure", { theater: known.theater, config, model }));
+    const about = { config, model, name: `${this.kind}: ${name}`, captures: this.captures };
     const { theater, ...begun } = await client.ask("create", about);
     this.lanes.push(new Lane(name, theater, begun));
     // where no one looks at its tensors, they would only cost time

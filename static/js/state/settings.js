@@ -47,7 +47,8 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   answer: "candidates" | "softmax" | "output", detail_large: boolean, select: string | null,
  *   telling: "plain" | "expert",
  *   motion: boolean, slo: string, after: number,
- *   lanes: "strategies" | "caches", as_model: string, find: string | null, sort: string | null, lesson: string | null,
+ *   lanes: "strategies" | "caches" | "models", as_model: string, find: string | null, sort: string | null,
+ *   lesson: string | null,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -148,8 +149,8 @@ export const TABLE = {
     type: { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String },
     initial: "llama-2-7b",
   },
-  // of the race: strategies of this engine, or implementations of a cache
-  lanes: { type: oneOf("strategies", "caches"), initial: "strategies", place: true },
+  // of the race: strategies of this engine, implementations of a cache, or models
+  lanes: { type: oneOf("strategies", "caches", "models"), initial: "strategies", place: true },
   // of the time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline", "flow"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows

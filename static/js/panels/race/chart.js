@@ -1,5 +1,5 @@
 // A group of bars for each step. Tokens computed so far: the quadratic pile without a cache, the straight one with it.
-// Where caches race, bytes copied so far: the quadratic pile of concatenation.
+// Where caches race, bytes copied so far: the quadratic pile of concatenation. Where models race, bytes held.
 
 import { hairline } from "../../kit/canvas.js";
 import { alpha, colours } from "../../kit/colour.js";
@@ -7,8 +7,8 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Picture } from "../../runs/picture.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
-import { computedSoFar, copiedSoFar, expectedComputed, expectedCopied } from "./figures.js";
-import { copying, lanes, names, race } from "./model.js";
+import { computedSoFar, copiedSoFar, expectedComputed, expectedCopied, heldInEach } from "./figures.js";
+import { lanes, names, race, racing } from "./model.js";
 import { player } from "./player.js";
 import { promptLength } from "./words.js";
 
@@ -21,7 +21,58 @@ import { promptLength } from "./words.js";
 const MARGIN = { top: 8, bottom: 16 };
 /** Left and right of the bars, for figures of the axis and of the step shown; bytes have a unit. */
 const SIDES = { tokens: { left: 42, right: 44 }, bytes: { left: 64, right: 62 } };
-const sides = () => SIDES[copying.value ? "bytes" : "tokens"];
+
+/**
+ * What each set draws. `title`: key of its words; `values`: of each step of a lane; `most`: the highest that the first
+ * lane will come to in `count` steps after a prompt of `prompt` tokens; `styles`: by lane.
+ *
+ * @typedef {import("../../kit/colour.js").Palette} Palette
+ * @typedef {{
+ *   title: string, formula: string, sides: {left: number, right: number}, text: (value: number) => string,
+ *   values: (log: TraceLog) => number[], most: (log: TraceLog, prompt: number, count: number) => number,
+ *   styles: (palette: Palette) => string[],
+ * }} Drawn
+ * @type {Record<import("./model.js").SetName, Drawn>}
+ */
+const DRAWN = {
+  strategies: {
+    title: "race.chart",
+    formula: "race.formula.tokens",
+    sides: SIDES.tokens,
+    text: grouped,
+    values: computedSoFar,
+    most: (_, prompt, count) => expectedComputed(prompt, count).none,
+    styles: (palette) => [alpha(palette.q, 0.55), palette["ink-3"], palette.k],
+  },
+  caches: {
+    title: "race.chart.copied",
+    formula: "race.formula.tokens",
+    sides: SIDES.bytes,
+    text: bytesText,
+    values: copiedSoFar,
+    most: (log, prompt, count) => expectedCopied(prompt, count) * log.header.kv_bytes_per_token,
+    styles: (palette) => [alpha(palette.q, 0.55), palette.q, palette["ink-3"], palette.k],
+  },
+  models: {
+    title: "race.chart.held",
+    formula: "race.formula.cache",
+    sides: SIDES.bytes,
+    text: bytesText,
+    values: heldInEach,
+    most: (log, prompt, count) => expectedHeld(log, prompt + count - 1),
+    styles: (palette) => [alpha(palette.k, 0.4), palette["ink-3"], palette.k],
+  },
+};
+const drawn = () => DRAWN[racing.value];
+
+/**
+ * Bytes of the blocks for `positions` positions.
+ *
+ * @param {TraceLog} log
+ * @param {number} positions
+ */
+const expectedHeld = (log, positions) =>
+  Math.ceil(positions / log.tail.block_size) * log.tail.block_size * log.header.kv_bytes_per_token;
 
 /** @param {{logs: TraceLog[] | null}} props */
 export function RaceChart({ logs }) {
@@ -36,7 +87,7 @@ export function RaceChart({ logs }) {
   };
   return html`<section class="race-chart">
     <h3 class="panel-title">
-      ${title()} <${Fidelity} kind="derived" formula=${t("race.formula.tokens")} />
+      ${title()} <${Fidelity} kind="derived" formula=${t(drawn().formula)} />
     </h3>
     <${Picture}
       player=${player}
@@ -71,11 +122,8 @@ function frame(logs, { width, height }) {
   const sequence = [...logs[0].tail.sequences.values()][0];
   const count = Math.max(sequence?.max_tokens ?? 1, race.numSteps.value, 1);
   const prompt = promptLength() || 1;
-  const expected = copying.value
-    ? expectedCopied(prompt, count) * logs[0].header.kv_bytes_per_token
-    : expectedComputed(prompt, count).none;
-  const highest = roundAbove(Math.max(expected, sums(logs[0]).at(-1) ?? 0));
-  const { left, right } = sides();
+  const highest = roundAbove(Math.max(drawn().most(logs[0], prompt, count), sums(logs[0]).at(-1) ?? 0));
+  const { left, right } = drawn().sides;
   const plot = { width: width - left - right, height: height - MARGIN.top - MARGIN.bottom };
   return {
     count,
@@ -102,7 +150,7 @@ function roundAbove(value) {
  */
 function paint(c, size, logs) {
   const palette = colours();
-  const [left, right, foot] = [sides().left, size.width - sides().right, size.height - MARGIN.bottom];
+  const [left, right, foot] = [drawn().sides.left, size.width - drawn().sides.right, size.height - MARGIN.bottom];
   if (!logs) return hairline(c, left, foot, right, foot, palette.line);
   const { count, highest, x, y } = frame(logs, size);
   c.fillStyle = palette["ink-3"];
@@ -119,23 +167,17 @@ function paint(c, size, logs) {
   c.textAlign = "right";
   c.fillText(String(count), right, size.height - 3);
   const found = logs.map(sums);
-  for (let i = 0; i < player.shownStep.value; i++) paintGroup(c, found, i, x, y, stylesOf(palette));
+  for (let i = 0; i < player.shownStep.value; i++) paintGroup(c, found, i, x, y, drawn().styles(palette));
   paintValues(c, found, x, y);
 }
 
-const title = () => t(copying.value ? "race.chart.copied" : "race.chart");
+const title = () => t(drawn().title);
 
-/** What is summed: of each step the sum so far. @param {TraceLog} log */
-const sums = (log) => (copying.value ? copiedSoFar(log) : computedSoFar(log));
+/** What is drawn of each step. @param {TraceLog} log */
+const sums = (log) => drawn().values(log);
 
 /** @param {number} value */
-const text = (value) => (copying.value ? bytesText(value) : grouped(value));
-
-/** @param {import("../../kit/colour.js").Palette} palette @returns {string[]} by lane */
-const stylesOf = (palette) =>
-  copying.value
-    ? [alpha(palette.q, 0.55), palette.q, palette["ink-3"], palette.k]
-    : [alpha(palette.q, 0.55), palette["ink-3"], palette.k];
+const text = (value) => drawn().text(value);
 
 /**
  * No cache behind, wide; the two with a cache before it, half the width each. Caches stand side by side.
@@ -187,6 +229,6 @@ function paintValues(c, sums, x, y) {
 function stepAt(logs, point, size) {
   if (!logs || !race.numSteps.value) return null;
   const { count, plot } = frame(logs, size);
-  const step = Math.floor(((point.x - sides().left) / plot.width) * count) + 1;
+  const step = Math.floor(((point.x - drawn().sides.left) / plot.width) * count) + 1;
   return step >= 1 && step <= race.numSteps.value ? step : null;
 }

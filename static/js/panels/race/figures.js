@@ -22,8 +22,9 @@ import { align, sequencesAt } from "../../runs/tokens.js";
  * forward pass: `held` bytes of the blocks in its table, `used` bytes of the positions with K and V, `wasted` = held
  * − used, with the same in slots: `slots` = {reserved, read, computed}, positions [0, read) come from the cache and
  * the next `computed` are computed. `held` = `kept` + `transient`: what is there from step to step until the sequence
- * ends, and what is made for this step alone, which is all of it where the strategy keeps none. `total*` sum over the
- * steps so far.
+ * ends, and what is made for this step alone, which is all of it where the strategy keeps none; `blocks` of it, and
+ * `perToken` bytes of K and V of a position. Of the bytes moved `weightBytes` are weights, `kvBytes` K and V that are
+ * read and written. `total*` sum over the steps so far.
  * @param {TraceLog} log
  * @param {number} step
  */
@@ -37,6 +38,10 @@ export function laneAt(log, step) {
     computed: 0,
     flops: 0,
     bytes: 0,
+    weightBytes: 0,
+    kvBytes: 0,
+    perToken: log.groups.reduce((sum, group) => sum + group.kv_bytes_per_token, 0),
+    blocks: 0,
     intensity: /** @type {number | null} */ (null),
     copied: /** @type {number | null} */ (null),
     storage: /** @type {number | null} */ (null),
@@ -59,6 +64,8 @@ export function laneAt(log, step) {
   lane.computed = entry.token_ids.length;
   lane.flops = record.work?.flops ?? 0;
   lane.bytes = record.work ? bytesMoved(record.work) : 0;
+  lane.weightBytes = record.work?.weight_bytes ?? 0;
+  lane.kvBytes = lane.bytes - lane.weightBytes;
   lane.intensity = lane.bytes ? lane.flops / lane.bytes : null;
   lane.copied = record.cache_tensors?.copied_bytes ?? null;
   lane.storage = record.cache_tensors?.storage_bytes ?? null;
@@ -66,6 +73,7 @@ export function laneAt(log, step) {
   tables.forEach((table, group) => {
     const perToken = log.groups[group].kv_bytes_per_token;
     const held = heldIn(table).length;
+    lane.blocks += held;
     lane.held += held * size * perToken;
     lane.used += (entry.start + lane.computed - (table.length - held) * size) * perToken; // a released block was full
   });
@@ -114,6 +122,21 @@ function soFar(log, figure) {
   let sum = 0;
   return stepRecords(log).map((index) => (sum += figure(log.records[index])));
 }
+
+/**
+ * Bytes of the blocks that each step held.
+ * @param {TraceLog} log
+ */
+export function heldInEach(log) {
+  const known = heldBefore.get(log) ?? [];
+  heldBefore.set(log, known);
+  const count = stepRecords(log).length;
+  while (known.length < count) known.push(laneAt(log, known.length + 1).held);
+  return known;
+}
+
+/** @type {WeakMap<TraceLog, number[]>} by step; a log only grows */
+const heldBefore = new WeakMap();
 
 /**
  * How often each position of the lane's sequence was computed in its first `step` steps, from position 0. Without a

@@ -8,7 +8,7 @@ import { html } from "../../kit/html.js";
 import { roofs } from "../../net/machine.js";
 import { Picture } from "../../runs/picture.js";
 import { intensityText, t } from "../../tell/words.js";
-import { names } from "./model.js";
+import { names, racing } from "./model.js";
 import { player } from "./player.js";
 
 /**
@@ -77,7 +77,8 @@ function paint(c, { width, height }, values, bend) {
     c.fillText(name, 0, y);
     const value = values[i];
     if (!value) return;
-    c.fillStyle = i === 0 ? palette.q : i === values.length - 1 ? palette.k : palette["ink-3"];
+    c.fillStyle =
+      i === 0 && racing.value !== "models" ? palette.q : i === values.length - 1 ? palette.k : palette["ink-3"];
     c.beginPath();
     c.arc(x(value), y, 4, 0, 2 * Math.PI);
     c.fill();

@@ -1,4 +1,5 @@
-// A race: one prompt in several lanes, in lockstep. There are two sets of them.
+// A race: one prompt in several lanes, in lockstep. A lane is settings of the engine and a model; there are three sets
+// of them.
 
 import { computed } from "../../../vendor/signals/signals.js";
 import { Lockstep } from "../../runs/lockstep.js";
@@ -8,32 +9,43 @@ import { valueText } from "../../tell/options.js";
 import { t } from "../../tell/words.js";
 
 /**
- * Each lane is a strategy of the engine.
- *
+ * @typedef {import("../../state/settings.js").OwnValues["lanes"]} SetName
+ * @typedef {{id: string, strategy: string, model: string | null}} LaneOf `model` null: the page's own
+ */
+
+/** @type {(...names: string[]) => LaneOf[]} */
+const strategies = (...names) => names.map((id) => ({ id, strategy: id, model: null }));
+
+/**
  * `strategies`: from none to the one that wastes least: what one sequence tells apart.
  * `caches`: how K and V have been kept beside each other: concatenated by hand, transformers' two caches, pages.
- * @type {Record<"strategies" | "caches", string[]>}
+ * `models`: the siblings that come with the program, which differ in their KV heads alone.
+ * @type {Record<SetName, LaneOf[]>}
  */
 export const SETS = {
-  strategies: ["none", "contiguous", "paged"],
-  caches: ["concat", "dynamic", "static", "paged"],
+  strategies: strategies("none", "contiguous", "paged"),
+  caches: strategies("concat", "dynamic", "static", "paged"),
+  models: ["bundled-mha", "bundled-gqa", "bundled-mqa"].map((id) => ({ id, strategy: "paged", model: id })),
 };
 
-/** The lanes of the set that is chosen. */
-export const lanes = computed(() => SETS[settings.lanes.value]);
+/** The set that races. */
+export const racing = computed(() => settings.lanes.value);
 
-/** Whether caches race: what is copied is counted then, for all compute the same. */
-export const copying = computed(() => settings.lanes.value === "caches");
+/** Its lanes, by their ids. */
+export const lanes = computed(() => SETS[racing.value].map(({ id }) => id));
 
-export const race = new Lockstep("race", SETS.strategies, {
-  recorded: (strategy) => `race-${language.value}-${strategy}`,
-});
+export const race = new Lockstep(
+  "race",
+  SETS.strategies.map(({ id }) => id),
+  { recorded: (id) => `race-${language.value}-${id}` },
+);
 
-/** The logs of these lanes; null before there are any, as when those that are there are of the other set. */
+/** The logs of these lanes; null before there are any, as when those that are there are of another set. */
 export const logs = computed(() => {
   const asked = race.asked.value;
   return !asked || Object.keys(asked.configs).join() === lanes.value.join() ? race.logs.value : null;
 });
 
 /** What the lanes are called, in their order. */
-export const names = () => lanes.value.map((name) => (copying.value ? valueText("strategy", name) : t(`race.${name}`)));
+export const names = () =>
+  lanes.value.map((id) => (racing.value === "caches" ? valueText("strategy", id) : t(`race.${id}`)));

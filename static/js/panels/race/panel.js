@@ -11,11 +11,11 @@ import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { RaceChart } from "./chart.js";
 import { Intensity } from "./intensity.js";
-import { copying, logs, race } from "./model.js";
+import { logs, race, racing } from "./model.js";
 import { changeLanes, now, player } from "./player.js";
 import { Proof } from "./proof.js";
 import { Lanes } from "./table.js";
-import { CopyNote, TimeNote } from "./words.js";
+import { Note } from "./words.js";
 
 export function Panel() {
   const here = connection.value !== "replay" || isSite;
@@ -31,12 +31,11 @@ export function Panel() {
   if (!here) return html`<${Nothing} of="race" text=${t("race.replay")} />`;
   const known = logs.value;
   const step = player.shownStep.value;
-  const kind = copying.value ? "runs race caches" : "runs race";
-  return html`<div class=${kind} id="race" data-phase=${race.phase.value} data-step=${step}>
+  return html`<div class=${`runs race ${racing.value}`} id="race" data-phase=${race.phase.value} data-step=${step}>
     <${Lanes} logs=${known} now=${now.value} />
     <${Proof} now=${now.value} />
     <${RaceChart} logs=${known} />
-    ${copying.value ? null : html`<${Intensity} now=${now.value} />`}
-    <${copying.value ? CopyNote : TimeNote} logs=${known} step=${step} />
+    ${racing.value === "caches" ? null : html`<${Intensity} now=${now.value} />`}
+    <${Note} logs=${known} step=${step} />
   </div>`;
 }

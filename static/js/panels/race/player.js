@@ -3,9 +3,9 @@
 import { computed } from "../../../vendor/signals/signals.js";
 import { LanesPlayer } from "../../runs/player.js";
 import { draft } from "../../state/prompts.js";
-import { wantedConfig, wantedSampling } from "../../state/run_settings.js";
+import { wantedConfig, wantedModel, wantedSampling } from "../../state/run_settings.js";
 import { raceAt } from "./figures.js";
-import { copying, lanes, logs, race } from "./model.js";
+import { lanes, logs, race, racing, SETS } from "./model.js";
 import { raceSentence } from "./words.js";
 
 /** All lanes at the step that is looked at; null before there are any. */
@@ -30,7 +30,9 @@ function wish() {
   const { block_size, num_blocks, kv_cache_dtype } = wantedConfig();
   const { n, ...sampling } = wantedSampling();
   const config = { block_size, num_blocks, count_copies: true, kv_cache_dtype: kv_cache_dtype ?? "auto" };
-  if (copying.value) config.kv_cache_dtype = "auto"; // transformers' caches keep what the model hands them
-  const configs = Object.fromEntries(lanes.value.map((strategy) => [strategy, { ...config, strategy }]));
-  return { prompts: [draft.value], sampling, configs };
+  if (racing.value === "caches") config.kv_cache_dtype = "auto"; // transformers' caches keep what the model hands them
+  const set = SETS[racing.value];
+  const configs = Object.fromEntries(set.map(({ id, strategy }) => [id, { ...config, strategy }]));
+  const models = Object.fromEntries(set.map(({ id, model }) => [id, model ?? wantedModel()]));
+  return { prompts: [draft.value], sampling, configs, models };
 }

@@ -4,10 +4,10 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { align } from "../../runs/tokens.js";
-import { verdict } from "../../runs/words.js";
 import { draft } from "../../state/prompts.js";
 import { langOf, t } from "../../tell/words.js";
-import { names, race } from "./model.js";
+import { names, race, racing } from "./model.js";
+import { agreement } from "./words.js";
 
 /** @param {{now: import("./figures.js").Race | null}} props */
 export function Proof({ now }) {
@@ -15,12 +15,13 @@ export function Proof({ now }) {
   const nothing = names().map(() => []);
   const aligned = now?.tokens ?? align(nothing, () => false);
   const after = t("race.prompt", { text: prompt });
+  const wrong = aligned.difference && racing.value !== "models";
   return html`<section class="race-proof">
     <h3 class="panel-title">
       <span>${t("race.proof")}</span> <${Fidelity} kind="captured" />
       <span class="race-prompt prompt" title=${prompt} lang=${langOf(prompt)}>${after}</span>
-      <span class=${aligned.difference ? "race-verdict differs" : "race-verdict"} id="race-verdict">
-        ${verdict(names(), aligned)}
+      <span class=${wrong ? "race-verdict differs" : "race-verdict"} id="race-verdict">
+        ${agreement(aligned)}
       </span>
     </h3>
     <div class="race-tokens">

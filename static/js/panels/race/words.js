@@ -2,11 +2,12 @@
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { labelsOf } from "../../runs/tokens.js";
-import { beforehand, choices } from "../../runs/words.js";
+import { stepRecords } from "../../runs/steps.js";
+import { differsAt, labelsOf } from "../../runs/tokens.js";
+import { beforehand, choices, verdict } from "../../runs/words.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
-import { copiedSoFar, expectedCopied, timeAgainstWork } from "./figures.js";
-import { copying, names, race } from "./model.js";
+import { copiedSoFar, expectedCopied, laneAt, timeAgainstWork } from "./figures.js";
+import { names, race, racing } from "./model.js";
 
 /**
  * @typedef {import("../../core/log.js").TraceLog} TraceLog
@@ -23,7 +24,8 @@ const NEAR = 0.7; // from this share of the ratio of operations on, time follows
 export function raceSentence(now) {
   const said = beforehand(race);
   if (said !== null || !now) return said ?? "";
-  if (copying.value) return copySentence(now);
+  if (racing.value === "caches") return copySentence(now);
+  if (racing.value === "models") return modelSentence(now);
   const [none, , paged] = now.lanes;
   const [chosen] = now.tokens.lanes;
   if (now.step === 0) return t("race.say.ready", { n: promptLength() });
@@ -51,6 +53,63 @@ function copySentence({ step, lanes, tokens, finished }) {
     return t("race.caches.end", { ...values, copied: copied.join(t("runs.comma")), kept: kept.join(t("runs.comma")) });
   }
   return t("race.caches.step", { ...values, copied: list((lane) => lane.copied ?? 0).join(t("runs.comma")) });
+}
+
+/**
+ * The same for lanes of other weights: each holds as many blocks, and writes a text of its own.
+ * @param {Race} now
+ */
+function modelSentence({ step, lanes, tokens, finished }) {
+  if (step === 0) return t("race.say.ready", { n: promptLength() });
+  const over = finished && step === race.numSteps.value && race.phase.value === "done";
+  const found = over ? (race.logs.value ?? []).map((log) => laneAt(log, stepRecords(log).length)) : lanes;
+  const held = found.map((lane, i) => t("race.caches.one", { name: names()[i], bytes: bytesText(lane.held) }));
+  const values = { step, held: held.join(t("runs.comma")), blocks: Math.max(...found.map((lane) => lane.blocks)) };
+  if (over) {
+    const apart = tokens.difference ? t("race.models.apart", { place: tokens.difference.place + 1 }) : "";
+    return t("race.models.end", { ...values, ratio: ratioText(found[0].perToken / found[2].perToken), apart });
+  }
+  const place = Math.max(...tokens.lanes.map((lane) => lane.length)) - 1;
+  if (!differsAt(tokens, place))
+    return t("race.models.step_same", { ...values, token: labelsOf(tokens.lanes[0])[place] });
+  return t("race.models.step", { ...values, choices: choices(names(), tokens.lanes, place) });
+}
+
+/**
+ * What a token's K and V are made of in each model, with these models' numbers.
+ * @param {{logs: TraceLog[] | null}} props
+ */
+function ModelNote({ logs }) {
+  if (!logs) return html`<p class="race-why hint" id="race-why"></p>`;
+  const { num_layers: layers, head_dim: dim, num_kv_heads: heads } = logs[0].header.model;
+  const perToken = (/** @type {TraceLog} */ log) => log.header.kv_bytes_per_token;
+  const each = logs.map((log, i) =>
+    t("race.models.one", { name: names()[i], n: log.header.model.num_kv_heads, bytes: grouped(perToken(log)) }),
+  );
+  const size = perToken(logs[0]) / (2 * layers * heads * dim);
+  return html`<p class="race-why hint" id="race-why">
+    ${t("race.models.note", { layers, dim, size, each: each.join(t("runs.comma")) })}${" "}
+    <${Fidelity} kind="derived" formula=${t("race.formula.cache")} />
+  </p>`;
+}
+
+/**
+ * What is to be known beside the figures of the set that races.
+ * @param {{logs: TraceLog[] | null, step: number}} props
+ */
+export function Note(props) {
+  const found = { strategies: TimeNote, caches: CopyNote, models: ModelNote }[racing.value];
+  return html`<${found} ...${props} />`;
+}
+
+/**
+ * Whether the lanes chose the same tokens: they must, but for models.
+ * @param {Race["tokens"]} aligned
+ */
+export function agreement(aligned) {
+  const { difference } = aligned;
+  if (racing.value !== "models" || !difference) return verdict(names(), aligned);
+  return t("race.models.verdict", { place: difference.place + 1 });
 }
 
 /** @param {Race} now */
