@@ -129,21 +129,22 @@ export function followOpening() {
 }
 
 /**
- * A site's film can begin before all its arrays are here.
+ * A site's film begins with what its first words need.
  *
  * @param {string} code
  * @param {(film: Film) => void} show
  */
 async function load(code, show) {
-  const whole = folder(`recordings/opening-${code}.kvtrace`);
-  const [{ filmOf }, log, plain] = await Promise.all([
-    import("../core/film.js"),
-    logAt(isSite ? folder(`opening/${code}-first.kvtrace`) : whole),
-    logAt(folder(`opening/${code}-plain.kvtrace`)),
-  ]);
-  show(filmOf(log, plain));
-  if (!isSite) return;
-  parseTrace(await bytesAt(whole)).captures.forEach((bytes, i) => bytes && log.addCapture(i, bytes));
+  const [whole, again] = [folder(`recordings/opening-${code}.kvtrace`), folder(`opening/${code}-plain.kvtrace`)];
+  const making = import("../core/film.js");
+  if (!isSite) {
+    const [{ filmOf }, log, plain] = await Promise.all([making, logAt(whole), logAt(again)]);
+    return show(filmOf(log, plain));
+  }
+  const [{ filmOf }, log] = await Promise.all([making, logAt(folder(`opening/${code}-first.kvtrace`))]);
+  show(filmOf(log, null));
+  const [bytes, plain] = await Promise.all([bytesAt(whole), logAt(again)]);
+  parseTrace(bytes).captures.forEach((arrays, i) => arrays && log.addCapture(i, arrays));
   show(filmOf(log, plain));
 }
 

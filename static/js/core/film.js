@@ -18,7 +18,8 @@ import { FEWEST, widestRow } from "./wide_rows.js";
  * @property {TraceLog} log
  * @property {number} seq id of A
  * @property {number} layer whose arrays the recording has
- * @property {boolean} isWhole whether all its arrays are here; else those of the first words
+ * @property {boolean} isWhole whether both recordings and all arrays are here; else the first, and those of its first
+ *   words
  * @property {number} numPrompt
  * @property {string[]} words A's tokens as a reader sees them
  * @property {number[]} steps the records that computed A until B came
@@ -36,9 +37,9 @@ const LEAST = 0.02; // of a word in the fan
 const MOST_WORDS = 5;
 
 /**
- * The film of a recording `log`, whose requests are called A, B and C, and of `plain`, A again without a cache.
- * Throws where there is no A.
- * @param {TraceLog} log @param {TraceLog} plain @returns {Film}
+ * The film of a recording `log`, whose requests are called A, B and C, and of `plain`, A again without a cache; null
+ * while that is not here. Throws where there is no A.
+ * @param {TraceLog} log @param {TraceLog | null} plain @returns {Film}
  */
 export function filmOf(log, plain) {
   const named = new Map([...log.tail.sequences.values()].map((seq) => [seq.request_id, seq]));
@@ -49,13 +50,14 @@ export function filmOf(log, plain) {
   const steps = computing(log, a.seq_id).filter((index) => index < until);
   const last = steps[steps.length - 1];
   const kept = sums(log, steps);
-  const without = sums(plain, computing(plain, [...plain.tail.sequences.keys()][0])).slice(0, steps.length);
+  const first = plain ? [...plain.tail.sequences.keys()][0] : 0;
+  const without = plain ? sums(plain, computing(plain, first)).slice(0, steps.length) : [];
   const after = log.stateAt(last);
   return {
     log,
     seq: a.seq_id,
     layer: log.capture(steps[0])?.layers[0]?.layer ?? 0,
-    isWhole: log.capture(last) !== null,
+    isWhole: plain !== null && log.capture(last) !== null,
     numPrompt: a.num_prompt_tokens,
     words: a.token_bytes.map(wordOf),
     steps,

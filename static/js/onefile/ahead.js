@@ -18,5 +18,5 @@
   };
   ahead(`words/${code}.json`, "high");
   if (location.search) return; // a link to a place: no opening
-  for (const name of ["first", "plain"]) ahead(`static/opening/${code}-${name}.kvtrace`, "low");
+  ahead(`static/opening/${code}-first.kvtrace`, "low");
 })();
