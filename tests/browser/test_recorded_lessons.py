@@ -181,7 +181,7 @@ def test_a_site_fetches_a_lesson_when_it_is_opened(site: str, open_at: OpenAt) -
 
 def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open_at: OpenAt) -> None:
     page = open_at(server, "?distance=learn&lesson=pages")
-    expect(page.locator("#lesson-recorded")).to_contain_text("Its records come when you have answered")
+    expect(page.locator("#lesson-recorded")).to_contain_text("its records come when you have answered")
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")
     assert walk(page) == 6
     expect(page.locator(".lesson-over")).to_contain_text("0 of 6 right")

@@ -4,14 +4,13 @@ import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
-import { embeddedLesson, hasLesson, isEmbedded } from "../state/embedded.js";
 import { cards, forget, keep, kept, opened, readKept, shownPart } from "../state/lessons.js";
 import { own } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
-import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
-import { addMoreWords } from "../tell/words.js";
+import { addMoreWords, t } from "../tell/words.js";
+import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
 import { play, stop } from "./playback.js";
 import { takeOver } from "./player.js";
 
@@ -48,44 +47,6 @@ export function followLessons(memory) {
   });
   effect(() => {
     if (settings.lesson.value === null && opened.peek()) close();
-  });
-}
-
-/** Whether this page has lessons in files, its own or a site's. */
-const hasFiles = isEmbedded || isSite;
-
-/** @param {string} lesson */
-const isRecorded = (lesson) => Boolean(cards.value?.find(({ id }) => id === lesson)?.recorded);
-
-/** Whether the lesson can be opened now. @param {string} lesson */
-function canOpen(lesson) {
-  if (!isRecorded(lesson)) return store.connection.value === "live";
-  return hasFiles || store.connection.value === "replay" || store.connection.value === "live";
-}
-
-/** Whether the run of a lesson is gone, which is made again then. @param {string} lesson */
-const isLost = (lesson) => !isRecorded(lesson) && !hasFiles && store.connection.value === "gone";
-
-let asking = false; // which lessons there are
-
-async function loadCards() {
-  if (asking) return;
-  asking = true;
-  try {
-    if (isEmbedded) return await takeEmbedded();
-    const answer = await fetch("api/lessons");
-    cards.value = answer.ok ? (await answer.json()).lessons : [];
-  } catch {
-    cards.value = [];
-  }
-}
-
-/** A lesson in a file is what that file is opened for. */
-async function takeEmbedded() {
-  const card = hasLesson ? (await embeddedLesson()).card : null;
-  batch(() => {
-    cards.value = card ? [card] : [];
-    settings.lesson.value ??= card?.id ?? null;
   });
 }
 
@@ -312,5 +273,5 @@ const lessonPlayer = {
   forks: false,
   differs: () => false,
   restart: () => {},
-  say: () => null,
+  say: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("sentence.start.lesson") : null),
 };

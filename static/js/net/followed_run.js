@@ -12,7 +12,10 @@ import { tell } from "./complain.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
 
-/** @typedef {import("../core/wire.js").Status} Status */
+/**
+ * @typedef {import("../core/wire.js").Status} Status
+ * @typedef {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} Batch
+ */
 
 /**
  * The status of a theater on which a run is made again for this page; null when none is.
@@ -159,12 +162,19 @@ export class FollowedRun {
 }
 
 /**
- * Append what is new in a batch.
+ * Append what is new to the page's own log, which nobody else adds to.
  *
- * @param {TraceLog} log
- * @param {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} batch
+ * @param {Batch} batch
  */
-export function append(log, { first, records, captures }) {
+export function extendOwn(batch) {
+  const log = store.own.log.value;
+  if (!log) return;
+  append(log, batch);
+  store.own.numRecords.value = log.length;
+}
+
+/** @param {TraceLog} log @param {Batch} batch */
+function append(log, { first, records, captures }) {
   records.forEach((bytes, i) => {
     const index = first + i;
     const captured = captures?.[i];

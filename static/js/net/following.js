@@ -1,6 +1,8 @@
 // What the page follows now, and in which state that is: the one place where states change. Nothing is asked here.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
+import { asBytes } from "../core/codec.js";
+import { TraceLog } from "../core/log.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { FollowedRun, leaveLog } from "./followed_run.js";
@@ -113,6 +115,19 @@ export class Following {
       store.status.value = null;
       store.own.log.value = log;
       store.own.numRecords.value = log.length;
+    });
+  }
+
+  /**
+   * An empty log takes the place of whatever was shown.
+   *
+   * @param {Uint8Array} header
+   */
+  lay(header) {
+    batch(() => {
+      store.backToLive();
+      settings.recording.value = null;
+      this.show(new TraceLog(asBytes(header)));
     });
   }
 

@@ -5,9 +5,10 @@ import { wayOf } from "../core/retold.js";
 import { embeddedLesson, embeddedRun, isEmbedded } from "../state/embedded.js";
 import { own } from "../state/run.js";
 import { siteLesson, siteLessonRun } from "../state/site.js";
+import { ArrivingTrace } from "./arriving_trace.js";
 import { NoAnswer } from "./client.js";
+import { extendOwn } from "./followed_run.js";
 import { session } from "./session.js";
-import { bytesAt } from "./trace_file.js";
 
 /**
  * @typedef {import("../core/wire.js").LessonRetell} Asked
@@ -50,7 +51,7 @@ function recorded(source, retell) {
       session.lay(header);
       laid = { log: own.log.peek(), run };
     }
-    session.extend({ first: first_record, records, captures });
+    extendOwn({ first: first_record, records, captures });
   }
   return {
     source,
@@ -79,7 +80,7 @@ async function retoldByServer(asked) {
 async function retoldHere({ lesson, language, at = -1, answers = {}, since = 0, run = null, first = 0 }) {
   const transcript = await transcriptOf(lesson, language);
   const way = wayOf(transcript, at, answers);
-  const trace = await traceOf(transcript, way.moment.run);
+  const trace = await traceOf(transcript, way.moment);
   const from = run === way.moment.run ? first : 0;
   const { kind, title, minutes, words } = transcript;
   return {
@@ -116,25 +117,41 @@ async function fetched(address) {
   return answer.json();
 }
 
-/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} the run that was read last */
+/** @type {{key: string, trace: ReturnType<typeof parseTrace>} | null} the embedded run that was read last */
 let last = null;
 
-/** @param {Transcript} transcript @param {number} run */
-async function traceOf({ lesson, language, num_runs }, run) {
-  const key = `${lesson}.${language}.${run}`;
-  if (last?.key !== key) {
-    last = { key, trace: parseTrace(await (isEmbedded ? embeddedRun(language, run) : ofSite(lesson, language, run))) };
-    if (!isEmbedded && run + 1 < num_runs) ofSite(lesson, language, run + 1).catch(() => {}); // while this one is read
+/** @type {Map<string, ArrivingTrace>} of a site, by address */
+const arriving = new Map();
+
+/**
+ * A run with its first `count` records at least.
+ *
+ * @param {Transcript} transcript @param {import("../core/wire.js").Moment} moment
+ */
+async function traceOf({ lesson, language, num_runs }, { run, records }) {
+  if (!isEmbedded) {
+    if (run + 1 < num_runs)
+      ofSite(lesson, language, run)
+        .upTo(Infinity)
+        .then(next, () => {});
+    return ofSite(lesson, language, run).upTo(records);
   }
+  const key = `${language}.${run}`;
+  if (last?.key !== key) last = { key, trace: parseTrace(await embeddedRun(language, run)) };
   return last.trace;
+
+  /** The next run comes when this one is here. */
+  function next() {
+    ofSite(lesson, language, run + 1);
+  }
 }
 
 /** @param {string} lesson @param {string} code @param {number} run */
-async function ofSite(lesson, code, run) {
-  const address = siteLessonRun(lesson, code, run);
-  try {
-    return await bytesAt(new URL(address, document.baseURI));
-  } catch (error) {
-    throw new NoAnswer(`${address}: ${/** @type {Error} */ (error).message}`);
-  }
+function ofSite(lesson, code, run) {
+  const address = new URL(siteLessonRun(lesson, code, run), document.baseURI);
+  const known = arriving.get(address.href);
+  if (known && !known.hasFailed) return known;
+  const trace = new ArrivingTrace(address);
+  arriving.set(address.href, trace);
+  return trace;
 }

@@ -3,9 +3,7 @@
 // run.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
-import { asBytes } from "../core/codec.js";
-import { TraceLog } from "../core/log.js";
-import { embeddedTrace, isEmbedded } from "../state/embedded.js";
+import { isEmbedded } from "../state/embedded.js";
 import { wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
@@ -14,26 +12,19 @@ import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { complain } from "./complain.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
-import { append, isRecording } from "./followed_run.js";
+import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
-import { showOfSite, startOfSite } from "./site.js";
+import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
-import { closedBecause, NOTHING_HERE, refusedBy } from "./trouble.js";
+import { closedBecause, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
 
-/**
- * @typedef {import("../core/wire.js").Joined} Joined
- * @typedef {import("./client.js").Client} Client
- */
-
-/** Whether the server has no such run. @param {unknown} error */
-const isUnknown = (error) => error instanceof Refusal && error.code === "unknown_theater";
+/** @typedef {import("../core/wire.js").Joined} Joined */
 
 export class Session {
   #now = new Following();
   /** @type {Link | null} */
   #link = null;
-  #asked = {}; // another object for each recording of a site that is asked for
 
   get state() {
     return this.#now.state;
@@ -59,8 +50,8 @@ export class Session {
 
   /** Begin: the file that is in the page or that the address names, else the run of the address, else a new one. */
   async start() {
-    if (isEmbedded) return this.#showEmbedded();
-    if (isSite) return startOfSite(this.#ifLast());
+    if (isEmbedded) return showEmbedded((found) => this.#show(found));
+    if (isSite) return startOfSite((found) => this.#show(found));
     const wanted = settings.recording.value;
     if (!wanted || isRecording(wanted)) return this.#connect();
     const found = await fetchLog(wanted);
@@ -176,7 +167,7 @@ export class Session {
    * @returns {Promise<boolean>} whether it could be joined
    */
   async watch(wanted, step = null) {
-    if (isSite) return showOfSite(this.#ifLast(), wanted, step);
+    if (isSite) return showOfSite((found) => this.#show(found), wanted, step);
     if (wanted !== this.run?.theater) return this.#attempt(() => this.#follow(wanted, step));
     this.#link?.stay(wanted);
     return true;
@@ -240,7 +231,7 @@ export class Session {
    * Say why what was asked of `client` was not done, unless the page itself has closed that connection.
    *
    * @param {unknown} error
-   * @param {Client | null} client
+   * @param {Session["client"]} client
    */
   complain(error, client) {
     if (!(error instanceof NoAnswer) || client === this.client) complain(error);
@@ -281,43 +272,10 @@ export class Session {
     batch(() => (this.#show(logOf(buffer)), store.backToLive()));
   }
 
-  async #showEmbedded() {
-    const trace = await embeddedTrace();
-    if (trace) this.#show(logOf(trace));
-  }
-
-  /** What shows a recording of a site, unless something else was asked for meanwhile. */
-  #ifLast() {
-    this.#asked = {};
-    const asked = this.#asked;
-    /** @param {ReturnType<typeof logOf>} found */
-    return (found) => void (asked === this.#asked && this.#show(found));
-  }
-
-  /**
-   * Begin an empty log in place of whatever was shown: a recorded lesson lays its records into it.
-   *
-   * @param {Uint8Array} header
-   */
+  /** Begin an empty log in place of whatever was shown: a recorded lesson fills it. @param {Uint8Array} header */
   lay(header) {
-    this.#asked = {};
-    batch(() => {
-      store.backToLive();
-      settings.recording.value = null;
-      this.#now.show(new TraceLog(asBytes(header)));
-    });
-  }
-
-  /**
-   * Append records to the log that was laid.
-   *
-   * @param {Parameters<typeof append>[1]} found
-   */
-  extend(found) {
-    const log = store.own.log.value;
-    if (!log) return;
-    append(log, found);
-    store.own.numRecords.value = log.length;
+    forgetAsked();
+    this.#now.lay(header);
   }
 
   /** @param {ReturnType<typeof logOf>} found */

@@ -1,13 +1,30 @@
-// What a session does on a site, where facts and runs are files and there is no server.
+// What a session does where there is no server: on a site, whose facts and runs are files, and in a page in one file.
 
 import { batch } from "../../vendor/signals/signals.js";
+import { embeddedTrace } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { firstOfSite, siteRecording } from "../state/site.js";
 import { backToLive } from "../state/store.js";
 import { askForFacts } from "./facts.js";
-import { fetchLog } from "./trace_file.js";
+import { fetchLog, logOf } from "./trace_file.js";
 
 /** @typedef {NonNullable<Awaited<ReturnType<typeof fetchLog>>>} Found a log, and where its file is damaged */
+
+/** @type {string | null} the recording that was asked for last */
+let asked = null;
+
+/** Something else is shown from now on. */
+export const forgetAsked = () => (asked = null);
+
+/**
+ * Show the log inside the page, if it has one.
+ *
+ * @param {(found: Found) => void} show
+ */
+export async function showEmbedded(show) {
+  const trace = await embeddedTrace();
+  if (trace) show(logOf(trace));
+}
 
 /**
  * Show the recording that the address names, or the first one; a lesson brings its own.
@@ -28,8 +45,9 @@ export async function startOfSite(show) {
  * @param {number | null} step
  */
 export async function showOfSite(show, wanted, step) {
+  asked = wanted;
   const found = await fetchLog(siteRecording(wanted));
-  if (!found) return false;
+  if (!found || asked !== wanted) return false;
   batch(() => {
     backToLive();
     show(found);

@@ -1,5 +1,7 @@
 // Why there is no run to follow, as an entry of the page's words: it is told in the language that is spoken then.
 
+import { Refusal } from "./client.js";
+
 /** @typedef {{key: string, values?: Record<string, string>}} Trouble */
 
 /** On a server that has neither a model nor a recording. */
@@ -20,3 +22,6 @@ export const closedBecause = ({ cause, detail }) => ({ key: `closed.${cause}`, v
  * @returns {Trouble}
  */
 export const refusedBy = ({ message }) => ({ key: "closed.refused", values: { text: message } });
+
+/** Whether the server has no such run. @param {unknown} error */
+export const isUnknown = (error) => error instanceof Refusal && error.code === "unknown_theater";

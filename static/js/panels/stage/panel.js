@@ -4,6 +4,7 @@ import { useMemo } from "../../../vendor/preact/hooks.js";
 import { batch } from "../../../vendor/signals/signals.js";
 import { accept, invited } from "../../control/opened.js";
 import { jumpTo } from "../../control/playback.js";
+import { player } from "../../control/player.js";
 import { joinText } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -64,7 +65,9 @@ const Invitation = () => html`<button class="stage-play" id="stage-play" aria-la
 
 function Empty() {
   if (isLoading.value) return html`<${ModelOnItsWay} />`;
-  return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t("stage.none_text")}</p>`;
+  return html`<p class="stage-empty"><b>${t("stage.none")}</b> ${t(
+    player.value.prefill ? "stage.none_text" : "stage.none_lesson",
+  )}</p>`;
 }
 
 /** Prompt and continuation on one line that begins at its end: what was chosen last stays in sight. */
