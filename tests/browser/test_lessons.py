@@ -248,3 +248,21 @@ def test_the_slot_that_a_question_is_about_is_shown_on_a_phone_too(open_page: Op
     slots.first.click()
     expect(page.locator('.mark[data-role="chosen"]')).to_have_count(1)
     expect(page.locator("#lesson-answer")).to_be_enabled()
+
+
+def test_a_lesson_goes_from_model_to_model_on_the_live_run(open_page: OpenPage) -> None:
+    """MHA, GQA, MQA: each restart is another model's run, and the question is answered by what it holds."""
+    page = open_page("/?distance=learn&lesson=what-it-costs", until=".article")
+    name = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
+    wait_until(page, f"{name}.then((found) => found === 'bundled-mha')")
+    page.click("#lesson-go")  # prefill
+    give(page, "3\u2009KiB")
+    page.click("#lesson-go")  # a step
+    for model, held in (("bundled-gqa", "12\u2009KiB"), ("bundled-mqa", "6\u2009KiB")):
+        expect(page.locator("#lesson-go")).to_have_text(f"Begin anew: model {model}")
+        page.click("#lesson-go")
+        wait_until(page, f"{name}.then((found) => found === '{model}')")
+        give(page, held)
+        expect(page.locator(".verdict").last).to_have_attribute("data-right", "true")
+        page.click("#lesson-go")
+        expect(page.locator(".learn-regions .figures")).to_contain_text(held)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.places import nowhere
+from app.lessons.questions.places import AtBytes, nowhere
 from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
 from engine.accounting.memory import bytes_per_element
@@ -50,6 +50,40 @@ def bytes_per_token(scene: Scene) -> Question:
     ]
     evidence = Evidence(record=0, figure="2 · layers · KV heads · D · bytes")
     return numbers("bytes_per_token", right, wrong, evidence, text="bytes", place=nowhere, **_shape(scene))
+
+
+@rule
+def bytes_beside(scene: Scene) -> Question:
+    """Bytes that the blocks hold when what comes is over, beside those of the run before: as many, on another model."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    index = len(scene.log) - 1
+    record = scene.log.record(index)
+    memory, earlier = record.memory, scene.earlier.record(min(index, len(scene.earlier) - 1)).memory
+    if not memory.blocks_held or memory.blocks_held != earlier.blocks_held:
+        raise Undecided(f"it holds {memory.blocks_held} blocks where the run before held {earlier.blocks_held}")
+    now, before = scene.header.model, scene.earlier.header.model
+    held = earlier.bytes_held
+    wrong = [
+        ("same", held),
+        ("one_head", held // before.num_kv_heads),
+        ("half", held // 2),
+        ("quarter", held // 4),
+        ("only_keys", memory.bytes_held // 2),
+    ]
+    evidence = Evidence(record=index, figure="blocks_held · block_size · kv_bytes_per_token")
+    return numbers(
+        "bytes_beside",
+        memory.bytes_held,
+        wrong,
+        evidence,
+        text="bytes",
+        place=lambda n: AtBytes(bytes=int(n)),
+        heads=now.num_heads,
+        kv_heads=now.num_kv_heads,
+        earlier_kv_heads=before.num_kv_heads,
+        earlier_bytes=held,
+    )
 
 
 @rule

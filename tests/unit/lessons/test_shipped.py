@@ -205,3 +205,25 @@ def test_the_same_kinds_are_asked_before_and_after() -> None:
         if lesson.kind != "lesson"
     }
     assert len(kinds["before"]) == 5 and kinds["before"] == kinds["after"]
+
+
+def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
+    """5 tokens, 2 blocks of 4 slots: 24,576 B with 8 KV heads, then 6,144 B with 2 and 3,072 B with 1."""
+    header = BAD.replace("minutes = 1", 'minutes = 1\nmodel = "bundled-mha"')
+    body = "do: prefill\ndo: restart model=bundled-gqa\nask: bytes_beside\ndo: prefill\n"
+    body += "do: restart model=bundled-mqa\nask: bytes_beside\ndo: prefill\n"
+    course = Course(lesson := parse_lesson(header + body, Path("x.md")), "en", on_stage(lesson))
+    found = []
+    course.go_on()
+    while course.barrier is not None:
+        if question := course.question:
+            found.append(([option.number for option in question.options], question.options[question.right].number))
+            course.answer(question.right)
+        course.go_on()
+    slots = 2 * 4 * 2 * 3 * 16 * 4  # blocks, slots, K and V, layers, numbers of a head, bytes: of one KV head
+    assert [right for _, right in found] == [2 * slots, slots]
+    assert {8 * slots, slots} < set(found[0][0]), "the same, and one head"
+    assert {2 * slots, slots / 2} < set(found[1][0]), "the same, and a quarter"
+    wrong = header + "do: prefill\ndo: restart block_size=2\nask: bytes_beside\ndo: prefill\n"
+    (error,) = check(parse_lesson(wrong, Path("x.md")), builder)
+    assert "it holds 3 blocks where the run before held 2" in error.sentence

@@ -122,7 +122,9 @@ function Part({ item }) {
 function Do({ item }) {
   const { verb, count, until, rank, changes } = item.action;
   const values = { n: count, until: untilText(until, count), rank: rank + 1 };
-  const names = Object.entries(changes).map(([name, value]) => `${optionLabel(name)} ${valueText(name, value)}`);
+  const names = Object.entries(changes).map(([name, value]) =>
+    name === "model" ? t("lesson.model", { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
+  );
   const text = t(`lesson.do.${verb}`, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
   const isNext = barrier.value === item;
   if (item.moment)

@@ -123,11 +123,11 @@ function lookBack(item, record) {
   jumpTo(record);
 }
 
-/** Numbers as the page writes them. @param {Record<string, string | number>} values */
+/** Numbers as the page writes them: bytes with their unit. @param {Record<string, string | number>} values */
 const shownValues = (values) =>
   Object.fromEntries(
-    Object.entries(values).map(([name, value]) => [
-      name,
-      typeof value === "number" && value > 9999 ? grouped(value) : value,
-    ]),
+    Object.entries(values).map(([name, value]) => {
+      if (typeof value !== "number") return [name, value];
+      return [name, name.endsWith("_bytes") ? bytesText(value) : value > 9999 ? grouped(value) : value];
+    }),
   );
