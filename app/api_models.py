@@ -36,12 +36,13 @@ class Here(NamedTuple):
 def model_facts(here: Here, request: Request) -> Response:
     """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits.
 
-    `?model=` names another model than the first, which is opened if it is not there.
+    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, ask again. Few
+    threads answer requests, and none of them waits.
     """
     with ExitStack() as stack:
         name = request.args.get("model")
         is_live = here.models.is_live
-        return _model_facts(here, stack.enter_context(here.models.lease(name)).model if is_live else None)
+        return _model_facts(here, stack.enter_context(here.models.lease(name, wait=0)).model if is_live else None)
 
 
 def _model_facts(here: Here, model: ServedModel | None) -> Response:

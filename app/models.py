@@ -21,7 +21,7 @@ from app.settings import MIB
 from engine.model.naming import model_name
 from engine.model.shipped import SHIPPED
 
-WAIT = 60.0  # seconds for which who asks for a model waits until it is there
+WAIT = 5.0  # seconds for which an event that asks for a model waits until it is there; a worker waits with it
 logger = logging.getLogger(__name__)
 
 
@@ -136,11 +136,11 @@ class Models:
 
     # Its use
 
-    def lease(self, name: str | None = None) -> Lease:
-        """The use of a model, which is opened if it is not there.
+    def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
+        """The use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events wait.
 
         Raises:
-            AppError: `not_found`; `loading` while it is on its way, the first at once, another after a minute;
+            AppError: `not_found`; `loading` while it is on its way, the first at once, another after `wait`;
                 `refused` when it cannot be had, or there is none.
         """
         served = self.find(name)
@@ -150,7 +150,7 @@ class Models:
         try:
             self.first.model  # noqa: B018  # what it raises is the answer: another one is not opened beside it
             if served is not self.first:
-                self._have(served)
+                self._have(served, WAIT if wait is None else wait)
                 served.model  # noqa: B018
         except BaseException:
             lease.close()
@@ -168,7 +168,7 @@ class Models:
             served.leases -= 1
             served.use()
 
-    def _have(self, served: Served) -> None:
+    def _have(self, served: Served, wait: float) -> None:
         """Wait until it is there or cannot be had, after asking for it if nobody did."""
         with self._changed:
             if served.is_there:
@@ -177,7 +177,7 @@ class Models:
                 self._under_way.add(served)
                 served.wait()
                 threading.Thread(target=self._open, args=(served,), name="loading", daemon=True).start()
-            self._changed.wait_for(lambda: self._is_closed or served not in self._under_way, WAIT)
+            self._changed.wait_for(lambda: self._is_closed or served not in self._under_way, wait)
 
     def _open(self, served: Served) -> None:
         """On a thread of its own: whoever waits may give up."""
