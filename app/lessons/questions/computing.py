@@ -16,7 +16,8 @@ def tokens_computed(scene: Scene, seq: int = 0) -> Question:
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
     total = len(found.token_ids)
-    wrong = [("all_again", total), ("prompt_again", found.num_prompt_tokens), ("only_new", 1), ("both", 2), ("none", 0)]
+    kept = "prompt_again" if found.num_computed_tokens else "prompt_alone"
+    wrong = [("all_again", total), (kept, found.num_prompt_tokens), ("only_new", 1), ("both", 2), ("none", 0)]
     evidence = Evidence(record=record.index, figure="len(batch.token_ids)")
     prompt = found.num_prompt_tokens
 
