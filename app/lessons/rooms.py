@@ -110,8 +110,11 @@ class LessonRooms:
 
     @property
     def cards(self) -> list[Card]:
-        """Every lesson that there is: live where it can be, else recorded where it was."""
+        """Every lesson that there is: live where it can be, else recorded; without a model the recorded ones
+        alone, if there are any."""
         known = {found.id: found for found in self.recorded.cards}
+        if known and not self._models.is_live:
+            return list(known.values())
         live = [card(lesson, self.refusal(lesson)) for lesson in self.catalogue.lessons()]
         shown = {one.id: one for one in [*known.values(), *(one for one in live if one.refused is None)]}
         shown |= {one.id: one for one in live if one.id not in shown}

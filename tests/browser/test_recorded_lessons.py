@@ -190,6 +190,15 @@ def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")
 
 
+def test_what_cannot_be_played_is_said_in_the_readers_language(open_at: OpenAt) -> None:
+    listener = Listener(create_app(Models(Served(None)), ServerSettings()), bind("127.0.0.1", 0))
+    page = open_at(f"http://127.0.0.1:{listener.port}/", "?distance=learn&lang=zh")
+    expect(page.locator("#path-pages")).to_be_disabled()
+    expect(page.locator("#path-pages .path-state")).to_have_text("这一课边学边算，而这里没有模型：kvtheater serve。")
+    page.close()
+    listener.close()
+
+
 @pytest.mark.parametrize("size", [(1280, 800), (390, 844)])
 def test_a_recorded_lesson_is_accessible(file: str, open_at: OpenAt, size: tuple[int, int]) -> None:
     page = open_at(file, viewport={"width": size[0], "height": size[1]}, bypass_csp=True)

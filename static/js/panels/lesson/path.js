@@ -6,6 +6,7 @@ import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { cards, kept } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
+import { modelFacts } from "../../state/store.js";
 import { inLanguage, t } from "../../tell/words.js";
 
 export function Path() {
@@ -39,7 +40,9 @@ function Entry({ card }) {
   const way = kept.value[card.id];
   const isTest = card.kind !== "lesson";
   const state = way?.over ? "over" : way ? "begun" : "new";
-  const text = card.refused ?? t(`lesson.state.${state}`, { n: card.num_questions });
+  const { model, refused, num_questions: n } = card;
+  const hasModel = modelFacts.value?.live !== false;
+  const text = t(refused ? `lesson.refused.${hasModel ? "other" : "none"}` : `lesson.state.${state}`, { n, model });
   return html`<li><button class="path-card" id=${`path-${card.id}`} data-state=${state}
     disabled=${card.refused !== null} onClick=${() => learn(card.id)}>
     <span class="path-number num">${isTest ? "?" : card.number || ""}</span>
