@@ -139,14 +139,15 @@ def choice(
 ) -> Question:
     """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
 
-    `why`: the wrong ones that have a word about them; `of_options`: placeholders of an option's words; `places`: those
+    `why`: the wrong ones that have a word about them; `of_options`: placeholders of an option's words beside the
+    question's; `places`: those
     that lie somewhere in the picture.
     """
     known, keys = set(why), list(all_of)
     options = [
         Option(
             text=f"question.{name}.answer.{key}",
-            values=dict(of_options.get(key, {})),
+            values={**values, **of_options.get(key, {})},
             why=key if key in known and key != right else None,
             place=places.get(key),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -69,11 +71,14 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
             if isinstance(course.barrier, Ask) and question:
                 at = course.at
                 assert f"question.{question.rule}.stem" in texts and f"question.{question.rule}.right" in texts
+                said(texts[f"question.{question.rule}.stem"], question.values)
+                said(texts[f"question.{question.rule}.right"], question.values)
                 for option in question.options:
-                    assert option.text in texts
+                    said(texts[option.text], option.values)
                     if option.why and option.why != "near":
                         keys = {f"question.{question.rule}.{option.why}", f"question.{question.rule}.why.{option.why}"}
                         assert keys & texts.keys(), (question.rule, option.why)
+                        said(texts[min(keys & texts.keys())], question.values)
                 assert question.options[question.right].why is None
                 shown = course.sent(at)[-1]
                 assert isinstance(shown, ToldAsk) and shown.right is None, "the answer is told before it is given"
@@ -91,6 +96,11 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
             course.go_on()
         assert isinstance(lesson.items[-1], Sandbox) or course.at == len(lesson.items)
         stage.close()
+
+
+def said(text: str, values: Mapping[str, object]) -> None:
+    """Every placeholder of the words has its value."""
+    assert set(re.findall(r"\{(\w+)", text)) <= values.keys(), (text, values)
 
 
 def test_every_rule_has_words_in_every_language() -> None:
