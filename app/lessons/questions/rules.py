@@ -140,8 +140,7 @@ def choice(
     """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
 
     `why`: the wrong ones that have a word about them; `of_options`: placeholders of an option's words beside the
-    question's; `places`: those
-    that lie somewhere in the picture.
+    question's; `places`: those that lie somewhere in the picture.
     """
     known, keys = set(why), list(all_of)
     options = [
