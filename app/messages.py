@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from app.errors import AppError
+from app.lessons.allocator.bench import Deed
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
 
@@ -16,6 +17,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
 Index = Annotated[int, Meta(ge=0, le=2**53)]
 Choice = Annotated[list[Index], Meta(max_length=4096)]
+Given = Index | Annotated[list[Deed], Meta(max_length=256)] | None  # an option, a list of operations; None: not sure
 RecordingName = Annotated[str, Meta(max_length=200)]
 Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
 MIN_SPEED = 0.01  # steps a second; slower is stepping by hand
@@ -151,7 +153,7 @@ class LessonOpen(Message, frozen=True, kw_only=True):
     language: Annotated[str, Meta(max_length=20)]
     theater: Name | None = None
     at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item that the learner stood at; -1: the beginning
-    answers: Annotated[dict[str, list[Index | None]], Meta(max_length=1000)] = {}  # by item, as they were given
+    answers: Annotated[dict[str, list[Given]], Meta(max_length=1000)] = {}  # by item, as they were given
     changes: dict[str, Any] = {}  # settings that the learner has changed
 
 
@@ -161,7 +163,7 @@ class LessonGo(OfTheater, frozen=True, kw_only=True):
 
 class LessonAnswer(OfTheater, frozen=True, kw_only=True):
     item: Index
-    given: Index | None  # None: not sure
+    given: Given
 
 
 class LessonRetell(Message, frozen=True, kw_only=True):
@@ -170,7 +172,7 @@ class LessonRetell(Message, frozen=True, kw_only=True):
     lesson: Name
     language: Annotated[str, Meta(max_length=20)]
     at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item to go on to, as far as the questions on the way allow
-    answers: Annotated[dict[str, list[Index | None]], Meta(max_length=1000)] = {}  # by item, as they were given
+    answers: Annotated[dict[str, list[Given]], Meta(max_length=1000)] = {}  # by item, as they were given
     since: Index = 0  # the first item that is told
     run: Index | None = None  # of which the page has records
     first: Index = 0  # how many

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from app.lessons.lesson import Ask, Lesson, LessonError
+from app.lessons.lesson import Ask, Lesson, LessonError, Work
 from app.lessons.parse import read_lesson
 from app.lessons.told import Card
 from app.paths import static_dir
@@ -74,6 +74,6 @@ def card(lesson: Lesson, refused: str | None) -> Card:
         minutes=lesson.minutes,
         model=lesson.model,
         title=lesson.title,
-        num_questions=sum(isinstance(item, Ask) for item in lesson.items),
+        num_questions=sum(isinstance(item, Ask | Work) for item in lesson.items),
         refused=refused,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from app.engine_face import BuildEngine
 from app.lessons.course import Course
 from app.lessons.figures import figure_of
-from app.lessons.lesson import Ask, Lesson, LessonError, Text
+from app.lessons.lesson import Lesson, LessonError, Text
 from app.lessons.markup import OPEN, claims
 from app.lessons.numbers import agrees, number_in
 from app.lessons.parse import settings_of
@@ -43,8 +43,7 @@ def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngin
             told = end
             if course.barrier is None:
                 return found
-            if isinstance(course.barrier, Ask) and course.question:
-                course.answer(course.question.right)
+            course.answer_right()
             course.go_on()
     except LessonError as error:
         return [*found, LessonError(error.line, f"[{language}] {error.sentence}")]

@@ -13,8 +13,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.exercise import Exercise, exercise
+from app.lessons.allocator.grading import Graded, grade
 from app.lessons.figures import figure_of
-from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text
+from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text, Work
 from app.lessons.markup import OPEN, Node, said, tree
 from app.lessons.numbers import in_digits
 from app.lessons.parse import model_of, settings_of
@@ -28,10 +31,13 @@ from app.lessons.told import (
     Told,
     ToldAsk,
     ToldDo,
+    ToldList,
     ToldOption,
     ToldSandbox,
     ToldShow,
     ToldText,
+    ToldWork,
+    told_list,
 )
 from engine.lab.change import TokenChange
 from engine.trace.log import TraceReader
@@ -40,10 +46,13 @@ MOST_STEPS = 1024  # that one action takes
 TRIES = 2  # one where learning is measured
 
 
-class Answered(Struct, kw_only=True):
-    """A learner's answers to one question, in order; None: not sure."""
+Given = int | list[Deed] | None  # an option, a list of operations; None: not sure
 
-    given: list[int | None] = []
+
+class Answered(Struct, kw_only=True):
+    """A learner's answers to one question, or lists for one piece of work, in order."""
+
+    given: list[Given] = []
     over: bool = False
 
 
@@ -65,6 +74,7 @@ class Course:
         self._submitted: set[int] = set()
         self._performed: dict[int, Moment] = {}  # by item
         self._asked: dict[int, Question] = {}
+        self._work: dict[int, Exercise] = {}
         self.answers: dict[int, Answered] = {}
         self.at = -1  # the item of the barrier; -1: before the first; as many as there are items: the end
         self.moment = Moment(run=0, records=0)  # as far as it is shown
@@ -81,30 +91,30 @@ class Course:
             if isinstance(item, Do):
                 self._perform(self.at)
                 self.moment = self._performed[self.at]
-            elif isinstance(item, Ask) and not self.is_answered:
+            elif isinstance(item, Ask | Work) and not self.is_answered:
                 raise LessonError(item.line, "the question has no answer yet")
         self.at += 1
-        while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Sandbox):
+        while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Work | Sandbox):
             self.at += 1
-        if isinstance(self.barrier, Ask):
+        if isinstance(self.barrier, Ask | Work):
             self._prepare(self.at)
 
-    def answer(self, given: int | None) -> bool:
+    def answer(self, given: Given) -> bool:
         """Answer the question at the barrier; whether that was right. Two tries; not being sure ends it too.
 
         Raises:
             LessonError: nothing is asked, or there is no such answer.
         """
-        item, question = self.barrier, self.question
-        if not isinstance(item, Ask) or question is None:
+        item = self.barrier
+        if not isinstance(item, Ask | Work):
             raise LessonError(0, "nothing is asked here")
         answered = self.answers.setdefault(self.at, Answered())
         if answered.over:
             raise LessonError(item.line, "this question has been answered")
-        if given is not None and not 0 <= given < len(question.options):
+        if not self.takes(given):
             raise LessonError(item.line, f"there is no answer {given}")
         answered.given.append(given)
-        right = given == question.right
+        right = self._graded(self.at, given).right if isinstance(given, list) else given == self._right
         tries = TRIES if self.lesson.kind == "lesson" else 1
         answered.over = right or given is None or len(answered.given) >= tries
         return right
@@ -120,6 +130,27 @@ class Course:
     def question(self) -> Question | None:
         """What is asked at the barrier."""
         return self._asked.get(self.at)
+
+    def answer_right(self) -> None:
+        """Answer what is asked at the barrier, if anything is, as the run does.
+
+        Raises:
+            LessonError: the rules of a learner's work do not give what the engine did.
+        """
+        if self.question:
+            self.answer(self.question.right)
+        elif (item := self.barrier) and isinstance(item, Work) and not self.answer(self.engines_list()):
+            raise LessonError(item.line, "work: the rules do not give what the engine did")
+
+    def engines_list(self) -> list[Deed]:
+        """What the engine did of the work at the barrier."""
+        return [done.deed for done in self._work[self.at].deeds]
+
+    def takes(self, given: Given) -> bool:
+        """Whether what is asked at the barrier can be answered so."""
+        if given is None or isinstance(given, list):
+            return given is None or self.at in self._work
+        return self.question is not None and 0 <= given < len(self.question.options)
 
     @property
     def asked(self) -> Mapping[int, Question]:
@@ -177,11 +208,14 @@ class Course:
                 return ToldDo(index=index, section=section, action=item.action, moment=moment)
             case Ask():
                 return self._told_question(index, section)
+            case Work():
+                return self._told_work(index, section)
             case Sandbox():
                 return ToldSandbox(index=index, section=section)
 
     def _told_question(self, index: int, section: int) -> ToldAsk:
         question, answered = self._asked[index], self.answers.get(index, Answered())
+        given = [option for option in answered.given if not isinstance(option, list)]
         return ToldAsk(
             index=index,
             section=section,
@@ -190,12 +224,34 @@ class Course:
             options=[
                 ToldOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options
             ],
-            given=answered.given,
-            whys=[None if given is None else question.options[given].why for given in answered.given],
+            given=given,
+            whys=[None if option is None else question.options[option].why for option in given],
             over=answered.over,
             right=question.right if answered.over else None,
             evidence=question.evidence if answered.over else None,
         )
+
+    def _told_work(self, index: int, section: int) -> ToldWork:
+        work, answered = self._work[index], self.answers.get(index, Answered())
+        return ToldWork(
+            index=index,
+            section=section,
+            tasks=work.tasks,
+            records=self.moment_before(index).records,
+            given=[self._told_list(index, deeds) if isinstance(deeds, list) else None for deeds in answered.given],
+            over=answered.over,
+            engine=work.deeds if answered.over else None,
+        )
+
+    def _told_list(self, index: int, deeds: list[Deed]) -> ToldList:
+        return told_list(deeds, self._graded(index, deeds))
+
+    def _graded(self, index: int, deeds: list[Deed]) -> Graded:
+        return grade(self._work[index], self.scene(self.moment_before(index)).state, deeds)
+
+    @property
+    def _right(self) -> int | None:
+        return self.question.right if self.question else None
 
     def _linked(self, nodes: list[Node], index: int) -> list[Node]:
         """Each number that leads somewhere, with the record that it is read from."""
@@ -220,11 +276,11 @@ class Course:
         return found
 
     def _prepare(self, index: int) -> None:
-        """Make the question of an item, with the run played on as far as decides it."""
-        if index in self._asked:
+        """Make the question or the work of an item, with the run played on as far as decides it."""
+        if index in self._asked or index in self._work:
             return
         item = self._items[index]
-        assert isinstance(item, Ask)
+        assert isinstance(item, Ask | Work)
         run = self.moment.run
         for later in range(index + 1, len(self._items)):
             coming = self._items[later]
@@ -238,9 +294,14 @@ class Course:
         log = self._logs[run]
         scene = Scene(shown(log, len(log)), self.moment.records, self._logs[run - 1] if run else None)
         try:
-            self._asked[index] = ask(item.rule, item.arguments, scene)
+            if isinstance(item, Work):
+                self._work[index] = exercise(scene)
+            else:
+                self._asked[index] = ask(item.rule, item.arguments, scene)
         except Undecided as error:
-            raise LessonError(item.line, f"ask: {item.rule}: {error}") from None
+            raise LessonError(
+                item.line, f"ask: {item.rule}: {error}" if isinstance(item, Ask) else f"work: {error}"
+            ) from None
 
     def _perform(self, index: int) -> None:
         """Carry out the action of an item, unless that was done before."""

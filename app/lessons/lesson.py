@@ -72,13 +72,19 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
     arguments: dict[str, str]
 
 
+class Work(Struct, frozen=True, kw_only=True, tag="work"):
+    """The learner does the block manager's work (`app/lessons/allocator`) as far as the next action."""
+
+    line: int
+
+
 class Sandbox(Struct, frozen=True, kw_only=True, tag="sandbox"):
     """From here on the run is the learner's."""
 
     line: int
 
 
-Item = Text | Show | Do | Ask | Sandbox
+Item = Text | Show | Do | Ask | Work | Sandbox
 
 
 class Section(Struct, frozen=True, kw_only=True):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from app.lessons.lesson import Ask, Do, Lesson, Text
+from app.lessons.lesson import Ask, Do, Lesson, Text, Work
 from app.lessons.markup import said, tree
 
 WORDS = 180  # a minute, of technical prose read once
 CHARACTERS = 300  # Chinese ones
 QUESTION = 0.6  # minutes: read, think, answer, read the verdict
+WORK = 1.2
 ACTION = 0.15
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
@@ -17,10 +18,11 @@ _HAN = re.compile(r"[\u3400-\u9fff]")
 def minutes(lesson: Lesson) -> float:
     """Of the language that takes longest."""
     asked = sum(isinstance(item, Ask) for item in lesson.items)
+    worked = sum(isinstance(item, Work) for item in lesson.items)
     done = sum(isinstance(item, Do) for item in lesson.items)
     texts = [item.texts for item in lesson.items if isinstance(item, Text)]
     reading = max(_reading("\n".join(said(tree(text[code])) for text in texts)) for code in lesson.languages)
-    return reading + QUESTION * asked + ACTION * done
+    return reading + QUESTION * asked + WORK * worked + ACTION * done
 
 
 def _reading(text: str) -> float:

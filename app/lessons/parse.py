@@ -35,7 +35,21 @@ from typing import Any, get_args
 
 import msgspec
 
-from app.lessons.lesson import Action, Ask, Do, Item, Kind, Lesson, LessonError, Sandbox, Section, Show, Text, Verb
+from app.lessons.lesson import (
+    Action,
+    Ask,
+    Do,
+    Item,
+    Kind,
+    Lesson,
+    LessonError,
+    Sandbox,
+    Section,
+    Show,
+    Text,
+    Verb,
+    Work,
+)
 from app.lessons.markup import check_markup
 from app.lessons.questions import check_arguments
 from app.words import languages
@@ -185,14 +199,18 @@ class _Body:
 
 def _directive(line: str, number: int) -> Item:
     found = _DIRECTIVE.fullmatch(line)
-    if not found or found[1] not in ("do", "show", "ask", "sandbox"):
-        raise LessonError(number, f"{line[:40]!r} is no text between ::: lines, and no do:, show:, ask: or sandbox:")
+    if not found or found[1] not in ("do", "show", "ask", "work", "sandbox"):
+        raise LessonError(
+            number, f"{line[:40]!r} is no text between ::: lines, and no do:, show:, ask:, work: or sandbox:"
+        )
     try:
         words = shlex.split(found[2])
     except ValueError as error:
         raise LessonError(number, f"{line[:40]!r}: {error}") from None
-    if found[1] == "sandbox":
-        return Sandbox(line=number)
+    if found[1] in ("sandbox", "work"):
+        if words:
+            raise LessonError(number, f"{found[1]}: takes nothing after it")
+        return Sandbox(line=number) if found[1] == "sandbox" else Work(line=number)
     if not words:
         raise LessonError(number, f"{found[1]}: says nothing")
     plain = [word for word in words[1:] if "=" not in word]

@@ -10,10 +10,13 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
-from app.lessons.told import Moment, Progress, Told, ToldAsk, ToldDo, ToldSandbox
+from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.grading import compare
+from app.lessons.course import Given
+from app.lessons.told import Moment, Progress, Told, ToldAsk, ToldDo, ToldSandbox, ToldWork, told_list
 from app.lessons.transcript import Transcript
 
-Answers = Mapping[str, list[int | None]]  # by item, as they were given; None: not sure
+Answers = Mapping[str, list[Given]]  # by item, as they were given; None: not sure
 
 
 class Way(Struct, frozen=True, kw_only=True):
@@ -44,15 +47,16 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
 
 def _barriers(items: list[Told]) -> Iterator[int]:
     """Where a learner stops, the end at last."""
-    yield from (item.index for item in items if isinstance(item, ToldAsk | ToldDo | ToldSandbox))
+    yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldDo | ToldSandbox))
     yield len(items)
 
 
 def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[int | None], bool]:
     """The answers that a question takes of those given, and whether these are all."""
-    key, taken = transcript.keys[str(index)], []
+    key = transcript.keys[str(index)]
+    taken: list[int | None] = []
     for given in answers.get(str(index), []):
-        if given is not None and not 0 <= given < len(key.whys):
+        if isinstance(given, list) or (given is not None and not 0 <= given < len(key.whys)):
             continue  # to an earlier text of the lesson
         taken.append(given)
         if given is None or given == key.right or len(taken) >= transcript.tries:
@@ -60,21 +64,32 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
     return taken, False
 
 
+def _lists(index: int, answers: Answers) -> list[list[Deed] | None]:
+    """The list that a learner gave, or asked to be shown: one is enough, because the rules are not here to grade it."""
+    return [given for given in answers.get(str(index), []) if not isinstance(given, int)][:1]
+
+
 def _is_over(transcript: Transcript, index: int, answers: Answers) -> bool:
+    if str(index) in transcript.works:
+        return bool(_lists(index, answers))
     return str(index) not in transcript.keys or _given(transcript, index, answers)[1]
 
 
 def _told(transcript: Transcript, item: Told, here: int, answers: Answers) -> Told:
     if isinstance(item, ToldDo):
         return item if item.index < here else structs.replace(item, moment=None)
+    if isinstance(item, ToldWork):
+        engine, lists = transcript.works[str(item.index)], _lists(item.index, answers)
+        given = [None if deeds is None else told_list(deeds, compare(engine, deeds)) for deeds in lists]
+        return structs.replace(item, given=given, over=bool(lists), engine=engine if lists else None)
     if not isinstance(item, ToldAsk):
         return item
     key = transcript.keys[str(item.index)]
-    given, is_over = _given(transcript, item.index, answers)
+    taken, is_over = _given(transcript, item.index, answers)
     return structs.replace(
         item,
-        given=given,
-        whys=[None if one is None else key.whys[one] for one in given],
+        given=taken,
+        whys=[None if one is None else key.whys[one] for one in taken],
         over=is_over,
         right=key.right if is_over else None,
         evidence=key.evidence if is_over else None,

@@ -9,8 +9,8 @@ from app.closing import Closing
 from app.errors import AppError
 from app.fork import Fork
 from app.lessons.catalogue import Catalogue, card
-from app.lessons.course import Course
-from app.lessons.lesson import Lesson, LessonError, Sandbox
+from app.lessons.course import Course, Given
+from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
 from app.lessons.stage import LessonPrompt
@@ -142,7 +142,7 @@ class LessonRooms:
         return room if (course.lesson.id, course.language) == (lesson_id, language) else None
 
     def open(
-        self, lesson_id: str, language: str, at: int, answers: dict[str, list[int | None]], changes: dict[str, object]
+        self, lesson_id: str, language: str, at: int, answers: dict[str, list[Given]], changes: dict[str, object]
     ) -> LessonRoom:
         """A new theater with the lesson as far as item `at`, the questions on the way answered as they were.
 
@@ -210,17 +210,18 @@ class LessonRooms:
                 self._rooms.pop(name).close()
 
 
-def replay(course: Course, at: int, answers: dict[str, list[int | None]]) -> None:
+def replay(course: Course, at: int, answers: dict[str, list[Given]]) -> None:
     """Go on to item `at`, or to the first question on the way that was not answered.
 
     The answers may be to an earlier text of the lesson: one that its question does not have stands for none.
     """
     course.go_on()
     while course.barrier is not None and course.at <= at:
-        if question := course.question:
+        is_asked = isinstance(course.barrier, Ask | Work)
+        if is_asked:
             for given in answers.get(str(course.at), []):
-                if not course.is_answered and (given is None or given < len(question.options)):
+                if not course.is_answered and course.takes(given):
                     course.answer(given)
-        if course.at == at or (question and not course.is_answered):
+        if course.at == at or (is_asked and not course.is_answered):
             return
         course.go_on()

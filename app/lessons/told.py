@@ -6,6 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.exercise import Done, Task
+from app.lessons.allocator.grading import Graded, Verdict
 from app.lessons.lesson import Action, Kind
 from app.lessons.questions.places import Place
 from app.lessons.questions.rules import Evidence, Value
@@ -57,11 +60,32 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     evidence: Evidence | None
 
 
+class ToldList(Struct, frozen=True, kw_only=True):
+    """A learner's list of operations, graded."""
+
+    deeds: list[Deed]
+    verdicts: list[Verdict]
+    missing: int
+    right: bool
+
+
+def told_list(deeds: list[Deed], graded: Graded) -> ToldList:
+    return ToldList(deeds=deeds, verdicts=graded.verdicts, missing=graded.missing, right=graded.right)
+
+
+class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
+    tasks: list[Task]
+    records: int  # of the run that are shown where the work begins
+    given: list[ToldList | None]  # the learner's lists so far; None: asked to be shown
+    over: bool
+    engine: list[Done] | None  # what the engine did; only when it is over
+
+
 class ToldSandbox(_Told, frozen=True, kw_only=True, tag="sandbox"):
     pass
 
 
-Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox
+Told = ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox
 
 
 class Progress(Struct, frozen=True, kw_only=True):

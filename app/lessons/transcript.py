@@ -16,12 +16,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from app.engine_face import BuildEngine
+from app.lessons.allocator.exercise import Done
 from app.lessons.course import TRIES, Course
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
 from app.lessons.parse import settings_of
 from app.lessons.questions.rules import Evidence
 from app.lessons.stage import EngineStage
-from app.lessons.told import Card, Told, ToldAsk
+from app.lessons.told import Card, Told, ToldAsk, ToldWork
 from app.lessons.words import question_texts
 from app.onefile import trace_bytes
 
@@ -53,6 +54,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     words: dict[str, str]  # of its questions
     items: list[Told]
     keys: dict[str, Key]
+    works: dict[str, list[Done]]  # what the engine did, by the index of a work's item
     num_runs: int
 
 
@@ -74,8 +76,7 @@ def record(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine])
         course = Course(lesson, language, stage)
         course.go_on()
         while course.barrier is not None:
-            if course.question:
-                course.answer(course.question.right)
+            course.answer_right()
             course.go_on()
         return Recorded(_transcript(course), [trace_bytes(log) for log in course.logs])
     finally:
@@ -130,7 +131,7 @@ def cards(transcripts: list[Transcript]) -> list[Card]:
             minutes=found[0].minutes,
             model=found[0].model,
             title={transcript.language: transcript.title for transcript in found},
-            num_questions=len(found[0].keys),
+            num_questions=len(found[0].keys) + len(found[0].works),
             refused=None,
             recorded=True,
         )
@@ -142,6 +143,7 @@ def _transcript(course: Course) -> Transcript:
     lesson, language = course.lesson, course.language
     items = course.sent()
     keys: dict[str, Key] = {}
+    works = {str(item.index): item.engine for item in items if isinstance(item, ToldWork) and item.engine is not None}
     for item in items:
         if isinstance(item, ToldAsk):
             question = course.asked[item.index]
@@ -160,11 +162,14 @@ def _transcript(course: Course) -> Transcript:
         words=dict(_words(lesson, language)),
         items=[_unanswered(item) for item in items],
         keys=keys,
+        works=works,
         num_runs=len(course.logs),
     )
 
 
 def _unanswered(item: Told) -> Told:
+    if isinstance(item, ToldWork):
+        return structs.replace(item, given=[], over=False, engine=None)
     if not isinstance(item, ToldAsk):
         return item
     return structs.replace(item, given=[], whys=[], over=False, right=None, evidence=None)

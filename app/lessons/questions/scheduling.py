@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from app.lessons.questions import places
 from app.lessons.questions.rules import Evidence, Option, Question, Value, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, need_op
-from engine.trace.events import Admit, Defer, Preempt
+from engine.trace.events import Admit, Defer, DeferReason, Preempt
 from engine.trace.log import TraceReader
 
 NOBODY_PREEMPTED = "nobody is preempted as far as the lesson goes"
@@ -18,14 +20,17 @@ def admitted(scene: Scene, seq: int) -> Question:
     right, place = "", None
     for index, op in enumerate(record.ops):
         if isinstance(op, Admit) and op.seq_id == seq:
-            right, place = "admit", index
+            entry = scene.entry(record, seq)
+            tokens = len(scene.log.state_at(record.index - 1).sequences[seq].token_ids)
+            is_whole = entry.start + len(entry.token_ids) == tokens
+            right, place = "admit" if is_whole else "partly", index
         elif isinstance(op, Defer) and op.seq_id == seq:
             right, place = op.reason, index
     if not right:
         if seq not in scene.state.waiting:
             raise Undecided(f"sequence {seq} does not wait")
         right = "behind"
-    keys = ["admit", "max_num_seqs", "no_free_blocks", "token_budget", "behind"]
+    keys = ["admit", "partly", "max_num_seqs", "no_free_blocks", "token_budget", "behind"]
     if right == "step_preempted":
         keys = ["admit", "max_num_seqs", "no_free_blocks", "step_preempted"]
     config = scene.header.engine
@@ -33,7 +38,9 @@ def admitted(scene: Scene, seq: int) -> Question:
         "max_num_seqs": config.get("max_num_seqs") or 0,
         "budget": config.get("max_num_batched_tokens") or 0,
     }
-    evidence = Evidence(record=record.index, op=place, figure="admit" if right == "admit" else "defer.reason")
+    evidence = Evidence(
+        record=record.index, op=place, figure="defer.reason" if right in get_args(DeferReason) else "admit"
+    )
     return choice(
         "admitted",
         right,

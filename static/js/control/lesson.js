@@ -86,9 +86,9 @@ export async function goOn() {
 }
 
 /**
- * Answer the question that one stands before; null: not sure.
+ * Answer the question that one stands before, or give a list of operations; null: not sure.
  *
- * @param {number | null} given
+ * @param {import("../state/lessons.js").Given} given
  */
 export async function answer(given) {
   const now = opened.peek();
@@ -107,7 +107,8 @@ export async function change(changes) {
   if (!now || waiting.peek()) return;
   /** @type {Record<string, null[]>} */
   const answers = {};
-  for (const item of now.items) if (item.kind === "ask" && item.over) answers[item.index] = [null];
+  for (const item of now.items)
+    if ((item.kind === "ask" || item.kind === "work") && item.over) answers[item.index] = [null];
   const own = !Object.keys(changes).length;
   if (own) await open(now.lesson);
   else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes });
@@ -137,7 +138,7 @@ async function open(wanted) {
 
 /**
  * @param {{
- *   lesson: string, theater: string | null, at: number, answers: Record<string, (number | null)[]>,
+ *   lesson: string, theater: string | null, at: number, answers: Record<string, import("../state/lessons.js").Given[]>,
  *   changes: Record<string, number>,
  * }} wish
  */

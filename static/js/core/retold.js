@@ -6,15 +6,19 @@
  * @typedef {import("./wire.js").ToldShow} ToldShow
  * @typedef {import("./wire.js").ToldDo} ToldDo
  * @typedef {import("./wire.js").ToldAsk} ToldAsk
+ * @typedef {import("./wire.js").ToldWork} ToldWork
  * @typedef {import("./wire.js").ToldSandbox} ToldSandbox
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox} Item
- * @typedef {Record<string, (number | null)[]>} Answers by item, as they were given; null: not sure
+ * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox} Item
+ * @typedef {import("./wire.js").Deed} Deed
+ * @typedef {import("./wire.js").Done} Done
+ * @typedef {Record<string, (number | Deed[] | null)[]>} Answers by item, as they were given; null: not sure
  * @typedef {{right: number, evidence: import("./wire.js").Evidence, whys: (string | null)[]}} Key
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
  *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
- *   num_runs: number,
- * }} Transcript what a learner is told from beginning to end; `keys` by item of the questions
+ *   works: Record<string, Done[]>, num_runs: number,
+ * }} Transcript what a learner is told from beginning to end; `keys` by item of the questions, `works` what the engine
+ *   did by item of a learner's work
  * @typedef {{
  *   at: number, items: Item[], progress: import("./wire.js").Progress, moment: import("./wire.js").Moment,
  * }} Way the item at which one is, and how far the run is shown
@@ -25,9 +29,10 @@
  * @param {Transcript} transcript @param {number} at @param {Answers} answers @returns {Way}
  */
 export function wayOf(transcript, at, answers) {
-  const { items, keys, num_sections } = transcript;
-  const stops = items.filter(({ kind }) => kind === "do" || kind === "ask" || kind === "sandbox");
-  const isOver = (/** @type {number} */ index) => !(index in keys) || given(transcript, index, answers).over;
+  const { items, keys, works, num_sections } = transcript;
+  const stops = items.filter(({ kind }) => kind !== "text" && kind !== "show");
+  const isOver = (/** @type {number} */ index) =>
+    index in works ? listsOf(index, answers).length > 0 : !(index in keys) || given(transcript, index, answers).over;
   const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
   const told = items.slice(0, here + 1).map((item) => toldAt(transcript, item, here, answers));
   const done = told.flatMap((item) => (item.kind === "do" && item.moment ? [item.moment] : []));
@@ -48,7 +53,7 @@ function given({ keys, tries }, index, answers) {
   /** @type {(number | null)[]} */
   const taken = [];
   for (const one of answers[index] ?? []) {
-    if (one !== null && !(one in whys)) continue; // to an earlier text of the lesson
+    if (Array.isArray(one) || (one !== null && !(one in whys))) continue; // to an earlier text of the lesson
     taken.push(one);
     if (one === null || one === right || taken.length >= tries) return { taken, over: true };
   }
@@ -56,10 +61,36 @@ function given({ keys, tries }, index, answers) {
 }
 
 /**
+ * The list that a learner gave, or asked to be shown: one is enough, because the rules are not here to grade it.
+ * @param {number} index @param {Answers} answers @returns {(Deed[] | null)[]}
+ */
+const listsOf = (index, answers) => (answers[index] ?? []).filter((one) => typeof one !== "number").slice(0, 1);
+
+/**
+ * A list beside what was done, place by place.
+ * @param {Done[]} engine @param {Deed[]} deeds @returns {import("./wire.js").ToldList}
+ */
+function compared(engine, deeds) {
+  const verdicts = deeds.map((deed, i) => {
+    const done = engine[i]?.deed;
+    const isSame = done && FIELDS.every((name) => (done[name] ?? null) === (deed[name] ?? null));
+    return { grade: isSame ? /** @type {const} */ ("right") : /** @type {const} */ ("differs"), why: null, refs: 0 };
+  });
+  const missing = Math.max(0, engine.length - deeds.length);
+  return { deeds, verdicts, missing, right: !missing && verdicts.every(({ grade }) => grade === "right") };
+}
+const FIELDS = /** @type {const} */ (["kind", "block", "seq", "source"]);
+
+/**
  * @param {Transcript} transcript @param {Item} item @param {number} here @param {Answers} answers @returns {Item}
  */
 function toldAt(transcript, item, here, answers) {
   if (item.kind === "do") return item.index < here ? item : { ...item, moment: null };
+  if (item.kind === "work") {
+    const [engine, lists] = [transcript.works[item.index], listsOf(item.index, answers)];
+    const told = lists.map((deeds) => deeds && compared(engine, deeds));
+    return { ...item, given: told, over: lists.length > 0, engine: lists.length ? engine : null };
+  }
   if (item.kind !== "ask") return item;
   const { right, evidence, whys } = transcript.keys[item.index];
   const { taken, over } = given(transcript, item.index, answers);

@@ -127,6 +127,19 @@ export interface Create {
   captures?: boolean;
 }
 
+export interface Deed {
+  kind: "allocate" | "copy" | "evict" | "free" | "share";
+  block: number;
+  seq: number | null;
+  source: number | null;
+}
+
+export interface Done {
+  deed: Deed;
+  record: number;
+  op: number;
+}
+
 export interface EngineConfig {
   strategy: "concat" | "contiguous" | "dynamic" | "first_fit" | "none" | "paged" | "static";
   block_size: number;
@@ -275,7 +288,7 @@ export interface Joined {
 export interface LessonAnswerMessage {
   theater: string;
   item: number;
-  given: number | null;
+  given: number | Deed[] | null;
 }
 
 export interface LessonFault {
@@ -294,13 +307,13 @@ export interface LessonOpen {
   language: string;
   theater?: string | null;
   at?: number;
-  answers?: Record<string, (number | null)[]>;
+  answers?: Record<string, (number | Deed[] | null)[]>;
   changes?: Record<string, unknown>;
 }
 
 export interface LessonOpened {
   first: number;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox)[];
   kind: "after" | "before" | "lesson";
   language: string;
   lesson: string;
@@ -315,7 +328,7 @@ export interface LessonRetell {
   lesson: string;
   language: string;
   at?: number;
-  answers?: Record<string, (number | null)[]>;
+  answers?: Record<string, (number | Deed[] | null)[]>;
   since?: number;
   run?: number | null;
   first?: number;
@@ -326,7 +339,7 @@ export interface LessonRetold {
   first: number;
   first_record: number;
   header: Uint8Array;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox)[];
   kind: "after" | "before" | "lesson";
   language: string;
   lesson: string;
@@ -342,7 +355,7 @@ export interface LessonRetold {
 
 export interface LessonState {
   first: number;
-  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox)[];
+  items: (ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox)[];
   progress: Progress;
   theater: string;
 }
@@ -697,6 +710,14 @@ export interface Summary {
   damage: string | null;
 }
 
+export interface Task {
+  kind: "admit" | "leave" | "write";
+  step: number;
+  seq: number;
+  start: number;
+  end: number;
+}
+
 export interface TheatersAnswer {
   theaters: ListedTheater[];
 }
@@ -752,6 +773,13 @@ export interface ToldDo {
   moment: Moment | null;
 }
 
+export interface ToldList {
+  deeds: Deed[];
+  verdicts: Verdict[];
+  missing: number;
+  right: boolean;
+}
+
 export interface ToldOption {
   text: string;
   values: Record<string, string | number>;
@@ -780,6 +808,17 @@ export interface ToldText {
   blocks: unknown[];
 }
 
+export interface ToldWork {
+  kind: "work";
+  index: number;
+  section: number;
+  tasks: Task[];
+  records: number;
+  given: (ToldList | null)[];
+  over: boolean;
+  engine: Done[] | null;
+}
+
 export interface Totals {
   num_records: number;
   num_steps: number;
@@ -800,6 +839,12 @@ export interface Totals {
   flops: number;
   bytes_moved: number;
   operations: Record<string, number>;
+}
+
+export interface Verdict {
+  grade: "differs" | "illegal" | "other" | "right";
+  why: "alone" | "full" | "in_use" | "last_token" | "no_hash" | "nobody" | "not_in_table" | "other_tokens" | "still_hashed" | "still_read" | "twice" | "needless" | "not_head" | "not_tail" | "order" | null;
+  refs: number;
 }
 
 /** The socket's events: what a client asks, and what is acknowledged when it is done. */

@@ -7,16 +7,18 @@ import { session } from "./session.js";
  * @typedef {import("../core/wire.js").Events} Events
  * @typedef {import("../core/wire.js").LessonOpened} LessonOpened
  * @typedef {import("../core/wire.js").LessonState} LessonState
+ * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
+ *   sure
  * @typedef {{
  *   lesson: string, language: string, theater: string | null, at: number,
- *   answers: Record<string, (number | null)[]>, changes: Record<string, number>,
+ *   answers: Record<string, Given[]>, changes: Record<string, number>,
  * }} Wish a lesson as far as item `at`, or as far as the answers lead
  * @typedef {object} Course where a lesson's questions are asked and its run is: on a server, or in the page itself
  * @property {"live" | "server" | "file"} source whose run it is, and who has the answers: a model's and a recorded
  *   one's are held back by the server; a file's are in the page
  * @property {(wish: Wish) => Promise<LessonOpened>} open
  * @property {(theater: string, item: number) => Promise<LessonState>} go carry out item `item`
- * @property {(theater: string, item: number, given: number | null) => Promise<LessonState>} answer null: not sure
+ * @property {(theater: string, item: number, given: Given) => Promise<LessonState>} answer null: not sure
  * @property {(theater: string) => Promise<unknown>} follow show its run
  */
 

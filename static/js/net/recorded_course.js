@@ -15,6 +15,7 @@ import { session } from "./session.js";
  * @typedef {import("../core/wire.js").LessonRetold} LessonRetold
  * @typedef {import("../core/retold.js").Transcript} Transcript
  * @typedef {import("./live_course.js").Course} Course
+ * @typedef {import("./live_course.js").Given} Given
  * @typedef {(asked: Asked) => Promise<LessonRetold>} Retell
  */
 
@@ -28,7 +29,7 @@ export const recordedCourse = (hasServer) =>
  * @returns {Course}
  */
 function recorded(source, retell) {
-  /** @type {Pick<Asked, "lesson" | "language"> & {answers: Record<string, (number | null)[]>}} */
+  /** @type {Pick<Asked, "lesson" | "language"> & {answers: Record<string, Given[]>}} */
   let now = { lesson: "", language: "", answers: {} };
   /** @type {{log: unknown, run: number} | null} which run is laid, and into which log */
   let laid = null;

@@ -12,7 +12,10 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @typedef {import("../core/wire.js").ToldDo} ToldDo
  * @typedef {import("../core/wire.js").ToldAsk} ToldAsk
  * @typedef {import("../core/wire.js").ToldSandbox} ToldSandbox
- * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldSandbox} Item
+ * @typedef {import("../core/wire.js").ToldWork} ToldWork
+ * @typedef {ToldText | ToldShow | ToldDo | ToldAsk | ToldWork | ToldSandbox} Item
+ * @typedef {import("../core/wire.js").LessonAnswerMessage["given"]} Given an option, a list of operations; null: not
+ *   sure
  * @typedef {import("../core/wire.js").Card} Card
  *
  * @typedef {{
@@ -22,7 +25,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * }} Opened `source`: whose run it is; `changes`: settings that the learner has changed; what is learned under them is
  *   not remembered
  * @typedef {{
- *   at: number, answers: Record<string, (number | null)[]>, over: boolean, theater: string | null,
+ *   at: number, answers: Record<string, Given[]>, over: boolean, theater: string | null,
  *   results: Record<string, Result>,
  * }} Kept `results`: by rule of the questions, how the first try was
  * @typedef {"right" | "wrong" | "unsure"} Result
@@ -74,6 +77,7 @@ export function keep(storage) {
   /** @type {Kept["results"]} */
   const results = {};
   for (const item of now.items) {
+    if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.deeds ?? null);
     if (item.kind !== "ask" || !item.given.length) continue;
     answers[item.index] = item.given;
     if (item.over) results[item.rule] = resultOf(item);

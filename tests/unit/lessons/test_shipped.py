@@ -14,12 +14,12 @@ from app.engine_face import BuildEngine
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
-from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox
+from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.questions import RULES
 from app.lessons.stage import EngineStage
-from app.lessons.told import ToldAsk
+from app.lessons.told import ToldAsk, ToldWork
 from app.lessons.words import question_texts
 from app.live_engine import engine_builder
 from app.settings import ServerSettings
@@ -93,6 +93,8 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                 if not (course.answers.get(at) and course.answers[at].over):
                     course.answer(None if way == 2 else question.right)
                 assert course.answers[at].over
+            elif isinstance(course.barrier, Work):
+                do_the_work(course)
             course.go_on()
         assert isinstance(lesson.items[-1], Sandbox) or course.at == len(lesson.items)
         stage.close()
@@ -101,6 +103,47 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
 def said(text: str, values: Mapping[str, object]) -> None:
     """Every placeholder of the words has its value."""
     assert set(re.findall(r"\{(\w+)", text)) <= values.keys(), (text, values)
+
+
+def do_the_work(course: Course) -> None:
+    """Without the last operation, then whole; the engine's list is told when it is over."""
+    at, deeds = course.at, course.engines_list()
+    assert not course.answer(deeds[:-1])
+    shown = course.sent(at)[-1]
+    assert isinstance(shown, ToldWork) and shown.engine is None and not shown.over
+    assert shown.given[0] is not None and shown.given[0].missing == 1
+    assert course.answer(deeds)
+    shown = course.sent(at)[-1]
+    assert isinstance(shown, ToldWork) and shown.over and shown.engine is not None
+    assert [done.deed for done in shown.engine] == deeds
+
+
+def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlier_one() -> None:
+    asked: set[str] = set()
+    lessons = [read_lesson(path) for path in lesson_files(shipped_folder())]
+    for lesson in sorted((one for one in lessons if one.kind == "lesson"), key=lambda one: one.number):
+        rules = [item.rule for item in lesson.items if isinstance(item, Ask)]
+        assert not asked or rules[0] in asked, lesson.id
+        asked |= set(rules)
+    assert asked == set(RULES)
+
+
+def test_the_learner_does_every_kind_of_operation() -> None:
+    kinds: set[str] = set()
+    for lesson in map(read_lesson, lesson_files(shipped_folder())):
+        if not any(isinstance(item, Work) for item in lesson.items):
+            continue
+        stage = on_stage(lesson)
+        course = Course(lesson, "en", stage)
+        course.go_on()
+        while course.barrier is not None:
+            if isinstance(course.barrier, Work):
+                kinds |= {deed.kind for deed in course.engines_list()}
+            if isinstance(course.barrier, Ask | Work):
+                course.answer(None)
+            course.go_on()
+        stage.close()
+    assert kinds == {"allocate", "share", "copy", "free", "evict"}
 
 
 def test_every_rule_has_words_in_every_language() -> None:
@@ -136,6 +179,8 @@ sampling = { max_tokens = 4, ignore_eos = true }
         ("do: prefill\ndo: run until=preempt", 11, "preempt never came"),
         ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
         ("ask: same_text\ndo: prefill", 10, "no run before this one"),
+        ("work:\ndo: prefill", 10, "what comes in or forks has to be there before"),
+        ("do: prefill\nwork:\ndo: step 2", 11, "no block is taken, shared, copied or given up"),
     ],
 )
 def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence: str) -> None:

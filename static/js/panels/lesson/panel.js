@@ -14,6 +14,7 @@ import { Gain } from "./gain.js";
 import { Path } from "./path.js";
 import { Question } from "./question.js";
 import { Blocks } from "./text.js";
+import { Work } from "./work.js";
 
 /**
  * @typedef {import("../../state/lessons.js").Item} Item
@@ -109,6 +110,7 @@ function Recorded({ now }) {
 function Part({ item }) {
   if (item.kind === "text") return html`<${Blocks} nodes=${item.blocks} />`;
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
+  if (item.kind === "work") return html`<${Work} item=${item} />`;
   if (item.kind === "do") return html`<${Do} item=${item} />`;
   if (item.kind === "sandbox") return html`<${Sandbox} />`;
   return null;
@@ -155,8 +157,10 @@ function Sandbox() {
 
 /** @param {{now: Opened}} props */
 function End({ now }) {
-  const asked = now.items.filter((item) => item.kind === "ask");
-  const right = asked.filter((item) => item.kind === "ask" && item.given[0] === item.right).length;
+  const asked = now.items.filter((item) => item.kind === "ask" || item.kind === "work");
+  const right = asked.filter((item) =>
+    item.kind === "ask" ? item.given[0] === item.right : item.kind === "work" && item.given[0]?.right,
+  ).length;
   return html`<div class="lesson-over" role="status">
     <p>${t("lesson.over", { right, n: asked.length })}</p>
     <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>

@@ -1,0 +1,138 @@
+"""What the block manager is asked for in the records to come, and what it did: read from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from app.lessons.allocator.bench import Deed
+from app.lessons.scene import Scene, Undecided
+from engine.trace.events import (
+    Admit,
+    Allocate,
+    Cache,
+    Copy,
+    Evict,
+    Finish,
+    Fork,
+    Free,
+    Preempt,
+    Release,
+    Reserve,
+    Share,
+    Submit,
+    SwapIn,
+    SwapOut,
+)
+from engine.trace.records import StepRecord
+
+MOST_DEEDS = 24  # more are a drudgery
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """What the scheduler wants of the block manager in a step.
+
+    `admit`    sequence `seq` comes in: room for its first `end` tokens
+    `write`    positions [`start`, `end`) of it will be written
+    `leave`    it ends, or is preempted, after the step: what it holds is given up
+    """
+
+    kind: Literal["admit", "write", "leave"]
+    step: int
+    seq: int
+    start: int = 0
+    end: int = 0
+
+
+class Done(Struct, frozen=True, kw_only=True):
+    """What the engine did: an operation, and where the log has it."""
+
+    deed: Deed
+    record: int
+    op: int
+
+
+class Hashed(Struct, frozen=True, kw_only=True):
+    """In between: a full block got its hash."""
+
+    block: int
+    tokens: list[int]
+
+
+class Exercise(Struct, frozen=True, kw_only=True):
+    """A stretch of the block manager's work."""
+
+    tasks: list[Task]
+    done: list[Done | Hashed]  # in the order of the log
+
+    @property
+    def deeds(self) -> list[Done]:
+        return [one for one in self.done if isinstance(one, Done)]
+
+    @property
+    def leaving(self) -> set[int]:
+        return {task.seq for task in self.tasks if task.kind == "leave"}
+
+
+def exercise(scene: Scene) -> Exercise:
+    """The work of the records that the learner has not seen.
+
+    Raises:
+        Undecided: nothing is to be done, too much, or what a learner has no means for.
+    """
+    if len(scene.state.block_groups) > 1 or scene.header.engine.get("strategy") not in (None, "paged"):
+        raise Undecided("a learner's work is done on the pages of one group of layers")
+    tasks: list[Task] = []
+    done: list[Done | Hashed] = []
+    for record in scene.coming():
+        tasks += _tasks(record)
+        done += list(_done(record))
+    found = Exercise(tasks=tasks, done=done)
+    if not found.deeds:
+        raise Undecided("no block is taken, shared, copied or given up as far as the lesson goes")
+    if len(found.deeds) > MOST_DEEDS:
+        raise Undecided(f"there are {len(found.deeds)} operations to do, and {MOST_DEEDS} are enough for anybody")
+    return found
+
+
+def _tasks(record: StepRecord) -> Iterator[Task]:
+    came = {op.seq_id for op in record.ops if isinstance(op, Admit)}
+    for entry in record.batch:
+        end = entry.start + len(entry.token_ids)
+        if entry.seq_id in came:  # how many of its tokens are there already is for the learner to find out
+            yield Task(kind="admit", step=record.step, seq=entry.seq_id, end=end)
+        else:
+            yield Task(kind="write", step=record.step, seq=entry.seq_id, start=entry.start, end=end)
+    for op in record.ops:
+        if isinstance(op, Finish | Preempt):
+            yield Task(kind="leave", step=record.step, seq=op.seq_id)
+
+
+def _done(record: StepRecord) -> Iterator[Done | Hashed]:
+    copied = False
+    for place, op in enumerate(record.ops):
+        deed = None
+        match op:
+            case Submit() | Fork():
+                raise Undecided("what comes in or forks has to be there before: submit or prefill in an earlier do:")
+            case Reserve() | Release() | SwapIn() | SwapOut():
+                raise Undecided("a learner has no means to reserve, release or swap")
+            case Allocate(reason="copy"):
+                copied = True
+            case Copy():
+                assert copied, "a copy follows the allocation of its block"
+                deed = Deed(kind="copy", block=op.dst, seq=op.seq_id, source=op.src)
+            case Allocate():
+                deed = Deed(kind="allocate", block=op.block_id, seq=op.seq_id)
+            case Share():
+                deed = Deed(kind="share", block=op.block_id, seq=op.seq_id)
+            case Free():
+                deed = Deed(kind="free", block=op.block_id, seq=op.seq_id)
+            case Evict():
+                deed = Deed(kind="evict", block=op.block_id)
+            case Cache():
+                yield Hashed(block=op.block_id, tokens=op.token_ids)
+        if deed is not None:
+            yield Done(deed=deed, record=record.index, op=place)

@@ -1,0 +1,108 @@
+"""A learner's list of operations beside the engine's: right, another choice that might be, or impossible, and why."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from app.lessons.allocator.bench import Bench, Deed, Objection
+from app.lessons.allocator.exercise import Done, Exercise, Hashed
+from engine.trace.state import State
+
+Choice = Literal["order", "not_head", "not_tail", "needless"]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """On one operation: what the engine does too, `other`: it might be done so, or `illegal`.
+
+    `differs`: the engine did something else there; in a recorded lesson, which has what was done and not the rules.
+    """
+
+    grade: Literal["right", "other", "illegal", "differs"]
+    why: Objection | Choice | None = None
+    refs: int = 0  # ref_count of the block that it is about, before
+
+
+class Graded(Struct, frozen=True, kw_only=True):
+    """On a list."""
+
+    verdicts: list[Verdict]
+    missing: int  # operations of the engine that nothing in the list stands for
+
+    @property
+    def right(self) -> bool:
+        return not self.missing and all(verdict.grade == "right" for verdict in self.verdicts)
+
+
+def compare(engine: list[Done], given: list[Deed]) -> Graded:
+    """A list beside what was done, place by place."""
+    verdicts = [
+        Verdict(grade="right" if i < len(engine) and deed == engine[i].deed else "differs")
+        for i, deed in enumerate(given)
+    ]
+    return Graded(verdicts=verdicts, missing=max(0, len(engine) - len(given)))
+
+
+def grade(exercise: Exercise, state: State, given: list[Deed]) -> Graded:
+    """Grade a list of operations on `state`.
+
+    What the engine does next is right. Where the list has gone another way, the engine's policy is: the head of the
+    queue as the list has left it, the last block of a table as it is now.
+    """
+    bench = Bench(state, exercise.leaving)
+    coming = list(exercise.done)
+    verdicts = []
+    for deed in given:
+        if not _exists(deed, bench):
+            verdicts.append(Verdict(grade="illegal", why="nobody"))
+            continue
+        refs = bench.refs[deed.source if deed.kind == "copy" and deed.source is not None else deed.block]
+        _pass_hashes(coming, bench)
+        why = bench.objection(deed)
+        if why is not None:
+            verdicts.append(Verdict(grade="illegal", why=why, refs=refs))
+            continue
+        choice = _choice(deed, coming, bench)
+        bench.do(deed)
+        verdicts.append(Verdict(grade="other" if choice else "right", why=choice, refs=refs))
+    return Graded(verdicts=verdicts, missing=sum(isinstance(one, Done) for one in coming))
+
+
+def _exists(deed: Deed, bench: Bench) -> bool:
+    return all(0 <= block < len(bench.refs) for block in (deed.block, deed.source) if block is not None)
+
+
+def _pass_hashes(coming: list[Done | Hashed], bench: Bench) -> None:
+    """What the engine gave a hash before its next operation has one."""
+    while coming and isinstance(coming[0], Hashed):
+        hashed = coming.pop(0)
+        assert isinstance(hashed, Hashed)
+        bench.cache(hashed.block, hashed.tokens)
+
+
+def _choice(deed: Deed, coming: list[Done | Hashed], bench: Bench) -> Choice | None:
+    """How a possible operation differs from what the engine would do; what it stands for is no longer to come."""
+    same = [one for one in coming if isinstance(one, Done) and (one.deed.kind, one.deed.seq) == (deed.kind, deed.seq)]
+    meant = next((one for one in same if _is_policy(deed, one.deed, bench)), None)
+    if meant is None:
+        if not same:
+            return "needless"
+        coming.remove(same[0])
+        return "not_tail" if deed.kind == "free" else "not_head"
+    first = next(one for one in coming if isinstance(one, Done))
+    coming.remove(meant)
+    return None if meant is first else "order"
+
+
+def _is_policy(deed: Deed, engines: Deed, bench: Bench) -> bool:
+    """Whether it is the engine's operation, or what the engine's rule makes of the learner's own queue and table."""
+    match deed.kind:
+        case "allocate" | "evict":
+            return deed.block == bench.queue[0]
+        case "copy":
+            return deed.block == bench.queue[0] and deed.source == engines.source
+        case "share":
+            return deed.block == engines.block
+        case "free":
+            return deed.seq is not None and deed.block == bench.tables[deed.seq][-1]

@@ -1,0 +1,176 @@
+// The block manager's desk: operations, free queue, block tables. A block is dragged, or tapped and then its goal.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { t } from "../../tell/words.js";
+import { deedOf, drafted, TOOLS, tapped } from "./draft.js";
+
+/**
+ * @typedef {import("./draft.js").Deed} Deed
+ * @typedef {import("./draft.js").Draft} Draft
+ * @typedef {import("./draft.js").Held} Held
+ * @typedef {import("./draft.js").Kind} Kind
+ * @typedef {import("./draft.js").Target} Target
+ * @typedef {{x: number, y: number, held: Held, moved: boolean}} Drag window pixels
+ */
+
+const AHEAD = 5; // blocks of the free queue that are always there; of the others those with a hash
+const SLACK = 6; // px that a press may move and still be a tap
+
+/** @type {import("../../../vendor/signals/signals.js").Signal<Kind>} */
+const tool = signal("allocate");
+/** @type {import("../../../vendor/signals/signals.js").Signal<Held | null>} */
+const held = signal(null);
+/** @type {import("../../../vendor/signals/signals.js").Signal<Drag | null>} */
+const drag = signal(null);
+
+/**
+ * @param {{
+ *   state: import("../../state/store.js").State, deeds: Deed[], onDeed: (deed: Deed) => void,
+ * }} props
+ */
+export function Desk({ state, deeds, onDeed }) {
+  const draft = drafted(state, deeds);
+  /** @param {Deed | null} deed */
+  const did = (deed) => {
+    if (!deed) return;
+    held.value = null;
+    onDeed(deed);
+  };
+  /** @param {Held} one */
+  const tap = (one) => {
+    const found = tapped(tool.value, held.value, one);
+    if (found && "kind" in found) did(found);
+    else held.value = found;
+  };
+  /** @param {number} seq */
+  const placeIn = (seq) => {
+    if (held.value) did(deedOf(tool.value, held.value, { kind: "table", seq, block: null }));
+  };
+  const desk = { draft, size: state.block_size, tap, drop: did };
+  const places = draft.queue.map((_, i) => i).filter((i) => i < AHEAD || draft.hashed[draft.queue[i]]);
+  return html`<div class="desk">
+    <div class="desk-tools" role="radiogroup" aria-label=${t("lesson.work.tools")} data-arrows>${TOOLS.map(
+      (name) => html`<button key=${name} class="desk-tool" role="radio" aria-checked=${tool.value === name}
+        data-drop="tool" data-tool=${name} tabindex=${tool.value === name ? 0 : -1} onClick=${() => choose(name)}
+        onKeyDown=${turn}>${t(`lesson.work.tool.${name}`)}</button>`,
+    )}</div>
+    <p class="desk-hint" role="status">${
+      held.value && tool.value !== "copy"
+        ? t("lesson.work.held", { block: held.value.block })
+        : t(`lesson.work.hint.${tool.value}`)
+    }</p>
+    <div class="desk-row" data-drop="queue">
+      <span class="desk-name">${t("lesson.work.queue")}</span>
+      <span class="desk-chips">${places.map(
+        (i, at) => html`${at && i > places[at - 1] + 1 ? html`<span class="desk-gap">…</span>` : null}<${Chip}
+          key=${draft.queue[i]} ...${desk} block=${draft.queue[i]} from="queue" head=${i === 0} />`,
+      )}${places.at(-1) !== draft.queue.length - 1 ? html`<span class="desk-gap">…</span>` : null}</span>
+    </div>
+    ${[...draft.tables].map(
+      ([seq, table]) => html`<div class="desk-row" key=${seq} data-drop="table" data-seq=${seq}>
+        <button class="desk-name" disabled=${!held.value || tool.value === "copy"} onClick=${() => placeIn(seq)}
+          aria-label=${t("lesson.work.into", { seq })}><${Swatch} id=${seq} /> ${seq} ◂</button>
+        <span class="desk-chips">${table.map(
+          (block, i) => html`<${Chip} key=${i} ...${desk} block=${block} from=${seq} head=${false} />`,
+        )}</span>
+      </div>`,
+    )}
+    ${
+      drag.value?.moved
+        ? html`<span class="desk-chip desk-ghost num" style=${{
+            left: `${drag.value.x}px`,
+            top: `${drag.value.y}px`,
+          }}>${drag.value.held.block}</span>`
+        : null
+    }
+  </div>`;
+}
+
+/** @param {Kind} name */
+function choose(name) {
+  tool.value = name;
+  held.value = null;
+}
+
+/** Arrow keys go through the operations. @param {KeyboardEvent} event */
+function turn(event) {
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!by) return;
+  event.preventDefault();
+  choose(TOOLS[(TOOLS.indexOf(tool.value) + by + TOOLS.length) % TOOLS.length]);
+  const button = /** @type {Element} */ (event.currentTarget).parentElement?.querySelector(
+    `[data-tool="${tool.value}"]`,
+  );
+  /** @type {HTMLElement | null} */ (button)?.focus();
+}
+
+/**
+ * A block: its id, whether a hash finds it, how far it is filled, how many tables have it.
+ *
+ * @param {{
+ *   draft: Draft, size: number, tap: (one: Held) => void, drop: (deed: Deed | null) => void, block: number,
+ *   from: number | "queue", head: boolean,
+ * }} props
+ */
+function Chip({ draft, size, tap, drop, block, from, head }) {
+  const one = { block, from };
+  const refs = draft.refs[block];
+  const isHeld = held.value?.block === block && held.value.from === from;
+  const words = [
+    t("lesson.work.block", { n: block }),
+    head ? t("lesson.work.head") : null,
+    draft.hashed[block] ? t("lesson.work.hashed") : null,
+    from === "queue" ? null : t("lesson.work.filled", { n: draft.filled[block], size }),
+    refs > 1 ? t("lesson.work.refs", { n: refs }) : null,
+  ];
+  /** @param {PointerEvent} event */
+  const press = (event) => {
+    if (event.pointerType === "touch" || event.button) return; // a finger scrolls; it taps and taps
+    drag.value = { x: event.clientX, y: event.clientY, held: one, moved: false };
+    /** @type {Element} */ (event.currentTarget).setPointerCapture(event.pointerId);
+  };
+  /** @param {PointerEvent} event */
+  const move = ({ clientX: x, clientY: y }) => {
+    const now = drag.value;
+    if (now) drag.value = { ...now, ...(now.moved ? { x, y } : moved(now, x, y)) };
+  };
+  /** @param {PointerEvent} event */
+  const letGo = ({ clientX, clientY }) => {
+    const now = drag.value;
+    if (!now?.moved) drag.value = null;
+    else {
+      const target = targetAt(clientX, clientY);
+      drop(target && deedOf(tool.value, now.held, target));
+      setTimeout(() => (drag.value = null)); // after the click that follows
+    }
+  };
+  return html`<button class="desk-chip num" data-drop="chip" data-block=${block} data-head=${head} data-held=${isHeld}
+    aria-label=${words.filter(Boolean).join(", ")} aria-pressed=${isHeld} onClick=${() => drag.value?.moved || tap(one)}
+    onPointerDown=${press} onPointerMove=${move} onPointerUp=${letGo} onPointerCancel=${() => (drag.value = null)}>
+    ${head ? "▸" : ""}${block}${draft.hashed[block] ? html`<sup>#</sup>` : null}${
+      refs > 1 ? html`<small>×${refs}</small>` : null
+    }<i style=${{ width: `${(100 * draft.filled[block]) / size}%` }}></i></button>`;
+}
+
+/** @param {Drag} now @param {number} x @param {number} y */
+const moved = (now, x, y) => (Math.hypot(x - now.x, y - now.y) > SLACK ? { x, y, moved: true } : {});
+
+/**
+ * What a block that is let go falls on.
+ *
+ * @param {number} x
+ * @param {number} y
+ * @returns {Target | null}
+ */
+function targetAt(x, y) {
+  const under = document.elementFromPoint(x, y);
+  const tools = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=tool]") ?? null);
+  if (tools) return { kind: "tool", tool: /** @type {Kind} */ (tools.dataset.tool) };
+  const row = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=queue], [data-drop=table]") ?? null);
+  if (!row) return null;
+  if (row.dataset.drop === "queue") return { kind: "queue" };
+  const chip = /** @type {HTMLElement | null} */ (under?.closest("[data-drop=chip]") ?? null);
+  return { kind: "table", seq: Number(row.dataset.seq), block: chip ? Number(chip.dataset.block) : null };
+}

@@ -1,0 +1,120 @@
+// The learner's list of operations, and what tables and free queue look like after it: whether it may be or not, the
+// server says. Pure.
+
+/**
+ * @typedef {import("../../core/wire.js").Deed} Deed
+ * @typedef {import("../../state/store.js").State} State
+ * @typedef {Deed["kind"]} Kind
+ * @typedef {number | "queue"} From a sequence's table, or the free queue
+ * @typedef {{block: number, from: From}} Held a block that is in the hand
+ * @typedef {{kind: "queue"} | {kind: "table", seq: number, block: number | null} | {kind: "tool", tool: Kind}} Target
+ *   where it is put down: in a table perhaps on one of its blocks
+ * @typedef {{
+ *   queue: number[], tables: Map<number, number[]>, refs: number[], hashed: boolean[], filled: number[],
+ * }} Draft
+ */
+
+/** @type {Kind[]} */
+export const TOOLS = ["allocate", "share", "copy", "free", "evict"];
+
+/**
+ * `state` after a list of operations.
+ *
+ * @param {State} state
+ * @param {Deed[]} deeds
+ * @returns {Draft}
+ */
+export function drafted(state, deeds) {
+  /** @type {Draft} */
+  const draft = {
+    queue: [...state.free_queues[0]],
+    tables: new Map(
+      [...state.sequences.values()]
+        .filter(({ status }) => status !== "finished")
+        .map((seq) => [seq.seq_id, [...(seq.block_tables[0] ?? [])]]),
+    ),
+    refs: state.blocks.map((block) => block.ref_count),
+    hashed: state.blocks.map((block) => block.block_hash !== null),
+    filled: state.blocks.map((block) => block.token_ids.length),
+  };
+  for (const deed of deeds) follow(draft, deed);
+  return draft;
+}
+
+/** @param {Draft} draft @param {Deed} deed */
+function follow(draft, { kind, block, seq, source }) {
+  const { refs, hashed, filled } = draft;
+  const table = draft.tables.get(seq ?? -1) ?? [];
+  const take = () => (draft.queue = draft.queue.filter((id) => id !== block));
+  switch (kind) {
+    case "allocate":
+      take();
+      refs[block] += 1;
+      filled[block] = 0;
+      table.push(block);
+      break;
+    case "share":
+      take();
+      refs[block] += 1;
+      table.push(block);
+      break;
+    case "copy": {
+      take();
+      refs[block] += 1;
+      if (source === null) break;
+      refs[source] -= 1;
+      filled[block] = filled[source];
+      const at = table.indexOf(source);
+      if (at >= 0) table[at] = block;
+      break;
+    }
+    case "free":
+      table.splice(table.lastIndexOf(block), 1);
+      refs[block] -= 1;
+      if (refs[block] === 0) draft.queue.splice(hashed[block] ? draft.queue.length : 0, 0, block);
+      break;
+    case "evict":
+      hashed[block] = false;
+      filled[block] = 0;
+  }
+}
+
+/**
+ * The operation that putting a block down there is, with a tool in the other hand; null: none.
+ *
+ * @param {Kind} tool
+ * @param {Held} held
+ * @param {Target} target
+ * @returns {Deed | null}
+ */
+export function deedOf(tool, { block, from }, target) {
+  const deed = { block, seq: null, source: null };
+  if (target.kind === "tool") {
+    if (target.tool === "evict") return { ...deed, kind: "evict" };
+    return target.tool === "free" && from !== "queue" ? { ...deed, kind: "free", seq: from } : null;
+  }
+  if (target.kind === "queue") return from === "queue" ? null : { ...deed, kind: "free", seq: from };
+  if (target.seq === from) return null;
+  if (tool === "copy" && from === "queue" && target.block !== null)
+    return { ...deed, kind: "copy", seq: target.seq, source: target.block };
+  const kind = from !== "queue" || tool === "share" ? "share" : "allocate";
+  return { ...deed, kind, seq: target.seq };
+}
+
+/**
+ * What a tap on a block is, with nothing or another block in the hand: an operation, or a block to hold.
+ *
+ * @param {Kind} tool
+ * @param {Held | null} held
+ * @param {Held} tapped
+ * @returns {Deed | Held | null}
+ */
+export function tapped(tool, held, tapped) {
+  if (tool === "evict") return deedOf(tool, tapped, { kind: "tool", tool });
+  if (tool === "free") return deedOf(tool, tapped, { kind: "queue" });
+  if (tool === "copy" && held && (held.from === "queue") !== (tapped.from === "queue")) {
+    const [free, source] = held.from === "queue" ? [held, tapped] : [tapped, held];
+    if (source.from !== "queue") return deedOf(tool, free, { kind: "table", seq: source.from, block: source.block });
+  }
+  return held?.block === tapped.block && held.from === tapped.from ? null : tapped;
+}

@@ -1,0 +1,121 @@
+"""A learner's list of operations is judged by the engine's rules, and by what the engine did."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.lessons.allocator.bench import Deed
+from app.lessons.allocator.exercise import Done, Exercise, Hashed, Task
+from app.lessons.allocator.grading import Graded, grade
+from engine.trace.records import BlockGroup
+from engine.trace.state import Sequence, State, empty_state
+
+TEXT = list(range(100, 120))
+
+
+def state() -> State:
+    """Blocks of 4 slots: 0 full, with a hash, of sequences 0 and 1; 1 half full, of both; 2 free, 3 and 4 free with a
+    hash, 4 with what sequence 2, which waits, begins with. Sequence 3 has block 5 for itself."""
+    found = empty_state(4, [BlockGroup(layers=[0], first_block=0, num_blocks=6, kv_bytes_per_token=1)])
+    for block, tokens, refs, hashed in [
+        (0, TEXT[:4], 2, True),
+        (1, TEXT[4:6], 2, False),
+        (3, [7, 7, 7, 7], 0, True),
+        (4, [1, 2, 3, 4], 0, True),
+        (5, [9, 9], 1, False),
+    ]:
+        one = found.blocks[block]
+        one.token_ids, one.ref_count, one.block_hash = list(tokens), refs, b"#" if hashed else None
+    found.free_queues = [[2, 3, 4]]
+    tables = {0: [0, 1], 1: [0, 1], 3: [5]}
+    texts = {0: TEXT[:7], 1: TEXT[:7], 2: [1, 2, 3, 4, 5], 3: [9, 9, 9]}
+    for i, text in texts.items():
+        found.sequences[i] = Sequence(
+            seq_id=i,
+            request_id=str(i),
+            status="running" if i in tables else "waiting",
+            token_ids=text,
+            block_tables=[tables.get(i, [])],
+        )
+    return found
+
+
+COPY = Deed(kind="copy", block=2, seq=0, source=1)
+SHARE = Deed(kind="share", block=4, seq=2)
+EVICT = Deed(kind="evict", block=3)
+TAKE = Deed(kind="allocate", block=3, seq=2)
+FREE = Deed(kind="free", block=5, seq=3)
+ENGINE = [COPY, SHARE, EVICT, TAKE, FREE]
+
+
+def exercise() -> Exercise:
+    done = [Done(deed=deed, record=0, op=i) for i, deed in enumerate(ENGINE)]
+    return Exercise(tasks=[Task(kind="leave", step=1, seq=3)], done=[*done])
+
+
+def graded(*deeds: Deed) -> Graded:
+    return grade(exercise(), state(), list(deeds))
+
+
+def test_what_the_engine_did_is_right() -> None:
+    assert graded(*ENGINE).right
+    assert graded(*ENGINE[:3]).missing == 2 and not graded(*ENGINE[:3]).right
+
+
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        (Deed(kind="allocate", block=0, seq=2), "in_use"),
+        (Deed(kind="allocate", block=3, seq=2), "still_hashed"),
+        (Deed(kind="allocate", block=2, seq=9), "nobody"),
+        (Deed(kind="allocate", block=77, seq=2), "nobody"),
+        (Deed(kind="share", block=1, seq=2), "no_hash"),
+        (Deed(kind="share", block=3, seq=2), "other_tokens"),
+        (Deed(kind="share", block=0, seq=1), "twice"),
+        (Deed(kind="copy", block=2, seq=0, source=0), "full"),
+        (Deed(kind="copy", block=2, seq=3, source=5), "alone"),
+        (Deed(kind="copy", block=5, seq=0, source=1), "in_use"),
+        (Deed(kind="copy", block=2, seq=0, source=5), "not_in_table"),
+        (Deed(kind="free", block=1, seq=0), "still_read"),
+        (Deed(kind="free", block=1, seq=3), "not_in_table"),
+        (Deed(kind="evict", block=0), "in_use"),
+        (Deed(kind="evict", block=2), "no_hash"),
+    ],
+)
+def test_what_may_not_be_is_said_and_changes_nothing(deed: Deed, why: str) -> None:
+    found = graded(deed, *ENGINE)
+    assert (found.verdicts[0].grade, found.verdicts[0].why) == ("illegal", why)
+    assert [verdict.grade for verdict in found.verdicts[1:]] == ["right"] * 5 and not found.right
+
+
+def test_the_last_token_is_never_shared() -> None:
+    now = state()
+    now.sequences[2].token_ids = [1, 2, 3, 4]
+    found = grade(exercise(), now, [SHARE])
+    assert found.verdicts[0].why == "last_token"
+
+
+def test_another_choice_is_told_from_a_mistake() -> None:
+    found = graded(COPY, SHARE, FREE, EVICT)
+    assert [(v.grade, v.why) for v in found.verdicts[2:]] == [("other", "order"), ("other", "not_head")]
+    needless = graded(COPY, SHARE, EVICT, TAKE, FREE, Deed(kind="allocate", block=5, seq=0))
+    assert (needless.verdicts[-1].grade, needless.verdicts[-1].why) == ("other", "needless")
+
+
+def test_after_another_choice_the_engines_policy_is_what_is_right() -> None:
+    """Two blocks are wanted: the second-best first, then what is the head of the queue as it is now."""
+    wanted = [Deed(kind="allocate", block=block, seq=seq) for block, seq in ((2, 0), (3, 1))]
+    found = Exercise(tasks=[], done=[Done(deed=deed, record=0, op=0) for deed in wanted])
+    now = state()
+    now.blocks[3].block_hash = None
+    given = [Deed(kind="allocate", block=3, seq=0), Deed(kind="allocate", block=2, seq=1)]
+    verdicts = grade(found, now, given).verdicts
+    assert [(v.grade, v.why) for v in verdicts] == [("other", "not_head"), ("right", None)]
+
+
+def test_a_block_that_the_engine_gave_a_hash_meanwhile_goes_to_the_back_of_the_queue() -> None:
+    done: list[Done | Hashed] = [Hashed(block=5, tokens=[9, 9, 9, 9]), Done(deed=FREE, record=1, op=0)]
+    take = Done(deed=Deed(kind="allocate", block=2, seq=0), record=1, op=1)
+    found = Exercise(tasks=[Task(kind="leave", step=1, seq=3)], done=[*done, take])
+    assert grade(found, state(), [FREE, take.deed]).right
+    assert not grade(found, state(), [FREE, Deed(kind="allocate", block=5, seq=0)]).right
