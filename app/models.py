@@ -89,6 +89,7 @@ class Models:
         self._opener = opener
         self._most_bytes = most_bytes
         self._under_way: set[Served] = set()
+        self._untold: set[Served] = set()  # failed, and nobody who asked has been told
         self._one_at_a_time = threading.Lock()
         self._changed = threading.Condition()  # guards the counts of leases
         self._is_closed = False
@@ -174,10 +175,15 @@ class Models:
             if served.is_there:
                 return
             if served not in self._under_way:
+                if served in self._untold:  # who asks again and again for one on its way must hear that it failed
+                    self._untold.discard(served)
+                    return
                 self._under_way.add(served)
                 served.wait()
                 threading.Thread(target=self._open, args=(served,), name="loading", daemon=True).start()
             self._changed.wait_for(lambda: self._is_closed or served not in self._under_way, wait)
+            if served not in self._under_way:
+                self._untold.discard(served)
 
     def _open(self, served: Served) -> None:
         """On a thread of its own: whoever waits may give up."""
@@ -190,6 +196,8 @@ class Models:
             if not isinstance(error, ValueError):
                 logger.exception("opening %s", served.name)
             served.fail(one_sentence(error))
+            with self._changed:
+                self._untold.add(served)
         finally:
             with self._changed:
                 self._under_way.discard(served)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from app.cli.loading import load
@@ -28,7 +29,7 @@ class LoadingThread:
         self._arguments, self._settings, self._first = arguments, settings, first
         self._sources = {served_name(given): given for given in arguments.model}
         self._thread: threading.Thread | None = None
-        self._opened: list[LiveModel] = []
+        self._compiled: weakref.WeakSet[LiveModel] = weakref.WeakSet()  # or on the way; what is let go must be free
         self._under_way = 0  # of the others
         self.error: BaseException | None = None  # why there is no first model
 
@@ -42,7 +43,7 @@ class LoadingThread:
     def is_at_work(self) -> bool:
         """Whether a model is being opened or compiled: neither lets a process end in peace."""
         opened = self._thread is not None and self._thread.is_alive()
-        return opened or self._under_way > 0 or any(model.is_compiling for model in self._opened)
+        return opened or self._under_way > 0 or any(model.is_compiling for model in self._compiled)
 
     # As `app.models.Opener`: of other models than the first
 
@@ -100,7 +101,6 @@ class LoadingThread:
             flush=True,
         )
         if is_compiled and not self._settings.config.enforce_eager:
-            self._opened = [one for one in self._opened if one.is_compiling]
-            self._opened.append(model)
+            self._compiled.add(model)
             served.compiled("under_way")
             model.compile_in_background(lambda why: served.compiled("failed" if why else "done", why))

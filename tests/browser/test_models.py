@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, wait_until
+from tests.conftest import ROOT
 
 MODEL = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
 MHA, GQA, MQA = "bundled-mha", "bundled-gqa", "bundled-mqa"
@@ -98,3 +102,77 @@ def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width:
         for target in ("#btn-models", f'#models [data-model="{MQA}"]'):
             box = page.locator(target).bounding_box()
             assert box and box["height"] >= 44 and box["width"] >= 40, target
+
+
+# Each line on its standard input lets one more model be read.
+SERVE = """
+import sys
+from app.models import Models
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from tests.server.fake import FakeModel
+class Opener:
+    def weigh(self, name):
+        return 8 << 20
+    def open(self, served):
+        served.begin("weights")
+        if sys.stdin.readline().strip() == "break":
+            raise ValueError("it has no safetensors")
+        served.have(FakeModel(served.name, 8 << 20))
+others = [Served.unloaded(name, "named") for name in ("second", "third")]
+models = Models(Served(FakeModel("first", 8 << 20)), others, Opener(), lambda: 64 << 20)
+app = create_app(models, ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))
+listener = Listener(app, bind("127.0.0.1", 0))
+print(listener.port, flush=True)
+import threading
+threading.Event().wait()
+"""
+
+
+class Slow:
+    """A server whose other models are read when the test says so."""
+
+    def __init__(self) -> None:
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([sys.executable, "-c", SERVE], cwd=ROOT, text=True, **pipes)
+        assert self.process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    server = Slow()
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: Slow) -> None:
+    """By a link, and by choice beside the run that goes on; one that cannot be had leaves the run as it is."""
+    page = open_page()
+    page.goto(f"{slow.url}/?model=second")
+    expect(page.locator("#model-way")).to_contain_text("second is getting ready:")
+    slow.say("ready")
+    is_on(page, "second")
+    page.click("#btn-models")
+    expect(page.locator('#models [data-model="first"]')).to_contain_text("ready")
+    page.click('#models [data-model="third"]')
+    row = page.locator('#models [data-model="third"]')
+    expect(row).to_contain_text("getting ready (3 of 4: weights)")
+    expect(row).to_have_attribute("aria-busy", "true")
+    slow.say("break")
+    expect(page.locator(".model-why", has_text="it has no safetensors")).to_be_visible()
+    expect(row).to_contain_text("could not be opened")
+    is_on(page, "second")
+    page.click('#models [data-model="third"]')
+    slow.say("ready")
+    is_on(page, "third")
+    expect(page.locator("#btn-models")).to_contain_text("third")

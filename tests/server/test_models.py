@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import threading
 import time
@@ -9,9 +10,11 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import requests
 
+from app.cli.loading_thread import LoadingThread
 from app.live_model import LiveModel
 from app.models import Models
 from app.served import Served
@@ -178,9 +181,16 @@ def test_one_that_is_read_or_downloaded_keeps_its_log_and_not_its_model(server: 
 
 
 def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Several, client: Client) -> None:
+    """Who asks again and again for one on its way hears that it failed; who asks then has it tried again."""
+    sentence = "the model one could not be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"
-    error = client.refused("create", model="one")
-    assert error["message"] == "the model one could not be opened: its weights are no safetensors"
+    assert requests.get(f"{server.url}/api/model?model=one").status_code == 503
+    wait_for(lambda: server.listed()["one"]["status"]["state"] == "failed")
+    server.opener.broken = None
+    answer = requests.get(f"{server.url}/api/model?model=one")
+    assert answer.status_code == 422 and answer.json()["error"]["message"] == sentence
+    server.opener.broken = "its weights are no safetensors"
+    assert client.refused("create", model="one")["message"] == sentence
     assert server.models.find("one").leases == 0
     server.opener.broken = None
     client.do("create", model="one")
@@ -273,6 +283,25 @@ def test_theaters_share_weights_and_what_is_let_go_is_free(
     client.do("create", model="two")
     assert opener.modules[0]() is None, "its weights are freed"
     assert not models.find("one").is_there and models.find("two").is_there
+
+
+def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `kvtheater serve bundled-mqa bundled-gqa` does: the second is compiled, let go for a third, and free."""
+    monkeypatch.setattr(LiveModel, "compile_in_background", lambda self, ended: ended(""))
+    given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
+    first = Served.loading("bundled-mqa")
+    second, third = Served.unloaded("bundled-gqa", "named"), Served.unloaded("bundled-mha", "at_hand")
+    opening = LoadingThread(given, msgspec.structs.replace(SETTINGS, max_model_bytes=20 * MIB), first)
+    models = Models(first, [second, third], opening, opening.most_bytes)
+    opening.start(threading.Event())
+    wait_for(lambda: first.status()["compiled"] == "done", seconds=60)
+    models.lease("bundled-gqa").close()
+    assert second.status()["compiled"] == "done", "it was named"
+    module = weakref.ref(second.model._model.module)  # type: ignore[attr-defined]
+    models.lease("bundled-mha").close()
+    assert [one.is_there for one in (first, second, third)] == [True, False, True]
+    assert module() is None and third.status()["compiled"] == "off" and not opening.is_at_work
+    assert second.facts is not None, "what is known of it stays"
 
 
 def test_what_a_model_takes_is_known_before_it_is_read() -> None:

@@ -10,7 +10,7 @@ import { firstModel, own } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { applyConfig } from "./anew.js";
 
-const AGAIN = 1000; // ms after which a model that is still on its way is asked for again
+const AGAIN = 500; // ms after which a model that is still on its way is asked for again
 
 /** The model that was chosen and is not there yet; null: none. */
 export const awaited = signal(/** @type {string | null} */ (null));

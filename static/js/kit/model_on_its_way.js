@@ -1,6 +1,6 @@
 // What the server does until its model is there: each thing in its order, as the server says it.
 
-import { isLoading, serverModel } from "../state/store.js";
+import { onItsWay } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { html } from "./html.js";
 
@@ -9,8 +9,8 @@ const placeOf = ({ stage, stages }) => (stage ? stages.indexOf(stage) : -1);
 
 /** In a sentence: what is done now, and how much of all that is; "" when nothing is on its way. */
 export function loadingSentence() {
-  const now = serverModel.value;
-  if (!now || !isLoading.value) return "";
+  const now = onItsWay.value;
+  if (!now) return "";
   const at = Math.max(0, placeOf(now));
   const what = t(`model.${now.stages[at]}`);
   return t("model.loading", { name: now.name, i: at + 1, n: now.stages.length, what });
@@ -18,8 +18,8 @@ export function loadingSentence() {
 
 /** As a list: what is done, what is done now, what comes. */
 export function ModelOnItsWay() {
-  const now = serverModel.value;
-  if (!now || !isLoading.value) return null;
+  const now = onItsWay.value;
+  if (!now) return null;
   const at = placeOf(now);
   return html`<span class="model-way" id="model-way" role="status">
     <b>${t("model.wait", { name: now.name })}</b>

@@ -9,6 +9,8 @@ import { complain } from "./complain.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]} Facts */
 
+const AGAIN = 500; // ms after which another model than the first is asked for again
+
 let asked = Promise.resolve();
 
 /** Ask for the facts. The page works without them too, with presets of its own. */
@@ -25,7 +27,11 @@ async function fetchFacts() {
   try {
     adoptFacts(await factsOf(wanted));
   } catch (error) {
-    if (!wanted || !(error instanceof Refusal) || error.code === "loading") return; // it is not there yet
+    if (!wanted || !(error instanceof Refusal)) return; // it is not there yet
+    if (error.code === "loading") {
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+      return fetchFacts();
+    }
     complain(error); // a link of another server's model, say: the first will do
     settings.model.value = null;
     return fetchFacts();

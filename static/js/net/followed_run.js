@@ -88,7 +88,8 @@ export class FollowedRun {
       if (this.isRecording) return;
       const { name } = log.header.model;
       adoptModel(name);
-      if (store.modelFacts.value && name !== store.modelFacts.value.model?.name) askForFacts();
+      const facts = store.modelFacts.value;
+      if ((facts || settings.model.value) && name !== facts?.model?.name) askForFacts();
       adoptConfig(log.header.engine);
     });
   }

@@ -5,6 +5,8 @@ import { Lane } from "./lane.js";
 
 /** @typedef {import("./lockstep.js").Wish} Wish */
 
+const AGAIN = 500; // ms after which a model that is on its way is asked for again
+
 /** Why what was under way cannot go on; without a message the connection is gone. */
 export const lost = (message = "") => new Refusal({ code: "lost", message });
 
@@ -72,9 +74,10 @@ export class Theaters {
    */
   async #open(client, name, config, model) {
     const known = this.lanes.find((lane) => lane.name === name);
-    if (known) return known.begin(await client.ask("configure", { theater: known.theater, config, model }));
+    if (known)
+      return known.begin(await whenThere(() => client.ask("configure", { theater: known.theater, config, model })));
     const about = { config, model, name: `${this.kind}: ${name}`, captures: this.captures };
-    const { theater, ...begun } = await client.ask("create", about);
+    const { theater, ...begun } = await whenThere(() => client.ask("create", about));
     this.lanes.push(new Lane(name, theater, begun));
     // where no one looks at its tensors, they would only cost time
     if (!this.captures) await client.ask("focus", { theater, layers: [], heads: null });
@@ -105,4 +108,21 @@ export class Theaters {
     });
     return this.#connected;
   }
+}
+
+/**
+ * The answer of `ask`, which is asked again as long as its model is on its way: the server waits a while each time.
+ *
+ * @template T
+ * @param {() => Promise<T>} ask
+ * @returns {Promise<T>}
+ */
+async function whenThere(ask) {
+  for (;;)
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof Refusal && error.code === "loading")) throw error;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN));
+    }
 }

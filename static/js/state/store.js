@@ -65,8 +65,13 @@ export const models = signal({});
 export const firstModel = computed(
   () => Object.values(models.value).find(({ place }) => place === "first")?.name ?? null,
 );
+/** The model that the page's run waits for: the server's first, or the one that was chosen; null: none is on its way. */
+export const onItsWay = computed(() => {
+  const awaited = [serverModel.value, models.value[settings.model.value ?? ""]];
+  return awaited.find((one) => one?.state === "loading") ?? null;
+});
 /** Whether the server is there and its model is on its way. */
-export const isLoading = computed(() => serverModel.value?.state === "loading");
+export const isLoading = computed(() => onItsWay.value !== null);
 effect(() => {
   const machine = log.value?.header.machine ?? modelFacts.value?.machine;
   onGpu.value = (machine?.device || "cpu") !== "cpu";
