@@ -65,7 +65,7 @@ export const models = signal({});
 export const firstModel = computed(
   () => Object.values(models.value).find(({ place }) => place === "first")?.name ?? null,
 );
-/** The model that the page's run waits for: the server's first, or the one that was chosen; null: none is on its way. */
+/** The model that the run waits for: the first, or the one that was chosen; null: none is on its way. */
 export const onItsWay = computed(() => {
   const awaited = [serverModel.value, models.value[settings.model.value ?? ""]];
   return awaited.find((one) => one?.state === "loading") ?? null;
