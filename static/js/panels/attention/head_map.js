@@ -117,7 +117,7 @@ function Legend() {
           `overview.role.${name}`,
         )} ${grouped(count)}</button></li>`;
     })}
-    ${kinds.size ? null : html`<li class="panel-foot">${t("overview.no_roles")}</li>`}
+    ${kinds.size ? null : html`<li class="panel-foot map-none">${t("overview.no_roles")}</li>`}
   </ul>`;
 }
 
