@@ -316,6 +316,7 @@ def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
     step(page)
     expect(page.locator("#coming")).to_have_text("1 prompt comes by itself, the next in 1 step.")
     expect(page.locator(".sequence")).to_have_count(1)
-    step(page)
+    page.click("#btn-step")
+    shows(page, 4)  # after the step the prompt that comes by itself
     expect(page.locator("#coming")).to_have_count(0)
     expect(page.locator(".sequence")).to_have_count(2)
