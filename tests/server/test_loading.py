@@ -50,7 +50,7 @@ NEEDS_RUN: dict[str, dict[str, Any]] = {
     "leave": {},
     "read": {"from": 0, "to": 1},
 }
-NEEDS_NEITHER = {"bench_follow", "bench_run", "bench_stop"}
+NEEDS_NEITHER = {"bench_follow", "bench_run", "bench_stop", "lesson_retell"}
 
 
 class Heard(Client):
