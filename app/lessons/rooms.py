@@ -184,15 +184,18 @@ class LessonRooms:
         """A lesson as one HTML file, in all its languages, played for that.
 
         Raises:
-            AppError: `not_found`, `refused`, `loading`.
+            AppError: `not_found`, `refused`; `busy` and `loading` at once, ask again: few threads answer requests.
         """
         lesson = self.catalogue.get(lesson_id)
         if lesson is None:
             raise AppError("not_found", f"there is no lesson {lesson_id!r}")
         if refused := self.refusal(lesson):
             raise AppError("refused", refused)
-        with self._exporting, ExitStack() as used:  # one after another: each computes for a second or two
-            leases = {name: used.enter_context(self._models.lease(served_name(name))) for name in lesson.models}
+        if not self._exporting.acquire(blocking=False):  # one at a time: each computes for a second or two
+            raise AppError("busy", "another lesson is being made a file: ask again in a moment")
+        with ExitStack() as used:
+            used.callback(self._exporting.release)
+            leases = {name: used.enter_context(self._models.lease(served_name(name), wait=0)) for name in lesson.models}
             if lesson.wants_roofs:
                 leases[lesson.model].model.measured_machine()
             builders = {name: lease.model.build_small for name, lease in leases.items()}

@@ -336,3 +336,22 @@ def test_the_allocators_desk_stands_in_nobodys_way(open_page: OpenPage) -> None:
     assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
     chip = page.locator('.desk-chip[data-head="true"]').bounding_box()
     assert chip and min(chip["width"], chip["height"]) >= 40
+
+
+def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wanted_by_now(
+    open_page: OpenPage,
+) -> None:
+    page = open_lesson(open_page)
+    two = """async () => {
+      const { settings } = await import('/static/js/state/settings.js');
+      settings.lesson.value = 'sharing';
+      await new Promise((resolve) => setTimeout(resolve, 30));
+      settings.lesson.value = 'asked-once';
+    }"""
+    page.evaluate(two)
+    expect(page.locator("#lesson-title")).to_have_text("Queries are asked once")
+    page.evaluate(two.replace("'asked-once'", "null"))
+    expect(page.locator("#path-sharing")).to_be_visible()
+    page.wait_for_timeout(1500)  # what came too late would stand there by now
+    expect(page.locator("#path-sharing")).to_be_visible()
+    assert page.evaluate("import('/static/js/state/lessons.js').then(({ opened }) => opened.value)") is None

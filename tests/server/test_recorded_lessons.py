@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,19 @@ def test_a_live_lesson_is_taken_along(live_server: str) -> None:
     assert all(f'id="embedded-lesson-{code}-0"' in answer.text for code in ("en", "zh"))
     answer = requests.get(f"{live_server}/api/lessons/none/export.html")
     assert answer.status_code == 404 and "no lesson 'none'" in answer.json()["error"]["message"]
+
+
+def test_one_lesson_at_a_time_is_made_a_file_and_nobody_waits_for_it(live_server: str) -> None:
+    """Sixteen threads answer requests: those that asked meanwhile would hold them all."""
+    answers: list[int] = []
+
+    def ask() -> None:
+        answers.append(requests.get(f"{live_server}/api/lessons/{LESSON}/export.html").status_code)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert 200 in answers and set(answers) <= {200, 409, 503}
+    assert len([status for status in answers if status != 200]) >= 1

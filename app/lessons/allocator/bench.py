@@ -62,7 +62,7 @@ class Bench:
     def objection(self, deed: Deed) -> Objection | None:
         """Why the operation may not be; None: it may."""
         table = self.tables.get(deed.seq) if deed.seq is not None else None
-        if deed.kind != "evict" and table is None:
+        if table is None and (deed.kind != "evict" or deed.seq is not None):
             return "nobody"
         match deed.kind:
             case "allocate":

@@ -37,7 +37,7 @@ export async function reset() {
 /** A new log under the settings that the controls show. */
 export async function applyConfig() {
   store.backToLive();
-  await again(configure);
+  return again(configure);
 }
 
 /** A new run where there is none any more, when the server is back. */
@@ -47,12 +47,13 @@ export const startAgain = () => again(() => session.startAgain());
  * Begin anew: the prompt stands in the box to be sent again, those of a scene wait again.
  *
  * @param {() => Promise<unknown>} begin whether there will be a new log
+ * @returns {Promise<boolean>} the same
  */
 async function again(begin) {
   const played = scene.peek();
-  if (played) return void (await stage(begin, played));
+  if (played) return stage(begin, played);
   keepDraft();
-  await begin();
+  return Boolean(await begin());
 }
 
 /** @type {Promise<unknown>} */

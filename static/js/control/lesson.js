@@ -40,14 +40,24 @@ export function followLessons(memory) {
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
     if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
-    if (!wanted || all === null || waiting.peek()) return;
-    const now = opened.peek();
-    const isOther = now?.lesson !== wanted || now.language !== code;
-    if (isLost(wanted) || (isOther && canOpen(wanted))) queueMicrotask(() => open(wanted));
+    if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
     if (settings.lesson.value === null && opened.peek()) close();
   });
+}
+
+/**
+ * Open the lesson that is wanted by now, unless it is open or another is on its way: that one sees to it then.
+ *
+ * @param {boolean} lost whether its run is gone
+ * @param {boolean} can whether there is what it needs
+ */
+function openWanted(lost, can) {
+  const [wanted, now] = [settings.lesson.peek(), opened.peek()];
+  if (!wanted || cards.peek() === null || waiting.peek()) return;
+  const isOther = now?.lesson !== wanted || now.language !== language.peek();
+  if (lost || (isOther && can)) queueMicrotask(() => open(wanted));
 }
 
 /**
@@ -133,7 +143,7 @@ async function open(wanted) {
     answers: before?.answers ?? {},
     changes: {},
   });
-  if (!begun) settings.lesson.value = null;
+  if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
 }
 
 /**
@@ -143,9 +153,15 @@ async function open(wanted) {
  * }} wish
  */
 async function begin(wish) {
-  const told = await attempt(() => course.open({ language: language.peek(), ...wish }));
+  const code = language.peek();
+  const isWanted = () => settings.lesson.peek() === wish.lesson && language.peek() === code;
+  const told = await attempt(() => course.open({ language: code, ...wish }, isWanted));
+  if (!isWanted()) {
+    openWanted(false, true); // another by now, or none: this one has no say any more
+    return true;
+  }
   if (!told) return false;
-  addMoreWords(language.peek(), told.words);
+  addMoreWords(code, told.words);
   const { lesson, kind, title, minutes, theater, progress } = told;
   const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
   batch(() => {
@@ -154,7 +170,7 @@ async function begin(wish) {
     opened.value = {
       lesson,
       kind,
-      language: language.peek(),
+      language: code,
       title,
       minutes,
       theater,

@@ -6,7 +6,7 @@ import { Refusal } from "../net/client.js";
 import { adoptFacts, factsOf } from "../net/facts.js";
 import { adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
-import { firstModel, own } from "../state/store.js";
+import { firstModel, modelFacts, own } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { applyConfig } from "./anew.js";
 
@@ -30,14 +30,17 @@ export async function chooseModel(name) {
   });
   const before = own.log.peek();
   try {
-    const facts = await waitFor(name);
+    const [facts, had] = [await waitFor(name), modelFacts.peek()];
     batch(() => {
       settings.model.value = name === firstModel.peek() ? null : name;
       adoptFacts(facts);
     });
-    await applyConfig();
-    if (own.log.peek() === before && before) adoptModel(before.header.model.name); // said already: the run stays
-    return own.log.peek() !== before;
+    const begun = await applyConfig(); // its log may come later than the answer
+    if (!begun && before) {
+      if (had) adoptFacts(had); // the run stays, and why was said
+      adoptModel(before.header.model.name);
+    }
+    return begun;
   } catch (error) {
     const text = error instanceof Refusal ? error.message : t("error.no_answer");
     refused.value = { name, text };

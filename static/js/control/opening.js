@@ -123,7 +123,11 @@ export function followOpening() {
     if (!opening.value) return;
     const wanted = filmLanguage.value;
     const isWanted = () => wanted === filmLanguage.peek();
-    load(wanted, (found) => isWanted() && (film.value = found)).catch(() => (failed.value = true));
+    batch(() => {
+      failed.value = false;
+      futures.value = []; // another language's are none of this one's
+    });
+    load(wanted, (found) => isWanted() && (film.value = found)).catch(() => isWanted() && (failed.value = true));
     loadTexts(wanted).then((texts) => isWanted() && (futures.value = texts));
   });
 }

@@ -4,6 +4,9 @@ import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
 import { storyOf } from "./stories.js";
 
+/** Strategies whose K and V lie in the slots of one pool. */
+const POOLED = new Set(["paged", "first_fit", "contiguous"]);
+
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {import("./trace.js").StepRecord} StepRecord
@@ -15,16 +18,18 @@ import { storyOf } from "./stories.js";
  * @property {Uint8Array[]} promptBytes
  * @property {number | null} tokenize seconds, of all texts of the submission; null: not known
  * @property {boolean} isStep whether the record computed anything
+ * @property {boolean} isSubmission whether it is the one in which the request came
  * @property {number} waiting sequences before the record
  * @property {number} running
  * @property {number} seqs that the step computed
  * @property {number} tokens of all of them
- * @property {number | null} budget tokens that a step may have; null: no bound
+ * @property {number | null} budget tokens that a step may have; null: without a cache it takes them all
  * @property {import("./trace.js").BatchEntry | null} entry of this sequence; null: it is not in the step
  * @property {number[]} taken blocks that it was given in the record
  * @property {number} hit tokens that the prefix cache had of it in the record
  * @property {number} free blocks that nobody holds after the record
- * @property {{first: number, last: number} | null} slots that its tokens' K and V were written to
+ * @property {{first: number, last: number} | null} slots that its tokens' K and V were written to; null: the sequence
+ *   has tensors of its own, or there is no cache
  * @property {Chosen | null} chosen
  * @property {Uint8Array[]} output bytes of its output tokens after the record
  * @property {string | null} end why it ended in the record
@@ -51,7 +56,7 @@ export function flowOf(log, index, seqId) {
   const finish = own.find((op) => op.type === "finish");
   const output = outputs.find((one) => one.seq_id === seqId);
   const detokenize = timing.detokenize ?? 0;
-  const { enable_chunked_prefill: chunked, max_num_batched_tokens: budget } = log.header.engine;
+  const { strategy, max_num_batched_tokens: budget } = log.header.engine;
   return {
     request: seq.request_id,
     submittedIn,
@@ -59,11 +64,12 @@ export function flowOf(log, index, seqId) {
     promptBytes: seq.token_bytes.slice(0, seq.num_prompt_tokens),
     tokenize: log.records[submittedIn]?.timing.tokenize || null,
     isStep: record.kind === "step",
+    isSubmission: index === submittedIn,
     waiting: before.waiting.length,
     running: before.running.length,
     seqs: batch.length,
     tokens: batch.reduce((sum, one) => sum + one.token_ids.length, 0),
-    budget: chunked ? Number(budget) : null,
+    budget: strategy === "none" ? null : Number(budget),
     entry,
     taken: own.flatMap((op) => (op.type === "allocate" ? [op.block_id] : [])),
     hit: lookup?.type === "lookup" ? lookup.num_hit_tokens : 0,
@@ -112,8 +118,8 @@ function submissionOf(log, seqId) {
  */
 function slotsOf(log, index, { seq_id, start, token_ids }) {
   const table = log.tablesAtCompute(index, seq_id)?.[0];
-  const size = log.header.engine.block_size;
-  if (!table || typeof size !== "number") return null;
+  const { block_size: size, strategy } = log.header.engine;
+  if (!table || typeof size !== "number" || !POOLED.has(String(strategy ?? "paged"))) return null;
   const [first, last] = [start, start + token_ids.length - 1].map((position) => slotOf(table, size, position));
   return first && last ? { first: first.slot, last: last.slot } : null;
 }

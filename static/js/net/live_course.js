@@ -16,7 +16,7 @@ import { session } from "./session.js";
  * @typedef {object} Course where a lesson's questions are asked and its run is: on a server, or in the page itself
  * @property {"live" | "server" | "file"} source whose run it is, and who has the answers: a model's and a recorded
  *   one's are held back by the server; a file's are in the page
- * @property {(wish: Wish) => Promise<LessonOpened>} open
+ * @property {(wish: Wish, isWanted: () => boolean) => Promise<LessonOpened>} open `isWanted`: still
  * @property {(theater: string, item: number) => Promise<LessonState>} go carry out item `item`
  * @property {(theater: string, item: number, given: Given) => Promise<LessonState>} answer null: not sure
  * @property {(theater: string) => Promise<unknown>} follow show its run
@@ -28,7 +28,7 @@ const RESET_COMES = 1000; // ms after an answer within which the news of a new r
 /** @type {Course} */
 export const liveCourse = {
   source: "live",
-  open: (wish) => ask("lesson_open", wish),
+  open: (wish, isWanted) => ask("lesson_open", wish, isWanted),
   go: (theater, item) => ask("lesson_go", { theater, item }),
   answer: (theater, item, given) => ask("lesson_answer", { theater, item, given }),
   follow: (theater) => session.watch(theater),
@@ -38,18 +38,19 @@ export const liveCourse = {
  * @template {"lesson_open" | "lesson_go" | "lesson_answer"} E
  * @param {E} event
  * @param {Events[E]["asked"]} body
+ * @param {() => boolean} [isWanted] whether it is worth asking again while a model is on its way
  * @returns {Promise<Events[E]["answer"]>}
  */
-async function ask(event, body) {
+async function ask(event, body, isWanted = () => true) {
   const { client, run } = session;
   if (!client) throw new Refusal({ code: "unknown_theater", message: "" });
   if (run) run.resetting += 1; // a lesson that begins a new run does so because the learner went on
   try {
     return await client.ask(event, body);
   } catch (error) {
-    if (!(error instanceof Refusal && error.code === "loading")) throw error;
+    if (!(error instanceof Refusal && error.code === "loading") || !isWanted()) throw error;
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
-    return await ask(event, body);
+    return await ask(event, body, isWanted);
   } finally {
     if (run) setTimeout(() => (run.resetting -= 1), RESET_COMES);
   }

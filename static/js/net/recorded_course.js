@@ -29,19 +29,24 @@ export const recordedCourse = (hasServer) =>
  * @returns {Course}
  */
 function recorded(source, retell) {
-  /** @type {Pick<Asked, "lesson" | "language"> & {answers: Record<string, Given[]>}} */
+  /** @typedef {Pick<Asked, "lesson" | "language"> & {answers: Record<string, Given[]>}} Way */
+  /** @type {Way} */
   let now = { lesson: "", language: "", answers: {} };
   /** @type {{log: unknown, run: number} | null} which run is laid, and into which log */
   let laid = null;
-  /** @param {number} at @param {number} since */
-  async function reach(at, since) {
-    const told = await retell({ ...now, at, since, ...here() });
+  /**
+   * What was asked for holds when it is here, not before.
+   * @param {Way} wish @param {number} at @param {number} since
+   */
+  async function reach(wish, at, since) {
+    const told = await retell({ ...wish, at, since, ...here() });
     lay(told);
     while (own.numRecords.peek() < told.num_records) {
-      const more = await retell({ ...now, at, since, ...here() });
+      const more = await retell({ ...wish, at, since, ...here() });
       if (!more.records.length) throw new Error(`${told.num_records} records were announced and did not come`);
       lay(more);
     }
+    now = wish;
     return told;
   }
   const here = () =>
@@ -57,14 +62,13 @@ function recorded(source, retell) {
   return {
     source,
     open({ lesson, language, at, answers }) {
-      [now, laid] = [{ lesson, language, answers: { ...answers } }, null];
-      return reach(at, 0);
+      laid = null;
+      return reach({ lesson, language, answers: { ...answers } }, at, 0);
     },
-    go: (_, item) => reach(item + 1, item),
+    go: (_, item) => reach(now, item + 1, item),
     answer(_, item, given) {
       const { answers } = now;
-      now = { ...now, answers: { ...answers, [item]: [...(answers[item] ?? []), given] } };
-      return reach(item + 1, item);
+      return reach({ ...now, answers: { ...answers, [item]: [...(answers[item] ?? []), given] } }, item + 1, item);
     },
     follow: async () => {},
   };

@@ -119,3 +119,9 @@ def test_a_block_that_the_engine_gave_a_hash_meanwhile_goes_to_the_back_of_the_q
     found = Exercise(tasks=[Task(kind="leave", step=1, seq=3)], done=[*done, take])
     assert grade(found, state(), [FREE, take.deed]).right
     assert not grade(found, state(), [FREE, Deed(kind="allocate", block=5, seq=0)]).right
+
+
+def test_an_operation_of_a_sequence_that_is_not_there_is_nobodys() -> None:
+    """An eviction needs no sequence; one that names a wrong one was let through and broke the list."""
+    found = graded(Deed(kind="evict", block=2, seq=99), Deed(kind="allocate", block=2, seq=99))
+    assert [(v.grade, v.why) for v in found.verdicts] == [("illegal", "nobody")] * 2

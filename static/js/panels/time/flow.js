@@ -47,7 +47,9 @@ const PARTS = [
             tokens: grouped(flow.tokens),
             budget: grouped(flow.budget ?? 0),
           })
-        : t("time.flow.no_step"),
+        : flow.isSubmission
+          ? t("time.flow.no_step")
+          : null,
       flow.isStep && !flow.entry ? t("time.flow.left_out") : null,
     ],
     seconds: ({ isStep, seconds }) => (isStep ? seconds.schedule : null),
@@ -120,8 +122,9 @@ export function EngineFlow() {
   </div>`;
 }
 
-/** Whether the record is one of the part's: texts are made ids at a submission, all else is a step's. */
-const works = (/** @type {Part} */ { name }, /** @type {Flow} */ { isStep }) => (name === "tokenizer") !== isStep;
+/** Whether the record is one of the part's: the text is made ids when it comes, all else is a step's. */
+const works = (/** @type {Part} */ { name }, /** @type {Flow} */ { isStep, isSubmission }) =>
+  name === "tokenizer" ? isSubmission : isStep;
 
 /** @param {{part: Part, flow: Flow, sub: string | null, total: number}} props */
 function PartView({ part, flow, sub, total }) {
