@@ -186,7 +186,12 @@ class Events:
     def lesson_open(self, _: str, message: messages.LessonOpen) -> answers.LessonOpened:
         known = self._lessons.known(message.theater, message.lesson, message.language)
         room = known or self._lessons.open(
-            message.lesson, message.language, message.at, message.answers, message.changes
+            message.lesson,
+            message.language,
+            message.at,
+            message.answers,
+            message.changes,
+            [(one.lesson, one.item) for one in message.again],
         )
         lesson, language = room.course.lesson, room.course.language
         return {

@@ -146,6 +146,13 @@ class Read(OfTheater, frozen=True, kw_only=True):
     captures: bool = False
 
 
+class Earlier(Struct, frozen=True, kw_only=True):
+    """A question of an earlier lesson."""
+
+    lesson: Name
+    item: Index
+
+
 class LessonOpen(Message, frozen=True, kw_only=True):
     """Begin a lesson, or go on with it: on the theater that has it, or on a new one as far as the learner had come."""
 
@@ -155,6 +162,7 @@ class LessonOpen(Message, frozen=True, kw_only=True):
     at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item that the learner stood at; -1: the beginning
     answers: Annotated[dict[str, list[Given]], Meta(max_length=1000)] = {}  # by item, as they were given
     changes: dict[str, Any] = {}  # settings that the learner has changed
+    again: Annotated[list[Earlier], Meta(max_length=8)] = []  # questions that were not answered right
 
 
 class LessonGo(OfTheater, frozen=True, kw_only=True):

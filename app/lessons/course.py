@@ -43,6 +43,7 @@ from engine.lab.change import TokenChange
 from engine.trace.log import TraceReader
 
 MOST_STEPS = 1024  # that one action takes
+MOST_AGAIN = 2  # questions of earlier lessons in one
 TRIES = 2  # one where learning is measured
 
 
@@ -60,9 +61,18 @@ class Course:
     """One way through one lesson, in one language."""
 
     def __init__(
-        self, lesson: Lesson, language: str, stage: Stage, changes: Mapping[str, Any] = MappingProxyType({})
+        self,
+        lesson: Lesson,
+        language: str,
+        stage: Stage,
+        changes: Mapping[str, Any] = MappingProxyType({}),
+        again: Mapping[str, Ask] = MappingProxyType({}),
     ) -> None:
-        """`stage` has begun a run with the lesson's settings, and what the learner changed of them, `changes`."""
+        """`stage` has begun a run with the lesson's settings, and what the learner changed of them, `changes`.
+
+        `again`: questions of earlier lessons, by what the page calls them. Each is asked once more before the first
+        action that decides it, unless the lesson asks by the same rule itself.
+        """
         self.lesson = lesson
         self.language = language
         self._stage = stage
@@ -75,6 +85,9 @@ class Course:
         self._performed: dict[int, Moment] = {}  # by item
         self._asked: dict[int, Question] = {}
         self._work: dict[int, Exercise] = {}
+        own = {item.rule for item in self._items if isinstance(item, Ask)}
+        self._owed = {name: asked for name, asked in again.items() if asked.rule not in own}
+        self._again: dict[int, str] = {}  # by item
         self.answers: dict[int, Answered] = {}
         self.at = -1  # the item of the barrier; -1: before the first; as many as there are items: the end
         self.moment = Moment(run=0, records=0)  # as far as it is shown
@@ -96,6 +109,7 @@ class Course:
         self.at += 1
         while self.at < len(self._items) and not isinstance(self._items[self.at], Do | Ask | Work | Sandbox):
             self.at += 1
+        self._bring_back()
         if isinstance(self.barrier, Ask | Work):
             self._prepare(self.at)
 
@@ -229,6 +243,7 @@ class Course:
             over=answered.over,
             right=question.right if answered.over else None,
             evidence=question.evidence if answered.over else None,
+            again=self._again.get(index),
         )
 
     def _told_work(self, index: int, section: int) -> ToldWork:
@@ -275,14 +290,45 @@ class Course:
             found.append(linked)
         return found
 
+    def _bring_back(self) -> None:
+        """Put a question of an earlier lesson before the question or action at the barrier, if the run decides one."""
+        item = self.barrier
+        is_step = isinstance(item, Do) and item.action.verb not in ("submit", "restart", "fork")
+        if not self._owed or len(self._again) >= MOST_AGAIN or not (is_step or isinstance(item, Ask)):
+            return
+        scene, at = self._played_on(self.at), self.at
+        for name, asked in list(self._owed.items()):
+            try:
+                question = ask(asked.rule, asked.arguments, scene)
+            except (Undecided, LookupError):  # it is about what this run does not have
+                continue
+            del self._owed[name]
+            self._items.insert(at, asked)
+            self._sections.insert(at, self._sections[at])
+            self._performed = {i + (i >= at): moment for i, moment in self._performed.items()}
+            self._asked[at], self._again[at] = question, name
+            return
+
     def _prepare(self, index: int) -> None:
         """Make the question or the work of an item, with the run played on as far as decides it."""
         if index in self._asked or index in self._work:
             return
         item = self._items[index]
         assert isinstance(item, Ask | Work)
+        scene = self._played_on(index)
+        try:
+            if isinstance(item, Work):
+                self._work[index] = exercise(scene)
+            else:
+                self._asked[index] = ask(item.rule, item.arguments, scene)
+        except Undecided as error:
+            of = f"ask: {item.rule}" if isinstance(item, Ask) else "work"
+            raise LessonError(item.line, f"{of}: {error}") from None
+
+    def _played_on(self, index: int) -> Scene:
+        """The run, played on from an item as far as the next action that computes something."""
         run = self.moment.run
-        for later in range(index + 1, len(self._items)):
+        for later in range(index, len(self._items)):
             coming = self._items[later]
             if not isinstance(coming, Do):
                 continue
@@ -292,16 +338,7 @@ class Course:
             if coming.action.verb != "submit":
                 break
         log = self._logs[run]
-        scene = Scene(shown(log, len(log)), self.moment.records, self._logs[run - 1] if run else None)
-        try:
-            if isinstance(item, Work):
-                self._work[index] = exercise(scene)
-            else:
-                self._asked[index] = ask(item.rule, item.arguments, scene)
-        except Undecided as error:
-            raise LessonError(
-                item.line, f"ask: {item.rule}: {error}" if isinstance(item, Ask) else f"work: {error}"
-            ) from None
+        return Scene(shown(log, len(log)), self.moment.records, self._logs[run - 1] if run else None)
 
     def _perform(self, index: int) -> None:
         """Carry out the action of an item, unless that was done before."""

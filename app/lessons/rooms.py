@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import ExitStack
 
 from app.closing import Closing
@@ -71,10 +72,12 @@ class TheaterStage:
 class LessonRoom:
     """One learner's lesson."""
 
-    def __init__(self, lesson: Lesson, language: str, theater: Theater, changes: dict[str, object]) -> None:
+    def __init__(
+        self, lesson: Lesson, language: str, theater: Theater, changes: dict[str, object], again: dict[str, Ask]
+    ) -> None:
         self.theater = theater
         self.stage = TheaterStage(theater)
-        self.course = Course(lesson, language, self.stage, changes)
+        self.course = Course(lesson, language, self.stage, changes, again)
         self.lock = threading.Lock()  # a learner's clicks come one after another
 
     def show(self) -> None:
@@ -142,9 +145,17 @@ class LessonRooms:
         return room if (course.lesson.id, course.language) == (lesson_id, language) else None
 
     def open(
-        self, lesson_id: str, language: str, at: int, answers: dict[str, list[Given]], changes: dict[str, object]
+        self,
+        lesson_id: str,
+        language: str,
+        at: int,
+        answers: dict[str, list[Given]],
+        changes: dict[str, object],
+        again: Iterable[tuple[str, int]] = (),
     ) -> LessonRoom:
         """A new theater with the lesson as far as item `at`, the questions on the way answered as they were.
+
+        `again`: lesson and item of earlier questions that come back.
 
         Raises:
             AppError: `not_found`, `refused`; what making a theater raises.
@@ -168,7 +179,7 @@ class LessonRooms:
         theater = self._theaters.create(config, lesson.title[language], model)
         with ExitStack() as undo:
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
-            room = LessonRoom(lesson, language, theater, changes)
+            room = LessonRoom(lesson, language, theater, changes, self._earlier(again))
             undo.callback(room.close)
             try:
                 replay(room.course, at, answers)
@@ -179,6 +190,16 @@ class LessonRooms:
                 self._rooms[theater.theater_id] = room
             undo.pop_all()
         return room
+
+    def _earlier(self, again: Iterable[tuple[str, int]]) -> dict[str, Ask]:
+        """The questions that there still are."""
+        found: dict[str, Ask] = {}
+        for name, index in again:
+            lesson = self.catalogue.get(name)
+            items = lesson.items if lesson else []
+            if index < len(items) and isinstance(item := items[index], Ask):
+                found[f"{name}/{index}"] = item
+        return found
 
     def exported(self, lesson_id: str) -> bytes:
         """A lesson as one HTML file, in all its languages, played for that.

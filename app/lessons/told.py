@@ -58,6 +58,7 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     over: bool
     right: int | None  # only when it is over, as what follows
     evidence: Evidence | None
+    again: str | None = None  # what the page calls the question of an earlier lesson that comes back here
 
 
 class ToldList(Struct, frozen=True, kw_only=True):

@@ -355,3 +355,23 @@ def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wan
     page.wait_for_timeout(1500)  # what came too late would stand there by now
     expect(page.locator("#path-sharing")).to_be_visible()
     assert page.evaluate("import('/static/js/state/lessons.js').then(({ opened }) => opened.value)") is None
+
+
+def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
+    for _ in range(2):
+        page.click("#lesson-go") if page.locator("#lesson-go").count() else None
+        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    page.locator(".question[data-over=false] .unsure").click()
+    page.click("#lesson-answer")
+    expect(page.locator(".question[data-over=true]")).to_have_count(1)
+    page.click(".lesson-home")
+    page.click("#path-why-it-may-be-kept")
+    page.click("#lesson-go")
+    expect(page.locator(".came-back")).to_have_count(1)
+    expect(page.locator(".question legend")).to_contain_text("How many tokens does the next step compute?")
+    give(page, "1")
+    expect(page.locator(".verdict")).to_contain_text("Right.")
+    page.reload()
+    expect(page.locator(".came-back")).to_have_count(1)
+    expect(page.locator(".question[data-over=true]")).to_have_count(1)

@@ -4,7 +4,7 @@ import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
-import { cards, forget, keep, kept, opened, readKept, shownPart } from "../state/lessons.js";
+import { cards, forget, keep, kept, opened, owedTo, readKept, shownPart } from "../state/lessons.js";
 import { own } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -121,7 +121,7 @@ export async function change(changes) {
     if ((item.kind === "ask" || item.kind === "work") && item.over) answers[item.index] = [null];
   const own = !Object.keys(changes).length;
   if (own) await open(now.lesson);
-  else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes });
+  else await begin({ lesson: now.lesson, theater: null, at: now.progress.at, answers, changes, again: now.again });
 }
 
 /**
@@ -142,6 +142,7 @@ async function open(wanted) {
     at: before?.at ?? -1,
     answers: before?.answers ?? {},
     changes: {},
+    again: before ? (before.again ?? []) : owedTo(wanted),
   });
   if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
 }
@@ -149,7 +150,7 @@ async function open(wanted) {
 /**
  * @param {{
  *   lesson: string, theater: string | null, at: number, answers: Record<string, import("../state/lessons.js").Given[]>,
- *   changes: Record<string, number>,
+ *   changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
  * }} wish
  */
 async function begin(wish) {
@@ -165,7 +166,7 @@ async function begin(wish) {
   const { lesson, kind, title, minutes, theater, progress } = told;
   const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
   batch(() => {
-    const { changes } = wish;
+    const { changes, again } = wish;
     const { source } = course;
     opened.value = {
       lesson,
@@ -178,6 +179,7 @@ async function begin(wish) {
       source,
       progress,
       changes,
+      again,
     };
     release ??= takeOver(lessonPlayer);
     look();

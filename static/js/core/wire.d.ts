@@ -140,6 +140,11 @@ export interface Done {
   op: number;
 }
 
+export interface Earlier {
+  lesson: string;
+  item: number;
+}
+
 export interface EngineConfig {
   strategy: "concat" | "contiguous" | "dynamic" | "first_fit" | "none" | "paged" | "static";
   block_size: number;
@@ -309,6 +314,7 @@ export interface LessonOpen {
   at?: number;
   answers?: Record<string, (number | Deed[] | null)[]>;
   changes?: Record<string, unknown>;
+  again?: Earlier[];
 }
 
 export interface LessonOpened {
@@ -763,6 +769,7 @@ export interface ToldAsk {
   over: boolean;
   right: number | null;
   evidence: Evidence | null;
+  again: string | null;
 }
 
 export interface ToldDo {

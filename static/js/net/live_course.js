@@ -11,7 +11,7 @@ import { session } from "./session.js";
  *   sure
  * @typedef {{
  *   lesson: string, language: string, theater: string | null, at: number,
- *   answers: Record<string, Given[]>, changes: Record<string, number>,
+ *   answers: Record<string, Given[]>, changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
  * }} Wish a lesson as far as item `at`, or as far as the answers lead
  * @typedef {object} Course where a lesson's questions are asked and its run is: on a server, or in the page itself
  * @property {"live" | "server" | "file"} source whose run it is, and who has the answers: a model's and a recorded

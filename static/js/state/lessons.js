@@ -21,13 +21,15 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  * @typedef {{
  *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
  *   items: Item[], source: "live" | "server" | "file",
- *   progress: import("../core/wire.js").Progress, changes: Record<string, number>,
+ *   progress: import("../core/wire.js").Progress, changes: Record<string, number>, again: Earlier[],
  * }} Opened `source`: whose run it is; `changes`: settings that the learner has changed; what is learned under them is
- *   not remembered
+ *   not remembered; `again`: questions of earlier lessons that come back where this lesson's run decides them
  * @typedef {{
  *   at: number, answers: Record<string, Given[]>, over: boolean, theater: string | null,
- *   results: Record<string, Result>,
- * }} Kept `results`: by rule of the questions, how the first try was
+ *   results: Record<string, Result>, missed?: number[], recalled?: string[], again?: Earlier[],
+ * }} Kept `results`: by rule of the questions, how the first try was; `missed`: items of those that were not right;
+ *   `recalled`: earlier lessons' questions that came back
+ * @typedef {import("../core/wire.js").Earlier} Earlier
  * @typedef {"right" | "wrong" | "unsure"} Result
  */
 
@@ -76,20 +78,59 @@ export function keep(storage) {
   const answers = {};
   /** @type {Kept["results"]} */
   const results = {};
+  /** @type {number[]} */
+  const missed = [];
+  /** @type {string[]} */
+  const recalled = [];
   for (const item of now.items) {
     if (item.kind === "work") answers[item.index] = item.given.map((told) => told?.deeds ?? null);
     if (item.kind !== "ask" || !item.given.length) continue;
     answers[item.index] = item.given;
-    if (item.over) results[item.rule] = resultOf(item);
+    if (!item.over) continue;
+    if (item.again) recalled.push(item.again);
+    else if ((results[item.rule] = resultOf(item)) !== "right") missed.push(item.index - recalled.length);
   }
   const before = kept.peek()[now.lesson];
   const over = now.progress.over || Boolean(before?.over);
-  kept.value = { ...kept.peek(), [now.lesson]: { at: now.progress.at, answers, over, theater: now.theater, results } };
+  kept.value = {
+    ...kept.peek(),
+    [now.lesson]: {
+      at: now.progress.at,
+      answers,
+      over,
+      theater: now.theater,
+      results,
+      missed,
+      recalled,
+      again: now.again,
+    },
+  };
   try {
     storage?.setItem(MEMORY_KEY, JSON.stringify(kept.peek()));
   } catch {
     // a private window may refuse: the way is lost with it
   }
+}
+
+const MOST_EARLIER = 4; // that are asked for at once
+const LESSONS_LATER = 2;
+
+/**
+ * Questions that come back in a lesson: those not answered right two lessons ago or longer, and not back yet.
+ *
+ * @param {string} id
+ * @returns {Earlier[]}
+ */
+export function owedTo(id) {
+  const all = cards.peek() ?? [];
+  const ways = kept.peek();
+  const number = all.find((card) => card.id === id)?.number ?? 0;
+  const back = new Set(Object.keys(ways).flatMap((lesson) => (lesson === id ? [] : (ways[lesson].recalled ?? []))));
+  return all
+    .filter((card) => card.kind === "lesson" && card.number <= number - LESSONS_LATER)
+    .flatMap(({ id: lesson }) => (ways[lesson]?.missed ?? []).map((item) => ({ lesson, item })))
+    .filter(({ lesson, item }) => !back.has(`${lesson}/${item}`))
+    .slice(-MOST_EARLIER);
 }
 
 /** How the first try was. @param {ToldAsk} item @returns {Result} */

@@ -282,3 +282,29 @@ def test_bytes_beside_another_model_are_asked_of_as_many_blocks() -> None:
     wrong = header + "do: prefill\ndo: restart block_size=2\nask: bytes_beside\ndo: prefill\n"
     (error,) = check(parse_lesson(wrong, Path("x.md")), builder)
     assert "it holds 3 blocks where the run before held 2" in error.sentence
+
+
+def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
+    """Lesson 4 asks neither for the keys read nor for a window's block; its run decides the first of them."""
+    lesson = next(one for one in map(read_lesson, lesson_files(shipped_folder())) if one.id == "asked-once")
+    again = {
+        "forgetting/9": Ask(line=1, rule="released", arguments={}),
+        "not-yet/5": Ask(line=1, rule="keys_read", arguments={}),
+        "x/1": Ask(line=1, rule="query_uses", arguments={"position": "3"}),
+    }
+    stage = on_stage(lesson)
+    course = Course(lesson, "en", stage, {}, again)
+    came: list[tuple[str | None, str]] = []
+    course.go_on()
+    while course.barrier is not None:
+        if isinstance(course.barrier, Ask):
+            told = course.sent(course.at)[-1]
+            assert isinstance(told, ToldAsk) and told.right is None and told.evidence is None
+            came.append((told.again, told.rule))
+            course.answer(None)
+        course.go_on()
+    stage.close()
+    assert [(name, rule) for name, rule in came if name] == [("not-yet/5", "keys_read")], (
+        "not what the run does not decide, and not what the lesson asks itself"
+    )
+    assert course.progress.num_items == len(lesson.items) + 1

@@ -40,7 +40,7 @@ export function Question({ item }) {
   return html`<form class="question" id=${`question-${item.index}`} data-over=${item.over} onSubmit=${give}
     onFocusIn=${turn}>
     <fieldset disabled=${!isAsked || waiting.value}>
-      <legend>${stem}</legend>
+      <legend>${item.again ? html`<small class="came-back">${t("lesson.came_back")}</small>` : null}${stem}</legend>
       ${item.options.map(
         (option, i) => html`<${Choice} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
       )}
