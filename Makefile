@@ -33,7 +33,7 @@ node_modules/.installed: $(VENV)/.test package.json package-lock.json
 run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
-# two workers, one of them for all that needs Chromium (tests/conftest.py); ARGS="-n 0" runs in one process
+# two workers, a file each (tests/conftest.py); ARGS="-n 0" runs in one process
 test: $(VENV)/.test node_modules/.installed browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .

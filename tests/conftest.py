@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadFileScheduling
 
 # Without a GPU, Triton's interpreter runs the kernels. It must know before anything, torch included, imports triton.
 if shutil.which("nvidia-smi") is None:
@@ -65,16 +65,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = fast
 
 
-class FilesAndBrowser(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
-    """Files stay whole, and one worker has all tests that need Chromium, which fills more than a core."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "browser" if nodeid.startswith("tests/browser/") else nodeid.split("::", 1)[0]
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Who does what where there are several workers (`-n 2`)."""
-    return FilesAndBrowser(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Who does what where there are several workers (`-n 2`): files stay whole."""
+    return LoadFileScheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -223,13 +224,16 @@ class FakeModel:
         self.fail_at: int | None = None
         self.threads: set[int] = set()
         self.machine = MACHINE
+        self.engines: weakref.WeakSet[FakeEngine] = weakref.WeakSet()  # that somebody holds
 
     def measured_machine(self) -> Machine:
         self.machine = msgspec.structs.replace(MACHINE, roofs=ROOFS)
         return self.machine
 
     def build(self, config: EngineConfig, path: Path | None) -> FakeEngine:
-        return FakeEngine(config, path, self)
+        engine = FakeEngine(config, path, self)
+        self.engines.add(engine)
+        return engine
 
     build_small = build
 

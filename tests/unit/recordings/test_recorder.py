@@ -46,8 +46,9 @@ def test_two_recordings_of_one_run_are_two_files(library: Library, run: Run) -> 
 
 def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> None:
     recorder = library.record(run, "", [])
+    engine = run.engine
     run.retire()
-    steps(run, 1)  # the theater would not; but nobody has closed the log
+    engine.step()  # the theater would not; but nobody has closed the log
     recorder.end("reset")
     with pytest.raises(AppError):
         library.record(run, "", [])
