@@ -184,7 +184,9 @@ def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Sever
     """Who asks again and again for one on its way hears that it failed; who asks then has it tried again."""
     sentence = "the model one could not be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"
+    server.opener.let.clear()
     assert requests.get(f"{server.url}/api/model?model=one").status_code == 503
+    server.opener.let.set()
     wait_for(lambda: server.listed()["one"]["status"]["state"] == "failed")
     server.opener.broken = None
     answer = requests.get(f"{server.url}/api/model?model=one")
