@@ -113,15 +113,7 @@ def test_the_transport_looks_and_the_remotes_key_goes_on(open_page: OpenPage) ->
 
 def test_to_the_end_and_the_run_is_the_learners(open_page: OpenPage) -> None:
     page = open_two(open_page)
-    for _ in range(30):
-        if page.locator(".lesson-over").count():
-            break
-        if page.locator("#lesson-answer").count():
-            page.locator(".question[data-over=false] .unsure").last.click()
-            page.click("#lesson-answer")
-        else:
-            page.click("#lesson-go")
-        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    unsurely_to(page, ".lesson-over")
     expect(page.locator(".lesson-over")).to_contain_text("1 of 6")
     page.click("#lesson-leave")
     page.fill("#prompt", "Once upon a time")
@@ -173,15 +165,7 @@ def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) 
 def test_a_number_in_a_sentence_is_a_knob(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
     knob = page.locator(".lesson-knob")
-    for _ in range(12):
-        if knob.count():
-            break
-        if page.locator("#lesson-answer").count():
-            page.locator(".question[data-over=false] .unsure").last.click()
-            page.click("#lesson-answer")
-        else:
-            page.click("#lesson-go")
-        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    unsurely_to(page, ".lesson-knob")
     expect(knob).to_have_attribute("aria-valuenow", "4")
     knob.focus()
     page.keyboard.press("ArrowUp")
@@ -284,9 +268,10 @@ def test_a_lesson_goes_from_model_to_model_on_the_live_run(open_page: OpenPage) 
         expect(page.locator(".learn-regions .figures")).to_contain_text(held)
 
 
-def to_the_work(page: Page) -> None:
+def unsurely_to(page: Page, place: str) -> None:
+    """Go on, unsure of everything, until there is a `place`."""
     for _ in range(30):
-        if page.locator(".desk").count():
+        if page.locator(place).count():
             return
         if page.locator("#lesson-answer").count():
             page.locator(".question[data-over=false] .unsure").last.click()
@@ -299,7 +284,7 @@ def to_the_work(page: Page) -> None:
 def test_be_the_allocator(open_page: OpenPage) -> None:
     """Sequences 0, 1 and 3 need a block in these steps: one is dragged, one tapped, one taken by keys."""
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
-    to_the_work(page)
+    unsurely_to(page, ".desk")
     records = page.locator("html").get_attribute("data-num-records")
     chip, row = page.locator('.desk-chip[data-head="true"]'), page.locator('.desk-row[data-seq="0"]')
     chip.drag_to(row)
@@ -329,7 +314,7 @@ def test_be_the_allocator(open_page: OpenPage) -> None:
 
 def test_the_allocators_desk_stands_in_nobodys_way(open_page: OpenPage) -> None:
     page = open_with_axe(open_page, "/?distance=learn&lesson=pages", width=390, height=844, until=".article")
-    to_the_work(page)
+    unsurely_to(page, ".desk")
     page.locator('.desk-chip[data-head="true"]').click()
     still(page)
     assert violations(page) == []

@@ -5,8 +5,6 @@ on live by itself.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import AXE, complain, violations
 from tests.browser.driving import OpenPage, prefill, wait_until
-from tests.conftest import ROOT
+from tests.browser.told_server import ToldServer
 
 # What comes on its standard input becomes of the model: a stage, `ready`, `compiling`, `compiled`, or anything else as
 # why it failed.
@@ -49,28 +47,12 @@ listener.close()
 """
 
 
-class Held:
-    """A server whose model comes when the test says so."""
-
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert self.process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
-
-    def say(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-
-
 @pytest.fixture
-def held() -> Iterator[Held]:
-    server = Held()
+def held() -> Iterator[ToldServer]:
+    """A server whose model comes when the test says so."""
+    server = ToldServer(SERVE)
     yield server
-    server.process.kill()
-    server.process.wait()
+    server.end()
 
 
 def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
@@ -81,7 +63,7 @@ def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
 
 
 def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
-    open_page: OpenPage, held: Held
+    open_page: OpenPage, held: ToldServer
 ) -> None:
     page = opened(open_page, held.url)
     held.say("weights")
@@ -111,7 +93,7 @@ def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
 @pytest.mark.parametrize("path", ["/", "/?distance=look", "/?distance=room"])
 @pytest.mark.parametrize(("scheme", "locale", "width"), [("light", "en-US", 1280), ("dark", "zh-CN", 390)])
 def test_nothing_serious_while_the_model_is_on_its_way(
-    open_page: OpenPage, held: Held, path: str, scheme: str, locale: str, width: int
+    open_page: OpenPage, held: ToldServer, path: str, scheme: str, locale: str, width: int
 ) -> None:
     held.say("weights")
     page = opened(open_page, held.url + path, color_scheme=scheme, locale=locale, width=width, bypass_csp=True)
@@ -121,7 +103,9 @@ def test_nothing_serious_while_the_model_is_on_its_way(
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(open_page: OpenPage, held: Held) -> None:
+def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(
+    open_page: OpenPage, held: ToldServer
+) -> None:
     page = open_page(opening=True, motion=True)
     page.evaluate("localStorage.clear()")
     page.goto(held.url)
@@ -139,13 +123,13 @@ def test_the_opening_moves_meanwhile_and_says_when_the_live_model_is_there(open_
     wait_until(page, "Number(document.getElementById('look').dataset.records) > 0")
 
 
-def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: Held) -> None:
+def test_a_recording_is_shown_meanwhile(open_page: OpenPage, held: ToldServer) -> None:
     page = opened(open_page, f"{held.url}/?recording=rec-moon&step=6")
     page.wait_for_selector("#connection.replay")
     expect(page.locator("html")).to_have_attribute("data-painted", "6")
 
 
-def test_the_page_says_why_there_will_be_no_model(open_page: OpenPage, held: Held) -> None:
+def test_the_page_says_why_there_will_be_no_model(open_page: OpenPage, held: ToldServer) -> None:
     page = opened(open_page, held.url)
     held.say("weights")
     expect(page.locator("#model-way")).to_be_visible()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, wait_until
-from tests.conftest import ROOT
+from tests.browser.told_server import ToldServer
 
 MODEL = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
 MHA, GQA, MQA = "bundled-mha", "bundled-gqa", "bundled-mqa"
@@ -132,30 +130,15 @@ threading.Event().wait()
 """
 
 
-class Slow:
-    """A server whose other models are read when the test says so."""
-
-    def __init__(self) -> None:
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self.process = subprocess.Popen([sys.executable, "-c", SERVE], cwd=ROOT, text=True, **pipes)
-        assert self.process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
-
-    def say(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(word + "\n")
-        self.process.stdin.flush()
-
-
 @pytest.fixture
-def slow() -> Iterator[Slow]:
-    server = Slow()
+def slow() -> Iterator[ToldServer]:
+    """A server whose other models are read when the test says so."""
+    server = ToldServer(SERVE)
     yield server
-    server.process.kill()
-    server.process.wait()
+    server.end()
 
 
-def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: Slow) -> None:
+def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: ToldServer) -> None:
     """By a link, and by choice beside the run that goes on; one that cannot be had leaves the run as it is."""
     page = open_page()
     page.goto(f"{slow.url}/?model=second")

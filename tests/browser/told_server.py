@@ -1,0 +1,28 @@
+"""A server in a process of its own that does the next thing when the test says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.conftest import ROOT
+
+
+class ToldServer:
+    """Runs `program`, which prints its port and then reads words, a line each."""
+
+    def __init__(self, program: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self.process.stdout is not None
+        self.url = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+
+    def say(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
