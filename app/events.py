@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -14,6 +14,9 @@ from msgspec import structs
 
 from app import answers, messages
 from app.broadcast import Emit
+from app.classroom.access import OWNER, PASS, Access, Person
+from app.classroom.classrooms import Classrooms
+from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.closing import Closing
 from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence, refusal_of
@@ -29,7 +32,7 @@ from app.plain import plain
 from app.run import OpenLog, Run, read_batch
 from app.settings import MIB, ServerSettings
 from app.theater import Theater
-from app.theaters import Theaters
+from app.theaters import Theaters, Watched
 from app.transport.clients import Ack, Answer, Clients
 from app.words import languages
 from engine.lab.change import ConfigChange
@@ -48,26 +51,41 @@ class Events:
     """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
 
     def __init__(
-        self, theaters: Theaters, emit: Emit, models: Models, settings: ServerSettings, lessons: LessonRooms
+        self,
+        theaters: Theaters,
+        emit: Emit,
+        models: Models,
+        settings: ServerSettings,
+        lessons: LessonRooms,
+        classrooms: Classrooms,
+        access: Access,
     ) -> None:
         self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
-        self._lessons = lessons
+        self._lessons, self._classrooms, self._access = lessons, classrooms, access
+
+    def greet(self, sid: str) -> None:
+        """Tell who comes how far the first model is, those named with it, and whatever else is loaded."""
+        for served in self._models.all():
+            status = served.status()
+            if status["place"] != "at_hand" or status["state"] != "unloaded":
+                self._emit("model", status, [sid])
 
     def create(self, sid: str, message: messages.Create) -> Answer:
+        self._access.own(sid)
         config = parse_config(message.config, self._settings.config)
         theater = self._theaters.create(config, message.name, message.model)
         return Answer(*theater.join(sid, 0, None, message.captures))
 
     def join(self, sid: str, message: messages.Join) -> Answer:
-        watched = self._theaters.watch(message.theater)
+        watched = self._watched(sid, message)
         return Answer(*watched.join(sid, message.first, message.epoch, message.captures))
 
     def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
-        self._theaters.watch(message.theater).leave(sid)
+        self._theaters.watch(message.theater).leave(sid)  # who is no viewer leaves nothing
         return {}
 
-    def submit(self, _: str, message: messages.Submit) -> answers.Submitted:
-        theater, sampling = self._theater(message), parse_sampling(message.sampling)
+    def submit(self, sid: str, message: messages.Submit) -> answers.Submitted:
+        theater, sampling = self._theater(sid, message), parse_sampling(message.sampling)
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
             raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
@@ -81,31 +99,32 @@ class Events:
             "num_records": num_records,
         }
 
-    def step(self, _: str, message: messages.Step) -> Future[Performed]:
+    def step(self, sid: str, message: messages.Step) -> Future[Performed]:
         if message.count > self._settings.max_count:
             raise AppError("bad_request", f"count: at most {self._settings.max_count} steps at once")
-        return self._theater(message).step(message.count, message.expect)
+        return self._theater(sid, message).step(message.count, message.expect)
 
-    def prefill(self, _: str, message: messages.Prefill) -> Future[Performed]:
-        return self._theater(message).prefill(message.expect)
+    def prefill(self, sid: str, message: messages.Prefill) -> Future[Performed]:
+        return self._theater(sid, message).prefill(message.expect)
 
-    def run(self, _: str, message: messages.Play) -> answers.StatusAnswer:
-        return {"status": self._theater(message).play(message.speed)}
+    def run(self, sid: str, message: messages.Play) -> answers.StatusAnswer:
+        return {"status": self._theater(sid, message).play(message.speed)}
 
-    def pause(self, _: str, message: messages.OfTheater) -> answers.StatusAnswer:
-        return {"status": self._theater(message).pause()}
+    def pause(self, sid: str, message: messages.OfTheater) -> answers.StatusAnswer:
+        return {"status": self._theater(sid, message).pause()}
 
-    def abort(self, _: str, message: messages.Abort) -> answers.Aborted:
-        return {"num_records": self._theater(message).abort(message.request_id)}
+    def abort(self, sid: str, message: messages.Abort) -> answers.Aborted:
+        return {"num_records": self._theater(sid, message).abort(message.request_id)}
 
-    def reset(self, _: str, message: messages.OfTheater) -> answers.Begun:
-        return _begun(self._theater(message).reset())
+    def reset(self, sid: str, message: messages.OfTheater) -> answers.Begun:
+        return _begun(self._theater(sid, message).reset())
 
-    def configure(self, _: str, message: messages.Configure) -> answers.Begun:
-        theater = self._theater(message)
+    def configure(self, sid: str, message: messages.Configure) -> answers.Begun:
+        theater = self._theater(sid, message)
         return _begun(theater.reset(parse_config(message.config, theater.config), message.model))
 
-    def focus(self, _: str, message: messages.Focus) -> answers.Nothing:
+    def focus(self, sid: str, message: messages.Focus) -> answers.Nothing:
+        self._access.drive(sid, message.theater)
         theater = self._theaters.get(message.theater)
         facts = theater.model.facts
         self._check_exist("layers", message.layers, facts.num_layers)
@@ -113,8 +132,8 @@ class Events:
         theater.focus(message.layers, message.heads)
         return {}
 
-    def recompute(self, _: str, message: messages.Recompute) -> answers.Recomputed:
-        theater = self._theater(message)
+    def recompute(self, sid: str, message: messages.Recompute) -> answers.Recomputed:
+        theater = self._theater(sid, message)
         facts = theater.model.facts
         self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
         self._check_exist("heads", message.heads, facts.num_heads)
@@ -122,15 +141,18 @@ class Events:
         arrays = [codec.encode(layer) for layer in done.layers]
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": arrays if message.layer is None else arrays[0]}
 
-    def record(self, _: str, message: messages.Record) -> answers.StatusAnswer:
+    def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
         library = self._theaters.library
-        return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
+        return {
+            "status": self._theater(sid, message).record(lambda run: library.record(run, message.name, message.tags))
+        }
 
-    def record_stop(self, _: str, message: messages.OfTheater) -> answers.StatusAnswer:
-        return {"status": self._theater(message).stop_recording()}
+    def record_stop(self, sid: str, message: messages.OfTheater) -> answers.StatusAnswer:
+        return {"status": self._theater(sid, message).stop_recording()}
 
     def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
         """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
+        self._access.own(sid)
         source = self._theaters.watch(message.theater)
         if message.epoch is not None and message.epoch != source.run.epoch:
             raise AppError("stale_epoch", f"the theater is at epoch {source.run.epoch}, not {message.epoch}")
@@ -165,8 +187,8 @@ class Events:
             "source": {"theater": message.theater, "epoch": fork.epoch, "at": message.at},
         }
 
-    def read(self, _: str, message: messages.Read) -> answers.RecordRange:
-        run = self._theaters.watch(message.theater).run
+    def read(self, sid: str, message: messages.Read) -> answers.RecordRange:
+        run = self._watched(sid, message).run
         with run.reading() as log:
             first = min(message.first, len(log))
             end = max(first, min(message.to, len(log), first + READ_RECORDS))
@@ -183,7 +205,8 @@ class Events:
             token_ids = model.encode(seen)
             return {"token_ids": token_ids, "token_bytes": [model.token_bytes(i) for i in token_ids], "text": seen}
 
-    def lesson_open(self, _: str, message: messages.LessonOpen) -> answers.LessonOpened:
+    def lesson_open(self, sid: str, message: messages.LessonOpen) -> answers.LessonOpened:
+        self._access.own(sid)
         known = self._lessons.known(message.theater, message.lesson, message.language)
         room = known or self._lessons.open(
             message.lesson,
@@ -193,28 +216,27 @@ class Events:
             message.changes,
             [(one.lesson, one.item) for one in message.again],
         )
-        lesson, language = room.course.lesson, room.course.language
-        return {
-            **_lesson_state(room, 0),
-            "lesson": lesson.id,
-            "language": language,
-            "kind": lesson.kind,
-            "title": lesson.title[language],
-            "minutes": lesson.minutes,
-            "words": question_texts(message.language if message.language in languages() else language),
-        }
+        return _lesson_opened(room, message.language, 0)
 
-    def lesson_go(self, _: str, message: messages.LessonGo) -> answers.LessonState:
+    def lesson_look(self, sid: str, message: messages.LessonLook) -> answers.LessonOpened:
+        """A lesson as far as its class has come."""
+        self._access.watch(sid, message.theater)
+        return _lesson_opened(self._lessons.find(message.theater), message.language, message.since)
+
+    def lesson_go(self, sid: str, message: messages.LessonGo) -> answers.LessonState:
         """Carry out what the learner stands before, and go on to what stands next."""
+        self._access.drive(sid, message.theater)
         room = self._lessons.find(message.theater)
         with room.lock, _of_lesson():
             first = room.course.at
             if message.item == first:  # else another click was faster
                 room.course.go_on()
                 room.show()
+        self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
-    def lesson_answer(self, _: str, message: messages.LessonAnswer) -> answers.LessonState:
+    def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> answers.LessonState:
+        self._access.drive(sid, message.theater)
         room = self._lessons.find(message.theater)
         with room.lock, _of_lesson():
             course = room.course
@@ -223,9 +245,11 @@ class Events:
                 if course.is_answered:
                     course.go_on()
                     room.show()
+        self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
-    def lesson_retell(self, _: str, message: messages.LessonRetell) -> answers.LessonRetold:
+    def lesson_retell(self, sid: str, message: messages.LessonRetell) -> answers.LessonRetold:
+        self._access.own(sid)
         lessons = self._lessons.recorded
         transcript = lessons.get(message.lesson, message.language)
         shown = way(transcript, message.at, message.answers)
@@ -251,16 +275,26 @@ class Events:
         }
 
     def bench_follow(self, sid: str, message: messages.Message) -> Ack:
+        self._access.own(sid)
         return {"status": structs.asdict(self._theaters.runs.follow(sid))}
 
-    def bench_run(self, _: str, message: messages.BenchRun) -> Ack:
+    def bench_run(self, sid: str, message: messages.BenchRun) -> Ack:
+        self._access.own(sid)
         status = self._theaters.runs.start(message.scenario, message.rounds, message.quiet_seconds)
         return {"status": structs.asdict(status)}
 
-    def bench_stop(self, _: str, message: messages.Message) -> Ack:
+    def bench_stop(self, sid: str, message: messages.Message) -> Ack:
+        self._access.own(sid)
         return {"status": structs.asdict(self._theaters.runs.stop())}
 
-    def _theater(self, message: messages.OfTheater) -> Theater:
+    def _watched(self, sid: str, message: messages.OfTheater) -> Watched:
+        """What somebody may look at."""
+        self._access.watch(sid, message.theater)
+        return self._theaters.watch(message.theater)
+
+    def _theater(self, sid: str, message: messages.OfTheater) -> Theater:
+        """What somebody may command."""
+        self._access.drive(sid, message.theater)
         theater = self._theaters.get(message.theater)
         if theater.in_lesson:
             raise AppError("refused", "this run belongs to a lesson: go on there, or finish it and do as you like")
@@ -312,6 +346,7 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
     "read": (messages.Read, Events.read),
     "tokenize": (messages.Tokenize, Events.tokenize),
     "lesson_open": (messages.LessonOpen, Events.lesson_open),
+    "lesson_look": (messages.LessonLook, Events.lesson_look),
     "lesson_go": (messages.LessonGo, Events.lesson_go),
     "lesson_answer": (messages.LessonAnswer, Events.lesson_answer),
     "lesson_retell": (messages.LessonRetell, Events.lesson_retell),
@@ -321,24 +356,23 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
 }
 
 
-def register(
-    clients: Clients, theaters: Theaters, models: Models, settings: ServerSettings, lessons: LessonRooms
-) -> None:
-    """Put the handlers on the socket, and tell every client how far the models are."""
-    events = Events(theaters, clients.emit, models, settings, lessons)
+def register(clients: Clients, events: Events, of_class: ClassEvents, access: Access, theaters: Theaters) -> None:
+    """Put the handlers on the socket."""
     for name, (kind, handle) in EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
+    for name, (kind, deal) in CLASS_EVENTS.items():
+        clients.on(name, _handler(name, kind, functools.partial(deal, of_class)), _busy)
     clients.on("*", _unknown, _busy)
-    clients.on_come_and_gone(lambda sid: _tell_models(clients, models, sid), theaters.forget_viewer)
-    models.on_change(lambda status: clients.emit_to_all("model", status))
 
+    def come(sid: str, environ: Mapping[str, Any]) -> None:
+        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS)))
+        events.greet(sid)
 
-def _tell_models(clients: Clients, models: Models, sid: str) -> None:
-    """The first model, those named with it, and whatever else is loaded."""
-    for served in models.all():
-        status = served.status()
-        if status["place"] != "at_hand" or status["state"] != "unloaded":
-            clients.emit("model", status, [sid])
+    def gone(sid: str) -> None:
+        theaters.forget_viewer(sid)
+        access.forget(sid)
+
+    clients.on_come_and_gone(come, gone)
 
 
 def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:
@@ -387,6 +421,20 @@ def _busy(why: str) -> Ack:
 def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:
     event = arguments[0] if arguments else None
     return _failed("", AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
+
+
+def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> answers.LessonOpened:
+    """A lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
+    lesson, language = room.course.lesson, room.course.language
+    return {
+        **_lesson_state(room, since),
+        "lesson": lesson.id,
+        "language": language,
+        "kind": lesson.kind,
+        "title": lesson.title[language],
+        "minutes": lesson.minutes,
+        "words": question_texts(wanted if wanted in languages() else language),
+    }
 
 
 def _lesson_state(room: LessonRoom, first: int) -> answers.LessonState:

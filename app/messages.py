@@ -165,6 +165,13 @@ class LessonOpen(Message, frozen=True, kw_only=True):
     again: Annotated[list[Earlier], Meta(max_length=8)] = []  # questions that were not answered right
 
 
+class LessonLook(OfTheater, frozen=True, kw_only=True):
+    """A lesson that somebody else drives."""
+
+    language: Annotated[str, Meta(max_length=20)]
+    since: Index = 0  # the first item that is told
+
+
 class LessonGo(OfTheater, frozen=True, kw_only=True):
     item: Index  # that the learner stands before
 

@@ -4,7 +4,8 @@ Stands in front of everything, pages, HTTP endpoints and sockets alike:
 - a request from another site's page is refused (its Origin), and so is one that reached this machine under another
   site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
   image of such a page is requested without an Origin, so the browser's Sec-Fetch-Site header counts as well;
-- where others can reach the server, every request needs the token.
+- where others can reach the server, every request needs the token, or a pass to a class, which opens what a follower's
+  page asks for and nothing else. The way to such a pass (`/j/`) needs neither.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from app.classroom.access import OWNER, PASS
+from app.classroom.classrooms import Classrooms
 from app.errors import HTTP_STATUS, AppError
 from app.settings import ServerSettings, is_loopback
 
@@ -24,6 +27,10 @@ StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 COOKIE = "kvtheater_token"
+PASS_COOKIE = "kvtheater_class"
+JOIN = "/j/"
+GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
+GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
 PAGES = frozenset({"/", "/bench"})  # a link on another site may lead here
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -52,8 +59,9 @@ SECURITY_HEADERS = [
 class Guard:
     """WSGI middleware around the whole application."""
 
-    def __init__(self, app: WSGI, settings: ServerSettings) -> None:
+    def __init__(self, app: WSGI, settings: ServerSettings, classrooms: Classrooms) -> None:
         self._app = app
+        self._classrooms = classrooms
         self._token = settings.token
         self._host = settings.host.strip("[]").lower()
 
@@ -89,19 +97,25 @@ class Guard:
 
     def _check_token(self, environ: Environ) -> str | None:
         """Check the token. Returns where to go instead, without it, when a page was opened with it in its address."""
+        path = str(environ.get("PATH_INFO", "/"))
+        environ[PASS] = self._classrooms.known(_cookie(environ, PASS_COOKIE))
+        environ[OWNER] = self._token is None
         if self._token is None:
             return None
-        path = str(environ.get("PATH_INFO", "/"))
         query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
         given = dict(query).get("token")
         if given is not None and self._matches(given):
+            environ[OWNER] = True
             if environ["REQUEST_METHOD"] != "GET" or path.startswith(("/api/", "/socket.io")):
                 return None
             rest = urlencode([(k, v) for k, v in query if k != "token"])
             return (
                 "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else "")
             )  # one slash: never another site's address
-        if self._matches(_cookie(environ)) or self._matches(_bearer(environ)):
+        if self._matches(_cookie(environ, COOKIE)) or self._matches(_bearer(environ)):
+            environ[OWNER] = True
+            return None
+        if _is_door(path) or (environ[PASS] and _is_for_guests(environ["REQUEST_METHOD"], path)):
             return None
         raise AppError(
             "token_required", "this server needs its token: open the address that it printed, with ?token= at the end"
@@ -120,7 +134,8 @@ def _asked_from_here(environ: Environ) -> bool:
     if environ.get("HTTP_SEC_FETCH_SITE", "none") in ("same-origin", "none"):
         return True
     visit = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
-    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and environ.get("PATH_INFO") in PAGES
+    path = str(environ.get("PATH_INFO", ""))
+    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and (path in PAGES or _is_door(path))
 
 
 def _host_name(host: str) -> str:
@@ -150,9 +165,22 @@ def _netloc(origin: str) -> str:
         return ""
 
 
-def _cookie(environ: Environ) -> str:
+def _is_door(path: str) -> bool:
+    """Whether this is the way into a class."""
+    return path == JOIN.rstrip("/") or path.startswith(JOIN)
+
+
+def _is_for_guests(method: str, path: str) -> bool:
+    """Whether a follower's page asks for this."""
+    if path.startswith("/socket.io"):
+        return True  # who may do what there says app/classroom/access.py
+    plain = ".." not in path.split("/")
+    return plain and method in ("GET", "HEAD") and (path in GUEST_PAGES or path.startswith(GUEST_FOLDERS))
+
+
+def _cookie(environ: Environ, name: str) -> str:
     try:
-        found = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(COOKIE)
+        found = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(name)
     except CookieError:
         return ""
     return found.value if found else ""

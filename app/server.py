@@ -10,6 +10,10 @@ from flask import Flask
 from app import api, api_models, assets, bench_page, events, pages, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
+from app.classroom import pages as classroom_pages
+from app.classroom.access import Access
+from app.classroom.classrooms import Classrooms
+from app.classroom.events import ClassEvents
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
@@ -39,7 +43,18 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
     lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
-    events.register(transport.clients, theaters, models, settings, lessons)
+    classrooms = Classrooms(emit)
+    access = Access(classrooms)
+    app.extensions["kvtheater.classrooms"] = classrooms
+    events.register(
+        transport.clients,
+        events.Events(theaters, emit, models, settings, lessons, classrooms, access),
+        ClassEvents(access, classrooms, theaters, lessons, settings, emit),
+        access,
+        theaters,
+    )
+    models.on_change(lambda status: transport.clients.emit_to_all("model", status))
+    app.register_blueprint(classroom_pages.blueprint(classrooms))
     app.register_blueprint(pages.blueprint(settings.config, models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
@@ -49,5 +64,5 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     app.register_blueprint(api.blueprint(theaters, models))
     app.register_error_handler(Exception, api.answer_error)
 
-    app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings)  # type: ignore[method-assign]
+    app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings, classrooms)  # type: ignore[method-assign]
     return app

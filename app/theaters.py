@@ -23,6 +23,7 @@ from engine.config import EngineConfig
 
 CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
+Watched = Theater | Playback | BenchWatch
 
 
 class Theaters:
@@ -101,7 +102,7 @@ class Theaters:
             raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
         return theater
 
-    def watch(self, theater_id: str) -> Theater | Playback | BenchWatch:
+    def watch(self, theater_id: str) -> Watched:
         """The theater, recording or running benchmark of that id, to be joined and read.
 
         Raises:

@@ -19,6 +19,8 @@ from msgspec import inspect
 
 from app import answers, api_answers, messages
 from app.bench_runs import RunStatus
+from app.classroom.events import CLASS_EVENTS
+from app.classroom.told import ClassDesk, ClassPressed, ClassTold
 from app.events import EVENTS
 from app.jobs import Performed
 from app.transport.clients import Ack, Answer
@@ -158,7 +160,7 @@ def wire_types() -> str:
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
         f"  {name}: {{ asked: {wire.type_of(asked)}; answer: {_answer(wire, name, handle)} }};\n"
-        for name, (asked, handle) in EVENTS.items()
+        for name, (asked, handle) in {**EVENTS, **CLASS_EVENTS}.items()
     ]
     told = {
         "records": answers.Records,
@@ -167,6 +169,9 @@ def wire_types() -> str:
         "closed": answers.Closed,
         "model": answers.ModelStatus,
         "bench_progress": RunStatus,
+        "class": ClassTold,
+        "class_desk": ClassDesk,
+        "class_pressed": ClassPressed,
     }
     addresses = {
         "/api/model": wire.type_of(api_answers.ModelAnswer),

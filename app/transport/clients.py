@@ -177,9 +177,9 @@ class Clients:
 
         self._socketio.on_event(event, taken)
 
-    def on_come_and_gone(self, come: Callable[[str], None], gone: Callable[[str], None]) -> None:
-        """`come(sid)` is called on the hub thread when there is a client more, `gone(sid)` when it is gone; that again
-        after what it still had under way.
+    def on_come_and_gone(self, come: Callable[[str, Mapping[str, Any]], None], gone: Callable[[str], None]) -> None:
+        """`come(sid, environ)` is called on the hub thread when there is a client more, with the environment of the
+        request that it came with; `gone(sid)` when it is gone, and again after what it still had under way.
         """
 
         def came(*_: Any) -> None:
@@ -188,7 +188,7 @@ class Clients:
             socket = self._engine.sockets[engine_sid]
             client = self._clients[sid] = Client(socket.queue)
             client.outbox.on_give_up = lambda: gevent.get_hub().loop.run_callback(self._drop, engine_sid)
-            come(sid)
+            come(sid, flask.request.environ)
 
         def went(*_: Any) -> None:
             sid = _sid()

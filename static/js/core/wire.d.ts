@@ -78,6 +78,137 @@ export interface Card {
   recorded: boolean;
 }
 
+export interface ClassAnswer {
+  poll: number;
+  round: number;
+  given: number | string | null;
+}
+
+export interface ClassAsk {
+  id: string;
+  kind: "choice" | "lesson" | "number" | "slot" | "token";
+  text?: string;
+  options?: string[];
+  seconds?: number | null;
+}
+
+export interface ClassCast {
+  id: string;
+  theater: string | null;
+  view: Record<string, string>;
+}
+
+export interface ClassClock {
+  id: string;
+  poll: number;
+  seconds: number | null;
+}
+
+export interface ClassDesk {
+  answered: number;
+  asked: number;
+  id: string;
+  kept_until: string | null;
+  labs: number;
+  labs_most: number;
+  labs_why: string;
+  lost: number[][];
+  seats: SeatTold[];
+  seconds: number;
+  waiting: number;
+}
+
+export interface ClassEnter {
+  language: string;
+}
+
+export interface ClassEntered {
+  mine: Mine;
+  told: ClassTold;
+}
+
+export interface ClassHand {
+  id: string;
+  seat: number | null;
+}
+
+export interface ClassHold {
+  id: string;
+  held: boolean;
+}
+
+export interface ClassLost {
+  lost: boolean;
+}
+
+export interface ClassOpen {
+  origin: string;
+  title?: string;
+  names?: "none" | "optional";
+}
+
+export interface ClassOpened {
+  presenting: Presenting;
+  secret: string;
+}
+
+export interface ClassPoll {
+  id: string;
+  poll: number;
+  to: "again" | "closed" | "open" | "shown" | "talk";
+  right?: number | string | null;
+}
+
+export interface ClassPresent {
+  id: string;
+  origin: string;
+  secret: string;
+}
+
+export interface ClassPress {
+  key: "back" | "next";
+}
+
+export interface ClassPressed {
+  id: string;
+  key: "back" | "next";
+}
+
+export interface ClassRemote {
+  id: string;
+  seat: number;
+  allowed: boolean;
+}
+
+export interface ClassRename {
+  name: string;
+}
+
+export interface ClassSendAway {
+  id: string;
+  seat: number;
+}
+
+export interface ClassTold {
+  driver: number | null;
+  driver_name: string | null;
+  held: boolean;
+  id: string;
+  labs: boolean;
+  lesson: LessonAt | null;
+  names: "none" | "optional";
+  over: boolean;
+  poll: PollTold | null;
+  theater: string | null;
+  title: string;
+  version: number;
+  view: Record<string, string>;
+}
+
+export interface ClassWish {
+  wish: "drive" | "remote" | null;
+}
+
 export interface Closed {
   cause: "deleted" | "displaced" | "grown" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
   detail: string;
@@ -120,6 +251,11 @@ export interface Control {
   only_with?: string | null;
 }
 
+export interface Counted {
+  value: number | string | null;
+  count: number;
+}
+
 export interface Create {
   config?: Record<string, unknown>;
   model?: string | null;
@@ -138,6 +274,13 @@ export interface Done {
   deed: Deed;
   record: number;
   op: number;
+}
+
+export interface Door {
+  path: string;
+  shown: string;
+  size: number;
+  url: string;
 }
 
 export interface Earlier {
@@ -296,6 +439,12 @@ export interface LessonAnswerMessage {
   given: number | Deed[] | null;
 }
 
+export interface LessonAt {
+  at: number;
+  theater: string;
+  version: number;
+}
+
 export interface LessonFault {
   file: string;
   line: number;
@@ -305,6 +454,12 @@ export interface LessonFault {
 export interface LessonGoMessage {
   theater: string;
   item: number;
+}
+
+export interface LessonLookMessage {
+  theater: string;
+  language: string;
+  since?: number;
 }
 
 export interface LessonOpen {
@@ -397,6 +552,18 @@ export interface ListedTheater {
 export interface Message {
 }
 
+export interface Mine {
+  answers: OwnAnswer[];
+  drives: boolean;
+  lab: string | null;
+  lost: boolean;
+  name: string;
+  queue: number | null;
+  remote: boolean;
+  seat: number;
+  wish: "drive" | "remote" | null;
+}
+
 export interface ModelAnswer {
   config: EngineConfig;
   kv_bytes_per_token: number | null;
@@ -436,6 +603,10 @@ export interface Moment {
 }
 
 export interface Nothing {
+}
+
+export interface OfClass {
+  id: string;
 }
 
 export interface OfTheaterMessage {
@@ -483,6 +654,11 @@ export interface OptionsPayload {
   words: Record<string, Record<string, OptionWords>>;
 }
 
+export interface OwnAnswer {
+  given: (number | string | null)[];
+  poll: number;
+}
+
 export interface Performed {
   num_records: number;
   performed: number;
@@ -501,9 +677,32 @@ export interface Point {
   seconds: number;
 }
 
+export interface PollTold {
+  id: number;
+  kind: "choice" | "lesson" | "number" | "slot" | "token";
+  text: string;
+  options: string[];
+  theater: string | null;
+  item: number | null;
+  phase: "again" | "closed" | "open" | "shown" | "talk";
+  round: number;
+  seconds: number | null;
+  left: number | null;
+  tallies: Tally[];
+  right: number | string | null;
+}
+
 export interface PrefillMessage {
   theater: string;
   expect?: number | null;
+}
+
+export interface Presenting {
+  code: string;
+  desk: ClassDesk;
+  doors: Door[];
+  join: string;
+  told: ClassTold;
 }
 
 export interface Preset {
@@ -614,6 +813,17 @@ export interface SamplingParams {
   prompt_logprobs: number | null;
 }
 
+export interface SeatTold {
+  answered: boolean;
+  here: boolean;
+  lab: boolean;
+  lost: boolean;
+  name: string;
+  remote: boolean;
+  seat: number;
+  wish: "drive" | "remote" | null;
+}
+
 export interface SequenceFigures {
   seq_id: number;
   prompt_token_ids: number[];
@@ -714,6 +924,12 @@ export interface Summary {
   preview: string;
   num_requests: number | null;
   damage: string | null;
+}
+
+export interface Tally {
+  answers: Counted[];
+  unsure: number;
+  others: number;
 }
 
 export interface Task {
@@ -875,12 +1091,30 @@ export interface Events {
   read: { asked: ReadMessage; answer: RecordRange };
   tokenize: { asked: Tokenize; answer: Tokenized };
   lesson_open: { asked: LessonOpen; answer: LessonOpened };
+  lesson_look: { asked: LessonLookMessage; answer: LessonOpened };
   lesson_go: { asked: LessonGoMessage; answer: LessonState };
   lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
   lesson_retell: { asked: LessonRetell; answer: LessonRetold };
   bench_follow: { asked: Message; answer: { status: RunStatus } };
   bench_run: { asked: BenchRun; answer: { status: RunStatus } };
   bench_stop: { asked: Message; answer: { status: RunStatus } };
+  class_open: { asked: ClassOpen; answer: ClassOpened };
+  class_present: { asked: ClassPresent; answer: Presenting };
+  class_end: { asked: OfClass; answer: Nothing };
+  class_cast: { asked: ClassCast; answer: Nothing };
+  class_hold: { asked: ClassHold; answer: Nothing };
+  class_hand: { asked: ClassHand; answer: Nothing };
+  class_remote: { asked: ClassRemote; answer: Nothing };
+  class_send_away: { asked: ClassSendAway; answer: Nothing };
+  class_ask: { asked: ClassAsk; answer: Nothing };
+  class_poll: { asked: ClassPoll; answer: Nothing };
+  class_clock: { asked: ClassClock; answer: Nothing };
+  class_enter: { asked: ClassEnter; answer: ClassEntered };
+  class_rename: { asked: ClassRename; answer: Mine };
+  class_answer: { asked: ClassAnswer; answer: Mine };
+  class_lost: { asked: ClassLost; answer: Mine };
+  class_wish: { asked: ClassWish; answer: Mine };
+  class_press: { asked: ClassPress; answer: Nothing };
 }
 
 /** What the server says without being asked. */
@@ -891,6 +1125,9 @@ export interface Told {
   closed: Closed;
   model: ModelStatus;
   bench_progress: RunStatus;
+  class: ClassTold;
+  class_desk: ClassDesk;
+  class_pressed: ClassPressed;
 }
 
 /** What comes as JSON: bytes are hexadecimal text there. */

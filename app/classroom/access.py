@@ -1,0 +1,138 @@
+"""Who may do what: owners of the server, presenters and drivers of a class, followers.
+
+An owner came with the server's token, or by the loopback interface where there is none. A guest came with a pass to a
+class, and may watch what that class has on stage, answer, and command a run of their own. A run that a class has on
+stage is commanded by who drives the class, and by nobody else, owner or not.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from app.classroom.classroom import Classroom
+from app.classroom.classrooms import Classrooms
+from app.classroom.codes import Pass
+from app.classroom.seats import Seat
+from app.errors import AppError
+
+# what a request's environment says of who asks: app/security.py writes it
+OWNER = "kvtheater.owner"  # bool
+PASS = "kvtheater.pass"  # Pass | None
+
+
+class Person(NamedTuple):
+    """Who is at the other end of a connection."""
+
+    is_owner: bool
+    seat: Pass | None
+
+
+NOBODY = Person(is_owner=False, seat=None)
+
+
+class Access:
+    """The rules, for connections by their ids."""
+
+    def __init__(self, classrooms: Classrooms) -> None:
+        self._classrooms = classrooms
+        self._people: dict[str, Person] = {}
+        self._labs: dict[str, Pass] = {}  # theater -> whose
+        self._lock = threading.Lock()
+
+    def come(self, sid: str, person: Person) -> None:
+        """A connection is there."""
+        self._people[sid] = person
+
+    def forget(self, sid: str) -> None:
+        """It is gone."""
+        self._people.pop(sid, None)
+        self._classrooms.forget(sid)
+
+    def person(self, sid: str) -> Person:
+        return self._people.get(sid, NOBODY)
+
+    def own(self, sid: str) -> None:
+        """What only owners may do.
+
+        Raises:
+            AppError: `forbidden`.
+        """
+        if not self.person(sid).is_owner:
+            raise AppError("forbidden", "followers of a class cannot do this")
+
+    def drive(self, sid: str, theater_id: str) -> None:
+        """Command a run.
+
+        Raises:
+            AppError: `forbidden`, when it is somebody else's; `refused`, when another drives the class.
+        """
+        found = self._classrooms.of_theater(theater_id)
+        if found is not None:
+            if not found.may_drive(sid):
+                driver = found.driver_name
+                said = f"{driver} drives now" if driver else "the presenter drives"
+                raise AppError("forbidden", f"this run is the class's, and {said}")
+            return
+        owner = self._labs.get(theater_id)
+        person = self.person(sid)
+        if person.is_owner or (owner is not None and owner == person.seat):
+            return
+        raise AppError("forbidden", "this run is not yours")
+
+    def watch(self, sid: str, theater_id: str) -> None:
+        """Look at a run.
+
+        Raises:
+            AppError: `forbidden`.
+        """
+        person = self.person(sid)
+        if person.is_owner:
+            return
+        if person.seat is not None:
+            if self._labs.get(theater_id) == person.seat:
+                return
+            found = self._classrooms.get(person.seat.class_id)
+            found.seat(person.seat.seat)  # a seat that was taken away sees nothing more
+            if theater_id in found.theaters:
+                return
+        raise AppError("forbidden", "your class has not been shown this run")
+
+    def seat(self, sid: str) -> tuple[Classroom, Seat]:
+        """The follower at a connection.
+
+        Raises:
+            AppError: `forbidden`, when it is none; `not_found`, when the class is gone.
+        """
+        found, key = self.pass_of(sid)
+        return found, found.seat(key)
+
+    def pass_of(self, sid: str) -> tuple[Classroom, str]:
+        """The class that a connection has a pass to, and the key of its seat.
+
+        Raises:
+            AppError: `forbidden`, when it has none; `not_found`, when the class is gone.
+        """
+        person = self.person(sid)
+        if person.seat is None:
+            raise AppError("forbidden", "you are in no class: come in with its code")
+        return self._classrooms.get(person.seat.class_id), person.seat.seat
+
+    def presents(self, sid: str, class_id: str) -> Classroom:
+        """The class, for who presents it.
+
+        Raises:
+            AppError: `forbidden`; `not_found`.
+        """
+        found = self._classrooms.get(class_id)
+        if sid not in found.presenters:
+            raise AppError("forbidden", "only the presenter of this class can do this")
+        return found
+
+    def lab(self, theater_id: str, of: Pass | None) -> None:
+        """Give a run to a follower; None: it is nobody's."""
+        with self._lock:
+            if of is None:
+                self._labs.pop(theater_id, None)
+            else:
+                self._labs[theater_id] = of

@@ -1,0 +1,393 @@
+"""One class: who is in it, what all of them look at, and what they are asked."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from app.classroom.codes import Secret, new_code
+from app.classroom.polls import Answer, Kind, Phase, Poll
+from app.classroom.seats import Seat, checked_name, invented_name
+from app.classroom.told import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
+from app.errors import AppError
+from app.plain import plain
+
+MOST_SEATS = 1200
+MOST_POLLS = 200
+MOST_MARKS = 5000  # of "lost here": beyond it the oldest go
+MOST_VIEW = 48  # settings in a view
+_NAME = re.compile(r"[a-z][a-z_]{0,39}")
+
+
+class Classroom:
+    """A class under way.
+
+    Every method may be called from any thread. `changed` is called, outside of the lock, with whether all of the class
+    or only its presenters have to be told.
+    """
+
+    def __init__(self, class_id: str, title: str, names: Names, changed: Callable[[Classroom, bool], None]) -> None:
+        self.id, self.title, self.names = class_id, title, names
+        self.code = new_code()
+        self.key = secrets.token_urlsafe(16)  # in the link of the QR code, which needs no code
+        self.secret = Secret()  # of the presenter
+        self.presenters: set[str] = set()  # sids
+        self.polls: list[Poll] = []
+        self.theaters: set[str] = set()  # that were on stage: nobody drives them but who drives the class
+        self.began = time.time()
+        self._seats: dict[str, Seat] = {}  # by the key of the pass
+        self._began = time.monotonic()
+        self._changed = changed
+        self._lock = threading.RLock()
+        self._version = 0
+        self._driver: Seat | None = None
+        self._held = False
+        self._theater: str | None = None
+        self._view: dict[str, str] = {}
+        self._lesson: LessonAt | None = None
+        self._marks: list[list[float]] = []
+        self._over = False
+
+    # Who is there
+
+    @property
+    def is_over(self) -> bool:
+        return self._over
+
+    @property
+    def theater(self) -> str | None:
+        """The run on stage."""
+        return self._theater
+
+    def sids(self) -> list[str]:
+        """Everybody who is connected."""
+        with self._lock:
+            followers = {sid for seat in self._seats.values() for sid in seat.sids}
+            return [*self.presenters, *(followers - self.presenters)]
+
+    def seats(self) -> list[Seat]:
+        """In the order in which they came."""
+        with self._lock:
+            return list(self._seats.values())
+
+    def seat(self, key: str) -> Seat:
+        """The seat of a pass.
+
+        Raises:
+            AppError: `unknown_theater`: nobody has sat down there.
+        """
+        found = self._seats.get(key)
+        if found is None:
+            raise AppError("refused", "you are not in this class: come in with its code")
+        return found
+
+    def present(self, sid: str) -> None:
+        """A page of the presenter's is there."""
+        with self._lock:
+            self.presenters.add(sid)
+        self._tell(everybody=False)
+
+    def enter(self, key: str, sid: str, language: str) -> Seat:
+        """A follower's page is there, with its seat or for the first time.
+
+        Raises:
+            AppError: `refused` when the class is over or full.
+        """
+        with self._lock:
+            self._check_open()
+            seat = self._seats.get(key)
+            if seat is None:
+                if len(self._seats) >= MOST_SEATS:
+                    self._make_room()
+                taken = {other.name for other in self._seats.values()}
+                number = max((other.number for other in self._seats.values()), default=-1) + 1
+                seat = self._seats[key] = Seat(number, key, invented_name(language, taken))
+            seat.sids.add(sid)
+        self._tell(everybody=False)
+        return seat
+
+    def forget(self, sid: str) -> None:
+        """A connection is gone."""
+        with self._lock:
+            found = sid in self.presenters
+            self.presenters.discard(sid)
+            for seat in self._seats.values():
+                if sid in seat.sids:
+                    seat.sids.discard(sid)
+                    seat.left_at = time.monotonic()
+                    found = True
+        if found:
+            self._tell(everybody=False)
+
+    def rename(self, seat: Seat, name: str) -> None:
+        """Raises AppError: no name, one that somebody has, or names are not wanted here."""
+        if self.names == "none":
+            raise AppError("refused", "this class has no names")
+        wanted = checked_name(name)
+        with self._lock:
+            if any(other.name == wanted and other is not seat for other in self._seats.values()):
+                raise AppError("refused", "somebody in this class is called so already")
+            seat.name = wanted
+        self._tell(everybody=self._driver is seat)
+
+    def send_away(self, number: int) -> list[str]:
+        """Take a seat away; returns its connections. Its answers go with it."""
+        with self._lock:
+            seat = self._by_number(number)
+            if self._driver is seat:
+                self._driver = None
+            del self._seats[seat.key]
+            for poll in self.polls:
+                for votes in poll.rounds:
+                    votes.pop(seat.key, None)
+        self._tell()
+        return list(seat.sids)
+
+    # Who drives
+
+    def may_drive(self, sid: str) -> bool:
+        """Whether what this connection does is what the class sees."""
+        with self._lock:
+            return sid in (self._driver.sids if self._driver else self.presenters)
+
+    def driver_sids(self) -> list[str]:
+        with self._lock:
+            return list(self._driver.sids if self._driver else self.presenters)
+
+    @property
+    def driver_name(self) -> str | None:
+        """None: the presenter drives."""
+        return self._driver.name if self._driver else None
+
+    def hand(self, number: int | None) -> None:
+        """Let a seat drive; None: the presenter takes it back."""
+        with self._lock:
+            self._driver = None if number is None else self._by_number(number)
+            if self._driver:
+                self._driver.wish = None
+        self._tell()
+
+    def allow_remote(self, number: int, allowed: bool) -> None:
+        """Let a seat press "next" and "back", or no more."""
+        with self._lock:
+            seat = self._by_number(number)
+            seat.is_remote, seat.wish = allowed, None
+        self._tell()
+
+    def wish(self, seat: Seat, what: Wish | None) -> None:
+        """A seat asks to drive or to be the remote; None: no more."""
+        with self._lock:
+            seat.wish = what
+        self._tell(everybody=False)
+
+    # What all look at
+
+    def cast(self, theater: str | None, view: Mapping[str, str]) -> bool:
+        """Where the driver looks. Returns whether another run is on stage now.
+
+        Raises:
+            AppError: `bad_request` for what is no view.
+        """
+        if len(view) > MOST_VIEW or not all(_NAME.fullmatch(name) for name in view):
+            raise AppError("bad_request", f"a view has {MOST_VIEW} settings at most, by their names")
+        with self._lock:
+            other = theater != self._theater
+            if not other and view == self._view:
+                return False
+            self._theater, self._view = theater, dict(view)
+            if other:
+                self._lesson = None
+            if theater is not None:
+                self.theaters.add(theater)
+        self._tell()
+        return other
+
+    def lesson_is_at(self, theater: str, at: int) -> None:
+        """The lesson on stage has gone on."""
+        with self._lock:
+            if theater != self._theater:
+                return
+            version = self._lesson["version"] + 1 if self._lesson else 0
+            self._lesson = {"theater": theater, "at": at, "version": version}
+        self._tell()
+
+    def hold(self, held: bool) -> None:
+        """Whether nobody may go their own ways."""
+        with self._lock:
+            self._held = held
+        self._tell()
+
+    # Questions
+
+    @property
+    def poll(self) -> Poll | None:
+        """The last question."""
+        return self.polls[-1] if self.polls else None
+
+    def ask(
+        self,
+        kind: Kind,
+        text: str,
+        options: list[str],
+        lesson: tuple[str, int, int] | None = None,
+        seconds: float | None = None,
+    ) -> Poll:
+        """Put a question to the class.
+
+        Raises:
+            AppError: `refused` while another one is open.
+        """
+        with self._lock:
+            self._check_open()
+            if self.poll and self.poll.phase != "shown":
+                raise AppError("refused", "a question is open: show what came of it before the next one")
+            if len(self.polls) >= MOST_POLLS:
+                raise AppError("refused", f"a class takes {MOST_POLLS} questions")
+            poll = Poll(len(self.polls), kind, text, options, lesson, seconds)
+            self.polls.append(poll)
+        self._tell()
+        return poll
+
+    def answer(self, seat: Seat, number: int, in_round: int, given: Answer) -> None:
+        """Raises AppError: no such question, none that is open, or no answer to it."""
+        with self._lock:
+            poll = self.poll
+            if poll is None or poll.number != number:
+                raise AppError("refused", "this question is over: your answer of before stands")
+            poll.answer(seat.key, in_round, given)
+        self._tell(everybody=False)
+
+    def poll_goes(self, number: int, to: Phase, right: Answer = None) -> Poll:
+        """Raises AppError: another question is there by now, or that does not come next."""
+        with self._lock:
+            poll = self.poll
+            if poll is None or poll.number != number:
+                raise AppError("refused", "another question is on the wall by now")
+            poll.go(to, right)
+        self._tell()
+        return poll
+
+    def clock(self, number: int, seconds: float | None) -> None:
+        """Give a question so many seconds from now on, or no clock."""
+        with self._lock:
+            if self.poll and self.poll.number == number:
+                self.poll.clock(seconds)
+        self._tell()
+
+    def lost(self, seat: Seat, is_lost: bool, newest: int) -> None:
+        """A follower does not understand, or does again. `newest`: the last record of the run on stage."""
+        with self._lock:
+            if not is_lost:
+                seat.find()
+            elif seat.lose():
+                step = self._view.get("step", "")
+                record = int(step) if step.isascii() and step.isdigit() else newest
+                self._marks = [*self._marks[-MOST_MARKS:], [round(time.monotonic() - self._began, 1), record]]
+        self._tell(everybody=False)
+
+    def end(self) -> None:
+        """The class is over: its pages say so, and nobody comes in any more."""
+        with self._lock:
+            self._over, self._driver, self._held = True, None, False
+        self._tell()
+
+    # What is said of it
+
+    def told(self) -> ClassTold:
+        """To everybody."""
+        with self._lock:
+            poll = self.poll
+            return {
+                "id": self.id,
+                "version": self._version,
+                "title": self.title,
+                "names": self.names,
+                "driver": self._driver.number if self._driver else None,
+                "driver_name": self.driver_name,
+                "held": self._held,
+                "theater": self._theater,
+                "view": self._view,
+                "lesson": self._lesson,
+                "poll": plain(poll.told()) if poll else None,
+                "labs": False,
+                "over": self._over,
+            }
+
+    def mine(self, seat: Seat) -> Mine:
+        """To one seat: what is its own."""
+        with self._lock:
+            answers = [
+                (poll.number, [votes.get(seat.key) for votes in poll.rounds])
+                for poll in self.polls
+                if any(seat.key in votes for votes in poll.rounds)
+            ]
+            return {
+                "seat": seat.number,
+                "name": seat.name,
+                "answers": [{"poll": number, "given": given} for number, given in answers],
+                "remote": seat.is_remote,
+                "drives": self._driver is seat,
+                "lost": seat.is_lost,
+                "wish": seat.wish,
+                "lab": None,
+                "queue": None,
+            }
+
+    def desk(self) -> ClassDesk:
+        """To the presenter."""
+        with self._lock:
+            votes = self.poll.rounds[-1] if self.poll and self.poll.takes_answers else {}
+            seats: list[SeatTold] = [
+                {
+                    "seat": seat.number,
+                    "name": seat.name,
+                    "here": seat.is_here,
+                    "lost": seat.is_lost,
+                    "remote": seat.is_remote,
+                    "wish": seat.wish,
+                    "answered": seat.key in votes,
+                    "lab": False,
+                }
+                for seat in self._seats.values()
+            ]
+            return {
+                "id": self.id,
+                "seats": seats,
+                "lost": self._marks,
+                "seconds": time.monotonic() - self._began,
+                "asked": len(self.polls),
+                "answered": len(votes),
+                "labs": 0,
+                "labs_most": 0,
+                "labs_why": "",
+                "waiting": 0,
+                "kept_until": None,
+            }
+
+    # Inside
+
+    def _tell(self, everybody: bool = True) -> None:
+        with self._lock:
+            self._version += everybody
+        self._changed(self, everybody)
+
+    def _by_number(self, number: int) -> Seat:
+        found = next((seat for seat in self._seats.values() if seat.number == number), None)
+        if found is None:
+            raise AppError("refused", "nobody sits there any more")
+        return found
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise AppError("refused", "this class is over")
+
+    def _make_room(self) -> None:
+        """The one who left longest ago without having answered anything makes room."""
+        answered = {key for poll in self.polls for votes in poll.rounds for key in votes}
+        idle = [seat for seat in self._seats.values() if not seat.is_here and seat.key not in answered]
+        if not idle:
+            raise AppError("refused", f"this class is full: it has {MOST_SEATS} seats")
+        del self._seats[min(idle, key=lambda seat: seat.left_at).key]

@@ -1,0 +1,176 @@
+"""The classes of a server: opening and finding them, letting people in, telling everybody what changed."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from app.classroom.classroom import Classroom
+from app.classroom.codes import BURST, RATE, Allowance, Pass, Passes, as_code
+from app.classroom.told import Names
+from app.errors import AppError
+
+MOST_CLASSES = 16  # of one server
+PACE = 0.05  # seconds between two messages to a class
+DESK_PACE = 0.5  # between two to its presenters
+COME_BURST, COME_RATE = 600, 10.0  # passes for one address at once, and a second: a hall behind one address
+MOST_ADDRESSES = 4096  # whose comings are counted; beyond it those that came longest ago are forgotten
+
+logger = logging.getLogger(__name__)
+
+
+class Send(Protocol):
+    """Queue an event for clients, from any thread."""
+
+    def __call__(self, event: str, data: Mapping[str, Any], sids: Sequence[str]) -> None: ...
+
+
+class Classrooms:
+    """All classes."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._classes: dict[str, Classroom] = {}
+        self._passes = Passes()
+        self._guesses = Allowance(BURST, RATE)
+        self._comings: dict[str, Allowance] = {}  # by address
+        self._lock = threading.Lock()
+        self._due: set[str] = set()  # classes of which everybody is to be told
+        self._desks: set[str] = set()  # of which the presenters are
+        self._desk_at = 0.0
+        self._wake = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._tell, name="classes", daemon=True)
+        self._thread.start()
+
+    def open(self, title: str, names: Names) -> Classroom:
+        """A new class.
+
+        Raises:
+            AppError: `refused`, when there are too many.
+        """
+        with self._lock:
+            over = [one.id for one in self._classes.values() if one.is_over]
+            if len(self._classes) >= MOST_CLASSES:
+                if not over:
+                    raise AppError("refused", f"{MOST_CLASSES} classes are open on this server: end one first")
+                del self._classes[over[0]]
+            found = Classroom(secrets.token_urlsafe(6), title, names, self._changed)
+            self._classes[found.id] = found
+        return found
+
+    def get(self, class_id: str) -> Classroom:
+        """The class.
+
+        Raises:
+            AppError: `not_found`.
+        """
+        found = self._classes.get(class_id)
+        if found is None:
+            raise AppError("not_found", "this class is over, or the server was started anew")
+        return found
+
+    def all(self) -> list[Classroom]:
+        with self._lock:
+            return list(self._classes.values())
+
+    def of_theater(self, theater_id: str) -> Classroom | None:
+        """The class that has, or had, a theater on stage."""
+        return next((one for one in self.all() if theater_id in one.theaters and not one.is_over), None)
+
+    def lesson_is_at(self, theater_id: str, at: int) -> None:
+        """A lesson has gone on; a class may have it on stage."""
+        if found := self.of_theater(theater_id):
+            found.lesson_is_at(theater_id, at)
+
+    # Coming in
+
+    def new_pass(self, given: str, address: str) -> str:
+        """A pass for who has typed a join code, or has followed the link with a class's key (`code.key`).
+
+        Raises:
+            AppError: `not_found` for a wrong one; `busy` when too many are tried, or too many come from one address.
+        """
+        code, _, key = given.partition(".")
+        found = next((one for one in self.all() if not one.is_over and one.code == as_code(code)), None)
+        if key:
+            if found is None or not secrets.compare_digest(key.encode(), found.key.encode()):
+                raise AppError("not_found", "this link leads to no class: it may be over")
+        elif self._guesses.is_empty:
+            raise AppError("busy", "too many wrong codes were tried: scan the QR code, or try again in a minute")
+        elif found is None:
+            self._guesses.take()
+            raise AppError("not_found", "there is no class with this code: look at the wall again")
+        if not self._coming(address).take():
+            raise AppError("busy", "too many come in from your network at once: try again in a minute")
+        return self._passes.new(found.id)
+
+    def known(self, text: str) -> Pass | None:
+        """Whose pass it is; None when it opens nothing."""
+        found = self._passes.read(text) if text else None
+        return found if found and found.class_id in self._classes else None
+
+    def forget(self, sid: str) -> None:
+        """A connection is gone."""
+        for one in self.all():
+            one.forget(sid)
+
+    def close(self) -> None:
+        """Say nothing any more."""
+        self._closed = True
+        self._wake.set()
+        self._thread.join()
+
+    def _coming(self, address: str) -> Allowance:
+        with self._lock:
+            found = self._comings.pop(address, None) or Allowance(COME_BURST, COME_RATE)
+            self._comings[address] = found  # the newest is last
+            while len(self._comings) > MOST_ADDRESSES:
+                del self._comings[next(iter(self._comings))]
+        return found
+
+    # Telling
+
+    def _changed(self, one: Classroom, everybody: bool) -> None:
+        with self._lock:
+            self._desks.add(one.id)
+            if everybody:
+                self._due.add(one.id)
+        self._wake.set()
+
+    def _tell(self) -> None:
+        """What changes while one message goes out is in the next one: a class is told whole."""
+        while not self._closed:
+            self._wake.wait()
+            self._wake.clear()
+            self._round()
+            time.sleep(PACE)
+            if self._desks:
+                self._wake.set()
+
+    def _round(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            due, self._due = self._due, set()
+            desks: set[str] = set()
+            if now >= self._desk_at + DESK_PACE:
+                desks, self._desks, self._desk_at = self._desks, set(), now
+            classes = dict(self._classes)
+        for class_id in due & classes.keys():
+            one = classes[class_id]
+            self._say("class", one.told, one.sids())
+        for class_id in desks & classes.keys():
+            one = classes[class_id]
+            self._say("class_desk", one.desk, list(one.presenters))
+
+    def _say(self, event: str, what: Callable[[], Mapping[str, Any]], sids: list[str]) -> None:
+        """A class of which nothing can be said must not silence the others."""
+        try:
+            if sids:
+                self._send(event, what(), sids)
+        except Exception:
+            logger.exception("event %s", event)

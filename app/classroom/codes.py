@@ -1,0 +1,108 @@
+"""Who may come in: join codes, and what a browser shows afterwards to be known again.
+
+A code has 6 of 29 letters and digits: 29^6 = 5.9e8. Wrong ones are taken at most `BURST` + `RATE` · t times in t
+seconds, from all addresses together: in a day 600 + 86,400 guesses, a chance of 1.5e-4 to find one class. A link with
+the class's key (128 bits, in the QR code) is never slowed: who floods the door with guesses shuts out nobody in the
+room.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from typing import NamedTuple
+
+LETTERS = "23456789abcdefghjkmnpqrstwxyz"  # none that are read as another: 0 o, 1 i l, u v
+LENGTH = 6
+BURST = 600  # wrong codes at once: a full hall that mistypes
+RATE = 1.0  # a second
+
+
+def new_code() -> str:
+    """A join code."""
+    return "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
+
+
+def as_code(typed: str) -> str:
+    """What somebody typed, as a code: neither case nor spaces nor hyphens matter."""
+    return "".join(letter for letter in typed.lower() if letter.isalnum())
+
+
+class Allowance:
+    """So many at once, and so many a second on the long run (a token bucket)."""
+
+    def __init__(self, burst: float, rate: float) -> None:
+        self._burst, self._rate = burst, rate
+        self._left, self._at = burst, time.monotonic()
+        self._lock = threading.Lock()
+
+    def take(self) -> bool:
+        """Whether there was one left; it is taken."""
+        with self._lock:
+            self._fill()
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+    @property
+    def is_empty(self) -> bool:
+        with self._lock:
+            self._fill()
+            return self._left < 1
+
+    def _fill(self) -> None:
+        now = time.monotonic()
+        self._left = min(self._burst, self._left + self._rate * (now - self._at))
+        self._at = now
+
+
+class Pass(NamedTuple):
+    """What a follower's browser shows: which seat of which class it has."""
+
+    class_id: str
+    seat: str
+
+
+class Passes:
+    """Makes and checks the passes of a server, and keeps none of them."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+
+    def new(self, class_id: str) -> str:
+        """The text of a pass for a new seat."""
+        seat = secrets.token_urlsafe(12)
+        return f"{class_id}.{seat}.{self._mark(class_id, seat)}"
+
+    def read(self, text: str) -> Pass | None:
+        """None: this server has not given it."""
+        parts = text.split(".")
+        if len(parts) != 3 or not all(part.isascii() for part in parts):
+            return None
+        class_id, seat, mark = parts
+        return Pass(class_id, seat) if hmac.compare_digest(mark, self._mark(class_id, seat)) else None
+
+    def _mark(self, class_id: str, seat: str) -> str:
+        return hmac.new(self._key, f"{class_id}.{seat}".encode(), hashlib.sha256).hexdigest()[:32]
+
+
+class Secret:
+    """A word that one person has been told; here only its digest is kept."""
+
+    def __init__(self) -> None:
+        self._word: str | None = secrets.token_urlsafe(24)
+        self._digest = hashlib.sha256(self._word.encode()).digest()
+
+    def tell(self) -> str:
+        """The word, to the one whose it is. Once; nobody has it here afterwards."""
+        word, self._word = self._word, None
+        assert word is not None
+        return word
+
+    def fits(self, word: str) -> bool:
+        given = hashlib.sha256(word.encode("utf-8", "replace")).digest()
+        return hmac.compare_digest(given, self._digest)

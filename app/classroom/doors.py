@@ -1,0 +1,73 @@
+"""Under which addresses others in the room can reach this machine, and the QR codes that lead there."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+import psutil
+import segno
+
+from app.classroom.told import Door
+from app.settings import is_loopback
+
+_VIRTUAL = ("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "utun", "tun", "tap", "zt", "tailscale", "wg")
+_ANYWHERE = ("0.0.0.0", "::", "")
+_SOMEWHERE = ("10.255.255.255", 9)  # an address of a local network: nothing is sent to it
+
+
+def origins(opened: str, host: str) -> list[str]:
+    """Origins for others in the room, the likeliest first.
+
+    Args:
+        opened: of the presenter's page. One that is not of this machine alone is how others come, too (a name that a
+            proxy has); else its port is.
+        host: what the server listens on.
+    """
+    parts = urlsplit(opened)
+    name = parts.hostname or ""
+    if not is_loopback(name):
+        return [opened]
+    if is_loopback(host.strip("[]")):
+        return []
+    port = f":{parts.port}" if parts.port else ""
+    return [f"{parts.scheme}://{address}{port}" for address in _addresses(host.strip("[]"))]
+
+
+def door(origin: str, join: str) -> Door:
+    """The way in at an origin, by the path `join`."""
+    url = origin + join
+    code = segno.make(url, error="m", micro=False)
+    rows = [list(row) for row in code.matrix]
+    path = "".join(f"M{x} {y}h1v1h-1z" for y, row in enumerate(rows) for x, dark in enumerate(row) if dark)
+    return {"url": url, "shown": f"{urlsplit(origin).netloc}/j", "size": len(rows), "path": path}
+
+
+def _addresses(host: str) -> list[str]:
+    if host not in _ANYWHERE:
+        return [host]
+    order = {
+        one.address: int(interface.startswith(_VIRTUAL))
+        for interface, addresses in psutil.net_if_addrs().items()
+        for one in addresses
+        if one.family == socket.AF_INET and _is_local(one.address)
+    }
+    if (first := _by_route()) in order:
+        order[first] = -1
+    return sorted(order, key=lambda address: (order[address], address))
+
+
+def _is_local(address: str) -> bool:
+    found = ipaddress.ip_address(address)
+    return not (found.is_loopback or found.is_link_local or found.is_unspecified)
+
+
+def _by_route() -> str:
+    """The address that packets to the local network would come from; nothing where there is no such network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(_SOMEWHERE)
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])

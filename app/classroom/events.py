@@ -1,0 +1,221 @@
+"""The socket's events of a class: check who asks, do it, say what became of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from app.answers import Nothing
+from app.broadcast import Emit
+from app.classroom import messages
+from app.classroom.access import Access
+from app.classroom.classroom import Classroom
+from app.classroom.classrooms import Classrooms
+from app.classroom.doors import door, origins
+from app.classroom.told import ClassEntered, ClassOpened, ClassPressed, Mine, Presenting
+from app.errors import AppError
+from app.lessons.lesson import Ask, LessonError
+from app.lessons.rooms import LessonRoom, LessonRooms
+from app.settings import ServerSettings
+from app.theaters import Theaters
+from app.transport.clients import Ack
+
+
+class ClassEvents:
+    """One method for each event."""
+
+    def __init__(
+        self,
+        access: Access,
+        classrooms: Classrooms,
+        theaters: Theaters,
+        lessons: LessonRooms,
+        settings: ServerSettings,
+        emit: Emit,
+    ) -> None:
+        self._access, self._classrooms = access, classrooms
+        self._theaters, self._lessons = theaters, lessons
+        self._settings, self._emit = settings, emit
+
+    # The presenter
+
+    def open(self, sid: str, message: messages.ClassOpen) -> ClassOpened:
+        self._access.own(sid)
+        found = self._classrooms.open(message.title.strip(), message.names)
+        found.present(sid)
+        return {"secret": found.secret.tell(), "presenting": self._presenting(found, message.origin)}
+
+    def present(self, sid: str, message: messages.ClassPresent) -> Presenting:
+        self._access.own(sid)
+        found = self._classrooms.get(message.id)
+        if found.is_over or not found.secret.fits(message.secret):
+            raise AppError("forbidden", "this is not the presenter's browser, or the class is over")
+        found.present(sid)
+        return self._presenting(found, message.origin)
+
+    def end(self, sid: str, message: messages.OfClass) -> Nothing:
+        self._access.presents(sid, message.id).end()
+        return {}
+
+    def cast(self, sid: str, message: messages.ClassCast) -> Nothing:
+        found = self._classrooms.get(message.id)
+        if not found.may_drive(sid):
+            raise AppError("forbidden", "somebody else drives this class now")
+        if message.theater is not None:
+            self._theaters.watch(message.theater)  # there is one
+            other = self._classrooms.of_theater(message.theater)
+            if other is not None and other is not found:
+                raise AppError("refused", "another class has this run on stage")
+            if other is None:
+                self._access.drive(sid, message.theater)
+        found.cast(message.theater, message.view)
+        return {}
+
+    def hold(self, sid: str, message: messages.ClassHold) -> Nothing:
+        self._access.presents(sid, message.id).hold(message.held)
+        return {}
+
+    def hand(self, sid: str, message: messages.ClassHand) -> Nothing:
+        self._access.presents(sid, message.id).hand(message.seat)
+        return {}
+
+    def remote(self, sid: str, message: messages.ClassRemote) -> Nothing:
+        self._access.presents(sid, message.id).allow_remote(message.seat, message.allowed)
+        return {}
+
+    def send_away(self, sid: str, message: messages.ClassSendAway) -> Nothing:
+        found = self._access.presents(sid, message.id)
+        gone = found.send_away(message.seat)
+        for theater_id in found.theaters:
+            with contextlib.suppress(AppError):
+                theater = self._theaters.watch(theater_id)
+                for one in gone:
+                    theater.leave(one)
+        return {}
+
+    def ask(self, sid: str, message: messages.ClassAsk) -> Nothing:
+        found = self._access.presents(sid, message.id)
+        text, options = message.text.strip(), [option.strip() for option in message.options]
+        if message.kind == "lesson":
+            room, item, count = self._asked(found)
+            found.ask("lesson", "", [], (room.theater.theater_id, item, count), message.seconds)
+            return {}
+        if not text:
+            raise AppError("bad_request", "text: what do you ask?")
+        if message.kind == "choice" and (len(options) < 2 or not all(options)):
+            raise AppError("bad_request", "options: a choice has two at least")
+        found.ask(message.kind, text, options if message.kind == "choice" else [], None, message.seconds)
+        return {}
+
+    def poll(self, sid: str, message: messages.ClassPoll) -> Nothing:
+        """To the next phase. What is shown of a lesson's question is what the lesson says, which goes on with that."""
+        found = self._access.presents(sid, message.id)
+        poll = found.poll
+        right = message.right
+        if message.to == "shown" and poll is not None and poll.number == message.poll and poll.lesson:
+            right = self._revealed(found, *poll.lesson[:2])
+        found.poll_goes(message.poll, message.to, right)
+        return {}
+
+    def clock(self, sid: str, message: messages.ClassClock) -> Nothing:
+        self._access.presents(sid, message.id).clock(message.poll, message.seconds)
+        return {}
+
+    # Followers
+
+    def enter(self, sid: str, message: messages.ClassEnter) -> ClassEntered:
+        found, key = self._access.pass_of(sid)
+        seat = found.enter(key, sid, message.language)
+        return {"told": found.told(), "mine": found.mine(seat)}
+
+    def rename(self, sid: str, message: messages.ClassRename) -> Mine:
+        found, seat = self._access.seat(sid)
+        found.rename(seat, message.name)
+        return found.mine(seat)
+
+    def answer(self, sid: str, message: messages.ClassAnswer) -> Mine:
+        found, seat = self._access.seat(sid)
+        found.answer(seat, message.poll, message.round, message.given)
+        return found.mine(seat)
+
+    def lost(self, sid: str, message: messages.ClassLost) -> Mine:
+        found, seat = self._access.seat(sid)
+        found.lost(seat, message.lost, self._newest(found))
+        return found.mine(seat)
+
+    def wish(self, sid: str, message: messages.ClassWish) -> Mine:
+        found, seat = self._access.seat(sid)
+        found.wish(seat, message.wish)
+        return found.mine(seat)
+
+    def press(self, sid: str, message: messages.ClassPress) -> Nothing:
+        found, seat = self._access.seat(sid)
+        if not seat.is_remote:
+            raise AppError("forbidden", "this phone is not the presenter's remote")
+        pressed: ClassPressed = {"id": found.id, "key": message.key}
+        self._emit("class_pressed", pressed, found.driver_sids())
+        return {}
+
+    # Inside
+
+    def _presenting(self, found: Classroom, origin: str) -> Presenting:
+        join = f"/j/{found.code}.{found.key}"
+        return {
+            "told": found.told(),
+            "desk": found.desk(),
+            "code": found.code,
+            "doors": [door(one, join) for one in origins(origin, self._settings.host)],
+            "join": join,
+        }
+
+    def _asked(self, found: Classroom) -> tuple[LessonRoom, int, int]:
+        """The lesson on stage, the question that it stands before, and how many options that has."""
+        room = self._lessons.find(found.theater or "")
+        course = room.course
+        if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:
+            raise AppError("refused", "the lesson asks nothing now")
+        return room, course.at, len(course.question.options)
+
+    def _revealed(self, found: Classroom, theater_id: str, item: int) -> int | None:
+        """Have the lesson say what is right; None: somebody went on without the class."""
+        room = self._lessons.find(theater_id)
+        with room.lock:
+            course = room.course
+            question = course.asked.get(item)
+            if course.at == item and not course.is_answered:
+                try:
+                    course.answer(None)
+                    course.go_on()
+                except LessonError as error:
+                    raise AppError("refused", str(error)) from error
+                room.show()
+            found.lesson_is_at(theater_id, course.at)
+        return question.right if question else None
+
+    def _newest(self, found: Classroom) -> int:
+        with contextlib.suppress(AppError):
+            if found.theater is not None:
+                return len(self._theaters.watch(found.theater).run.log) - 1
+        return -1
+
+
+CLASS_EVENTS: dict[str, tuple[type[Any], Callable[[ClassEvents, str, Any], Ack]]] = {
+    "class_open": (messages.ClassOpen, ClassEvents.open),
+    "class_present": (messages.ClassPresent, ClassEvents.present),
+    "class_end": (messages.OfClass, ClassEvents.end),
+    "class_cast": (messages.ClassCast, ClassEvents.cast),
+    "class_hold": (messages.ClassHold, ClassEvents.hold),
+    "class_hand": (messages.ClassHand, ClassEvents.hand),
+    "class_remote": (messages.ClassRemote, ClassEvents.remote),
+    "class_send_away": (messages.ClassSendAway, ClassEvents.send_away),
+    "class_ask": (messages.ClassAsk, ClassEvents.ask),
+    "class_poll": (messages.ClassPoll, ClassEvents.poll),
+    "class_clock": (messages.ClassClock, ClassEvents.clock),
+    "class_enter": (messages.ClassEnter, ClassEvents.enter),
+    "class_rename": (messages.ClassRename, ClassEvents.rename),
+    "class_answer": (messages.ClassAnswer, ClassEvents.answer),
+    "class_lost": (messages.ClassLost, ClassEvents.lost),
+    "class_wish": (messages.ClassWish, ClassEvents.wish),
+    "class_press": (messages.ClassPress, ClassEvents.press),
+}

@@ -1,0 +1,115 @@
+"""What clients may send about a class: one type per event."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from app.classroom.polls import Answer, Kind, Phase
+from app.classroom.told import Names, Press, Wish
+from app.messages import Index, Message, Name
+
+Title = Annotated[str, Meta(max_length=120)]
+Question = Annotated[str, Meta(max_length=500)]
+Options = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=8)]
+Seconds = Annotated[float, Meta(ge=5, le=3600)] | None
+Origin = Annotated[str, Meta(max_length=200, pattern=r"^https?://[^/?#\s]+$")]
+Language = Annotated[str, Meta(max_length=20)]
+View = dict[Annotated[str, Meta(max_length=40)], Annotated[str, Meta(max_length=400)]]
+
+
+class ClassOpen(Message, frozen=True, kw_only=True):
+    origin: Origin  # of the presenter's page: which port it came by
+    title: Title = ""
+    names: Names = "optional"
+
+
+class OfClass(Message, frozen=True, kw_only=True):
+    """`class_end` needs no more."""
+
+    id: Name
+
+
+class ClassPresent(OfClass, frozen=True, kw_only=True):
+    """A page of the presenter's, after each connect."""
+
+    origin: Origin
+    secret: Annotated[str, Meta(max_length=100)]
+
+
+class ClassEnter(Message, frozen=True, kw_only=True):
+    """A follower's page, after each connect: its browser shows its pass."""
+
+    language: Language
+
+
+class ClassCast(Message, frozen=True, kw_only=True):
+    """Where the driver looks."""
+
+    id: Name
+    theater: Name | None
+    view: View
+
+
+class ClassHold(OfClass, frozen=True, kw_only=True):
+    held: bool
+
+
+class ClassHand(OfClass, frozen=True, kw_only=True):
+    seat: Index | None  # None: back to the presenter
+
+
+class ClassRemote(OfClass, frozen=True, kw_only=True):
+    seat: Index
+    allowed: bool
+
+
+class ClassSendAway(OfClass, frozen=True, kw_only=True):
+    seat: Index
+
+
+class ClassAsk(OfClass, frozen=True, kw_only=True):
+    """A question to the class; `lesson`: the one that the lesson on stage asks now, whose text and options it has."""
+
+    kind: Kind
+    text: Question = ""
+    options: Options = field(default_factory=list)
+    seconds: Seconds = None
+
+
+class OfPoll(OfClass, frozen=True, kw_only=True):
+    poll: Index
+
+
+class ClassPoll(OfPoll, frozen=True, kw_only=True):
+    """To another phase; `right`: the answer, where the presenter says it."""
+
+    to: Phase
+    right: Answer = None
+
+
+class ClassClock(OfPoll, frozen=True, kw_only=True):
+    seconds: Seconds
+
+
+class ClassRename(Message, frozen=True, kw_only=True):
+    name: str
+
+
+class ClassAnswer(Message, frozen=True, kw_only=True):
+    poll: Index
+    round: Annotated[int, Meta(ge=0, le=1)]
+    given: Answer
+
+
+class ClassLost(Message, frozen=True, kw_only=True):
+    lost: bool
+
+
+class ClassWish(Message, frozen=True, kw_only=True):
+    wish: Wish | None
+
+
+class ClassPress(Message, frozen=True, kw_only=True):
+    key: Press

@@ -1,0 +1,75 @@
+"""`/j/…`: the way into a class. A code, or the link of the QR code, is changed for a pass to a follower's page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app import routing
+from app.classroom.classrooms import Classrooms
+from app.errors import HTTP_STATUS, AppError
+from app.routing import Route
+from app.security import PASS_COOKIE
+
+DAY = 24 * 3600  # seconds for which a browser keeps its seat
+_WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.json").read_text(encoding="utf-8"))
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    classrooms: Classrooms
+
+
+def door(here: Here, request: Request) -> Response:
+    """Where a code is typed."""
+    return _door(request, "", None)
+
+
+def typed(here: Here, request: Request) -> Response:
+    """The code that was typed there."""
+    return come_in(here, request, request.args.get("code", ""))
+
+
+def come_in(here: Here, request: Request, given: str) -> Response:
+    """A browser that has a seat already keeps it, if it is in the same class."""
+    try:
+        text = here.classrooms.new_pass(given, request.remote_addr or "")
+    except AppError as error:
+        return _door(request, given.partition(".")[0], error)
+    had, has = here.classrooms.known(request.cookies.get(PASS_COOKIE, "")), here.classrooms.known(text)
+    assert has is not None
+    answer = Response(status=303, headers={"Location": f"/?class={has.class_id}", "Cache-Control": "no-store"})
+    if had is None or had.class_id != has.class_id:
+        answer.set_cookie(PASS_COOKIE, text, max_age=DAY, httponly=True, samesite="Lax")
+    return answer
+
+
+def _door(request: Request, code: str, refusal: AppError | None) -> Response:
+    language = request.accept_languages.best_match(list(_WORDS)) or "en"
+    words = _WORDS[language]
+    text = flask.render_template(
+        "join.html",
+        language=language,
+        words=words,
+        code=code[:20],
+        refusal=words[f"refusal.{refusal.code}"] if refusal else "",
+    )
+    status = HTTP_STATUS[refusal.code] if refusal else 200
+    return Response(text, status=status, headers={"Cache-Control": "no-store"}, mimetype="text/html")
+
+
+ROUTES = [
+    Route("GET", "/j/", door),
+    Route("GET", "/j/in", typed),
+    Route("GET", "/j/<given>", come_in),
+]
+
+
+def blueprint(classrooms: Classrooms) -> flask.Blueprint:
+    """The way in."""
+    return routing.blueprint("classroom", "", Here(classrooms), ROUTES)

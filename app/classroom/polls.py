@@ -1,0 +1,184 @@
+"""A question to a class: who answered what, in up to two rounds, and what is said of that.
+
+    open → talk → again → closed → shown        talk and again are left out where the teacher goes on at once
+
+While it is open nobody is told more than how many have answered, and that only the presenter.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import unicodedata
+from collections import Counter
+from typing import Literal
+
+from msgspec import Struct
+
+from app.errors import AppError
+
+Kind = Literal["choice", "number", "slot", "token", "lesson"]
+Phase = Literal["open", "talk", "again", "closed", "shown"]
+Answer = int | float | str | None  # an option's number, a number, a slot, a token; None: not sure
+TO: dict[Phase, tuple[Phase, ...]] = {
+    "open": ("talk", "closed", "shown"),
+    "talk": ("again", "closed", "shown"),
+    "again": ("closed", "shown"),
+    "closed": ("again", "shown"),
+    "shown": (),
+}
+MOST_VALUES = 24  # different answers that a tally lists, the most frequent ones; the others are counted together
+MOST_CHARACTERS = 64  # of a token
+LARGEST = 1e15
+
+
+class Counted(Struct, frozen=True, kw_only=True):
+    """How many gave one answer."""
+
+    value: Answer
+    count: int
+
+
+class Tally(Struct, frozen=True, kw_only=True):
+    """One round: options in their order, other answers the most frequent first."""
+
+    answers: list[Counted]
+    unsure: int
+    others: int  # answers beyond those that are listed
+
+
+class PollTold(Struct, frozen=True, kw_only=True):
+    """What everybody in the class is told of it."""
+
+    id: int
+    kind: Kind
+    text: str
+    options: list[str]
+    theater: str | None  # of a lesson's question: whose lesson
+    item: int | None  # and which of its items
+    phase: Phase
+    round: int  # 0 or 1: the one that answers go to, or the last
+    seconds: float | None  # that were given for it
+    left: float | None  # of them when this was said
+    tallies: list[Tally]  # of both rounds, when it is shown
+    right: Answer  # when it is shown and known
+
+
+class Poll:
+    """One question. Its methods are called under the class's lock."""
+
+    def __init__(
+        self,
+        number: int,
+        kind: Kind,
+        text: str,
+        options: list[str],
+        lesson: tuple[str, int, int] | None,
+        seconds: float | None,
+    ) -> None:
+        """`lesson`: theater, item and number of options of a lesson's question."""
+        self.number, self.kind, self.text, self.options = number, kind, text, options
+        self.lesson = lesson
+        self.seconds = seconds
+        self.phase: Phase = "open"
+        self.rounds: list[dict[str, Answer]] = [{}]  # by seat
+        self.right: Answer = None
+        self.asked_at = time.time()
+        self._ends: float | None = None
+        self._start_clock()
+
+    @property
+    def num_options(self) -> int:
+        return self.lesson[2] if self.lesson else len(self.options)
+
+    @property
+    def takes_answers(self) -> bool:
+        return self.phase in ("open", "again")
+
+    def answer(self, seat: str, in_round: int, given: Answer) -> None:
+        """One's answer; while the round is open it can be changed.
+
+        Raises:
+            AppError: `refused` when the round is over, `bad_request` for what is no answer to it.
+        """
+        if not self.takes_answers or in_round != len(self.rounds) - 1:
+            raise AppError("refused", "this round is over: your answer of before stands")
+        self.rounds[-1][seat] = self._checked(given)
+
+    def go(self, to: Phase, right: Answer = None) -> None:
+        """To another phase.
+
+        Raises:
+            AppError: `refused` when that does not come after the present one.
+        """
+        if to not in TO[self.phase]:
+            raise AppError("refused", f"a question that is {self.phase} cannot be {to}")
+        if to == "again":
+            if len(self.rounds) > 1:
+                raise AppError("refused", "both rounds are over: show what came of them")
+            self.rounds.append({})
+        if to == "shown":
+            self.right = None if right is None else self._checked(right)
+        self.phase = to
+        self._start_clock()
+
+    def clock(self, seconds: float | None) -> None:
+        """Give so many seconds from now on; None: take the clock away. It closes nothing: the teacher does."""
+        self.seconds = seconds
+        self._start_clock()
+
+    def told(self) -> PollTold:
+        shown = self.phase == "shown"
+        left = None if self._ends is None or not self.takes_answers else max(0.0, self._ends - time.monotonic())
+        return PollTold(
+            id=self.number,
+            kind=self.kind,
+            text=self.text,
+            options=self.options,
+            theater=self.lesson[0] if self.lesson else None,
+            item=self.lesson[1] if self.lesson else None,
+            phase=self.phase,
+            round=len(self.rounds) - 1,
+            seconds=self.seconds,
+            left=left,
+            tallies=[self.tally(votes) for votes in self.rounds] if shown else [],
+            right=self.right if shown else None,
+        )
+
+    def tally(self, votes: dict[str, Answer]) -> Tally:
+        given = Counter(value for value in votes.values() if value is not None)
+        if self.kind in ("choice", "lesson"):
+            listed: list[tuple[Answer, int]] = [(i, given[i]) for i in range(self.num_options)]
+        else:
+            listed = list(given.most_common(MOST_VALUES))
+        return Tally(
+            answers=[Counted(value=value, count=count) for value, count in listed],
+            unsure=sum(value is None for value in votes.values()),
+            others=sum(given.values()) - sum(count for _, count in listed),
+        )
+
+    def _start_clock(self) -> None:
+        runs = self.seconds is not None and self.takes_answers
+        self._ends = time.monotonic() + (self.seconds or 0.0) if runs else None
+
+    def _checked(self, given: Answer) -> Answer:
+        if given is None:
+            return None
+        match self.kind:
+            case "choice" | "lesson":
+                if isinstance(given, int) and 0 <= given < self.num_options:
+                    return given
+                raise AppError("bad_request", f"there are the answers 0 to {self.num_options - 1}")
+            case "slot":
+                if isinstance(given, int) and 0 <= given <= 2**31:
+                    return given
+                raise AppError("bad_request", "a slot is a whole number from 0 on")
+            case "number":
+                if isinstance(given, int | float) and math.isfinite(given) and abs(given) <= LARGEST:
+                    return float(given)
+                raise AppError("bad_request", f"a number is wanted, of {LARGEST:g} at most")
+            case "token":
+                text = unicodedata.normalize("NFC", given).strip() if isinstance(given, str) else ""
+                if 0 < len(text) <= MOST_CHARACTERS and text.isprintable():
+                    return text
+                raise AppError("bad_request", f"a token is wanted, of {MOST_CHARACTERS} characters at most")

@@ -1,0 +1,79 @@
+"""The seats of a class: one a browser that came in, whatever becomes of its connection."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import unicodedata
+from pathlib import Path
+
+from app.classroom.told import Wish
+from app.errors import AppError
+
+LONGEST_NAME = 24  # characters
+LOST_EVERY = 10.0  # seconds between two marks of one seat
+LOST_LASTS = 60.0  # seconds for which one is counted as lost
+_NAMES: dict[str, tuple[list[str], list[str], str]] = {
+    code: (words["first"], words["second"], words["between"])
+    for code, words in json.loads((Path(__file__).parent / "names.json").read_text(encoding="utf-8")).items()
+}
+
+
+class Seat:
+    """One follower. Changed under the class's lock."""
+
+    def __init__(self, number: int, key: str, name: str) -> None:
+        self.number = number  # what others know it by
+        self.key = key  # of its pass; nobody else is told
+        self.name = name
+        self.sids: set[str] = set()  # its connections
+        self.left_at = time.monotonic()
+        self.is_remote = False  # may press "next" and "back"
+        self.wish: Wish | None = None  # what it asks the presenter for
+        self._lost_at = -LOST_EVERY
+
+    @property
+    def is_here(self) -> bool:
+        return bool(self.sids)
+
+    @property
+    def is_lost(self) -> bool:
+        return time.monotonic() - self._lost_at < LOST_LASTS
+
+    def lose(self) -> bool:
+        """It says that it is lost; whether that counts: one press is one."""
+        if time.monotonic() - self._lost_at < LOST_EVERY:
+            return False
+        self._lost_at = time.monotonic()
+        return True
+
+    def find(self) -> None:
+        """It is not lost any more."""
+        self._lost_at = -LOST_LASTS
+
+
+def invented_name(language: str, taken: set[str]) -> str:
+    """A colour and a bird that nobody else in the class is called."""
+    first, second, between = _NAMES.get(language, _NAMES["en"])
+    for _ in range(64):
+        name = f"{random.choice(first)}{between}{random.choice(second)}"
+        if name not in taken:
+            return name
+    number = 2
+    while f"{name} {number}" in taken:
+        number += 1
+    return f"{name} {number}"
+
+
+def checked_name(text: str) -> str:
+    """A name as it is shown.
+
+    Raises:
+        AppError: `bad_request`, when nothing is left of it or it is too long.
+    """
+    name = " ".join(unicodedata.normalize("NFC", text).split())
+    name = "".join(letter for letter in name if letter.isprintable())
+    if not name or len(name) > LONGEST_NAME:
+        raise AppError("bad_request", f"a name has 1 to {LONGEST_NAME} characters")
+    return name

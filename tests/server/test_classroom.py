@@ -1,0 +1,305 @@
+"""A class on a real server: who may come in, who may do what, what everybody is told, and what is asked."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Client, Server, wait_for
+
+TOKEN = "the-token"
+OWNER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Member(Client):
+    """A client that keeps what it is told of its class."""
+
+    def _listen(self) -> None:
+        super()._listen()
+        self.told: list[dict[str, Any]] = []
+        self.desks: list[dict[str, Any]] = []
+        self.pressed: list[dict[str, Any]] = []
+        self.io.on("class", self.told.append)
+        self.io.on("class_desk", self.desks.append)
+        self.io.on("class_pressed", self.pressed.append)
+
+    def last(self) -> dict[str, Any]:
+        return self.told[-1] if self.told else {}
+
+
+class Room:
+    """A server with a class and its presenter."""
+
+    def __init__(self, server: Server, names: str = "optional") -> None:
+        self.server = server
+        self.presenter = self.member(headers=OWNER)
+        opened = self.presenter.do("class_open", title="KV", names=names, origin=server.url)
+        self.secret: str = opened["secret"]
+        self.presenting: dict[str, Any] = opened["presenting"]
+        self.id: str = self.presenting["told"]["id"]
+
+    def member(self, **connect: Any) -> Member:
+        found = Member(self.server.url, **connect)
+        self.server.clients.append(found)
+        return found
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        """An answer to GET; redirects are not followed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.listener.port, timeout=20)
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse()
+
+    def ticket(self, way: str | None = None, **headers: str) -> str:
+        """The cookie of who comes in."""
+        answer = self.get(way or self.presenting["join"], **headers)
+        assert answer.status == 303, answer.status
+        return str(answer.headers["Set-Cookie"]).partition(";")[0]
+
+    def follower(self, cookie: str | None = None, language: str = "en") -> tuple[Member, dict[str, Any]]:
+        """One that has come in, and what it was told then."""
+        found = self.member(headers={"Cookie": cookie or self.ticket()})
+        return found, found.do("class_enter", language=language)
+
+    def seat(self) -> dict[str, Any]:
+        """The first follower, as the presenter's last desk has it."""
+        seats = self.presenter.desks[-1]["seats"] if self.presenter.desks else []
+        return dict(seats[0]) if seats else {}
+
+    def on_stage(self, captures: bool = False) -> str:
+        """A run that the class watches."""
+        theater: str = self.presenter.do("create", captures=captures)["theater"]
+        self.presenter.do("class_cast", id=self.id, theater=theater, view={"layer": "1"})
+        return theater
+
+
+@pytest.fixture
+def room(make_server: Callable[..., Server]) -> Room:
+    return Room(make_server(token=TOKEN))
+
+
+def test_the_way_in(room: Room) -> None:
+    """By the link in the QR code, by a code as it is typed; and not without."""
+    code = room.presenting["code"]
+    for way in (
+        room.presenting["join"],
+        f"/j/{code}",
+        f"/j/{code.upper()[:3]}-{code.upper()[3:]}",
+        f"/j/in?code={code}",
+    ):
+        answer = room.get(way)
+        assert (answer.status, answer.headers["Location"]) == (303, f"/?class={room.id}")
+        assert "HttpOnly" in answer.headers["Set-Cookie"]
+    assert room.get("/j/").status == 200
+    assert room.get("/j").status == 308
+    assert room.get("/j/zzzzzz").status == 404
+    assert room.get(f"/j/{code}.{'x' * 22}").status == 404
+    again = room.get(room.presenting["join"], Cookie=room.ticket())
+    assert again.headers["Set-Cookie"] is None  # the seat that one has
+
+
+def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room) -> None:
+    cookie = room.ticket()
+    for path in ("/", "/static/js/main.js", "/words/en.json", "/api/model", "/vendor/plotly.min.js"):
+        assert room.get(path).status == 401, path
+        assert room.get(path, Cookie=cookie).status == 200, path
+    for path in (
+        "/api/theaters",
+        "/api/recordings",
+        "/bench",
+        "/api/machine",
+        "/api/lessons",
+        "/static/../pyproject.toml",
+    ):
+        assert room.get(path, Cookie=cookie).status == 401, path
+    name, _, value = cookie.partition("=")
+    forged = value[:-1] + ("0" if value[-1] != "0" else "1")
+    assert room.get("/", Cookie=f"{name}={forged}").status == 401
+
+
+def test_all_see_where_the_presenter_looks_and_late_ones_too(room: Room) -> None:
+    early, entered = room.follower()
+    assert entered["told"]["theater"] is None
+    theater = room.on_stage()
+    wait_for(lambda: early.last().get("theater") == theater)
+    late, entered = room.follower()
+    assert entered["told"]["theater"] == theater and entered["told"]["view"] == {"layer": "1"}
+    for one in (early, late):
+        assert one.do("join", theater=theater)["theater"] == theater
+    room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    room.presenter.do("prefill", theater=theater)
+    wait_for(lambda: early.records() and early.records() == late.records())
+
+
+def test_nobody_but_the_driver_commands_the_classes_run(room: Room) -> None:
+    """Other owners neither; a seat that is given the wheel does, until it is taken back."""
+    theater = room.on_stage()
+    guest, entered = room.follower()
+    other = room.member(headers=OWNER)
+    for one in (guest, other):
+        for event in ("prefill", "step", "reset", "pause", "focus", "record_stop"):
+            body: dict[str, Any] = {"layers": None, "heads": None} if event == "focus" else {}
+            assert one.refused(event, theater=theater, **body)["code"] == "forbidden", event
+        assert one.refused("class_cast", id=room.id, theater=theater, view={})["code"] == "forbidden"
+        assert one.refused("class_hand", id=room.id, seat=0)["code"] == "forbidden"
+    room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
+    guest.do("reset", theater=theater)
+    guest.do("class_cast", id=room.id, theater=theater, view={"head": "2"})
+    assert room.presenter.refused("reset", theater=theater)["message"].endswith(f"{entered['mine']['name']} drives now")
+    room.presenter.do("class_hand", id=room.id, seat=None)
+    assert guest.refused("reset", theater=theater)["code"] == "forbidden"
+    room.presenter.do("reset", theater=theater)
+
+
+def test_a_guest_has_no_other_runs_than_its_classes(room: Room) -> None:
+    theater = room.on_stage()
+    private: str = room.member(headers=OWNER).do("create")["theater"]
+    guest, _ = room.follower()
+    guest.do("join", theater=theater)
+    assert guest.refused("join", theater=private)["code"] == "forbidden"
+    assert guest.refused("read", theater=private, to=1, **{"from": 0})["code"] == "forbidden"
+    assert guest.refused("create")["code"] == "forbidden"
+    assert guest.refused("fork", theater=theater, at=0, change=None)["code"] == "forbidden"
+    assert guest.refused("lesson_open", lesson="twice", language="en")["code"] == "forbidden"
+    assert guest.refused("bench_run", scenario="guard")["code"] == "forbidden"
+    assert guest.refused("class_cast", id=room.id, theater=private, view={})["code"] == "forbidden"
+
+
+def test_the_secret_is_the_presenters_alone(room: Room) -> None:
+    guest, entered = room.follower()
+    assert room.secret not in str(entered)
+    assert (
+        guest.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)["code"] == "forbidden"
+    )  # no owner
+    owner = room.member(headers=OWNER)
+    assert owner.refused("class_present", id=room.id, secret="x" * 32, origin=room.server.url)["code"] == "forbidden"
+    again = owner.do("class_present", id=room.id, secret=room.secret, origin=room.server.url)
+    assert room.secret not in str(again)
+    owner.do("class_end", id=room.id)
+    assert owner.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)["code"] == "forbidden"
+    assert room.get(room.presenting["join"]).status == 404
+
+
+def ask(room: Room, **fields: Any) -> int:
+    room.presenter.do("class_ask", id=room.id, **fields)
+    wait_for(lambda: (room.presenter.last().get("poll") or {}).get("phase") == "open")
+    return int(room.presenter.last()["poll"]["id"])
+
+
+def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
+    followers = [room.follower()[0] for _ in range(3)]
+    poll = ask(room, kind="choice", text="Which?", options=["a", "b"])
+    for one, given in zip(followers, (0, 0, None), strict=True):
+        one.do("class_answer", poll=poll, round=0, given=given)
+    followers[0].do("class_answer", poll=poll, round=0, given=1)  # while it is open one may change one's mind
+    wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["answered"] == 3)
+    assert not any(told["poll"]["tallies"] for one in followers for told in one.told if told["poll"])
+    room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
+    assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
+    room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
+    assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
+    mine = followers[0].do("class_answer", poll=poll, round=1, given=0)
+    assert mine["answers"] == [{"poll": poll, "given": [1, 0]}]
+    room.presenter.do("class_poll", id=room.id, poll=poll, to="shown", right=1)
+    wait_for(lambda: followers[1].last()["poll"]["phase"] == "shown")
+    shown = followers[1].last()["poll"]
+    assert [[one["count"] for one in tally["answers"]] for tally in shown["tallies"]] == [[1, 1], [1, 0]]
+    assert [tally["unsure"] for tally in shown["tallies"]] == [1, 0] and shown["right"] == 1
+    assert followers[0].refused("class_answer", poll=poll, round=1, given=1)["code"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("number", [3, 2.5, -1], ["3", float("inf"), True]),
+        ("slot", [0, 17], [-1, 2.5, "0"]),
+        ("token", [" moon", "月"], ["", " ", "x" * 65, "a\nb", 3]),
+        ("choice", [0, 1, None], [2, -1, "a", 0.5]),
+    ],
+)
+def test_what_is_an_answer(room: Room, kind: str, good: list[Any], bad: list[Any]) -> None:
+    guest, _ = room.follower()
+    poll = ask(room, kind=kind, text="?", options=["a", "b"] if kind == "choice" else [])
+    for given in good:
+        guest.do("class_answer", poll=poll, round=0, given=given)
+    for given in bad:
+        assert guest.refused("class_answer", poll=poll, round=0, given=given)["code"] == "bad_request"
+
+
+def test_who_comes_back_has_seat_name_and_answer(room: Room) -> None:
+    cookie = room.ticket()
+    before, entered = room.follower(cookie)
+    before.do("class_rename", name="  Ada   Lovelace ")
+    poll = ask(room, kind="number", text="?")
+    before.do("class_answer", poll=poll, round=0, given=7)
+    before.io.disconnect()
+    wait_for(lambda: room.seat().get("here") is False)
+    _, after = room.follower(cookie)
+    assert after["mine"]["seat"] == entered["mine"]["seat"] and after["mine"]["name"] == "Ada Lovelace"
+    assert after["mine"]["answers"] == [{"poll": poll, "given": [7.0]}]
+    assert after["told"]["poll"]["id"] == poll
+
+
+def test_names(room: Room) -> None:
+    first, one = room.follower(language="zh")
+    second, two = room.follower()
+    assert one["mine"]["name"] != two["mine"]["name"]
+    first.do("class_rename", name="<b>月</b>")  # text; the page shows it as text
+    assert second.refused("class_rename", name="<b>月</b>")["code"] == "refused"
+    for name in ("", " \u0000\u200b ", "x" * 25, "x" * 1_000_000):
+        assert second.refused("class_rename", name=name)["code"] == "bad_request", name[:30]
+
+
+def test_a_class_without_names(make_server: Callable[..., Server]) -> None:
+    room = Room(make_server(token=TOKEN), names="none")
+    guest, entered = room.follower()
+    assert entered["told"]["names"] == "none"
+    assert guest.refused("class_rename", name="Ada")["code"] == "refused"
+
+
+def test_a_remote_presses_and_nobody_else(room: Room) -> None:
+    guest, entered = room.follower()
+    assert guest.refused("class_press", key="next")["code"] == "forbidden"
+    guest.do("class_wish", wish="remote")
+    wait_for(lambda: room.seat().get("wish") == "remote")
+    room.presenter.do("class_remote", id=room.id, seat=entered["mine"]["seat"], allowed=True)
+    guest.do("class_press", key="next")
+    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": "next"}])
+    assert not guest.pressed
+
+
+def test_lost_is_a_mark_on_the_presenters_line(room: Room) -> None:
+    theater = room.on_stage()
+    room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    guest, _ = room.follower()
+    assert guest.do("class_lost", lost=True)["lost"]
+    guest.do("class_lost", lost=True)  # pressed twice is one mark
+    wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["lost"])
+    (mark,) = room.presenter.desks[-1]["lost"]
+    assert mark[0] >= 0 and mark[1] == 0  # the record that was the newest
+    assert not guest.do("class_lost", lost=False)["lost"]
+
+
+def test_who_is_sent_away_is_out(room: Room) -> None:
+    theater = room.on_stage()
+    guest, entered = room.follower()
+    guest.do("join", theater=theater)
+    room.presenter.do("class_send_away", id=room.id, seat=entered["mine"]["seat"])
+    assert guest.refused("join", theater=theater)["code"] == "refused"
+    assert guest.refused("class_lost", lost=True)["code"] == "refused"
+
+
+def test_guesses_are_few_and_shut_nobody_out_who_has_the_link(room: Room) -> None:
+    statuses = [room.get(f"/j/22222{chr(97 + i % 20)}").status for i in range(620)]
+    assert statuses[0] == 404 and statuses[-1] == 409
+    assert room.get(f"/j/{room.presenting['code']}").status == 409  # says nothing about the code
+    assert room.get(room.presenting["join"]).status == 303
+
+
+def test_many_from_one_address_are_slowed(room: Room) -> None:
+    statuses = [room.get(room.presenting["join"]).status for _ in range(640)]
+    assert statuses.count(303) >= 600 and 409 in statuses
+    guest = room.presenter.ask("class_hold", id=room.id, held=False)
+    assert guest["ok"]
