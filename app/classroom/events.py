@@ -69,7 +69,9 @@ class ClassEvents:
                 raise AppError("refused", "another class has this run on stage")
             if other is None:
                 self._access.drive(sid, message.theater)
-        found.cast(message.theater, message.view)
+        if found.cast(message.theater, message.view) and message.theater is not None:
+            with contextlib.suppress(AppError):  # most runs are of no lesson
+                found.lesson_is_at(message.theater, self._lessons.find(message.theater).course.at)
         return {}
 
     def hold(self, sid: str, message: messages.ClassHold) -> Nothing:
@@ -150,9 +152,11 @@ class ClassEvents:
         return found.mine(seat)
 
     def press(self, sid: str, message: messages.ClassPress) -> Nothing:
-        found, seat = self._access.seat(sid)
-        if not seat.is_remote:
-            raise AppError("forbidden", "this phone is not the presenter's remote")
+        found = self._classrooms.get(message.id)
+        if sid not in found.presenters:
+            attended, seat = self._access.seat(sid)
+            if attended is not found or not seat.is_remote:
+                raise AppError("forbidden", "this phone is not the presenter's remote")
         pressed: ClassPressed = {"id": found.id, "key": message.key}
         self._emit("class_pressed", pressed, found.driver_sids())
         return {}

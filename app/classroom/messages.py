@@ -111,5 +111,5 @@ class ClassWish(Message, frozen=True, kw_only=True):
     wish: Wish | None
 
 
-class ClassPress(Message, frozen=True, kw_only=True):
+class ClassPress(OfClass, frozen=True, kw_only=True):
     key: Press

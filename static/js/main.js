@@ -60,6 +60,7 @@ followOpening();
 if (isSite) loadFutures();
 followOpened();
 followLearning();
+followClasses();
 playLinkedScene();
 session.start();
 
@@ -68,6 +69,16 @@ function followLearning() {
   const wait = effect(() => {
     if (settings.distance.value !== "learn" && !settings.lesson.value) return;
     import("./control/lesson.js").then((found) => found.followLessons(localStorageOrNull()));
+    queueMicrotask(() => wait());
+  });
+}
+
+/** The code of classes comes with the first. */
+function followClasses() {
+  const wait = effect(() => {
+    if (!settings.class.value && !settings.teach.value) return;
+    import("./control/classroom.js").then((found) => found.followClass());
+    import("./control/class_lesson.js").then((found) => found.followClassLesson());
     queueMicrotask(() => wait());
   });
 }

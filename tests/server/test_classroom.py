@@ -261,11 +261,11 @@ def test_a_class_without_names(make_server: Callable[..., Server]) -> None:
 
 def test_a_remote_presses_and_nobody_else(room: Room) -> None:
     guest, entered = room.follower()
-    assert guest.refused("class_press", key="next")["code"] == "forbidden"
+    assert guest.refused("class_press", id=room.id, key="next")["code"] == "forbidden"
     guest.do("class_wish", wish="remote")
     wait_for(lambda: room.seat().get("wish") == "remote")
     room.presenter.do("class_remote", id=room.id, seat=entered["mine"]["seat"], allowed=True)
-    guest.do("class_press", key="next")
+    guest.do("class_press", id=room.id, key="next")
     wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": "next"}])
     assert not guest.pressed
 

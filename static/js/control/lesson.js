@@ -4,12 +4,14 @@ import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
+import { attends } from "../state/classroom.js";
 import { cards, forget, keep, kept, opened, owedTo, readKept, shownPart } from "../state/lessons.js";
 import { own } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 import { addMoreWords, t } from "../tell/words.js";
+import { answerToClass } from "./class_lesson.js";
 import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
 import { play, stop } from "./playback.js";
 import { takeOver } from "./player.js";
@@ -39,11 +41,12 @@ export function followLessons(memory) {
   readKept(memory);
   effect(() => {
     const [wanted, code, all] = [settings.lesson.value, language.value, cards.value];
+    if (attends.value) return; // the class has a lesson, or none
     if (all === null && (wanted || settings.distance.value === "learn")) loadCards();
     if (wanted && code) openWanted(isLost(wanted), canOpen(wanted));
   });
   effect(() => {
-    if (settings.lesson.value === null && opened.peek()) close();
+    if (settings.lesson.value === null && opened.peek() && !attends.peek()) close();
   });
 }
 
@@ -103,6 +106,7 @@ export async function goOn() {
 export async function answer(given) {
   const now = opened.peek();
   if (!now || waiting.peek()) return;
+  if (now.source === "class") return answerToClass(Array.isArray(given) ? null : given);
   const told = await attempt(() => course.answer(now.theater, now.progress.at, given));
   if (told) take(told);
 }

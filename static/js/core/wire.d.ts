@@ -166,6 +166,7 @@ export interface ClassPresent {
 }
 
 export interface ClassPress {
+  id: string;
   key: "back" | "next";
 }
 

@@ -14,8 +14,8 @@ import { session } from "./session.js";
  *   answers: Record<string, Given[]>, changes: Record<string, number>, again: import("../state/lessons.js").Earlier[],
  * }} Wish a lesson as far as item `at`, or as far as the answers lead
  * @typedef {object} Course where a lesson's questions are asked and its run is: on a server, or in the page itself
- * @property {"live" | "server" | "file"} source whose run it is, and who has the answers: a model's and a recorded
- *   one's are held back by the server; a file's are in the page
+ * @property {"live" | "server" | "file" | "class"} source whose run it is, and who has the answers: a model's and a
+ *   recorded one's are held back by the server; a file's are in the page; a class's presenter goes on
  * @property {(wish: Wish, isWanted: () => boolean) => Promise<LessonOpened>} open `isWanted`: still
  * @property {(theater: string, item: number) => Promise<LessonState>} go carry out item `item`
  * @property {(theater: string, item: number, given: Given) => Promise<LessonState>} answer null: not sure

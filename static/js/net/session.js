@@ -3,6 +3,7 @@
 // run.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
+import { heardOfClass } from "../state/classroom.js";
 import { isEmbedded } from "../state/embedded.js";
 import { wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -68,6 +69,7 @@ export class Session {
         connect: () => this.#enter(link),
         disconnect: () => (forgetModel(), this.#now.drop()),
         model: heardModel,
+        ...heardOfClass,
         status: (message) => this.run?.heardStatus(message),
         reset: (message) => this.run?.heardReset(message),
         closed: (message) => this.#heardClosed(message),
@@ -87,8 +89,11 @@ export class Session {
    */
   async #enter(link) {
     if (this.state === "file" || this.state === "gone") return; // what is here can be read on
-    const wanted = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
-    const known = this.run ? { from: store.own.numRecords.value, epoch: this.run.epoch } : { from: 0 };
+    const own = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
+    const wanted = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
+    if (wanted === "" || link.isClosed) return; // the class has nothing on stage yet
+    const known =
+      this.run?.theater === wanted ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
     const asked = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);
     const { wish } = link;
     try {
@@ -263,11 +268,7 @@ export class Session {
     else await this.toLive();
   }
 
-  /**
-   * Show the trace in `buffer` from its end, whatever was shown before. Throws TraceFormatError when it is none.
-   *
-   * @param {ArrayBuffer | Uint8Array} buffer
-   */
+  /** Show the trace in `buffer` from its end. Throws TraceFormatError. @param {ArrayBuffer | Uint8Array} buffer */
   open(buffer) {
     batch(() => (this.#show(logOf(buffer)), store.backToLive()));
   }
@@ -286,11 +287,7 @@ export class Session {
     store.toast(damage, "error");
   }
 
-  /**
-   * The log on show, which came from a file, is the recording `id` of the server now.
-   *
-   * @param {string} id
-   */
+  /** The log on show, which came from a file, is the recording `id` of the server now. @param {string} id */
   keep(id) {
     this.#now.keep(id);
   }

@@ -6,20 +6,25 @@ import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Blackout, Notice } from "../panels/header/notice.js";
+import { startOpen, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { dismiss, toasts } from "../state/store.js";
 import { t } from "../tell/words.js";
 
+const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
+
 const Look = lazyPanel(() => import("../panels/look/panel.js"));
 const Opening = lazyPanel(() => import("../panels/look/opening_panel.js"));
+const Classroom = lazyPanel(() => import("../panels/classroom/panel.js"), "classroom", CLASS_SHEETS);
 const Everything = lazy(() => import("./bench.js").then((found) => found.Everything));
 const Room = lazy(() => import("./room.js").then((found) => found.Room));
 const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
 
 export function App() {
   if (opening.value) return html`<${Opening} /><${Toasts} />`;
-  const shown = { look: Look, room: Room, bench: Everything, learn: Learn }[settings.distance.value];
-  return html`<${shown} /><${Toasts} /><${Blackout} />`;
+  const shown = { look: Look, room: Room, bench: Everything, learn: Learn, desk: null }[settings.distance.value];
+  return html`${shown ? html`<${shown} />` : null}
+    ${told.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
 }
 
 function Toasts() {

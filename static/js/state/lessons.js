@@ -20,7 +20,7 @@ import { computed, signal } from "../../vendor/signals/signals.js";
  *
  * @typedef {{
  *   lesson: string, kind: Card["kind"], language: string, title: string, minutes: number, theater: string,
- *   items: Item[], source: "live" | "server" | "file",
+ *   items: Item[], source: "live" | "server" | "file" | "class",
  *   progress: import("../core/wire.js").Progress, changes: Record<string, number>, again: Earlier[],
  * }} Opened `source`: whose run it is; `changes`: settings that the learner has changed; what is learned under them is
  *   not remembered; `again`: questions of earlier lessons that come back where this lesson's run decides them

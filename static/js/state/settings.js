@@ -40,7 +40,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   model: string | null,
  *   step: number | null, sub: number | null, seq: number | null, layer: number | null, head: number | null,
  *   speed: number, scene: string | null, fault: string | null, priority: number,
- *   distance: "look" | "room" | "bench" | "learn",
+ *   distance: "look" | "room" | "bench" | "learn" | "desk",
  *   region: "stage" | "setup" | "memory" | "detail", detail: string, exhibit: string | null,
  *   run_a: string | null, run_b: string | null,
  *   chart: "latency" | "sequences" | "memory" | "roofline" | "flow", overview: "matrix" | "row",
@@ -48,7 +48,7 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   telling: "plain" | "expert",
  *   motion: boolean, slo: string, after: number,
  *   lanes: "strategies" | "caches" | "models", as_model: string, find: string | null, sort: string | null,
- *   lesson: string | null,
+ *   lesson: string | null, class: string | null, teach: boolean,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -110,6 +110,8 @@ export const TABLE = {
   theme: { type: oneOf("auto", "light", "dark"), initial: "auto", remember: true },
   theater: { type: text, initial: null },
   recording: { type: text, initial: null },
+  class: { type: text, initial: null }, // that this page is in
+  teach: { type: flag, initial: false }, // a class is wanted as soon as there is a run
   model: { type: text, initial: null }, // of the server's models the one that runs are on; null = its first
   step: { type: integer, initial: null, place: true }, // record shown; null = the newest
   // sub-step of the record, as far as which it is shown; null = whole
@@ -124,8 +126,9 @@ export const TABLE = {
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   after: { type: integer, initial: 0 }, // steps that a prompt waits outside before it is submitted
   ...optionRows(SAMPLING),
-  // from how far one looks: one picture and one sentence; stage and pool, for a room or beside a lesson; everything
-  distance: { type: oneOf("look", "room", "bench", "learn"), initial: "bench", place: true },
+  // from how far one looks: one picture and one sentence; stage and pool, for a room or beside a lesson; everything;
+  // or a class's presenter's own screen
+  distance: { type: oneOf("look", "room", "bench", "learn", "desk"), initial: "bench", place: true },
   lesson: { type: text, initial: null, place: true }, // null: the list of them
   region: {
     type: oneOf("stage", "setup", "memory", "detail"),

@@ -7,6 +7,7 @@ import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
+import { startOpen, told } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -38,6 +39,13 @@ export function Panel() {
         isEmbedded && !hasLesson
           ? null
           : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
+      }
+      ${
+        isEmbedded || isSite || told.value
+          ? null
+          : html`<button class="tool header-bench" id="btn-teach" onClick=${() => (startOpen.value = true)}>${t(
+              "header.teach",
+            )}</button>`
       }
       ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
       <${LanguageSwitch} />

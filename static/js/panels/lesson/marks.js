@@ -8,9 +8,9 @@ import { html } from "../../kit/html.js";
 import { boxOf } from "../../kit/places.js";
 import { shownPart } from "../../state/lessons.js";
 import { drawnIndex, log, sequenceView, state } from "../../state/store.js";
+import { optionText } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
 import { choose, marks } from "./prediction.js";
-import { optionText } from "./question.js";
 
 /**
  * @typedef {import("../../kit/places.js").Box} Box

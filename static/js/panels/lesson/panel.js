@@ -100,7 +100,7 @@ function Changed({ now }) {
 
 /** What a recorded lesson is, where its answers lie, and how it is played live. @param {{now: Opened}} props */
 function Recorded({ now }) {
-  if (now.source === "live") return null;
+  if (now.source === "live" || now.source === "class") return null;
   return html`<p class="lesson-recorded" id="lesson-recorded">${t(`lesson.recorded.${now.source}`)} ${t(
     "lesson.recorded.live",
   )} <code>${COMMAND}</code></p>`;
@@ -133,6 +133,10 @@ function Do({ item }) {
     return html`<p class="lesson-done"><${Icon} name="step" /> ${text} <span class="num">${t("lesson.records", {
       n: grouped(item.moment.records),
     })}</span></p>`;
+  if (opened.value?.source === "class")
+    return html`<p class="lesson-done" data-coming="true"><${Icon} name="step" /> ${text} <span>${t(
+      "lesson.presenter_goes_on",
+    )}</span></p>`;
   return html`<button class="lesson-do" id="lesson-go" disabled=${!isNext || waiting.value} onClick=${goOn}><${Icon}
     name=${verb === "prefill" ? "prefill" : "step"} /> ${text}</button>`;
 }
@@ -151,7 +155,11 @@ function Sandbox() {
     <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
       isLive ? "lesson.knobs" : "lesson.look",
     )}</button>
-    ${isHere ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>` : null}
+    ${
+      isHere && opened.value?.source !== "class"
+        ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>`
+        : null
+    }
   </div>`;
 }
 

@@ -1,6 +1,7 @@
 // What the learner predicts: the answer that is being chosen, and which answers stand in the picture.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
+import { told } from "../../state/classroom.js";
 import { barrier, opened } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
@@ -33,7 +34,14 @@ export const isTold = () => opened.value?.kind === "lesson" || opened.value?.pro
  *
  * @param {ToldAsk} item
  */
-export const isOpen = (item) => !item.over && barrier.value?.index === item.index;
+export const isOpen = (item) => !item.over && barrier.value?.index === item.index && isAskedHere(item);
+
+/** Whether this page is asked: a class is when its presenter puts the question to it. @param {ToldAsk} item */
+const isAskedHere = ({ index }) => {
+  if (opened.value?.source !== "class") return true;
+  const poll = told.value?.poll;
+  return poll?.item === index && (poll.phase === "open" || poll.phase === "again");
+};
 
 /** The question that the learner has turned to, by its index: before that the picture has what came of the last one. */
 const turned = signal(-1);

@@ -4,8 +4,10 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
+import { opened } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { bytesText, grouped, hasText, t } from "../../tell/words.js";
+import { optionText, shownValues, stemText } from "../../tell/questions.js";
+import { hasText, t } from "../../tell/words.js";
 import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
 
 /**
@@ -15,15 +17,14 @@ import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction
 
 const GAZE = 5000; // ms for which what came of the last question stands before the places of the next one
 
-/** An answer in words. @param {ToldOption} option */
-export const optionText = ({ text, values }) =>
-  t(text, text === "answer.bytes" ? { n: bytesText(Number(values.n)) } : shownValues(values));
+/** Whether it is a class that is asked: what is right comes when the presenter shows it. */
+const isOfClass = () => opened.value?.source === "class";
 
 /** @param {{item: ToldAsk}} props */
 export function Question({ item }) {
   const isAsked = isOpen(item);
   const mine = chosen.value?.item === item.index ? chosen.value.option : null;
-  const stem = t(`question.${item.rule}.stem`, shownValues(item.values));
+  const stem = stemText(item);
   /** @param {Event} event */
   const give = (event) => {
     event.preventDefault();
@@ -53,7 +54,7 @@ export function Question({ item }) {
     ${
       isAsked
         ? html`<button class="command primary" id="lesson-answer" disabled=${mine === null || waiting.value}>${t(
-            item.given.length ? "lesson.second" : "lesson.answer",
+            !item.given.length ? "lesson.answer" : isOfClass() ? "lesson.change" : "lesson.second",
           )}</button>`
         : null
     }
@@ -65,7 +66,7 @@ export function Question({ item }) {
 function Choice({ item, index, option, mine }) {
   const given = item.given.includes(index);
   const right = item.over && isTold() ? item.right === index : null;
-  const tried = !item.over && given;
+  const tried = !item.over && given && !isOfClass();
   const isWrong = given && right !== true && isTold();
   return html`<label class="answer" data-given=${given} data-right=${right}>
     <input type="radio" name=${`answer-${item.index}`}
@@ -80,6 +81,7 @@ function Choice({ item, index, option, mine }) {
 /** What came of the answers. @param {{item: ToldAsk}} props */
 function Verdict({ item }) {
   if (!item.given.length) return null;
+  if (isOfClass() && !item.over) return html`<p class="verdict" role="status">${t("lesson.answer_is_in")}</p>`;
   const why = item.whys.at(-1);
   const isRight = item.over && item.given.at(-1) === item.right;
   const key = why === "near" ? "question.near" : `question.${item.rule}.why.${why}`;
@@ -122,12 +124,3 @@ function lookBack(item, record) {
   lookBackAt(item);
   jumpTo(record);
 }
-
-/** Numbers as the page writes them: bytes with their unit. @param {Record<string, string | number>} values */
-const shownValues = (values) =>
-  Object.fromEntries(
-    Object.entries(values).map(([name, value]) => {
-      if (typeof value !== "number") return [name, value];
-      return [name, name.endsWith("_bytes") ? bytesText(value) : value > 9999 ? grouped(value) : value];
-    }),
-  );

@@ -1,0 +1,54 @@
+// What is asked of a class: opening it, and everything that its presenter and its followers do.
+
+import { keep, take } from "../net/classroom.js";
+import { session } from "../net/session.js";
+import { mine, told } from "../state/classroom.js";
+import { settings } from "../state/settings.js";
+
+/** @typedef {import("../core/wire.js").Events} Events */
+
+/**
+ * Open a class, whose presenter is this browser.
+ *
+ * @param {Pick<Events["class_open"]["asked"], "title" | "names">} wish
+ */
+export async function openClass(wish) {
+  const { client } = session;
+  if (!client) return false;
+  try {
+    const opened = await client.ask("class_open", { ...wish, origin: location.origin });
+    keep({ id: opened.presenting.told.id, secret: opened.secret });
+    settings.class.value = opened.presenting.told.id;
+    take(opened.presenting);
+    return true;
+  } catch (error) {
+    session.complain(error, client);
+    return false;
+  }
+}
+
+/**
+ * Ask something of the class; what is a seat's own is kept.
+ *
+ * @template {Extract<keyof Events, `class_${string}`>} E
+ * @param {E} event
+ * @param {Omit<Events[E]["asked"], "id">} body
+ * @returns {Promise<boolean>} whether it was done
+ */
+export async function askOfClass(event, body) {
+  const { client } = session;
+  const now = told.peek();
+  if (!client || !now) return false;
+  try {
+    const whole = /** @type {Events[E]["asked"]} */ (OF_SEATS.includes(event) ? body : { id: now.id, ...body });
+    const answer = await client.ask(event, whole);
+    if ("answers" in answer && "seat" in answer) mine.value = /** @type {import("../core/wire.js").Mine} */ (answer);
+    return true;
+  } catch (error) {
+    session.complain(error, client);
+    return false;
+  }
+}
+
+/** A follower's: the server knows which seat asks, and of which class. @type {string[]} */
+const OF_SEATS = ["class_rename", "class_answer", "class_lost", "class_wish"];

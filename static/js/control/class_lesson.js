@@ -1,0 +1,79 @@
+// The lesson that a class has on stage: who attends reads as far as the presenter has come, and answers to the class.
+
+import { batch, effect, untracked } from "../../vendor/signals/signals.js";
+import { look } from "../net/class_lesson.js";
+import { session } from "../net/session.js";
+import { answersTo, attends, mine, presents, roaming, told } from "../state/classroom.js";
+import { opened } from "../state/lessons.js";
+import { settings } from "../state/settings.js";
+import { language } from "../tell/language.js";
+import { addMoreWords } from "../tell/words.js";
+import { askOfClass } from "./class_asks.js";
+
+/** From the moment on at which the page is in a class. */
+export function followClassLesson() {
+  effect(() => {
+    const [lesson, code] = [told.value?.lesson, language.value];
+    if (!lesson || roaming.value) return;
+    const now = opened.peek();
+    const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
+    const leads = presents.value && settings.distance.value !== "desk"; // there the lesson has its own page
+    if (leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews) untracked(read);
+  });
+  effect(() => {
+    if (attends.value && told.value && !told.value.lesson && opened.peek()?.source === "class") opened.value = null;
+  });
+  effect(() => {
+    const [poll, own] = [told.value?.poll, mine.value];
+    if (poll && own && attends.value) untracked(() => markOwn());
+  });
+}
+
+/** Answer the question that the class is asked. @param {number | null} given an option; null: not sure */
+export async function answerToClass(given) {
+  const poll = told.peek()?.poll;
+  if (poll) await askOfClass("class_answer", { poll: poll.id, round: poll.round, given });
+}
+
+/** The lesson, as far as the class has come. */
+async function read() {
+  const { client } = session;
+  try {
+    const { lesson, kind, title, minutes, theater, progress, items, words } = await look(0);
+    if (told.peek()?.lesson?.theater !== theater) return;
+    addMoreWords(language.peek(), words);
+    const code = language.peek();
+    const source = presents.peek() && settings.distance.peek() !== "desk" ? "live" : "class";
+    const own = { changes: {}, again: [], ...opened.peek() };
+    batch(() => {
+      opened.value = {
+        lesson,
+        kind,
+        language: code,
+        title,
+        minutes,
+        theater,
+        items: /** @type {import("../state/lessons.js").Item[]} */ (items),
+        source,
+        progress,
+        changes: own.changes,
+        again: own.again,
+      };
+      markOwn();
+    });
+  } catch (error) {
+    session.complain(error, client);
+  }
+}
+
+/** One's own answer stands at the question that the class is, or was, asked. */
+function markOwn() {
+  const [now, poll] = [opened.peek(), told.peek()?.poll];
+  if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;
+  const given = answersTo(poll.id).slice(-1);
+  const options = /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));
+  const items = now.items.map((item) =>
+    item.kind === "ask" && item.index === poll.item ? { ...item, given: options, whys: options.map(() => null) } : item,
+  );
+  opened.value = { ...now, items };
+}

@@ -1,0 +1,159 @@
+// A class: where its driver looks, all others look; who looks somewhere else goes ways of their own, and comes back.
+
+import { batch, effect, untracked } from "../../vendor/signals/signals.js";
+import { leaveClass } from "../net/classroom.js";
+import { session } from "../net/session.js";
+import { attends, drives, isLed, pressed, roaming, told } from "../state/classroom.js";
+import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
+import * as store from "../state/store.js";
+import { t } from "../tell/words.js";
+import { askOfClass } from "./class_asks.js";
+import * as playback from "./playback.js";
+import { takeOver } from "./player.js";
+import * as room from "./room.js";
+
+const CAST_EVERY = 100; // ms between two messages about where the driver looks
+const INTENT = 700; // ms after a touch or a key within which a change is the reader's own
+const NARROW = 700; // px; below it the page for a room takes the place of everything
+
+/** What is cast of where one looks: all places but what only this device's size decides. */
+const CAST = Object.fromEntries(Object.entries(TABLE).filter(([name, row]) => row.place && name !== "region"));
+const all = /** @type {Record<string, import("../../vendor/signals/signals.js").Signal<unknown>>} */ (
+  /** @type {unknown} */ (settings)
+);
+
+/** The class is over for everybody. */
+export const endClass = async () => {
+  if (await askOfClass("class_end", {})) leaveClass();
+};
+
+/** Back to where the class is. */
+export function comeBack() {
+  roaming.value = false;
+  lead();
+}
+
+/** Go ways of one's own. */
+export function wander() {
+  if (!told.peek()?.held) roaming.value = true;
+}
+
+/** A remote's key. @param {"next" | "back"} key */
+export const press = (key) => askOfClass("class_press", { key });
+
+/** From the moment on at which the page is in a class. */
+export function followClass() {
+  let touched = 0;
+  for (const event of ["pointerdown", "keydown", "wheel", "touchstart"])
+    addEventListener(event, () => (touched = performance.now()), { capture: true, passive: true });
+  effect(() => {
+    if (drives.value) cast(theater(), view());
+  });
+  effect(() => {
+    const now = told.value;
+    if (now && isLed.value && !roaming.value) untracked(lead);
+  });
+  effect(() => {
+    const [here, run] = [view(), theater()];
+    untracked(() => {
+      const now = told.peek();
+      if (!now || !isLed.peek() || roaming.peek() || performance.now() - touched > INTENT) return;
+      if (same(here, wanted(now.view)) && (now.theater === null || run === now.theater)) return;
+      if (now.held) lead();
+      else roaming.value = true;
+    });
+  });
+  effect(() => {
+    const key = pressed.value?.key;
+    if (key) untracked(() => drives.peek() && (key === "next" ? room.next() : playback.previous()));
+  });
+  /** @type {(() => void) | null} */
+  let release = null;
+  effect(() => {
+    const looks = isLed.value && theater() === told.value?.theater;
+    untracked(() => {
+      if (looks) release ??= takeOver(ledPlayer);
+      else {
+        release?.();
+        release = null;
+      }
+    });
+  });
+}
+
+/** What this page has on stage, as the server calls it. */
+const theater = () => settings.recording.value ?? settings.theater.value;
+
+/** Where this page looks, as a link holds it. @returns {Record<string, string>} */
+const view = () =>
+  Object.fromEntries(
+    new URLSearchParams(writeQuery(Object.fromEntries(Object.keys(CAST).map((name) => [name, all[name].value])), CAST)),
+  );
+
+/**
+ * A view as this device shows it.
+ *
+ * @param {Record<string, string>} given
+ */
+function wanted(given) {
+  const distance = given.distance ?? "bench";
+  if (settings.distance.peek() === "desk") return { ...given, distance: "desk" };
+  if (!attends.peek() || distance === "learn") return given;
+  return { ...given, distance: distance === "look" || innerWidth < NARROW ? "room" : distance };
+}
+
+/** @param {Record<string, string>} a @param {Record<string, string>} b */
+const same = (a, b) =>
+  writeQuery(parseQuery(String(new URLSearchParams(a)), CAST), CAST) ===
+  writeQuery(parseQuery(String(new URLSearchParams(b)), CAST), CAST);
+
+/** Look where the class looks. */
+async function lead() {
+  const now = told.peek();
+  if (!now?.theater) return;
+  if (theater() !== now.theater || session.run?.theater !== now.theater) await session.watch(now.theater);
+  if (told.peek() !== now || roaming.peek()) return; // the class has gone on meanwhile, or the reader has
+  const values = parseQuery(String(new URLSearchParams(wanted(now.view))), CAST);
+  batch(() => {
+    for (const [name, row] of Object.entries(CAST)) all[name].value = values[name] ?? row.initial;
+  });
+}
+
+let castAt = 0;
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let later;
+
+/**
+ * Tell the class where one looks: the last of many places in a tenth of a second.
+ *
+ * @param {string | null} run
+ * @param {Record<string, string>} place
+ */
+function cast(run, place) {
+  clearTimeout(later);
+  const wait = Math.max(0, castAt + CAST_EVERY - performance.now());
+  later = setTimeout(() => {
+    castAt = performance.now();
+    if (drives.peek()) askOfClass("class_cast", { theater: run, view: place });
+  }, wait);
+}
+
+/**
+ * Who is led looks at the records that there are; the driver makes them.
+ *
+ * @type {import("./player.js").Player}
+ */
+const ledPlayer = {
+  live: () => false,
+  running: () => store.pace.value !== null,
+  prefill: null,
+  step: async () => false,
+  run: () => {},
+  pause: () => {},
+  reset: () => {},
+  add: null,
+  forks: false,
+  differs: () => false,
+  restart: () => {},
+  say: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("class.begins") : null),
+};

@@ -1,0 +1,106 @@
+// Who attends a class: where one is, the way back, "lost here", and the question that all are asked.
+
+import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { askOfClass } from "../../control/class_asks.js";
+import { comeBack, press, wander } from "../../control/classroom.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { leaveClass } from "../../net/classroom.js";
+import { answersTo, drives, mine, roaming, told } from "../../state/classroom.js";
+import { connection } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+import { Clock } from "./clock.js";
+import { Given } from "./given.js";
+import { Histogram } from "./histogram.js";
+import { Me } from "./me.js";
+import { answerText, questionText } from "./said.js";
+
+export function Bar() {
+  const now = told.value;
+  const own = mine.value;
+  if (!now || !own) return null;
+  if (now.over) return html`<${Over} />`;
+  return html`<${Sheet} />
+    <section class="class-bar" id="class-bar" aria-label=${t("class.label")} data-roaming=${roaming.value}>
+      <${Where} />
+      ${own.remote ? html`<${Remote} />` : null}
+      <button class="class-lost" id="class-lost" aria-pressed=${own.lost} onClick=${() =>
+        askOfClass("class_lost", { lost: !own.lost })}>${t(own.lost ? "class.lost_now" : "class.lost")}</button>
+      <${Me} />
+    </section>`;
+}
+
+function Where() {
+  const now = told.value;
+  if (connection.value === "lost") return html`<p class="class-where" role="status">${t("class.away")}</p>`;
+  if (drives.value) return html`<p class="class-where" role="status"><b>${t("class.you_drive")}</b></p>`;
+  if (roaming.value)
+    return html`<p class="class-where"><span>${t("class.roaming")}</span></p>
+      <button class="command primary" id="class-back" onClick=${comeBack}><${Icon} name="back" /> ${t(
+        "class.come_back",
+      )}</button>`;
+  if (!now?.theater) return html`<p class="class-where" role="status">${t("class.begins")}</p>`;
+  const by = now.driver_name;
+  return html`<p class="class-where" role="status"><i class="class-dot" aria-hidden="true"></i> ${
+    by ? t("class.with", { name: by }) : t("class.together")
+  }</p>
+    ${now.held ? null : html`<button class="quiet" id="class-wander" onClick=${wander}>${t("class.wander")}</button>`}`;
+}
+
+const Remote = () => html`<div class="class-remote" role="group" aria-label=${t("class.remote")}>
+  <button class="command" id="class-press-back" onClick=${() => press("back")}
+    aria-label=${t("class.press_back")}><${Icon}
+    name="back" /></button>
+  <button class="command primary" id="class-press-next" onClick=${() => press("next")}>${t("class.press_next")} <${Icon}
+    name="forward" /></button>
+</div>`;
+
+function Over() {
+  return html`<section class="class-bar" id="class-bar" aria-label=${t("class.label")}>
+    <p class="class-where" role="status">${t("class.over")}</p>
+    <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
+  </section>`;
+}
+
+/** The question, before everything else until it is answered; afterwards it can be put aside and comes back to show. */
+function Sheet() {
+  const poll = told.value?.poll ?? null;
+  const key = poll ? `${poll.id} ${poll.phase}` : "";
+  const [aside, putAside] = useState("");
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const isShown = poll !== null && aside !== key && !(poll.kind === "lesson" && poll.phase !== "shown");
+  useLayoutEffect(() => {
+    if (isShown && box.current && !box.current.contains(document.activeElement))
+      box.current.focus({ preventScroll: true });
+  }, [isShown, poll?.id]);
+  useEffect(() => {
+    if (poll?.kind === "lesson") document.getElementById(`question-${poll.item}`)?.scrollIntoView({ block: "center" });
+  }, [poll?.id]);
+  if (!poll) return null;
+  if (!isShown)
+    return poll.kind === "lesson" || aside !== key
+      ? null
+      : html`<button class="class-again quiet" id="class-question" onClick=${() => putAside("")}>${t(
+          "class.question",
+        )}</button>`;
+  const given = answersTo(poll.id);
+  const has = given[poll.round] !== undefined && given.length > poll.round && isIn(poll.id, poll.round);
+  return html`<section class="class-sheet" id="class-sheet" tabindex="-1" ref=${box} aria-labelledby="class-asked">
+    <p class="class-sheet-head"><span>${t(`class.phase.${poll.phase}`)}</span> <${Clock} poll=${poll} />
+      <button class="tool" id="class-aside" aria-label=${t("class.aside")} title=${t("class.aside")}
+        onClick=${() => putAside(key)}><${Icon} name="close" /></button></p>
+    <h2 id="class-asked">${questionText(poll)}</h2>
+    ${
+      poll.phase === "open" || poll.phase === "again"
+        ? html`<${Given} poll=${poll} give=${(/** @type {import("./given.js").Answer} */ answer) =>
+            askOfClass("class_answer", { poll: poll.id, round: poll.round, given: answer })} />
+          <p class="class-in" role="status">${has ? t("class.answer_is_in") : ""}</p>`
+        : poll.phase === "shown"
+          ? html`<${Histogram} poll=${poll} mine=${given.slice(-1)} textOf=${answerText(poll)} />`
+          : html`<p>${t(`class.wait.${poll.phase}`)}</p>`
+    }
+  </section>`;
+}
+
+/** Whether this seat has answered in a round: a null there is "not sure". @param {number} poll @param {number} round */
+const isIn = (poll, round) => (mine.value?.answers.find((one) => one.poll === poll)?.given.length ?? 0) > round;

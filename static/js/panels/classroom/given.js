@@ -1,0 +1,87 @@
+// How an answer is given: options to be pressed, or a field for a number, a slot, a token.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { answersTo } from "../../state/classroom.js";
+import { log, selected } from "../../state/store.js";
+import { t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../core/wire.js").PollTold} Poll
+ * @typedef {Poll["right"]} Answer
+ */
+
+/** @param {{poll: Poll, give: (given: Answer) => unknown}} props */
+export function Given({ poll, give }) {
+  const before = answersTo(poll.id)[poll.round];
+  return html`${
+    poll.kind === "choice"
+      ? html`<${Options} poll=${poll} before=${before} give=${give} />`
+      : html`<${Field} key=${`${poll.id} ${poll.round}`} poll=${poll} before=${before} give=${give} />`
+  }
+    <button class="class-unsure quiet" data-given=${before === null} onClick=${() => give(null)}>${t(
+      "class.unsure",
+    )}</button>`;
+}
+
+/** @param {{poll: Poll, before: Answer | undefined, give: (given: Answer) => unknown}} props */
+const Options = ({ poll, before, give }) => html`<div class="class-options" role="group" aria-label=${poll.text}>
+  ${poll.options.map(
+    (text, i) => html`<button class="class-option" key=${i} aria-pressed=${before === i} onClick=${() => give(i)}>
+      <i aria-hidden="true">${letter(i)}</i><span>${text}</span></button>`,
+  )}
+</div>`;
+
+/** @param {number} i */
+export const letter = (i) => String.fromCharCode(65 + i);
+
+/** @param {{poll: Poll, before: Answer | undefined, give: (given: Answer) => unknown}} props */
+function Field({ poll, before, give }) {
+  const [text, write] = useState(before === undefined || before === null ? "" : String(before));
+  const tapped = poll.kind === "slot" ? heldSlot() : null;
+  const value = typedAs(poll.kind, text);
+  /** @param {Event} event */
+  const submit = (event) => {
+    event.preventDefault();
+    if (value !== null) give(value);
+  };
+  return html`<form class="class-field" onSubmit=${submit}>
+    <label for="class-given">${t(`class.give.${poll.kind}`)}</label>
+    <span class="class-field-row">
+      <input id="class-given" value=${text} autocomplete="off" autocapitalize="none" spellcheck=${false}
+        inputmode=${poll.kind === "slot" ? "numeric" : poll.kind === "number" ? "decimal" : "text"}
+        maxlength="64" onInput=${withValue(write)} />
+      <button class="command primary" disabled=${value === null}>${t(
+        before === undefined || before === null ? "class.send" : "class.change",
+      )}</button>
+    </span>
+    ${
+      poll.kind !== "slot"
+        ? null
+        : tapped === null
+          ? html`<p class="hint">${t("class.tap_slot")}</p>`
+          : html`<button type="button" class="quiet" onClick=${() => (write(String(tapped)), give(tapped))}>${t(
+              "class.take_slot",
+              { n: tapped },
+            )}</button>`
+    }
+  </form>`;
+}
+
+/** @param {Poll["kind"]} kind @param {string} text @returns {Answer} null: none yet */
+export function typedAs(kind, text) {
+  const written = text.trim();
+  if (!written) return null;
+  if (kind === "token") return written;
+  const number = Number(written.replace(",", "."));
+  if (!Number.isFinite(number) || (kind === "slot" && (!Number.isInteger(number) || number < 0))) return null;
+  return number;
+}
+
+/** The slot that is held in the picture, if one is. */
+function heldSlot() {
+  const { block, offset } = selected.value ?? {};
+  const size = Number(log.value?.header.engine.block_size ?? 0);
+  return block === undefined || offset === undefined || offset === null || !size ? null : block * size + offset;
+}

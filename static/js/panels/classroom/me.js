@@ -1,0 +1,56 @@
+// A follower's own seat: the name, and what one may ask the presenter for.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { askOfClass } from "../../control/class_asks.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { Side } from "../../kit/side.js";
+import { leaveClass } from "../../net/classroom.js";
+import { mine, told } from "../../state/classroom.js";
+import { t } from "../../tell/words.js";
+
+const open = signal(false);
+const draft = signal(/** @type {string | null} */ (null));
+
+export function Me() {
+  const own = mine.value;
+  if (!own) return null;
+  return html`<button class="class-me quiet" id="class-me" aria-expanded=${open.value}
+      onClick=${() => (open.value = !open.value)}>${own.name}</button>
+    ${open.value ? html`<${Seat} own=${own} />` : null}`;
+}
+
+/** @param {{own: import("../../core/wire.js").Mine}} props */
+function Seat({ own }) {
+  const named = told.value?.names !== "none";
+  const close = () => {
+    open.value = false;
+    draft.value = null;
+  };
+  /** @param {Event} event */
+  const rename = async (event) => {
+    event.preventDefault();
+    const name = draft.value?.trim();
+    if (name && (await askOfClass("class_rename", { name }))) draft.value = null;
+  };
+  /** @param {"remote" | "drive"} wish */
+  const wishing = (wish) => html`<button class="quiet" aria-pressed=${own.wish === wish}
+    onClick=${() => askOfClass("class_wish", { wish: own.wish === wish ? null : wish })}>${t(
+      own.wish === wish ? "class.wished" : `class.wish.${wish}`,
+    )}</button>`;
+  return html`<${Side} id="class-seat" label=${t("class.seat")} close=${close}>
+    <h2 class="side-title">${own.name}</h2>
+    ${
+      named
+        ? html`<form class="class-form" onSubmit=${rename}>
+          <label class="field">${t("class.name")}
+            <input id="class-name" type="text" maxlength="24" autocomplete="off" value=${draft.value ?? own.name}
+              onInput=${withValue((text) => (draft.value = text))} /></label>
+          <button class="command" disabled=${!draft.value?.trim()}>${t("class.rename")}</button>
+          <p class="hint">${t("class.name_note")}</p></form>`
+        : html`<p>${t("class.anonymous")}</p>`
+    }
+    <p class="class-wishes">${wishing("remote")} ${wishing("drive")}</p>
+    <p><button class="quiet" onClick=${leaveClass}>${t("class.leave")}</button></p>
+  <//>`;
+}

@@ -1,0 +1,56 @@
+// What a presenter does with a question: discuss, vote again, close, and show what came of it, which asks once.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { askOfClass } from "../../control/class_asks.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { t } from "../../tell/words.js";
+import { typedAs } from "./given.js";
+
+/** @typedef {import("../../core/wire.js").PollTold} Poll */
+
+/** @param {{poll: Poll}} props */
+export function PollSteps({ poll }) {
+  const [asks, ask] = useState(-1);
+  const [right, write] = useState("");
+  /** @param {Poll["phase"]} to */
+  const go = (to) =>
+    askOfClass("class_poll", { poll: poll.id, to, right: to === "shown" ? rightOf(poll, right) : null });
+  /** @param {Poll["phase"]} to */
+  const step = (to) =>
+    html`<button class="command" id=${`class-to-${to}`} onClick=${() => go(to)}>${t(`class.to.${to}`)}</button>`;
+  if (poll.phase === "shown") return null;
+  if (asks === poll.id)
+    return html`<span class="class-steps" role="group" aria-label=${t("class.show_sure")}>
+      ${
+        poll.kind === "lesson"
+          ? html`<span>${t("class.show_lesson")}</span>`
+          : html`<${Right} poll=${poll} right=${right} write=${write} />`
+      }
+      <button class="command primary" id="class-show-sure" onClick=${() => (ask(-1), go("shown"))}>${t(
+        "class.show_sure",
+      )}</button>
+      <button class="quiet" onClick=${() => ask(-1)}>${t("class.not_yet")}</button></span>`;
+  return html`<span class="class-steps">
+    ${poll.phase === "open" ? step("talk") : null}
+    ${(poll.phase === "talk" || poll.phase === "closed") && poll.round === 0 ? step("again") : null}
+    ${poll.phase === "open" || poll.phase === "again" ? step("closed") : null}
+    <button class="command primary" id="class-show" onClick=${() => ask(poll.id)}>${t("class.show")}</button>
+  </span>`;
+}
+
+/** @param {{poll: Poll, right: string, write: (text: string) => void}} props */
+function Right({ poll, right, write }) {
+  const set = withValue(write);
+  return html`<label class="class-right">${t("class.right_is")}
+    ${
+      poll.kind === "choice"
+        ? html`<select id="class-right" value=${right} onChange=${set}>
+          <option value="">${t("class.right_none")}</option>
+          ${poll.options.map((text, i) => html`<option key=${i} value=${String(i)}>${text}</option>`)}</select>`
+        : html`<input id="class-right" value=${right} placeholder=${t("class.right_none")} onInput=${set} />`
+    }</label>`;
+}
+
+/** @param {Poll} poll @param {string} text */
+const rightOf = (poll, text) => (poll.kind === "choice" ? typedAs("slot", text) : typedAs(poll.kind, text));

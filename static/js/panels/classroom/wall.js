@@ -1,0 +1,49 @@
+// The question on the wall: large enough for the last row; how many have answered, and then what they said.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { html } from "../../kit/html.js";
+import { desk, doorOpen, told } from "../../state/classroom.js";
+import { t } from "../../tell/words.js";
+import { Clock } from "./clock.js";
+import { letter } from "./given.js";
+import { Histogram } from "./histogram.js";
+import { PollSteps } from "./poll_steps.js";
+import { answerText, optionTexts, questionText } from "./said.js";
+
+/** The question that was taken off the wall. */
+const off = signal(-1);
+
+export function Wall() {
+  const poll = told.value?.poll ?? null;
+  if (!poll || doorOpen.value || off.value === poll.id) return null;
+  const shown = poll.phase === "shown";
+  return html`<section class="class-wall" id="class-wall" aria-labelledby="class-wall-asked" data-phase=${poll.phase}>
+    <h2 id="class-wall-asked">${questionText(poll)}</h2>
+    ${
+      shown
+        ? html`<${Histogram} poll=${poll} mine=${[]} textOf=${answerText(poll)} />`
+        : html`<ol class="class-wall-options">${optionTexts(poll).map(
+            (text, i) => html`<li key=${i}><i aria-hidden="true">${letter(i)}</i>${text}</li>`,
+          )}</ol>`
+    }
+    <p class="class-wall-foot"><${Counted} /> <${Clock} poll=${poll} />
+      <${PollSteps} poll=${poll} />
+      ${
+        shown
+          ? html`<button class="quiet" id="class-wall-close" onClick=${() => (off.value = poll.id)}>${t(
+              "class.take_off",
+            )}</button>`
+          : null
+      }</p>
+  </section>`;
+}
+
+/** How many have answered, of those who are here. */
+export function Counted() {
+  const poll = told.value?.poll;
+  const now = desk.value;
+  if (!poll || !now || (poll.phase !== "open" && poll.phase !== "again")) return null;
+  const here = now.seats.filter((seat) => seat.here).length;
+  const text = t("class.counted", { n: now.answered, all: here });
+  return html`<span class="class-counted num" role="status">${text}</span>`;
+}

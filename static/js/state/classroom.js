@@ -1,0 +1,70 @@
+// The class that this page is in: what everybody knows of it, what is this seat's own, what only its presenter knows.
+
+import { computed, signal } from "../../vendor/signals/signals.js";
+import { settings } from "./settings.js";
+
+/**
+ * @template T
+ * @typedef {import("../../vendor/signals/signals.js").Signal<T>} Signal
+ */
+/**
+ * @typedef {import("../core/wire.js").ClassTold} ClassTold
+ * @typedef {import("../core/wire.js").Mine} Mine
+ * @typedef {import("../core/wire.js").ClassDesk} ClassDesk
+ * @typedef {import("../core/wire.js").Presenting} Presenting
+ * @typedef {import("../core/wire.js").ClassPressed} Pressed
+ */
+
+/** What everybody knows; null: the page is in no class. @type {Signal<ClassTold | null>} */
+export const told = signal(null);
+/** A follower's own. @type {Signal<Mine | null>} */
+export const mine = signal(null);
+/** What the presenter's browser was told when it came. @type {Signal<Presenting | null>} */
+export const presenting = signal(null);
+/** Who is there, for the presenter. @type {Signal<ClassDesk | null>} */
+export const desk = signal(null);
+/** A remote's key, another object for each press. @type {Signal<Pressed | null>} */
+export const pressed = signal(null);
+/** Whether one has gone ways of one's own. */
+export const roaming = signal(false);
+
+/** Whether somebody is about to open a class. */
+export const startOpen = signal(false);
+/** Whether the way in is large on the wall, and which of the addresses it shows. */
+export const doorOpen = signal(false);
+/** Whether the presenter writes a question on the wall's own page. */
+export const askOpen = signal(false);
+export const chosenDoor = signal(0);
+
+export const presents = computed(() => presenting.value !== null);
+export const attends = computed(() => told.value !== null && !presents.value);
+
+/** Whether what this page does is what the class sees. A presenter's desk is beside the page that drives. */
+export const drives = computed(() => {
+  const now = told.value;
+  if (!now || now.over || settings.distance.value === "desk") return false;
+  return presents.value ? now.driver === null : now.driver !== null && now.driver === mine.value?.seat;
+});
+
+/** Whether this page goes where another one leads. */
+export const isLed = computed(() => told.value !== null && !told.value.over && !drives.value);
+
+/** What this seat has answered to a question so far, by round. @param {number} poll */
+export const answersTo = (poll) => mine.value?.answers.find((one) => one.poll === poll)?.given ?? [];
+
+/**
+ * What the server says of the class, by event.
+ *
+ * @type {{[E in "class" | "class_desk" | "class_pressed"]: (message: import("../core/wire.js").Told[E]) => void}}
+ */
+export const heardOfClass = {
+  class: (message) => {
+    if (told.peek()?.id === message.id) told.value = message;
+  },
+  class_desk: (message) => {
+    desk.value = message;
+  },
+  class_pressed: (message) => {
+    pressed.value = message;
+  },
+};

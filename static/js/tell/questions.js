@@ -1,0 +1,19 @@
+// A lesson's question in words: its stem, its answers.
+
+import { bytesText, grouped, t } from "./words.js";
+
+/** Numbers as the page writes them: bytes with their unit. @param {Record<string, string | number>} values */
+export const shownValues = (values) =>
+  Object.fromEntries(
+    Object.entries(values).map(([name, value]) => {
+      if (typeof value !== "number") return [name, value];
+      return [name, name.endsWith("_bytes") ? bytesText(value) : value > 9999 ? grouped(value) : value];
+    }),
+  );
+
+/** What is asked. @param {import("../core/wire.js").ToldAsk} item */
+export const stemText = (item) => t(`question.${item.rule}.stem`, shownValues(item.values));
+
+/** An answer. @param {import("../core/wire.js").ToldOption} option */
+export const optionText = ({ text, values }) =>
+  t(text, text === "answer.bytes" ? { n: bytesText(Number(values.n)) } : shownValues(values));
