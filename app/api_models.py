@@ -9,7 +9,6 @@ import flask
 from flask import Request, Response
 
 from app import __version__, routing
-from app.answers import Status
 from app.api_answers import ListedModel, ModelAnswer, ModelsAnswer
 from app.engine_face import ServedModel
 from app.errors import AppError
@@ -94,10 +93,7 @@ def machine(here: Here, request: Request) -> Response:
     """The machine with its roofs, which the first request measures."""
     if not here.models.is_live:
         raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
-    model = here.models.first.model
-    if model.machine.roofs is None and any(_computes(theater.status()) for theater in here.theaters.all()):
-        raise AppError("busy", "the machine is measured while no theater runs: pause it and ask again")
-    return json_answer(model.measured_machine())
+    return json_answer(here.theaters.measured(here.models.first.model))
 
 
 ROUTES = [
@@ -110,8 +106,3 @@ ROUTES = [
 def blueprint(theaters: Theaters, models: Models, settings: ServerSettings) -> flask.Blueprint:
     """What a server computes with, under /api."""
     return routing.blueprint("models", "/api", Here(theaters, models, settings), ROUTES)
-
-
-def _computes(status: Status) -> bool:
-    """Whether a theater takes steps by itself now."""
-    return bool(status["mode"] == "running" and status["unfinished"])

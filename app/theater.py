@@ -145,6 +145,11 @@ class Theater:
             "recording": self._recorder.status() if self._recorder else None,
         }
 
+    @property
+    def computes(self) -> bool:
+        """Whether it takes steps by itself now."""
+        return self._performance.mode == "running" and self._performance.unfinished > 0
+
     def join(self, sid: str, first: int, epoch: int | None, captures: bool) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way."""
         run = self.run

@@ -12,6 +12,7 @@ from app.bench_watch import PREFIX as BENCHMARK
 from app.bench_watch import BenchWatch
 from app.broadcast import Emit
 from app.closing import SENTENCES, Closing
+from app.engine_face import ServedModel
 from app.errors import AppError
 from app.models import Models
 from app.recordings.library import Library
@@ -20,6 +21,7 @@ from app.settings import ServerSettings
 from app.theater import Theater
 from app.turns import Turns
 from engine.config import EngineConfig
+from engine.trace.records import Machine
 
 CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ class Theaters:
         self._models, self._settings, self._emit = models, settings, emit
         self.library, self.playbacks = library, Playbacks(library, emit)
         self.runs = runs
-        self._turns = Turns()
+        self.turns = Turns()  # of all that computes here
         self._theaters: dict[str, Theater] = {}
         self._being_built = 0
         self._lock = threading.Lock()
@@ -75,7 +77,7 @@ class Theaters:
                 model,
                 self._models,
                 self._settings,
-                self._turns,
+                self.turns,
                 self._emit,
                 self._take_out,
             )
@@ -118,6 +120,25 @@ class Theaters:
         """Every theater, oldest first."""
         with self._lock:
             return list(self._theaters.values())
+
+    def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
+        """The machine of a model with its roofs, which the first call measures, in a turn of its own.
+
+        What is computed beside it would make the roofs too low, and they stay. `wait`: seconds in which the turn has
+        to come. `hold_up`: also between two steps of a theater that runs.
+
+        Raises:
+            AppError: `busy`.
+        """
+        if model.machine.roofs is not None:
+            return model.machine
+        runs = not hold_up and any(theater.computes for theater in self.all())
+        if runs or not self.turns.take(wait):
+            raise AppError("busy", "the machine is measured while nothing is computed: pause what runs, or ask again")
+        try:
+            return model.measured_machine()
+        finally:
+            self.turns.leave()
 
     def forget_viewer(self, sid: str) -> None:
         """A client is gone."""

@@ -26,6 +26,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.trace.log import TraceReader
 
+ROOFS_WAIT = 5.0  # seconds that opening a lesson may wait until nothing is computed
+
 
 class TheaterStage:
     """A lesson's run on a theater: nothing that it does is shown by itself."""
@@ -158,7 +160,8 @@ class LessonRooms:
         `again`: lesson and item of earlier questions that come back.
 
         Raises:
-            AppError: `not_found`, `refused`; what making a theater raises.
+            AppError: `not_found`, `refused`; `busy` when the machine is to be measured and never rests; what making a
+                theater raises.
         """
         lesson = self.catalogue.get(lesson_id)
         if lesson is None:
@@ -175,7 +178,7 @@ class LessonRooms:
         model = served_name(model_of(lesson, dict(changes)))
         if lesson.wants_roofs:
             with self._models.lease(model) as lease:
-                lease.model.measured_machine()
+                self._theaters.measured(lease.model, ROOFS_WAIT, hold_up=True)
         theater = self._theaters.create(config, lesson.title[language], model)
         with ExitStack() as undo:
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
@@ -218,10 +221,11 @@ class LessonRooms:
             used.callback(self._exporting.release)
             leases = {name: used.enter_context(self._models.lease(served_name(name), wait=0)) for name in lesson.models}
             if lesson.wants_roofs:
-                leases[lesson.model].model.measured_machine()
+                self._theaters.measured(leases[lesson.model].model)
             builders = {name: lease.model.build_small for name, lease in leases.items()}
             try:
-                return lesson_page([record(lesson, code, builders.__getitem__) for code in lesson.languages])
+                played = [record(lesson, code, builders.__getitem__, self._theaters.turns) for code in lesson.languages]
+                return lesson_page(played)
             except LessonError as error:
                 raise AppError("refused", f"the lesson does not hold: {error}") from error
             except TooLarge as error:

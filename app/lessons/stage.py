@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from msgspec import Struct
@@ -43,9 +44,16 @@ class Stage(Protocol):
 class EngineStage:
     """A stage without viewers: engines, one after another."""
 
-    def __init__(self, builder: Callable[[str], BuildEngine], config: EngineConfig, model: str) -> None:
-        """`builder`: what builds engines on the model of a name."""
+    def __init__(
+        self,
+        builder: Callable[[str], BuildEngine],
+        config: EngineConfig,
+        model: str,
+        turns: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """`builder`: what builds engines on the model of a name. `turns`: those of what computes beside this one."""
         self._builder = builder
+        self._turns = turns or nullcontext()
         self._engines: list[EngineLike] = []
         self._later: list[tuple[int, LessonPrompt, SamplingParams]] = []
         self._steps = 0
@@ -65,7 +73,8 @@ class EngineStage:
 
     def prefill(self) -> None:
         while self._engine.prefill_pending():
-            record = self._engine.step()
+            with self._turns:
+                record = self._engine.step()
             self._steps += 1
             self._let_in()
             if not any(entry.phase == "prefill" for entry in record.batch):
@@ -74,7 +83,8 @@ class EngineStage:
     def step(self) -> bool:
         if not self._engine.num_unfinished():
             return False
-        self._engine.step()
+        with self._turns:
+            self._engine.step()
         self._steps += 1
         self._let_in()
         return True
@@ -88,8 +98,10 @@ class EngineStage:
         source = self._engine.log
         self.restart(config, self._model)
         rerun = self._engine.rerun(source, at, change, follow=False)
-        while rerun.advance():
-            pass
+        going = True
+        while going:
+            with self._turns:
+                going = rerun.advance()
 
     def close(self) -> None:
         """End every engine; their logs are gone then."""

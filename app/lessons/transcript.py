@@ -10,6 +10,7 @@ Its runs are traces. In a folder (a site's, or one that a server shows) they are
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
@@ -65,13 +66,18 @@ class Recorded(Struct, frozen=True):
     runs: list[bytes]
 
 
-def record(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> Recorded:
-    """Play a lesson to its end, every question answered right. `builder` has what builds engines on a model.
+def record(
+    lesson: Lesson,
+    language: str,
+    builder: Callable[[str], BuildEngine],
+    turns: AbstractContextManager[object] | None = None,
+) -> Recorded:
+    """Play a lesson to its end, every question answered right. `builder` and `turns`: as a stage takes them.
 
     Raises:
         LessonError: it does not hold.
     """
-    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+    stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model, turns)
     try:
         course = Course(lesson, language, stage)
         course.go_on()

@@ -107,7 +107,9 @@ class FakeEngine:
 
     def step(self) -> StepRecord:
         self._model.threads.add(threading.get_ident())
+        self._model.is_stepping = True
         time.sleep(self._model.step_seconds)
+        self._model.is_stepping = False
         if self._model.fail_at == self.steps:
             self._model.fail_at = None
             raise RuntimeError("the fake device caught\nfire")
@@ -222,11 +224,13 @@ class FakeModel:
         self.num_bytes = num_bytes
         self.step_seconds = 0.0
         self.fail_at: int | None = None
+        self.is_stepping = self.measured_beside_a_step = False
         self.threads: set[int] = set()
         self.machine = MACHINE
         self.engines: weakref.WeakSet[FakeEngine] = weakref.WeakSet()  # that somebody holds
 
     def measured_machine(self) -> Machine:
+        self.measured_beside_a_step |= self.is_stepping
         self.machine = msgspec.structs.replace(MACHINE, roofs=ROOFS)
         return self.machine
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 
+import pytest
 import requests
 
 from tests.server.conftest import wait_for
@@ -33,6 +34,65 @@ def test_a_run_that_has_nothing_to_compute_does_not_stand_in_the_way(server, cli
     client.do("run", theater=theater, speed=0)
     wait_for(lambda: any(s["mode"] == "running" for s in client.statuses), "running")
     assert requests.get(f"{server.url}/api/machine").status_code == 200
+
+
+LESSON = """+++
+id = "roofs"
+number = 1
+minutes = 1
+model = "fake"
+title = { en = "Roofs" }
+prompts = { en = ["abc"] }
++++
+
+## first
+
+::: en
+A text.
+:::
+
+do: prefill
+ask: ridge
+do: step 1
+"""
+
+
+@pytest.fixture
+def with_lesson(make_server, tmp_path):
+    (tmp_path / "roofs.md").write_text(LESSON)
+    return make_server(lessons=tmp_path)
+
+
+def test_a_lesson_has_the_machine_measured_between_two_steps_of_others(with_lesson):
+    with_lesson.model.step_seconds = 0.3
+    client = with_lesson.client()
+    theater = str(client.do("create", name="another")["theater"])
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 500})
+    client.do("run", theater=theater, speed=0)
+    wait_for(lambda: with_lesson.model.is_stepping, "a step")
+    client.do("lesson_open", lesson="roofs", language="en")
+    assert with_lesson.model.machine.roofs and not with_lesson.model.measured_beside_a_step
+
+
+def test_a_lesson_as_a_file_has_the_machine_measured_when_nothing_runs(with_lesson):
+    with_lesson.model.step_seconds = 0.3
+    client = with_lesson.client()
+    theater = str(client.do("create", name="another")["theater"])
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 500})
+    client.do("run", theater=theater, speed=0)
+    exported = requests.get(f"{with_lesson.url}/api/lessons/roofs/export.html")
+    assert exported.status_code == 409 and with_lesson.model.machine.roofs is None
+
+
+def test_a_step_that_does_not_end_is_not_measured_beside(server, client, theater):
+    server.model.step_seconds = 3
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])
+    client.io.emit("step", {"theater": theater})
+    wait_for(lambda: server.model.is_stepping, "a step")
+    assert requests.get(f"{server.url}/api/machine").json()["error"]["code"] == "busy"
+    wait_for(lambda: not server.model.is_stepping, "its end")
+    assert requests.get(f"{server.url}/api/machine").status_code == 200
+    assert not server.model.measured_beside_a_step
 
 
 def test_the_charting_library_comes_from_this_server(server):

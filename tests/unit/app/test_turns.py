@@ -46,6 +46,16 @@ def test_one_that_asks_again_at_once_does_not_starve_another():
     assert handed and all(a != b for a, b in handed)
 
 
+def test_who_waited_too_long_has_no_turn_and_stands_in_nobodys_way():
+    turns = Turns()
+    with turns:
+        assert not turns.take(0.01)
+    assert turns.take(0) and not turns.take(0)
+    turns.leave()
+    with turns:
+        pass
+
+
 def test_an_error_hands_the_turn_on():
     turns = Turns()
     for _ in range(2):
