@@ -25,6 +25,7 @@ from app.jobs import Performed
 from app.lessons.lesson import LessonError
 from app.lessons.retold import way
 from app.lessons.rooms import LessonRoom, LessonRooms
+from app.lessons.telling import told
 from app.lessons.words import question_texts
 from app.messages import parse, parse_config, parse_sampling
 from app.models import Models
@@ -442,7 +443,7 @@ def _lesson_state(room: LessonRoom, first: int) -> answers.LessonState:
     return {
         "theater": room.theater.theater_id,
         "first": first,
-        "items": plain(course.sent(first)),
+        "items": plain(told(course, first)),
         "progress": plain(course.progress),
     }
 

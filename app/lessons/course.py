@@ -16,33 +16,15 @@ from msgspec import Struct
 from app.lessons.allocator.bench import Deed
 from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
-from app.lessons.figures import figure_of
-from app.lessons.lesson import Action, Ask, Do, Item, Lesson, LessonError, Sandbox, Show, Text, Work
-from app.lessons.markup import OPEN, Node, said, tree
-from app.lessons.numbers import in_digits
-from app.lessons.parse import model_of, settings_of
+from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
+from app.lessons.runs import Runs
 from app.lessons.scene import Scene, Undecided, shown
-from app.lessons.stage import LessonPrompt, Stage
-from app.lessons.told import (
-    Moment,
-    Progress,
-    Told,
-    ToldAsk,
-    ToldDo,
-    ToldList,
-    ToldOption,
-    ToldSandbox,
-    ToldShow,
-    ToldText,
-    ToldWork,
-    told_list,
-)
-from engine.lab.change import TokenChange
+from app.lessons.stage import Stage
+from app.lessons.told import Moment, Progress
 from engine.trace.log import TraceReader
 
-MOST_STEPS = 1024  # that one action takes
 MOST_AGAIN = 2  # questions of earlier lessons in one
 TRIES = 2  # one where learning is measured
 
@@ -75,13 +57,10 @@ class Course:
         """
         self.lesson = lesson
         self.language = language
-        self._stage = stage
+        self.changes = dict(changes)
+        self._runs = Runs(lesson, language, stage, changes)
         self._items: list[Item] = lesson.items
         self._sections = [i for i, section in enumerate(lesson.sections) for _ in section.items]
-        self._logs: list[TraceReader] = [stage.log]
-        self._wished = dict(changes)
-        self._changes: dict[str, Any] = dict(changes)  # of the present run
-        self._submitted: set[int] = set()
         self._performed: dict[int, Moment] = {}  # by item
         self._asked: dict[int, Question] = {}
         self._work: dict[int, Exercise] = {}
@@ -128,7 +107,7 @@ class Course:
         if not self.takes(given):
             raise LessonError(item.line, f"there is no answer {given}")
         answered.given.append(given)
-        right = self._graded(self.at, given).right if isinstance(given, list) else given == self._right
+        right = self.graded(self.at, given).right if isinstance(given, list) else given == self._right
         tries = TRIES if self.lesson.kind == "lesson" else 1
         answered.over = right or given is None or len(answered.given) >= tries
         return right
@@ -172,9 +151,19 @@ class Course:
         return self._asked
 
     @property
+    def works(self) -> Mapping[int, Exercise]:
+        """By item, the pieces of work so far: as `asked`."""
+        return self._work
+
+    @property
+    def brought_back(self) -> Mapping[int, str]:
+        """By item, what the page calls the question of an earlier lesson that is asked there."""
+        return self._again
+
+    @property
     def logs(self) -> list[TraceReader]:
         """The lesson's runs so far, in full."""
-        return self._logs
+        return self._runs.logs
 
     @property
     def is_answered(self) -> bool:
@@ -184,11 +173,12 @@ class Course:
     @property
     def log(self) -> TraceReader:
         """The run that is shown, in full: also what is not shown yet."""
-        return self._logs[self.moment.run]
+        return self.logs[self.moment.run]
 
-    def sent(self, since: int = 0) -> list[Told]:
-        """The items from `since` up to the barrier, as the page draws them."""
-        return [self._told(index) for index in range(since, min(self.at + 1, len(self._items)))]
+    def items(self, since: int = 0) -> list[tuple[int, Item, int]]:
+        """Those from `since` up to the barrier: each one's index, itself, and its section."""
+        end = min(self.at + 1, len(self._items))
+        return [(index, self._items[index], self._sections[index]) for index in range(since, end)]
 
     @property
     def progress(self) -> Progress:
@@ -199,96 +189,27 @@ class Course:
     def scene(self, moment: Moment | None = None) -> Scene:
         """The run as it is shown, at a moment of the lesson (None: now)."""
         moment = moment or self.moment
-        log = self._logs[moment.run]
-        return Scene(shown(log, moment.records), moment.records, self._logs[moment.run - 1] if moment.run else None)
+        log = self.logs[moment.run]
+        return Scene(shown(log, moment.records), moment.records, self.logs[moment.run - 1] if moment.run else None)
 
     def moment_before(self, index: int) -> Moment:
         """How far the run is shown where an item stands."""
         before = [moment for at, moment in self._performed.items() if at < index]
         return before[-1] if before else Moment(run=0, records=0)
 
-    # Inside
+    def moment_after(self, index: int) -> Moment | None:
+        """How far the run is shown when an action was carried out; None: it is still to be."""
+        return self._performed[index] if index < self.at else None
 
-    def _told(self, index: int) -> Told:
-        item, section = self._items[index], self._sections[index]
-        match item:
-            case Text():
-                blocks = self._linked(tree(item.texts[self.language]), index)
-                return ToldText(index=index, section=section, blocks=blocks)
-            case Show():
-                return ToldShow(index=index, section=section, part=item.part, view=item.view)
-            case Do():
-                moment = self._performed[index] if index < self.at else None
-                return ToldDo(index=index, section=section, action=item.action, moment=moment)
-            case Ask():
-                return self._told_question(index, section)
-            case Work():
-                return self._told_work(index, section)
-            case Sandbox():
-                return ToldSandbox(index=index, section=section)
-
-    def _told_question(self, index: int, section: int) -> ToldAsk:
-        question, answered = self._asked[index], self.answers.get(index, Answered())
-        given = [option for option in answered.given if not isinstance(option, list)]
-        return ToldAsk(
-            index=index,
-            section=section,
-            rule=question.rule,
-            values=question.values,
-            options=[
-                ToldOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options
-            ],
-            given=given,
-            whys=[None if option is None else question.options[option].why for option in given],
-            over=answered.over,
-            right=question.right if answered.over else None,
-            evidence=question.evidence if answered.over else None,
-            again=self._again.get(index),
-        )
-
-    def _told_work(self, index: int, section: int) -> ToldWork:
-        work, answered = self._work[index], self.answers.get(index, Answered())
-        return ToldWork(
-            index=index,
-            section=section,
-            tasks=work.tasks,
-            records=self.moment_before(index).records,
-            given=[self._told_list(index, deeds) if isinstance(deeds, list) else None for deeds in answered.given],
-            over=answered.over,
-            engine=work.deeds if answered.over else None,
-        )
-
-    def _told_list(self, index: int, deeds: list[Deed]) -> ToldList:
-        return told_list(deeds, self._graded(index, deeds))
-
-    def _graded(self, index: int, deeds: list[Deed]) -> Graded:
+    def graded(self, index: int, deeds: list[Deed]) -> Graded:
+        """A learner's list of operations for the work at an item."""
         return grade(self._work[index], self.scene(self.moment_before(index)).state, deeds)
+
+    # Inside
 
     @property
     def _right(self) -> int | None:
         return self.question.right if self.question else None
-
-    def _linked(self, nodes: list[Node], index: int) -> list[Node]:
-        """Each number that leads somewhere, with the record that it is read from."""
-        found: list[Node] = []
-        for node in nodes:
-            if isinstance(node, str):
-                found.append(node)
-                continue
-            linked = {**node, "children": self._linked(node["children"], index)}
-            if "figure" in node:
-                name, *arguments = node["figure"].split(":")
-                try:
-                    figure = figure_of(self.scene(self.moment_before(index)), name, arguments)
-                    linked["record"] = figure.record
-                    if said(node["children"]) == OPEN:
-                        linked["children"] = [f"{figure.value:.3g}"]
-                    elif self._wished:  # under other settings the sentence has the numbers of this run
-                        linked["children"] = [in_digits(figure.value, said(node["children"]))]
-                except Undecided:  # said by the check; a reader still reads the sentence
-                    linked["record"] = None
-            found.append(linked)
-        return found
 
     def _bring_back(self) -> None:
         """Put a question of an earlier lesson before the question or action at the barrier, if the run decides one."""
@@ -337,8 +258,8 @@ class Course:
             self._perform(later)
             if coming.action.verb != "submit":
                 break
-        log = self._logs[run]
-        return Scene(shown(log, len(log)), self.moment.records, self._logs[run - 1] if run else None)
+        log = self.logs[run]
+        return Scene(shown(log, len(log)), self.moment.records, self.logs[run - 1] if run else None)
 
     def _perform(self, index: int) -> None:
         """Carry out the action of an item, unless that was done before."""
@@ -347,86 +268,9 @@ class Course:
         item = self._items[index]
         assert isinstance(item, Do)
         try:
-            self._carry_out(item.action, item.line)
+            self._runs.carry_out(item.action, item.line)
         except LessonError:
             raise
         except ValueError as error:  # ConfigError, RequestError: the engine's own sentence
             raise LessonError(item.line, f"do: {item.action.verb}: {error}") from None
-        self._performed[index] = Moment(run=len(self._logs) - 1, records=len(self._stage.log))
-
-    def _carry_out(self, action: Action, line: int) -> None:
-        stage = self._stage
-        match action.verb:
-            case "submit":
-                self._submit(action.prompts, action.after)
-            case "prefill":
-                if not self._submitted:
-                    self._submit([], 0)
-                stage.prefill()
-            case "step":
-                for _ in range(action.count):
-                    if not stage.step():
-                        raise LessonError(line, "step: nothing is left to compute")
-            case "run":
-                self._run(action, line)
-            case "restart":
-                self._changes = {**self._wished, **action.changes}
-                model = model_of(self.lesson, self._changes)
-                stage.restart(settings_of(self.lesson, self._changes)[0], model)
-                self._begun()
-            case "fork":
-                self._fork(action, line)
-
-    def _begun(self) -> None:
-        self._logs.append(self._stage.log)
-        self._submitted = set()
-
-    def _submit(self, which: list[int], after: int) -> None:
-        texts = self.lesson.prompts[self.language]
-        wanted = which or [i for i in range(len(texts)) if i not in self._submitted]
-        self._submitted |= set(wanted)
-        sampling = settings_of(self.lesson, self._changes)[1]
-        self._stage.submit([LessonPrompt(text=texts[i], after_steps=after) for i in wanted], sampling)
-
-    def _run(self, action: Action, line: int) -> None:
-        if not self._submitted:
-            self._submit([], 0)
-        log = self._stage.log
-        first = len(log)
-        for _ in range(MOST_STEPS):
-            if self._holds(action, first):
-                return
-            if not self._stage.step():
-                if action.until == "finished":
-                    return
-                raise LessonError(line, f"run: everything finished, and {action.until} never came")
-        raise LessonError(line, f"run: {MOST_STEPS} steps, and still not {action.until}")
-
-    def _holds(self, action: Action, first: int) -> bool:
-        log = self._stage.log
-        if action.until == "finished":
-            return False  # until no step is left
-        if action.until == "tokens":
-            state = log.state_at(len(log) - 1) if len(log) else None
-            made = [len(s.token_ids) - s.num_prompt_tokens for s in state.sequences.values()] if state else []
-            return bool(made) and max(made) >= action.count
-        return any(op.__struct_config__.tag == action.until for i in range(first, len(log)) for op in log.record(i).ops)
-
-    def _fork(self, action: Action, line: int) -> None:
-        """Another next token for the sequence that was computed last."""
-        log = self._stage.log
-        at = self._outputs_before(line)
-        output = log.record(at).outputs[0]
-        if action.rank >= len(output.top):
-            raise LessonError(line, f"fork: the run kept {len(output.top)} candidates; there is no rank {action.rank}")
-        change = TokenChange(seq_id=output.seq_id, token_id=output.top[action.rank].token_id)
-        self._stage.fork(at, change, settings_of(self.lesson, self._changes)[0])
-        self._begun()
-        self._submitted = set(range(len(self.lesson.prompts[self.language])))
-
-    def _outputs_before(self, line: int) -> int:
-        log = self._stage.log
-        for index in range(len(log) - 1, -1, -1):
-            if log.record(index).outputs:
-                return index
-        raise LessonError(line, "fork: no token has been chosen yet")
+        self._performed[index] = Moment(run=len(self.logs) - 1, records=len(self.logs[-1]))

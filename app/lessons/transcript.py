@@ -23,6 +23,7 @@ from app.lessons.lesson import Ask, Kind, Lesson, LessonError
 from app.lessons.parse import settings_of
 from app.lessons.questions.rules import Evidence
 from app.lessons.stage import EngineStage
+from app.lessons.telling import told
 from app.lessons.told import Card, Told, ToldAsk, ToldWork
 from app.lessons.words import question_texts
 from app.onefile import trace_bytes
@@ -147,7 +148,7 @@ def cards(transcripts: list[Transcript]) -> list[Card]:
 
 def _transcript(course: Course) -> Transcript:
     lesson, language = course.lesson, course.language
-    items = course.sent()
+    items = told(course)
     keys: dict[str, Key] = {}
     works = {str(item.index): item.engine for item in items if isinstance(item, ToldWork) and item.engine is not None}
     for item in items:

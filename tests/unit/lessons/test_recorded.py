@@ -23,6 +23,7 @@ from app.lessons.recorded import recorded_lessons
 from app.lessons.retold import way
 from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
+from app.lessons.telling import told
 from app.lessons.told import Moment, Told, ToldDo, ToldWork
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
 from app.live_engine import SMALL_BUDGET, engine_builder
@@ -97,7 +98,7 @@ def test_it_is_told_as_the_live_lesson(recorded: Recorded, builder: Callable[[st
             course = Course(lesson, "en", stage)
             replay(course, at, {k: [g for g in given if g != 999] for k, given in answers.items()})
             shown = way(recorded.transcript, at, answers)
-            assert [graded(item) for item in shown.items] == [graded(item) for item in course.sent()]
+            assert [graded(item) for item in shown.items] == [graded(item) for item in told(course)]
             assert shown.progress == course.progress
             assert shown.moment == course.moment
             stage.close()

@@ -19,6 +19,7 @@ from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.questions import RULES
 from app.lessons.stage import EngineStage
+from app.lessons.telling import told
 from app.lessons.told import ToldAsk, ToldWork
 from app.lessons.words import question_texts
 from app.live_engine import engine_builder
@@ -80,7 +81,7 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                         assert keys & texts.keys(), (question.rule, option.why)
                         said(texts[min(keys & texts.keys())], question.values)
                 assert question.options[question.right].why is None
-                shown = course.sent(at)[-1]
+                shown = told(course, at)[-1]
                 assert isinstance(shown, ToldAsk) and shown.right is None, "the answer is told before it is given"
                 placed = [option.place is not None for option in shown.options]
                 assert all(placed) == any(placed) or question.rule in HALF_PLACED, (question.rule, placed)
@@ -109,11 +110,11 @@ def do_the_work(course: Course) -> None:
     """Without the last operation, then whole; the engine's list is told when it is over."""
     at, deeds = course.at, course.engines_list()
     assert not course.answer(deeds[:-1])
-    shown = course.sent(at)[-1]
+    shown = told(course, at)[-1]
     assert isinstance(shown, ToldWork) and shown.engine is None and not shown.over
     assert shown.given[0] is not None and shown.given[0].missing == 1
     assert course.answer(deeds)
-    shown = course.sent(at)[-1]
+    shown = told(course, at)[-1]
     assert isinstance(shown, ToldWork) and shown.over and shown.engine is not None
     assert [done.deed for done in shown.engine] == deeds
 
@@ -298,9 +299,9 @@ def test_what_was_answered_wrong_comes_back_where_the_run_decides_it() -> None:
     course.go_on()
     while course.barrier is not None:
         if isinstance(course.barrier, Ask):
-            told = course.sent(course.at)[-1]
-            assert isinstance(told, ToldAsk) and told.right is None and told.evidence is None
-            came.append((told.again, told.rule))
+            shown = told(course, course.at)[-1]
+            assert isinstance(shown, ToldAsk) and shown.right is None and shown.evidence is None
+            came.append((shown.again, shown.rule))
             course.answer(None)
         course.go_on()
     stage.close()

@@ -1,0 +1,109 @@
+"""A lesson's runs, one after another, and what its actions do to the present one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.lessons.lesson import Action, Lesson, LessonError
+from app.lessons.parse import model_of, settings_of
+from app.lessons.stage import LessonPrompt, Stage
+from engine.lab.change import TokenChange
+from engine.trace.log import TraceReader
+
+MOST_STEPS = 1024  # that one action takes
+
+
+class Runs:
+    """The runs of one way through a lesson."""
+
+    def __init__(self, lesson: Lesson, language: str, stage: Stage, changes: Mapping[str, Any]) -> None:
+        """`stage` has begun the first, with the lesson's settings and what the learner changed of them, `changes`."""
+        self.logs: list[TraceReader] = [stage.log]
+        self._lesson, self._language, self._stage = lesson, language, stage
+        self._wished = dict(changes)
+        self._changes: dict[str, Any] = dict(changes)  # of the present run
+        self._submitted: set[int] = set()
+
+    def carry_out(self, action: Action, line: int) -> None:
+        """What an action says; `line`: where it stands.
+
+        Raises:
+            LessonError: it cannot be done here.
+            ValueError: the engine's own sentence.
+        """
+        stage = self._stage
+        match action.verb:
+            case "submit":
+                self._submit(action.prompts, action.after)
+            case "prefill":
+                if not self._submitted:
+                    self._submit([], 0)
+                stage.prefill()
+            case "step":
+                for _ in range(action.count):
+                    if not stage.step():
+                        raise LessonError(line, "step: nothing is left to compute")
+            case "run":
+                self._run(action, line)
+            case "restart":
+                self._changes = {**self._wished, **action.changes}
+                model = model_of(self._lesson, self._changes)
+                stage.restart(settings_of(self._lesson, self._changes)[0], model)
+                self._begun()
+            case "fork":
+                self._fork(action, line)
+
+    def _begun(self) -> None:
+        self.logs.append(self._stage.log)
+        self._submitted = set()
+
+    def _submit(self, which: list[int], after: int) -> None:
+        texts = self._lesson.prompts[self._language]
+        wanted = which or [i for i in range(len(texts)) if i not in self._submitted]
+        self._submitted |= set(wanted)
+        sampling = settings_of(self._lesson, self._changes)[1]
+        self._stage.submit([LessonPrompt(text=texts[i], after_steps=after) for i in wanted], sampling)
+
+    def _run(self, action: Action, line: int) -> None:
+        if not self._submitted:
+            self._submit([], 0)
+        log = self._stage.log
+        first = len(log)
+        for _ in range(MOST_STEPS):
+            if self._holds(action, first):
+                return
+            if not self._stage.step():
+                if action.until == "finished":
+                    return
+                raise LessonError(line, f"run: everything finished, and {action.until} never came")
+        raise LessonError(line, f"run: {MOST_STEPS} steps, and still not {action.until}")
+
+    def _holds(self, action: Action, first: int) -> bool:
+        log = self._stage.log
+        if action.until == "finished":
+            return False  # until no step is left
+        if action.until == "tokens":
+            state = log.state_at(len(log) - 1) if len(log) else None
+            made = [len(s.token_ids) - s.num_prompt_tokens for s in state.sequences.values()] if state else []
+            return bool(made) and max(made) >= action.count
+        return any(op.__struct_config__.tag == action.until for i in range(first, len(log)) for op in log.record(i).ops)
+
+    def _fork(self, action: Action, line: int) -> None:
+        """Another next token for the sequence that was computed last."""
+        log = self._stage.log
+        at = self._outputs_before(line)
+        output = log.record(at).outputs[0]
+        if action.rank >= len(output.top):
+            raise LessonError(line, f"fork: the run kept {len(output.top)} candidates; there is no rank {action.rank}")
+        change = TokenChange(seq_id=output.seq_id, token_id=output.top[action.rank].token_id)
+        self._stage.fork(at, change, settings_of(self._lesson, self._changes)[0])
+        self._begun()
+        self._submitted = set(range(len(self._lesson.prompts[self._language])))
+
+    def _outputs_before(self, line: int) -> int:
+        log = self._stage.log
+        for index in range(len(log) - 1, -1, -1):
+            if log.record(index).outputs:
+                return index
+        raise LessonError(line, "fork: no token has been chosen yet")

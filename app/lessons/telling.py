@@ -1,0 +1,103 @@
+"""A course as the page is told of it: its items up to the barrier, and no answer that has not been given."""
+
+from __future__ import annotations
+
+from app.lessons.allocator.bench import Deed
+from app.lessons.course import Answered, Course
+from app.lessons.figures import figure_of
+from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
+from app.lessons.markup import OPEN, Node, said, tree
+from app.lessons.numbers import in_digits
+from app.lessons.scene import Undecided
+from app.lessons.told import (
+    Told,
+    ToldAsk,
+    ToldDo,
+    ToldList,
+    ToldOption,
+    ToldSandbox,
+    ToldShow,
+    ToldText,
+    ToldWork,
+    told_list,
+)
+
+
+def told(course: Course, since: int = 0) -> list[Told]:
+    """The items from `since` up to the barrier, as the page draws them."""
+    return [_told(course, index, item, section) for index, item, section in course.items(since)]
+
+
+def _told(course: Course, index: int, item: Item, section: int) -> Told:
+    match item:
+        case Text():
+            blocks = _linked(course, tree(item.texts[course.language]), index)
+            return ToldText(index=index, section=section, blocks=blocks)
+        case Show():
+            return ToldShow(index=index, section=section, part=item.part, view=item.view)
+        case Do():
+            return ToldDo(index=index, section=section, action=item.action, moment=course.moment_after(index))
+        case Ask():
+            return _told_question(course, index, section)
+        case Work():
+            return _told_work(course, index, section)
+        case Sandbox():
+            return ToldSandbox(index=index, section=section)
+
+
+def _told_question(course: Course, index: int, section: int) -> ToldAsk:
+    question, answered = course.asked[index], course.answers.get(index, Answered())
+    given = [option for option in answered.given if not isinstance(option, list)]
+    return ToldAsk(
+        index=index,
+        section=section,
+        rule=question.rule,
+        values=question.values,
+        options=[ToldOption(text=o.text, values=o.values, number=o.number, place=o.place) for o in question.options],
+        given=given,
+        whys=[None if option is None else question.options[option].why for option in given],
+        over=answered.over,
+        right=question.right if answered.over else None,
+        evidence=question.evidence if answered.over else None,
+        again=course.brought_back.get(index),
+    )
+
+
+def _told_work(course: Course, index: int, section: int) -> ToldWork:
+    work, answered = course.works[index], course.answers.get(index, Answered())
+    return ToldWork(
+        index=index,
+        section=section,
+        tasks=work.tasks,
+        records=course.moment_before(index).records,
+        given=[_told_list(course, index, deeds) if isinstance(deeds, list) else None for deeds in answered.given],
+        over=answered.over,
+        engine=work.deeds if answered.over else None,
+    )
+
+
+def _told_list(course: Course, index: int, deeds: list[Deed]) -> ToldList:
+    return told_list(deeds, course.graded(index, deeds))
+
+
+def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
+    """Each number that leads somewhere, with the record that it is read from."""
+    found: list[Node] = []
+    for node in nodes:
+        if isinstance(node, str):
+            found.append(node)
+            continue
+        linked = {**node, "children": _linked(course, node["children"], index)}
+        if "figure" in node:
+            name, *arguments = node["figure"].split(":")
+            try:
+                figure = figure_of(course.scene(course.moment_before(index)), name, arguments)
+                linked["record"] = figure.record
+                if said(node["children"]) == OPEN:
+                    linked["children"] = [f"{figure.value:.3g}"]
+                elif course.changes:  # under other settings the sentence has the numbers of this run
+                    linked["children"] = [in_digits(figure.value, said(node["children"]))]
+            except Undecided:  # said by the check; a reader still reads the sentence
+                linked["record"] = None
+        found.append(linked)
+    return found
