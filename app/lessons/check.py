@@ -11,6 +11,7 @@ from app.lessons.lesson import Lesson, LessonError, Text
 from app.lessons.markup import OPEN, claims
 from app.lessons.numbers import agrees, number_in
 from app.lessons.parse import settings_of
+from app.lessons.race import race_faults
 from app.lessons.scene import Undecided
 from app.lessons.stage import EngineStage
 
@@ -22,7 +23,7 @@ def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonE
     """
     found: dict[tuple[int, str], LessonError] = {}
     for language in lesson.languages:
-        for error in _check_in(lesson, language, builder):
+        for error in [*_check_in(lesson, language, builder), *race_faults(lesson, language, builder)]:
             found.setdefault((error.line, error.sentence), error)
     return sorted(found.values(), key=lambda error: error.line)
 

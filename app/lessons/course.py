@@ -25,6 +25,7 @@ from app.lessons.stage import Stage
 from app.lessons.told import Moment, Progress
 from engine.trace.log import TraceReader
 
+NO_STEP = ("restart", "fork", "race")  # actions that compute nothing of the present run
 MOST_AGAIN = 2  # questions of earlier lessons in one
 TRIES = 2  # one where learning is measured
 
@@ -214,9 +215,11 @@ class Course:
     def _bring_back(self) -> None:
         """Put a question of an earlier lesson before the question or action at the barrier, if the run decides one."""
         item = self.barrier
-        is_step = isinstance(item, Do) and item.action.verb not in ("submit", "restart", "fork")
+        is_step = isinstance(item, Do) and item.action.verb not in ("submit", *NO_STEP)
         if not self._owed or len(self._again) >= MOST_AGAIN or not (is_step or isinstance(item, Ask)):
             return
+        if any(isinstance(done := self._items[i], Do) and done.action.verb == "race" for i in self._performed):
+            return  # its lanes have the answer
         scene, at = self._played_on(self.at), self.at
         for name, asked in list(self._owed.items()):
             try:
@@ -253,7 +256,7 @@ class Course:
             coming = self._items[later]
             if not isinstance(coming, Do):
                 continue
-            if coming.action.verb in ("restart", "fork"):
+            if coming.action.verb in NO_STEP:
                 break
             self._perform(later)
             if coming.action.verb != "submit":

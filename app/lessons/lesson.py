@@ -10,7 +10,7 @@ from msgspec import Struct
 Translated = dict[str, str]  # language -> text
 TranslatedList = dict[str, list[str]]
 Kind = Literal["lesson", "before", "after"]  # the last two: questions without a word about the answers
-Verb = Literal["submit", "prefill", "step", "run", "restart", "fork"]
+Verb = Literal["submit", "prefill", "step", "run", "restart", "fork", "race"]
 
 
 class LessonError(ValueError):
@@ -31,6 +31,7 @@ class Action(Struct, frozen=True, kw_only=True):
     `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
     `restart`  a new run with `changes` of the lesson's settings, sampling and `model`
     `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
+    `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
     """
 
     verb: Verb
@@ -39,6 +40,7 @@ class Action(Struct, frozen=True, kw_only=True):
     count: int = 1
     until: str = ""
     rank: int = 0
+    lanes: str = ""
     changes: dict[str, Any] = {}
 
 
@@ -118,7 +120,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
     @property
     def models(self) -> list[str]:
-        """Those that its runs are on, the header's first."""
+        """Those that its runs are on, the header's first; a race's lanes have theirs from the server."""
         changed = [item.action.changes.get("model") for item in self.items if isinstance(item, Do)]
         return list(dict.fromkeys([self.model, *(name for name in changed if name)]))
 

@@ -56,8 +56,9 @@ from app.words import languages
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.events import Op
 
-PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "race", "museum", "compare")
+PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare")
 VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")
+LANES = ("strategies", "caches", "models")  # that can race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
 MODEL = "model"  # what a restart may change beside settings
 MOST_BYTES = 256 * 1024  # of a file
@@ -220,6 +221,8 @@ def _directive(line: str, number: int) -> Item:
     if plain:
         raise LessonError(number, f"{found[1]}: {plain[0]!r} has no name; it is written name=value")
     if found[1] == "show":
+        if words[0] == "race":
+            raise LessonError(number, "show: a race is shown by do: race, so that no question comes after it")
         if words[0] not in PARTS:
             raise LessonError(number, f"show: there is no {words[0]!r}; the page has {', '.join(PARTS)}")
         if unknown := named.keys() - set(VIEW):
@@ -247,6 +250,10 @@ def _action(verb: str, plain: list[str], named: dict[str, str], number: int) -> 
             return Action(verb="restart", changes={name: _value(text) for name, text in named.items()})
         case "fork" if not plain and named.keys() <= {"rank"}:
             return Action(verb="fork", rank=_count(named.get("rank", "1"), number))
+        case "race" if len(plain) == 1 and named.keys() <= {"prompt"}:
+            if plain[0] not in LANES:
+                raise LessonError(number, f"race: there is no set of lanes {plain[0]!r}; there is {', '.join(LANES)}")
+            return Action(verb="race", lanes=plain[0], prompts=[_count(named.get("prompt", "0"), number)])
         case _ if verb in get_args(Verb):
             raise LessonError(number, f"do: {' '.join([verb, *plain, *named])} is more than {verb} takes")
     raise LessonError(number, f"do: there is no {verb!r}; a lesson can {', '.join(get_args(Verb))}")
@@ -299,14 +306,18 @@ def _check_whole(lesson: Lesson) -> None:
         settings_of(lesson, {})
     except ValueError as error:
         raise LessonError(1, f"the header's settings: {error}") from None
+    has_raced = False
     for item in lesson.items:
+        if isinstance(item, Ask | Work) and has_raced:
+            raise LessonError(item.line, "what is asked after do: race could be read from its lanes: ask before it")
+        has_raced |= isinstance(item, Do) and item.action.verb == "race"
         if isinstance(item, Sandbox) and item is not lesson.items[-1]:
             raise LessonError(item.line, "sandbox: ends the lesson: what comes after it could not count on the run")
         if not isinstance(item, Do):
             continue
         over = [i for i in item.action.prompts if i >= len(lesson.prompts[lesson.languages[0]])]
         if over:
-            raise LessonError(item.line, f"submit: there is no prompt {over[0]}; the first is 0")
+            raise LessonError(item.line, f"{item.action.verb}: there is no prompt {over[0]}; the first is 0")
         try:
             settings_of(lesson, item.action.changes)
         except ValueError as error:

@@ -53,6 +53,8 @@ class Runs:
                 self._begun()
             case "fork":
                 self._fork(action, line)
+            case "race":
+                pass  # the page runs the lanes
 
     def _begun(self) -> None:
         self.logs.append(self._stage.log)

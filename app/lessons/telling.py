@@ -8,6 +8,7 @@ from app.lessons.figures import figure_of
 from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
 from app.lessons.markup import OPEN, Node, said, tree
 from app.lessons.numbers import in_digits
+from app.lessons.race import told_race
 from app.lessons.scene import Undecided
 from app.lessons.told import (
     Told,
@@ -36,7 +37,9 @@ def _told(course: Course, index: int, item: Item, section: int) -> Told:
         case Show():
             return ToldShow(index=index, section=section, part=item.part, view=item.view)
         case Do():
-            return ToldDo(index=index, section=section, action=item.action, moment=course.moment_after(index))
+            race = told_race(course.lesson, course.language, item.action) if item.action.verb == "race" else None
+            moment = course.moment_after(index)
+            return ToldDo(index=index, section=section, action=item.action, moment=moment, race=race)
         case Ask():
             return _told_question(course, index, section)
         case Work():

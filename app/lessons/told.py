@@ -35,9 +35,20 @@ class ToldShow(_Told, frozen=True, kw_only=True, tag="show"):
     view: dict[str, str]
 
 
+class ToldRace(Struct, frozen=True, kw_only=True):
+    """What is raced: a prompt under settings of the engine and of sampling, in the lanes of a set."""
+
+    lanes: str
+    prompt: str
+    config: dict[str, Any]
+    sampling: dict[str, Any]
+    model: str
+
+
 class ToldDo(_Told, frozen=True, kw_only=True, tag="do"):
     action: Action
     moment: Moment | None  # after it; None: it is still to be done
+    race: ToldRace | None = None
 
 
 class ToldOption(Struct, frozen=True, kw_only=True):

@@ -197,6 +197,41 @@ def test_what_was_learned_is_told_at_the_end_beside_what_one_knew_before(open_pa
     assert sum(line.endswith(",unsure,right") for line in lines) == right
 
 
+def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: OpenPage) -> None:
+    """Until then none is computed: what they show may be what a question asks."""
+    page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
+    theaters = "fetch('api/theaters').then((a) => a.json()).then(({ theaters }) => theaters.map(({ name }) => name))"
+    lanes = f"{theaters}.then((names) => names.filter((name) => name.startsWith('race: ')).length)"
+    unsurely_to(page, "#lesson-go:has-text('race')")
+    assert page.evaluate(lanes) == 0 and page.locator(".question[data-over=false]").count() == 0
+    records = page.locator("html").get_attribute("data-num-records")
+    page.click("#lesson-go")
+    expect(page.locator(".article")).to_be_visible()
+    race = page.locator("#race")
+    expect(race).to_have_attribute("data-phase", "running")
+    page.click("#btn-pause")
+    expect(race).to_have_attribute("data-phase", "ready")
+    expect(page.locator(".race-prompt")).to_contain_text("Who has seen the wind?")
+    assert page.evaluate(lanes) == 3
+    page.click("#btn-run")
+    expect(race).to_have_attribute("data-phase", "done", timeout=20_000)
+    expect(page.locator('[data-strategy-lane=none] [data-figure="totalComputed"]')).to_have_text("636")
+    expect(page.locator('[data-strategy-lane=paged] [data-figure="totalComputed"]')).to_have_text("38")
+    page.reload()
+    expect(race).to_have_attribute("data-phase", "ready")  # it waits for a word of the learner's
+    page.click("#lesson-go")
+    expect(page.locator(".lesson-over")).to_be_visible()
+    page.click(".lesson-home")
+    page.click("#path-not-yet")
+    expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
+    expect(race).to_have_count(0)
+    page.click("#lesson-go")  # the lesson drives the page again
+    expect(page.locator("html")).not_to_have_attribute("data-num-records", records or "")
+    page.locator(".question[data-over=false] .unsure").last.click()
+    page.click("#lesson-answer")
+    expect(page.locator("#btn-step")).to_be_hidden()
+
+
 def answer_all(page: Page, option: int | None) -> None:
     """To the end of a test, each question answered once; nothing is said of the answers on the way."""
     for _ in range(30):

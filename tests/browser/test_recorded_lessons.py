@@ -156,6 +156,7 @@ def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: Op
     assert walk(page) >= 4
     expect(page.locator(".lesson-sandbox")).to_contain_text("kvtheater serve")
     expect(page.locator(".lesson-over")).to_contain_text("0 of 9 right")
+    expect(page.locator("#race-nothing")).to_contain_text("the lanes run on a live model")
     page.click("#lesson-bench")
     expect(page.locator("#connection.replay")).to_be_visible()
     expect(page.locator(".strip")).to_be_visible()

@@ -6,20 +6,20 @@ import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
 import { cards, forget, keep, kept, opened, owedTo, readKept, shownPart } from "../state/lessons.js";
-import { own } from "../state/run.js";
+import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 import { addMoreWords, t } from "../tell/words.js";
 import { answerToClass } from "./class_lesson.js";
 import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
-import { play, stop } from "./playback.js";
+import { playAdded } from "./lesson_playing.js";
+import { stop } from "./playback.js";
 import { takeOver } from "./player.js";
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
 const AGAIN = 500; // ms after which it is looked again whether a server that is away is back
-const LONGEST = 8; // seconds that what one action did is played for
 
 /** Whether the server is asked something of the lesson now. */
 export const waiting = signal(false);
@@ -90,12 +90,12 @@ export async function goOn() {
   if (!now || waiting.peek()) return;
   const before = own.numRecords.peek();
   stop();
-  if (before) store.goTo(before - 1);
+  if (before && ownIsShown.peek()) store.goTo(before - 1);
   const item = now.progress.at;
   const answer = await attempt(() => course.go(now.theater, item));
   if (!answer) return store.backToLive();
   take(answer);
-  await shown(before);
+  await playAdded(before);
 }
 
 /**
@@ -232,25 +232,6 @@ function close() {
   release?.();
   release = null;
   opened.value = null;
-}
-
-/**
- * Play what an action added, once it is here.
- *
- * @param {number} before records that there were
- */
-async function shown(before) {
-  const now = opened.peek();
-  const done = now?.items.filter((item) => item.kind === "do" && item.moment).at(-1);
-  const moment = done?.kind === "do" ? done.moment : null;
-  if (!moment) return;
-  for (let i = 0; i < 200 && own.numRecords.peek() < moment.records; i++)
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  const count = moment.records - before;
-  if (count > 1 && before <= moment.records) {
-    settings.speed.value = Math.max(2, Math.ceil(count / LONGEST));
-    play();
-  } else store.backToLive();
 }
 
 /**

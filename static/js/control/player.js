@@ -49,17 +49,25 @@ async function step() {
 /** What drives the page now. */
 export const player = signal(ownPlayer);
 
+/** @type {Player[]} who drives, or will again when those after it have given the page back */
+const drivers = [ownPlayer];
+
 /**
- * Let `other` drive the page, until what is returned is called: the page's own run is back then, where it was left.
+ * Let `other` drive the page, until what is returned is called: who drove it before does so again then, and what is
+ * shown is the page's own run, where it was left.
  *
  * @param {Player} other
  */
 export function takeOver(other) {
+  drivers.push(other);
   player.value = other;
   return () => {
+    const place = drivers.lastIndexOf(other);
+    if (place < 0) return;
+    drivers.splice(place, 1);
     if (player.peek() !== other) return;
     batch(() => {
-      player.value = ownPlayer;
+      player.value = drivers[drivers.length - 1];
       showOwn();
     });
   };

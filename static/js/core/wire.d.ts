@@ -13,12 +13,13 @@ export interface Aborted {
 }
 
 export interface Action {
-  verb: "fork" | "prefill" | "restart" | "run" | "step" | "submit";
+  verb: "fork" | "prefill" | "race" | "restart" | "run" | "step" | "submit";
   prompts: number[];
   after: number;
   count: number;
   until: string;
   rank: number;
+  lanes: string;
   changes: Record<string, unknown>;
 }
 
@@ -995,6 +996,7 @@ export interface ToldDo {
   section: number;
   action: Action;
   moment: Moment | null;
+  race: ToldRace | null;
 }
 
 export interface ToldList {
@@ -1009,6 +1011,14 @@ export interface ToldOption {
   values: Record<string, string | number>;
   number: number | null;
   place: AtBlock | AtSlot | AtTokens | AtRequest | AtStep | AtBytes | null;
+}
+
+export interface ToldRace {
+  lanes: string;
+  prompt: string;
+  config: Record<string, unknown>;
+  sampling: Record<string, unknown>;
+  model: string;
 }
 
 export interface ToldSandbox {

@@ -2,6 +2,7 @@
 
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
+import { canRace, NeedsModel } from "../panels/lesson/needs_model.js";
 import { isInPool } from "../panels/lesson/prediction.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
@@ -28,18 +29,21 @@ export function Learn() {
   <${Around} />`;
 }
 
+const WHOLE = new Set(["pool", "race"]); // what takes all the room there is
+
 function Figure() {
   const part = shownPart.value?.part ?? "stage";
   const panel = DETAIL_PANELS.find(({ name }) => name === part);
+  const isMissing = part === "race" && !canRace();
   return html`<div class="learn-figure">
     <div class="regions learn-regions" data-region="learn" data-part=${part}
       data-pool=${isInPool.value}>
       ${provenance.value ? html`<${Provenance} />` : null}
-      ${part === "pool" ? null : html`<${Stage} />`}
+      ${WHOLE.has(part) ? null : html`<${Stage} />`}
       ${
         panel
           ? html`<section class="region detail" aria-label=${t(`detail.${part}`)} data-panel=${part}>
-            <div class="detail-panel"><${panel.component} /></div>
+            <div class="detail-panel">${isMissing ? html`<${NeedsModel} />` : html`<${panel.component} />`}</div>
           </section>`
           : html`<${Memory} />`
       }

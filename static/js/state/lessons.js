@@ -45,8 +45,23 @@ export const barrier = computed(() => {
   return now?.items.find((item) => item.index === now.progress.at) ?? null;
 });
 
-/** What is to be looked at where the learner stands. */
+/** The race that the learner has let run and that is still what is looked at; null: something else is. */
+export const lessonRace = computed(() => {
+  const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.race)).at(-1);
+  return last?.kind === "do" && last.moment ? last.race : null;
+});
+
+/** Whether the learner has just gone on to it: its lanes begin as soon as they are in sight. */
+export const raceIsDue = signal(false);
+
+/**
+ * What is to be looked at where the learner stands, and how.
+ *
+ * @type {import("../../vendor/signals/signals.js").ReadonlySignal<{part: string, view: Record<string, string>} | null>}
+ */
 export const shownPart = computed(() => {
+  const race = lessonRace.value;
+  if (race) return { part: "race", view: { lanes: race.lanes } };
   const shows = opened.value?.items.filter((item) => item.kind === "show") ?? [];
   return /** @type {ToldShow | undefined} */ (shows.at(-1)) ?? null;
 });

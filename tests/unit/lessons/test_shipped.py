@@ -18,6 +18,7 @@ from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.pace import minutes
 from app.lessons.parse import parse_lesson, read_lesson, settings_of
 from app.lessons.questions import RULES
+from app.lessons.race import STRATEGIES
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
 from app.lessons.told import ToldAsk, ToldWork
@@ -181,6 +182,7 @@ sampling = { max_tokens = 4, ignore_eos = true }
         ("do: restart num_blocks=1\ndo: prefill", 11, "prefill"),
         ("ask: same_text\ndo: prefill", 10, "no run before this one"),
         ("work:\ndo: prefill", 10, "what comes in or forks has to be there before"),
+        ("ask: keys_read\ndo: race caches\ndo: prefill", 10, "no action with a step follows"),
         ("do: prefill\nwork:\ndo: step 2", 11, "no block is taken, shared, copied or given up"),
     ],
 )
@@ -188,6 +190,13 @@ def test_what_does_not_hold_is_told_with_its_line(body: str, line: int, sentence
     found = check(parse_lesson(BAD + body, Path("bad.md")), builder)
     assert [error.line for error in found] == [line]
     assert sentence in found[0].sentence
+
+
+def test_a_race_that_cannot_be_run_is_told_with_its_line() -> None:
+    small = BAD.replace("num_blocks = 8", "num_blocks = 1")
+    found = check(parse_lesson(small + "do: race caches", Path("bad.md")), builder)
+    assert [error.line for error in found] == [10] * len(STRATEGIES["caches"])
+    assert all(error.sentence.startswith("[en] do: race: ") for error in found)
 
 
 def test_a_restart_may_be_on_another_model() -> None:

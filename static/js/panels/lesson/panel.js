@@ -122,17 +122,20 @@ function Part({ item }) {
  * @param {{item: import("../../state/lessons.js").ToldDo}} props
  */
 function Do({ item }) {
-  const { verb, count, until, rank, changes } = item.action;
+  const { verb, count, until, rank, changes, lanes } = item.action;
   const values = { n: count, until: untilText(until, count), rank: rank + 1 };
   const names = Object.entries(changes).map(([name, value]) =>
     name === "model" ? t("lesson.model", { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
   );
-  const text = t(`lesson.do.${verb}`, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
+  const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${verb}`;
+  const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
   const isNext = barrier.value === item;
   if (item.moment)
-    return html`<p class="lesson-done"><${Icon} name="step" /> ${text} <span class="num">${t("lesson.records", {
-      n: grouped(item.moment.records),
-    })}</span></p>`;
+    return html`<p class="lesson-done"><${Icon} name="step" /> ${text} ${
+      verb === "race"
+        ? null
+        : html`<span class="num">${t("lesson.records", { n: grouped(item.moment.records) })}</span>`
+    }</p>`;
   if (opened.value?.source === "class")
     return html`<p class="lesson-done" data-coming="true"><${Icon} name="step" /> ${text} <span>${t(
       "lesson.presenter_goes_on",

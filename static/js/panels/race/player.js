@@ -1,7 +1,10 @@
 // The race as what the page shows and drives.
 
 import { computed } from "../../../vendor/signals/signals.js";
+import { play } from "../../control/playback.js";
+import { isSame } from "../../runs/lockstep.js";
 import { LanesPlayer } from "../../runs/player.js";
+import { lessonRace, raceIsDue } from "../../state/lessons.js";
 import { draft } from "../../state/prompts.js";
 import { wantedConfig, wantedModel, wantedSampling } from "../../state/run_settings.js";
 import { raceAt } from "./figures.js";
@@ -15,6 +18,18 @@ export const player = new LanesPlayer(race, { wish, told: () => raceSentence(now
 
 player.chosen.value = lanes.value.length - 1;
 
+/** The lesson's lanes: they run when the learner has just gone on to them, and others are forgotten. */
+export function beginLessons() {
+  const asked = race.asked.peek();
+  const isDue = raceIsDue.peek();
+  if (!lessonRace.peek()) return;
+  if (race.recorded && isDue && !race.logs.peek()) return; // they are on their way
+  raceIsDue.value = false;
+  if (isDue && race.recorded) return play();
+  if (isDue || (asked && !isSame(wish(), asked))) changeLanes();
+  if (isDue) player.run();
+}
+
 /** Another set of lanes: their runs begin, and the last of them is on the stage. */
 export function changeLanes() {
   race.reset();
@@ -23,16 +38,17 @@ export function changeLanes() {
 }
 
 /**
- * What the runs are asked: the setup's prompt and sampling, one sample each, the default batching.
+ * What the runs are asked: the setup's prompt and sampling, one sample each, the default batching; or the lesson's.
  * @returns {import("../../runs/lockstep.js").Wish}
  */
 function wish() {
-  const { block_size, num_blocks, kv_cache_dtype } = wantedConfig();
-  const { n, ...sampling } = wantedSampling();
+  const lesson = race.recorded ? null : lessonRace.value; // what was recorded has a prompt of its own
+  const { block_size, num_blocks, kv_cache_dtype } = lesson ? lesson.config : wantedConfig();
+  const { n, ...sampling } = lesson ? lesson.sampling : wantedSampling();
   const config = { block_size, num_blocks, count_copies: true, kv_cache_dtype: kv_cache_dtype ?? "auto" };
   if (racing.value === "caches") config.kv_cache_dtype = "auto"; // transformers' caches keep what the model hands them
   const set = SETS[racing.value];
   const configs = Object.fromEntries(set.map(({ id, strategy }) => [id, { ...config, strategy }]));
-  const models = Object.fromEntries(set.map(({ id, model }) => [id, model ?? wantedModel()]));
-  return { prompts: [draft.value], sampling, configs, models };
+  const models = Object.fromEntries(set.map(({ id, model }) => [id, model ?? lesson?.model ?? wantedModel()]));
+  return { prompts: [lesson?.prompt ?? draft.value], sampling, configs, models };
 }

@@ -1,11 +1,14 @@
 // The lanes: the slots of each, and below them its numbers.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
+import { doMain, main } from "../../control/playback.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
 import { Segmented } from "../../kit/segmented.js";
 import { tips } from "../../kit/tooltip.js";
 import { wantRoofs } from "../../net/machine.js";
+import { lessonRace } from "../../state/lessons.js";
 import { grouped, t } from "../../tell/words.js";
 import { columns, groups, MARKED } from "./columns.js";
 import { lanes, names, racing, SETS } from "./model.js";
@@ -27,8 +30,12 @@ export function Lanes({ logs, now }) {
   const title = (/** @type {string} */ key) => t(`race.column.${key}`);
   return html`<div class="race-table">
     <div class="race-head">
-      <${Segmented} label=${t("race.lanes")} name="lanes" choices=${Object.keys(SETS)}
-        text=${(/** @type {string} */ set) => t(`race.lanes.${set}`)} />
+      ${
+        lessonRace.value
+          ? html`<${Go} />`
+          : html`<${Segmented} label=${t("race.lanes")} name="lanes" choices=${Object.keys(SETS)}
+              text=${(/** @type {string} */ set) => t(`race.lanes.${set}`)} />`
+      }
       <${Legend} />
     </div>
     <table class=${`race-lanes ${racing.value} num`}>
@@ -57,6 +64,13 @@ export function Lanes({ logs, now }) {
       )}
     </table>
   </div>`;
+}
+
+/** In a lesson the lanes are the lesson's, and this is what lets them run, on a phone too. */
+function Go() {
+  const now = main.value;
+  const text = t(`race.go.${now}`);
+  return html`<button class="quiet race-go" id="race-go" onClick=${doMain}><${Icon} name=${now} /> ${text}</button>`;
 }
 
 /**

@@ -1,0 +1,53 @@
+"""A lesson's race: one of its prompts in several lanes at once, which the page runs in theaters of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from app.engine_face import BuildEngine
+from app.lessons.lesson import Action, Do, Lesson, LessonError
+from app.lessons.parse import settings_of
+from app.lessons.stage import EngineStage, LessonPrompt
+from app.lessons.told import ToldRace
+from engine.config import Strategy
+
+# by set, the strategies of its lanes, as static/js/panels/race/model.js has them; those of "models" differ in the model
+STRATEGIES: dict[str, tuple[Strategy, ...]] = {
+    "strategies": ("none", "contiguous", "paged"),
+    "caches": ("concat", "dynamic", "static", "paged"),
+    "models": ("paged",),
+}
+
+
+def told_race(lesson: Lesson, language: str, action: Action) -> ToldRace:
+    """What the page needs to run the lanes: the lesson's own settings, whatever its run has become."""
+    config = {name: value for name, value in lesson.config.items() if name != "strategy"}
+    prompt = lesson.prompts[language][action.prompts[0]]
+    return ToldRace(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)
+
+
+def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
+    """The races of a lesson that cannot be run to their ends, each with the engine's sentence."""
+    found = []
+    for item in lesson.items:
+        if isinstance(item, Do) and item.action.verb == "race":
+            for strategy in STRATEGIES[item.action.lanes]:
+                try:
+                    _run(lesson, lesson.prompts[language][item.action.prompts[0]], strategy, builder)
+                except ValueError as error:
+                    found.append(LessonError(item.line, f"[{language}] do: race: {strategy}: {error}"))
+    return found
+
+
+def _run(lesson: Lesson, prompt: str, strategy: Strategy, builder: Callable[[str], BuildEngine]) -> None:
+    changes: dict[str, object] = {"strategy": strategy, "count_copies": True}
+    if strategy in STRATEGIES["caches"][:-1]:
+        changes["kv_cache_dtype"] = "auto"  # transformers' caches keep what the model hands them
+    config, sampling = settings_of(lesson, changes)
+    stage = EngineStage(builder, config, lesson.model)
+    try:
+        stage.submit([LessonPrompt(text=prompt)], sampling)
+        while stage.step():
+            pass
+    finally:
+        stage.close()

@@ -1,0 +1,42 @@
+"""A lesson's race: the same lanes as the page's, told as the lesson has them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from app.lessons.catalogue import shipped_folder
+from app.lessons.lesson import Do
+from app.lessons.parse import LANES, read_lesson
+from app.lessons.race import STRATEGIES, told_race
+from app.paths import static_dir
+
+
+def raced(path: Path) -> list[Do]:
+    return [item for item in read_lesson(path).items if isinstance(item, Do) and item.action.verb == "race"]
+
+
+def test_the_sets_are_those_of_the_page() -> None:
+    source = (static_dir() / "js" / "panels" / "race" / "model.js").read_text(encoding="utf-8")
+    of_page = {
+        name: tuple(re.findall(r'"(\w+)"', lanes)) for name, lanes in re.findall(r"(\w+): strategies\((.*)\)", source)
+    }
+    assert of_page == {name: lanes for name, lanes in STRATEGIES.items() if name != "models"}
+    assert set(STRATEGIES) == set(LANES)
+
+
+def test_the_first_lesson_races_strategies_and_the_seventh_caches() -> None:
+    found = {path.name: [do.action.lanes for do in raced(path)] for path in sorted(shipped_folder().glob("*.md"))}
+    assert {name: lanes for name, lanes in found.items() if lanes} == {
+        "01-computed-twice.md": ["strategies"],
+        "07-pages.md": ["caches"],
+    }
+
+
+def test_it_is_told_with_the_lessons_own_settings() -> None:
+    path = next(shipped_folder().glob("07-*.md"))
+    lesson = read_lesson(path)
+    race = told_race(lesson, "zh", raced(path)[0].action)
+    assert race.prompt == lesson.prompts["zh"][0] and race.model == "bundled"
+    assert race.config == {"block_size": 4, "num_blocks": 48, "max_model_len": 96, "enforce_eager": True}
+    assert race.sampling == lesson.sampling
