@@ -21,9 +21,10 @@ def minutes(lesson: Lesson) -> float:
     worked = sum(isinstance(item, Work) for item in lesson.items)
     done = sum(isinstance(item, Do) for item in lesson.items)
     texts = [item.texts for item in lesson.items if isinstance(item, Text)]
-    reading = max(_reading("\n".join(said(tree(text[code])) for text in texts)) for code in lesson.languages)
-    return reading + QUESTION * asked + WORK * worked + ACTION * done
+    longest = max(reading("\n".join(said(tree(text[code])) for text in texts)) for code in lesson.languages)
+    return longest + QUESTION * asked + WORK * worked + ACTION * done
 
 
-def _reading(text: str) -> float:
+def reading(text: str) -> float:
+    """Minutes that a text takes to be read."""
     return len(_HAN.findall(text)) / CHARACTERS + len(_HAN.sub(" ", text).split()) / WORDS

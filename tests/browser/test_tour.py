@@ -145,3 +145,35 @@ def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(
         for button in ("#btn-run" if stop == "again" else "#btn-prefill", "#btn-step"):
             assert not covers(page, button), (stop, button)
         page.click("#tour-next")
+
+
+def test_it_is_lesson_nought_and_kept_as_one(open_page: OpenPage) -> None:
+    """By link and from the list; where one left it one goes on; its end leads to lesson 1."""
+    page = open_page("/?lesson=tour", tour=True)
+    at(page, "ask", False)
+    expect(page).not_to_have_url(re.compile("lesson="))
+    page.click("#tour-next")
+    page.click("#tour-next")
+    at(page, "again", False)
+    page.click("#tour-skip")
+    expect(page.locator("#tour")).to_have_count(0)
+    page.reload()
+    page.click("#btn-learn")
+    expect(page.locator("#tour")).to_have_count(0)
+    card = page.locator("#path-tour")
+    expect(card).to_have_attribute("data-state", "begun")
+    expect(card).to_contain_text("stop 3 of 6")
+    card.click()
+    at(page, "again", False)
+    for stop in STOPS[3:]:
+        page.click("#tour-next")
+        at(page, stop, False)
+    page.click("#tour-lesson")
+    expect(page.locator("#lesson-title")).to_have_text("What is computed twice")
+    page.click(".lesson-home")
+    expect(card).to_have_attribute("data-state", "over")
+    card.click()
+    at(page, "ask", False)
+    page.click("#tour-skip")
+    page.click("#btn-learn")
+    expect(card).to_have_attribute("data-state", "over")

@@ -9,8 +9,16 @@ import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";
 import { opening } from "./opening.js";
 
-// on this device: the stop one is at, or "done". Not a setting: a link must not carry it.
+// on this device: the stop one is at, "left:" and the stop at which one left, or "done". Not a setting: a link must not
+// carry it.
 const MEMORY_KEY = "kvtheater.tour";
+const LEFT = "left:";
+
+/** What stands for the tour where a link names a lesson, and the lesson that comes after it. */
+const LESSON = "tour";
+export const NEXT_LESSON = "computed-twice";
+/** What it takes: reading and doing each stop, as a lesson's minutes are reckoned. */
+export const MINUTES = 4;
 
 const decodes = () => {
   let count = 0;
@@ -88,6 +96,12 @@ const finished = signal(new Set()); // ids of the stops that the learner has don
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
 const sequences = () => (own.numRecords.value, own.log.value?.tail.sequences.size ?? 0);
+/**
+ * How far one has come on this device: the stop at which one was last, and whether one has been at its end.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<{state: "new" | "begun" | "over", at: number}>}
+ */
+export const tourWay = signal({ state: /** @type {const} */ ("new"), at: 0 });
 let before = { decodes: 0, sequences: 0 }; // how the run stood when the stop began
 /** @type {Pick<Storage, "getItem" | "setItem"> | null} */
 let storage = null;
@@ -97,21 +111,32 @@ const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "ru
 
 /**
  * Offer the tour on a first visit: not to a reader who follows a link to a run, a recording, a step, an exhibit or two
- * runs.
+ * runs. A link to it as to a lesson begins it, or goes on with it.
  *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
 export function offerTour(memory) {
   storage = memory;
   const kept = read();
+  tourWay.value = wayOf(kept);
+  const isAsked = settings.lesson.value === LESSON;
+  if (isAsked) toBench();
   const invited = PLACES.some((name) => settings[name].value !== null);
-  if (kept === "done" || (kept === null && invited)) return;
-  const from = Math.min(STOPS.length - 1, Number(kept) || 0);
+  if (!isAsked && (kept === "done" || kept?.startsWith(LEFT) || (kept === null && invited))) return;
   const wait = effect(() => {
     if (opening.value || settings.distance.value !== "bench") return;
-    if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && show(from)));
+    if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && goOnTour()));
   });
 }
+
+/** @param {string | null} kept @returns {typeof tourWay.value} */
+function wayOf(kept) {
+  if (kept === "done") return { state: "over", at: 0 };
+  const at = Number.parseInt((kept ?? "").replace(LEFT, ""), 10);
+  return at >= 0 ? { state: "begun", at: Math.min(STOPS.length - 1, at) } : { state: "new", at: 0 };
+}
+
+const toBench = () => batch(() => ([settings.lesson.value, settings.distance.value] = [null, "bench"]));
 
 export function startTour() {
   helpOpen.value = false;
@@ -119,9 +144,35 @@ export function startTour() {
   show(0);
 }
 
+/** From the stop at which one left it; from the first when one had been at its end. */
+export function goOnTour() {
+  finished.value = new Set();
+  show(tourWay.peek().at);
+}
+
+/** The tour as the lesson before the first. */
+export function learnTour() {
+  toBench();
+  goOnTour();
+}
+
+/** Leave it where one is. */
+export function leaveTour() {
+  const { state } = tourWay.peek();
+  keep(state === "over" ? "done" : `${LEFT}${at()}`);
+  stop.value = null;
+}
+
+/** One has been at its end. */
 export function endTour() {
   stop.value = null;
   keep("done");
+}
+
+/** From its end to the first lesson. */
+export function toFirstLesson() {
+  endTour();
+  batch(() => ([settings.lesson.value, settings.distance.value] = [NEXT_LESSON, "learn"]));
 }
 
 const at = () => stop.value ?? 0;
@@ -134,7 +185,7 @@ function show(index) {
   look(STOPS[index].id);
   stop.value = index;
   if (isPhone()) settings.region.value = STOPS[index].region;
-  keep(String(index));
+  if (tourWay.peek().state !== "over") keep(String(index));
 }
 
 /**
@@ -171,6 +222,7 @@ function read() {
 
 /** @param {string} value */
 function keep(value) {
+  tourWay.value = wayOf(value);
   try {
     storage?.setItem(MEMORY_KEY, value);
   } catch {

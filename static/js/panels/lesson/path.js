@@ -1,11 +1,10 @@
 // The way through the lessons: which there are, how long each takes, how far one has come.
 
 import { learn } from "../../control/lesson.js";
-import { startTour } from "../../control/tour.js";
+import { learnTour, MINUTES, STOPS, tourWay } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { cards, kept } from "../../state/lessons.js";
-import { settings } from "../../state/settings.js";
 import { modelFacts } from "../../state/store.js";
 import { inLanguage, t } from "../../tell/words.js";
 
@@ -23,16 +22,15 @@ export function Path() {
   </div>`;
 }
 
-const Tour = () => html`<li><button class="path-card" id="path-opening" onClick=${explore}>
+/** The tour of the page, as the lesson before the first. */
+function Tour() {
+  const { state, at } = tourWay.value;
+  return html`<li><button class="path-card" id="path-tour" data-state=${state} onClick=${learnTour}>
     <span class="path-number num">0</span>
     <span class="path-title">${t("lesson.zero")}</span>
-    <span class="path-minutes num">${t("lesson.minutes", { n: 2 })}</span>
-    <span class="path-state">${t("lesson.zero_text")}</span>
+    <span class="path-minutes num">${t("lesson.minutes", { n: MINUTES })}</span>
+    <span class="path-state">${t(`lesson.zero.${state}`, { i: at + 1, n: STOPS.length })}</span>
   </button></li>`;
-
-function explore() {
-  settings.distance.value = "bench";
-  startTour();
 }
 
 /** @param {{card: import("../../state/lessons.js").Card}} props */

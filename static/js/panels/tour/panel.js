@@ -1,7 +1,7 @@
 // The tour's card: beside what it explains, never over it where there is room, with an arrow; the page stays usable.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { back, endTour, isDone, next, STOPS, stop } from "../../control/tour.js";
+import { back, isDone, leaveTour, next, STOPS, stop, toFirstLesson } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { isPhone } from "../../kit/screen.js";
@@ -59,7 +59,7 @@ function Card({ index }) {
     const onEscape = (event) => {
       if (event.key !== "Escape" || document.querySelector(".side, dialog[open]")) return;
       event.stopPropagation(); // one thing at a time: the selection stays
-      goOn(endTour);
+      goOn(leaveTour);
     };
     document.addEventListener("keydown", onEscape, true);
     return () => document.removeEventListener("keydown", onEscape, true);
@@ -83,11 +83,17 @@ function Card({ index }) {
           last
             ? null
             : html`<button class="link" id="tour-skip"
-          onClick=${() => goOn(endTour)}>${t("tour.skip")}</button>`
+          onClick=${() => goOn(leaveTour)}>${t("tour.skip")}</button>`
         }
         <button class="quiet" id="tour-back" disabled=${index === 0} onClick=${back}>${t("tour.back")}</button>
-        <button class=${done ? "command primary" : "command"} id="tour-next"
+        <button class=${done && !last ? "command primary" : last ? "quiet" : "command"} id="tour-next"
           onClick=${() => goOn(next)}>${t(last ? "tour.end" : "tour.next")}</button>
+        ${
+          last
+            ? html`<button class=${done ? "command primary" : "command"} id="tour-lesson"
+          onClick=${toFirstLesson}>${t("tour.lesson")}</button>`
+            : null
+        }
       </div>
     </section>`;
 }

@@ -1,0 +1,39 @@
+"""The tour as lesson 0: its minutes are reckoned as those of the others, and it leads to the first of them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from app.lessons.catalogue import Catalogue
+from app.lessons.pace import ACTION, reading
+from app.paths import static_dir
+
+JS = static_dir() / "js"
+TOUR = (JS / "control" / "tour.js").read_text(encoding="utf-8")
+
+
+def constant(name: str) -> str:
+    found = re.search(rf"export const {name} = \"?([\w-]+)\"?;", TOUR)
+    assert found
+    return found[1]
+
+
+def said(language: str, stops: list[str]) -> str:
+    words = json.loads((JS / "panels" / "tour" / f"words.{language}.json").read_text(encoding="utf-8"))
+    keys = [f"tour.{stop}{part}" for stop in stops for part in ("", ".text", ".task", ".done")]
+    return "\n".join("".join(words[key]) for key in keys)
+
+
+def test_its_minutes_are_those_of_its_words_and_of_what_is_done() -> None:
+    stops = list(dict.fromkeys(re.findall(r'\bid: "(\w+)"', TOUR)))
+    assert len(stops) == 6
+    longest = max(reading(said(language, stops)) for language in ("en", "zh"))
+    doing = 2 * ACTION * len(stops)  # what the stop asks for, and on to the next
+    assert abs(int(constant("MINUTES")) - (longest + doing)) <= 0.5
+
+
+def test_it_leads_to_the_first_lesson() -> None:
+    lesson = Catalogue().get(constant("NEXT_LESSON"))
+    assert lesson is not None and lesson.kind == "lesson"
+    assert lesson.number == min(one.number for one in Catalogue().lessons() if one.kind == "lesson")
