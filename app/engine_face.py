@@ -104,6 +104,10 @@ class ServedModel(Protocol):
     @property
     def machine(self) -> Machine: ...
     @property
+    def free_bytes(self) -> int:
+        """Of the memory that pools on its device are taken from."""
+
+    @property
     def build(self) -> BuildEngine: ...
     @property
     def build_small(self) -> BuildEngine:

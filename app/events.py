@@ -14,6 +14,7 @@ from msgspec import structs
 
 from app import answers, messages
 from app.broadcast import Emit
+from app.classroom import bounds
 from app.classroom.access import OWNER, PASS, Access, Person
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
@@ -87,6 +88,8 @@ class Events:
 
     def submit(self, sid: str, message: messages.Submit) -> answers.Submitted:
         theater, sampling = self._theater(sid, message), parse_sampling(message.sampling)
+        if not self._access.person(sid).is_owner:
+            bounds.check_submit(message, sampling)
         count, limit = len(message.prompts), self._settings.max_prompts
         if count > limit:
             raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
@@ -122,7 +125,10 @@ class Events:
 
     def configure(self, sid: str, message: messages.Configure) -> answers.Begun:
         theater = self._theater(sid, message)
-        return _begun(theater.reset(parse_config(message.config, theater.config), message.model))
+        config = parse_config(message.config, theater.config)
+        if not self._access.person(sid).is_owner:
+            bounds.check_configure(theater, config, message.model)
+        return _begun(theater.reset(config, message.model))
 
     def focus(self, sid: str, message: messages.Focus) -> answers.Nothing:
         self._access.drive(sid, message.theater)
@@ -143,6 +149,7 @@ class Events:
         return {"epoch": epoch, "token_ids": done.token_ids, "arrays": arrays if message.layer is None else arrays[0]}
 
     def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
+        self._access.own(sid)
         library = self._theaters.library
         return {
             "status": self._theater(sid, message).record(lambda run: library.record(run, message.name, message.tags))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike, RerunLike
+from app.pool_bytes import pool_bytes
 from app.settings import MIB
-from engine.accounting.memory import stored_bytes_per_token
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.intake import RequestSpec
 from engine.lab.change import Change
@@ -102,8 +102,7 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
     resolved = found.config
     if wrong := over_served_max(resolved):
         raise ConfigError(wrong)
-    per_token = stored_bytes_per_token(facts, resolved.kv_cache_dtype)
-    size = (found.num_blocks + found.swap_space) * resolved.block_size * per_token
+    size = pool_bytes(config, facts)
     if size > max_pool_bytes:
         swap = f" and {found.swap_space} more to swap to" if found.swap_space else ""
         raise ConfigError(

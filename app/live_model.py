@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import psutil
+
 from app.engine_face import BuildEngine
 from app.live_engine import check_limits, engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
 from engine.config import EngineConfig
-from engine.machine import machine_facts, measure_roofs, memory_bytes
+from engine.machine import free_device_bytes, machine_facts, measure_roofs, memory_bytes
 from engine.model.compiled import Compilation, compile_in_background
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model, resolve_device
@@ -62,6 +64,12 @@ class LiveModel:
     def machine(self) -> Machine:
         """With the roofs once they were measured."""
         return machine_facts(self._model.device, self._model.dtype)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the device's memory, or the machine's."""
+        on_device = free_device_bytes(self._model.device)
+        return int(psutil.virtual_memory().available) if on_device is None else on_device
 
     def measured_machine(self) -> Machine:
         """Measures the roofs at the first call."""

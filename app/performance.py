@@ -16,7 +16,7 @@ from app.jobs import StepJob
 from app.models import Lease
 from app.run import Run
 from app.settings import MIB, ServerSettings
-from app.turns import Turns
+from app.turns import LabTurns, Turns
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.records import Objection, StepRecord
 
@@ -38,7 +38,7 @@ class Performance:
     def __init__(
         self,
         settings: ServerSettings,
-        turns: Turns,
+        turns: Turns | LabTurns,
         changed: Callable[[], None],
         began: Callable[[Run], None],
     ) -> None:

@@ -14,6 +14,7 @@ from app.classroom import pages as classroom_pages
 from app.classroom.access import Access
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import ClassEvents
+from app.classroom.labs import Labs
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
@@ -45,11 +46,14 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
     classrooms = Classrooms(emit)
     access = Access(classrooms)
+    labs = Labs(theaters, classrooms, access, emit, settings)
     app.extensions["kvtheater.classrooms"] = classrooms
+    app.extensions["kvtheater.labs"] = labs
+    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close)  # before the theaters
     events.register(
         transport.clients,
         events.Events(theaters, emit, models, settings, lessons, classrooms, access),
-        ClassEvents(access, classrooms, theaters, lessons, settings, emit),
+        ClassEvents(access, classrooms, theaters, lessons, labs, settings, emit),
         access,
         theaters,
     )

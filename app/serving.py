@@ -55,6 +55,7 @@ class Listener:
     def __init__(self, app: Flask, bound: socket.socket) -> None:
         """Returns when connections are accepted."""
         self.port: int = bound.getsockname()[1]
+        self._ending = app.extensions["kvtheater.ending"]
         self._theaters = app.extensions["kvtheater"]
         self._transport = app.extensions["kvtheater.transport"]
         self._thread = self._transport.start(app, bound)
@@ -65,6 +66,8 @@ class Listener:
         Returns how many theaters were still at a step (`Theaters.close`).
         """
         self._transport.refuse_more()
+        for end in self._ending:
+            end()
         left: int = self._theaters.close()
         self._transport.stop()
         self._thread.join()

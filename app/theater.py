@@ -31,7 +31,7 @@ from app.recordings.index import Ended
 from app.recordings.recorder import Recorder
 from app.run import Run
 from app.settings import ServerSettings
-from app.turns import Turns
+from app.turns import LabTurns, Turns
 from engine.config import EngineConfig, SamplingParams
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Theater:
         model: str | None,
         models: Models,
         settings: ServerSettings,
-        turns: Turns,
+        turns: Turns | LabTurns,
         emit: Emit,
         failed: Callable[[Theater], object],
     ) -> None:
@@ -64,6 +64,8 @@ class Theater:
         self.name = name
         self.last_used = time.monotonic()
         self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
+        self.is_lab = isinstance(turns, LabTurns)
+        self.most_pool_bytes: int | None = None  # of a lab: what settings it may take
         self._max_count = settings.max_count
         self._failed = failed
         self._models = models
@@ -118,6 +120,11 @@ class Theater:
     def is_idle(self) -> bool:
         """It has no viewer, and nothing is under way."""
         return not self.num_viewers and not self._performance.at_work
+
+    @property
+    def is_working(self) -> bool:
+        """Something is under way."""
+        return self._performance.at_work
 
     @property
     def is_closed(self) -> bool:

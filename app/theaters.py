@@ -19,7 +19,7 @@ from app.recordings.library import Library
 from app.recordings.playback import PREFIX, Playback, Playbacks
 from app.settings import ServerSettings
 from app.theater import Theater
-from app.turns import Turns
+from app.turns import LabTurns, Turns
 from engine.config import EngineConfig
 from engine.trace.records import Machine
 
@@ -53,13 +53,25 @@ class Theaters:
         with self._models.lease(model):  # before another theater has to make room
             return self._create(config, name, model)
 
+    def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Theater:
+        """A run of a follower: it is not counted among the theaters, whose bound is for owners, and its steps stand
+        behind all others'. Who makes it has a bound of its own.
+
+        Raises:
+            AppError: as `create`, but for `too_many_theaters`.
+        """
+        with self._models.lease(model):
+            if self._closed.is_set():
+                raise AppError("refused", SENTENCES["shutdown"])
+            return self._build(config, name, model, settings, self.turns.labs)
+
     def _create(self, config: EngineConfig, name: str, model: str | None) -> Theater:
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
                 raise AppError("refused", SENTENCES["shutdown"])
-            left = self._reclaim() if len(self._theaters) + self._being_built >= limit else None
-            if len(self._theaters) + self._being_built >= limit:
+            left = self._reclaim() if self._num_counted >= limit else None
+            if self._num_counted >= limit:
                 raise AppError(
                     "too_many_theaters",
                     f"all {limit} theaters of this server are in use: try again when somebody has left, "
@@ -69,25 +81,27 @@ class Theaters:
         if left is not None:
             left.close(Closing("displaced"))
         try:
-            theater_id = secrets.token_urlsafe(9)
-            theater = Theater(
-                theater_id,
-                name,
-                config,
-                model,
-                self._models,
-                self._settings,
-                self.turns,
-                self._emit,
-                self._take_out,
-            )
-            with self._lock:
-                if not theater.is_closed:  # its thread may have failed already
-                    self._theaters[theater_id] = theater
-            return theater
+            return self._build(config, name, model, self._settings, self.turns)
         finally:
             with self._lock:
                 self._being_built -= 1
+
+    def _build(
+        self, config: EngineConfig, name: str, model: str | None, settings: ServerSettings, turns: Turns | LabTurns
+    ) -> Theater:
+        theater_id = secrets.token_urlsafe(9)
+        theater = Theater(
+            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out
+        )  # fmt: skip
+        with self._lock:
+            if not theater.is_closed:  # its thread may have failed already
+                self._theaters[theater_id] = theater
+        return theater
+
+    @property
+    def _num_counted(self) -> int:
+        """Theaters against the limit. The caller holds the lock."""
+        return sum(not theater.is_lab for theater in self._theaters.values()) + self._being_built
 
     def get(self, theater_id: str) -> Theater:
         """The theater.
@@ -182,7 +196,7 @@ class Theaters:
     def _reclaim(self) -> Theater | None:
         """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
-        idle = [t for t in self._theaters.values() if t.is_idle and t.last_used <= before]
+        idle = [t for t in self._theaters.values() if not t.is_lab and t.is_idle and t.last_used <= before]
         if not idle:
             return None
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)

@@ -46,6 +46,11 @@ def memory_bytes(device: torch.device | None = None) -> int | None:
         return None
 
 
+def free_device_bytes(device: torch.device) -> int | None:
+    """Of a GPU's memory; None where the device computes in the machine's own."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
+
+
 def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
     """The rates that this machine reaches in `dtype`, measured once a process and device; a few tenths of a second.
 

@@ -20,7 +20,7 @@ from msgspec import inspect
 from app import answers, api_answers, messages
 from app.bench_runs import RunStatus
 from app.classroom.events import CLASS_EVENTS
-from app.classroom.told import ClassDesk, ClassPressed, ClassTold
+from app.classroom.told import ClassDesk, ClassPressed, ClassTold, Mine
 from app.events import EVENTS
 from app.jobs import Performed
 from app.transport.clients import Ack, Answer
@@ -171,6 +171,7 @@ def wire_types() -> str:
         "bench_progress": RunStatus,
         "class": ClassTold,
         "class_desk": ClassDesk,
+        "class_mine": Mine,
         "class_pressed": ClassPressed,
     }
     addresses = {

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from app.classroom.codes import Secret, new_code
+from app.classroom.lab_places import LabPlaces
 from app.classroom.polls import Answer, Kind, Phase, Poll
 from app.classroom.seats import Seat, checked_name, invented_name
 from app.classroom.told import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
@@ -38,6 +39,7 @@ class Classroom:
         self.polls: list[Poll] = []
         self.theaters: set[str] = set()  # that were on stage: nobody drives them but who drives the class
         self.began = time.time()
+        self.labs = LabPlaces()
         self._seats: dict[str, Seat] = {}  # by the key of the pass
         self._began = time.monotonic()
         self._changed = changed
@@ -77,7 +79,7 @@ class Classroom:
         """The seat of a pass.
 
         Raises:
-            AppError: `unknown_theater`: nobody has sat down there.
+            AppError: `refused`: nobody has sat down there.
         """
         found = self._seats.get(key)
         if found is None:
@@ -88,7 +90,7 @@ class Classroom:
         """A page of the presenter's is there."""
         with self._lock:
             self.presenters.add(sid)
-        self._tell(everybody=False)
+        self.news(everybody=False)
 
     def enter(self, key: str, sid: str, language: str) -> Seat:
         """A follower's page is there, with its seat or for the first time.
@@ -106,7 +108,7 @@ class Classroom:
                 number = max((other.number for other in self._seats.values()), default=-1) + 1
                 seat = self._seats[key] = Seat(number, key, invented_name(language, taken))
             seat.sids.add(sid)
-        self._tell(everybody=False)
+        self.news(everybody=False)
         return seat
 
     def forget(self, sid: str) -> None:
@@ -120,7 +122,7 @@ class Classroom:
                     seat.left_at = time.monotonic()
                     found = True
         if found:
-            self._tell(everybody=False)
+            self.news(everybody=False)
 
     def rename(self, seat: Seat, name: str) -> None:
         """Raises AppError: no name, one that somebody has, or names are not wanted here."""
@@ -131,7 +133,7 @@ class Classroom:
             if any(other.name == wanted and other is not seat for other in self._seats.values()):
                 raise AppError("refused", "somebody in this class is called so already")
             seat.name = wanted
-        self._tell(everybody=self._driver is seat)
+        self.news(everybody=self._driver is seat)
 
     def send_away(self, number: int) -> list[str]:
         """Take a seat away; returns its connections. Its answers go with it."""
@@ -143,7 +145,7 @@ class Classroom:
             for poll in self.polls:
                 for votes in poll.rounds:
                     votes.pop(seat.key, None)
-        self._tell()
+        self.news()
         return list(seat.sids)
 
     # Who drives
@@ -168,20 +170,20 @@ class Classroom:
             self._driver = None if number is None else self._by_number(number)
             if self._driver:
                 self._driver.wish = None
-        self._tell()
+        self.news()
 
     def allow_remote(self, number: int, allowed: bool) -> None:
         """Let a seat press "next" and "back", or no more."""
         with self._lock:
             seat = self._by_number(number)
             seat.is_remote, seat.wish = allowed, None
-        self._tell()
+        self.news()
 
     def wish(self, seat: Seat, what: Wish | None) -> None:
         """A seat asks to drive or to be the remote; None: no more."""
         with self._lock:
             seat.wish = what
-        self._tell(everybody=False)
+        self.news(everybody=False)
 
     # What all look at
 
@@ -202,7 +204,7 @@ class Classroom:
                 self._lesson = None
             if theater is not None:
                 self.theaters.add(theater)
-        self._tell()
+        self.news()
         return other
 
     def lesson_is_at(self, theater: str, at: int) -> None:
@@ -212,13 +214,13 @@ class Classroom:
                 return
             version = self._lesson["version"] + 1 if self._lesson else 0
             self._lesson = {"theater": theater, "at": at, "version": version}
-        self._tell()
+        self.news()
 
     def hold(self, held: bool) -> None:
         """Whether nobody may go their own ways."""
         with self._lock:
             self._held = held
-        self._tell()
+        self.news()
 
     # Questions
 
@@ -248,7 +250,7 @@ class Classroom:
                 raise AppError("refused", f"a class takes {MOST_POLLS} questions")
             poll = Poll(len(self.polls), kind, text, options, lesson, seconds)
             self.polls.append(poll)
-        self._tell()
+        self.news()
         return poll
 
     def answer(self, seat: Seat, number: int, in_round: int, given: Answer) -> None:
@@ -258,7 +260,7 @@ class Classroom:
             if poll is None or poll.number != number:
                 raise AppError("refused", "this question is over: your answer of before stands")
             poll.answer(seat.key, in_round, given)
-        self._tell(everybody=False)
+        self.news(everybody=False)
 
     def poll_goes(self, number: int, to: Phase, right: Answer = None) -> Poll:
         """Raises AppError: another question is there by now, or that does not come next."""
@@ -267,7 +269,7 @@ class Classroom:
             if poll is None or poll.number != number:
                 raise AppError("refused", "another question is on the wall by now")
             poll.go(to, right)
-        self._tell()
+        self.news()
         return poll
 
     def clock(self, number: int, seconds: float | None) -> None:
@@ -275,7 +277,7 @@ class Classroom:
         with self._lock:
             if self.poll and self.poll.number == number:
                 self.poll.clock(seconds)
-        self._tell()
+        self.news()
 
     def lost(self, seat: Seat, is_lost: bool, newest: int) -> None:
         """A follower does not understand, or does again. `newest`: the last record of the run on stage."""
@@ -286,13 +288,13 @@ class Classroom:
                 step = self._view.get("step", "")
                 record = int(step) if step.isascii() and step.isdigit() else newest
                 self._marks = [*self._marks[-MOST_MARKS:], [round(time.monotonic() - self._began, 1), record]]
-        self._tell(everybody=False)
+        self.news(everybody=False)
 
     def end(self) -> None:
         """The class is over: its pages say so, and nobody comes in any more."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
-        self._tell()
+        self.news()
 
     # What is said of it
 
@@ -312,12 +314,13 @@ class Classroom:
                 "view": self._view,
                 "lesson": self._lesson,
                 "poll": plain(poll.told()) if poll else None,
-                "labs": False,
+                "labs": self.labs.is_on,
                 "over": self._over,
             }
 
     def mine(self, seat: Seat) -> Mine:
         """To one seat: what is its own."""
+        lab, queue = self.labs.of(seat.key)
         with self._lock:
             answers = [
                 (poll.number, [votes.get(seat.key) for votes in poll.rounds])
@@ -332,14 +335,15 @@ class Classroom:
                 "drives": self._driver is seat,
                 "lost": seat.is_lost,
                 "wish": seat.wish,
-                "lab": None,
-                "queue": None,
+                "lab": lab,
+                "queue": queue,
             }
 
     def desk(self) -> ClassDesk:
         """To the presenter."""
         with self._lock:
             votes = self.poll.rounds[-1] if self.poll and self.poll.takes_answers else {}
+            labs = dict(self.labs.runs())
             seats: list[SeatTold] = [
                 {
                     "seat": seat.number,
@@ -349,7 +353,7 @@ class Classroom:
                     "remote": seat.is_remote,
                     "wish": seat.wish,
                     "answered": seat.key in votes,
-                    "lab": False,
+                    "lab": seat.key in labs,
                 }
                 for seat in self._seats.values()
             ]
@@ -360,19 +364,20 @@ class Classroom:
                 "seconds": time.monotonic() - self._began,
                 "asked": len(self.polls),
                 "answered": len(votes),
-                "labs": 0,
-                "labs_most": 0,
-                "labs_why": "",
-                "waiting": 0,
+                "labs": len(labs),
+                "labs_most": self.labs.most,
+                "labs_why": self.labs.why,
+                "waiting": len(self.labs.queue()),
                 "kept_until": None,
             }
 
-    # Inside
-
-    def _tell(self, everybody: bool = True) -> None:
+    def news(self, everybody: bool = True) -> None:
+        """Something has changed, for all or for the presenters alone."""
         with self._lock:
             self._version += everybody
         self._changed(self, everybody)
+
+    # Inside
 
     def _by_number(self, number: int) -> Seat:
         found = next((seat for seat in self._seats.values() if seat.number == number), None)

@@ -13,6 +13,7 @@ from app.classroom.access import Access
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.doors import door, origins
+from app.classroom.labs import Labs
 from app.classroom.told import ClassEntered, ClassOpened, ClassPressed, Mine, Presenting
 from app.errors import AppError
 from app.lessons.lesson import Ask, LessonError
@@ -31,9 +32,11 @@ class ClassEvents:
         classrooms: Classrooms,
         theaters: Theaters,
         lessons: LessonRooms,
+        labs: Labs,
         settings: ServerSettings,
         emit: Emit,
     ) -> None:
+        self._labs = labs
         self._access, self._classrooms = access, classrooms
         self._theaters, self._lessons = theaters, lessons
         self._settings, self._emit = settings, emit
@@ -55,7 +58,9 @@ class ClassEvents:
         return self._presenting(found, message.origin)
 
     def end(self, sid: str, message: messages.OfClass) -> Nothing:
-        self._access.presents(sid, message.id).end()
+        found = self._access.presents(sid, message.id)
+        self._labs.end(found)
+        found.end()
         return {}
 
     def cast(self, sid: str, message: messages.ClassCast) -> Nothing:
@@ -89,11 +94,17 @@ class ClassEvents:
     def send_away(self, sid: str, message: messages.ClassSendAway) -> Nothing:
         found = self._access.presents(sid, message.id)
         gone = found.send_away(message.seat)
+        if found.labs.is_on:
+            self._labs.look_after(found)
         for theater_id in found.theaters:
             with contextlib.suppress(AppError):
                 theater = self._theaters.watch(theater_id)
                 for one in gone:
                     theater.leave(one)
+        return {}
+
+    def labs(self, sid: str, message: messages.ClassLabs) -> Nothing:
+        self._labs.switch(self._access.presents(sid, message.id), message.open)
         return {}
 
     def ask(self, sid: str, message: messages.ClassAsk) -> Nothing:
@@ -149,6 +160,11 @@ class ClassEvents:
     def wish(self, sid: str, message: messages.ClassWish) -> Mine:
         found, seat = self._access.seat(sid)
         found.wish(seat, message.wish)
+        return found.mine(seat)
+
+    def lab(self, sid: str, message: messages.ClassLab) -> Mine:
+        found, seat = self._access.seat(sid)
+        (self._labs.open if message.open else self._labs.close)(found, seat.key)
         return found.mine(seat)
 
     def press(self, sid: str, message: messages.ClassPress) -> Nothing:
@@ -213,6 +229,7 @@ CLASS_EVENTS: dict[str, tuple[type[Any], Callable[[ClassEvents, str, Any], Ack]]
     "class_hand": (messages.ClassHand, ClassEvents.hand),
     "class_remote": (messages.ClassRemote, ClassEvents.remote),
     "class_send_away": (messages.ClassSendAway, ClassEvents.send_away),
+    "class_labs": (messages.ClassLabs, ClassEvents.labs),
     "class_ask": (messages.ClassAsk, ClassEvents.ask),
     "class_poll": (messages.ClassPoll, ClassEvents.poll),
     "class_clock": (messages.ClassClock, ClassEvents.clock),
@@ -221,5 +238,6 @@ CLASS_EVENTS: dict[str, tuple[type[Any], Callable[[ClassEvents, str, Any], Ack]]
     "class_answer": (messages.ClassAnswer, ClassEvents.answer),
     "class_lost": (messages.ClassLost, ClassEvents.lost),
     "class_wish": (messages.ClassWish, ClassEvents.wish),
+    "class_lab": (messages.ClassLab, ClassEvents.lab),
     "class_press": (messages.ClassPress, ClassEvents.press),
 }

@@ -65,6 +65,12 @@ class ClassRemote(OfClass, frozen=True, kw_only=True):
     allowed: bool
 
 
+class ClassLabs(OfClass, frozen=True, kw_only=True):
+    """Whether followers may have runs of their own."""
+
+    open: bool
+
+
 class ClassSendAway(OfClass, frozen=True, kw_only=True):
     seat: Index
 
@@ -109,6 +115,12 @@ class ClassLost(Message, frozen=True, kw_only=True):
 
 class ClassWish(Message, frozen=True, kw_only=True):
     wish: Wish | None
+
+
+class ClassLab(Message, frozen=True, kw_only=True):
+    """A follower wants a run of its own, or needs it no more."""
+
+    open: bool
 
 
 class ClassPress(OfClass, frozen=True, kw_only=True):

@@ -80,6 +80,15 @@ class SeatTold(TypedDict):
     lab: bool
 
 
+class LabsWhy(TypedDict):
+    """Where the bound on labs comes from. `stage`: no live run was on stage yet."""
+
+    by: Literal["stage", "memory", "speed", "unmeasured", "most"]
+    lab_bytes: int  # pool, log and the rest of one
+    free_bytes: int  # of memory, before the first
+    step_seconds: float | None  # of a decode step on this machine; None: not measured yet
+
+
 class ClassDesk(TypedDict):
     """The `class_desk` event, to the presenter's pages alone."""
 
@@ -91,7 +100,7 @@ class ClassDesk(TypedDict):
     answered: int  # the open one, in the round that goes on
     labs: int  # runs of followers, now
     labs_most: int
-    labs_why: str  # where that bound comes from: one sentence
+    labs_why: LabsWhy  # where that bound comes from
     waiting: int  # for one
     kept_until: str | None  # a date; None: nothing of it is stored
 

@@ -222,6 +222,7 @@ class FakeModel:
     def __init__(self, name: str = "fake", num_bytes: int = 4) -> None:
         self.facts = msgspec.structs.replace(FACTS, name=name)
         self.num_bytes = num_bytes
+        self.free_bytes = 1 << 34
         self.step_seconds = 0.0
         self.fail_at: int | None = None
         self.is_stepping = self.measured_beside_a_step = False

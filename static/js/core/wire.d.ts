@@ -112,7 +112,7 @@ export interface ClassDesk {
   kept_until: string | null;
   labs: number;
   labs_most: number;
-  labs_why: string;
+  labs_why: LabsWhy;
   lost: number[][];
   seats: SeatTold[];
   seconds: number;
@@ -136,6 +136,15 @@ export interface ClassHand {
 export interface ClassHold {
   id: string;
   held: boolean;
+}
+
+export interface ClassLab {
+  open: boolean;
+}
+
+export interface ClassLabs {
+  id: string;
+  open: boolean;
 }
 
 export interface ClassLost {
@@ -433,6 +442,13 @@ export interface Joined {
   num_records: number;
   status: Status;
   theater: string;
+}
+
+export interface LabsWhy {
+  by: "memory" | "most" | "speed" | "stage" | "unmeasured";
+  free_bytes: number;
+  lab_bytes: number;
+  step_seconds: number | null;
 }
 
 export interface LessonAnswerMessage {
@@ -1117,6 +1133,7 @@ export interface Events {
   class_hand: { asked: ClassHand; answer: Nothing };
   class_remote: { asked: ClassRemote; answer: Nothing };
   class_send_away: { asked: ClassSendAway; answer: Nothing };
+  class_labs: { asked: ClassLabs; answer: Nothing };
   class_ask: { asked: ClassAsk; answer: Nothing };
   class_poll: { asked: ClassPoll; answer: Nothing };
   class_clock: { asked: ClassClock; answer: Nothing };
@@ -1125,6 +1142,7 @@ export interface Events {
   class_answer: { asked: ClassAnswer; answer: Mine };
   class_lost: { asked: ClassLost; answer: Mine };
   class_wish: { asked: ClassWish; answer: Mine };
+  class_lab: { asked: ClassLab; answer: Mine };
   class_press: { asked: ClassPress; answer: Nothing };
 }
 
@@ -1138,6 +1156,7 @@ export interface Told {
   bench_progress: RunStatus;
   class: ClassTold;
   class_desk: ClassDesk;
+  class_mine: Mine;
   class_pressed: ClassPressed;
 }
 

@@ -6,7 +6,7 @@ import threading
 import time
 from itertools import pairwise
 
-from app.turns import Turns
+from app.turns import LABS_SHARE, Turns
 
 
 def test_turns_come_in_the_order_of_asking():
@@ -20,7 +20,7 @@ def test_turns_come_in_the_order_of_asking():
 
             threads.append(threading.Thread(target=take))
             threads[-1].start()
-            while len(turns._waiting) <= i:  # it is waiting before the next one asks
+            while turns.waiting <= i:  # it is waiting before the next one asks
                 time.sleep(0.001)
     for thread in threads:
         thread.join(5)
@@ -35,7 +35,7 @@ def test_one_that_asks_again_at_once_does_not_starve_another():
         while len(taken) < 100:
             with turns:
                 time.sleep(0.001)
-                taken.append((i, bool(turns._waiting)))  # whose turn it was, and whether the other waits for the next
+                taken.append((i, bool(turns.waiting)))  # whose turn it was, and whether the other waits for the next
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
     for thread in threads:
@@ -66,3 +66,66 @@ def test_an_error_hands_the_turn_on():
             pass
     with turns:
         pass
+
+
+def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
+    turns, over = Turns(), threading.Event()
+    taken: list[str] = []
+
+    def lab() -> None:
+        while not over.is_set():
+            with turns.labs:
+                time.sleep(0.001)
+                taken.append("lab")
+
+    labs = [threading.Thread(target=lab) for _ in range(12)]
+    for thread in labs:
+        thread.start()
+    try:
+        while not taken:
+            time.sleep(0.001)
+        for _ in range(40):
+            before = len(taken)
+            with turns:  # a lab's turn may end while this one begins to stand in line, and it stands behind the next
+                assert len(taken) - before <= 2
+                assert turns.waiting <= 1  # a single lab stands in everybody's line
+    finally:
+        over.set()
+        for thread in labs:
+            thread.join(20)
+
+
+def test_labs_leave_others_their_share_of_the_time():
+    """Beside one that computes without a pause they have a sixth of the time; alone they have all of it."""
+    turns, over = Turns(), threading.Event()
+    spent = [0.0] * 4
+
+    def lab(i: int) -> None:
+        while not over.is_set():
+            with turns.labs:
+                began = time.monotonic()
+                time.sleep(0.002)
+                spent[i] += time.monotonic() - began
+
+    labs = [threading.Thread(target=lab, args=(i,)) for i in range(len(spent))]
+    for thread in labs:
+        thread.start()
+    began = time.monotonic()
+    while time.monotonic() < began + 0.5:
+        with turns:
+            time.sleep(0.002)
+    share = sum(spent) / (time.monotonic() - began)
+    over.set()
+    for thread in labs:
+        thread.join(20)
+    assert 0 < share <= LABS_SHARE * 1.1
+    assert all(spent)
+
+
+def test_labs_alone_are_not_held_back():
+    turns = Turns()
+    began = time.monotonic()
+    for _ in range(5):
+        with turns.labs:
+            time.sleep(0.02)
+    assert time.monotonic() - began < 5 * 0.02 / LABS_SHARE / 2

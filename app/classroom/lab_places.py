@@ -1,0 +1,65 @@
+"""Who of a class has a lab, and who waits for one."""
+
+from __future__ import annotations
+
+from app.classroom.told import LabsWhy
+
+
+class LabPlaces:
+    """The labs of one class. Changed under the lock of `app/classroom/labs.py`; read from any thread."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.most = 0
+        self.why: LabsWhy = {"by": "stage", "lab_bytes": 0, "free_bytes": 0, "step_seconds": None}
+        self._runs: dict[str, str | None] = {}  # by the key of the seat; None: it is being made
+        self._waiting: list[str] = []  # keys of seats, the first is next
+
+    def keys(self) -> list[str]:
+        """Seats that have a lab."""
+        return list(self._runs)
+
+    def runs(self) -> list[tuple[str, str]]:
+        """Seats and their labs."""
+        return [(key, theater) for key, theater in list(self._runs.items()) if theater is not None]
+
+    def queue(self) -> list[str]:
+        """Seats that wait, the first is next."""
+        return list(self._waiting)
+
+    def of(self, key: str) -> tuple[str | None, int | None]:
+        """A seat's lab, and how many are before it in the queue (None: it does not wait)."""
+        waiting = self.queue()
+        return self._runs.get(key), waiting.index(key) if key in waiting else None
+
+    def wait(self, key: str) -> bool:
+        """A seat wants one. Whether it stands in the queue since now."""
+        if key in self._runs or key in self._waiting:
+            return False
+        self._waiting.append(key)
+        return True
+
+    def leave(self, key: str) -> None:
+        """It waits no more."""
+        if key in self._waiting:
+            self._waiting.remove(key)
+
+    def take(self, here: set[str]) -> str | None:
+        """The first of the queue that is there has a place from now on."""
+        key = next((one for one in self._waiting if one in here), None)
+        if key is not None:
+            self._waiting.remove(key)
+            self._runs[key] = None
+        return key
+
+    def made(self, key: str, theater: str) -> bool:
+        """Its run is there. Whether it is still wanted."""
+        if key not in self._runs:
+            return False
+        self._runs[key] = theater
+        return True
+
+    def drop(self, key: str) -> str | None:
+        """It has no lab any more, nor waits; its run, if it had one."""
+        self.leave(key)
+        return self._runs.pop(key, None)

@@ -1,0 +1,275 @@
+"""Labs: runs of followers, beside the class's. A bounded number lives at once; the others wait in a queue, in order.
+
+    class_lab --> queue --first--> a theater of one's own --left or idle, and somebody waits--> the next
+
+The class's run never waits for more than one step of them all, nor do they take more than a sixth of the time beside
+it: `app/turns.py`. How many there may be is therefore a question of memory, and of what such a run is still good for.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import threading
+import time
+
+from msgspec import structs
+
+from app.classroom.access import Access
+from app.classroom.classroom import Classroom
+from app.classroom.classrooms import Classrooms, Send
+from app.classroom.codes import Pass
+from app.classroom.told import LabsWhy
+from app.closing import Closing
+from app.errors import AppError
+from app.pool_bytes import pool_bytes
+from app.run import OpenLog
+from app.settings import MIB, ServerSettings
+from app.theater import Theater
+from app.theaters import Theaters
+from app.turns import LABS_SHARE
+
+MOST_LABS = 64  # of one server: each has two threads and a file
+MEMORY_SHARE = 0.5  # of the memory that is free before the first: the rest is the class's, and its captures'
+LOG_BYTES = 32 * MIB  # above it a lab keeps no more captures, above twice that no more records
+OWN_BYTES = 8 * MIB  # of a lab beside pool and log: engine, threads, state (5 MiB were measured, bundled model)
+LEAST_SPEED = 1.0  # steps a second that each lab has when all of them run
+UNMEASURED = 1  # labs, before a step was
+STEPS = 8  # decode steps whose median is a step's time
+LOOK_BACK = 64  # records in which they are looked for
+LEFT_SECONDS = 60.0  # without a connection
+IDLE_SECONDS = 180.0  # without a command or a step
+EVERY = 2.0  # seconds between two rounds
+
+logger = logging.getLogger(__name__)
+
+
+def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tuple[int, LabsWhy]:
+    """How many labs may live at once, and what that comes from.
+
+    Memory: `MEMORY_SHARE` of what was free before the first, by what a lab takes. Speed: labs have `LABS_SHARE` of the
+    time while the class computes, so that its steps take 1.2 times as long at most; with n of them at work each has
+    LABS_SHARE / (n · step_seconds) steps a second, and at least `LEAST_SPEED`. Before a step was measured there is one.
+
+    Args:
+        lab_bytes: pool, log and the rest of one.
+        free_bytes: of memory, before the first lab.
+        step_seconds: of a decode step on this machine; None: not known yet.
+    """
+    why: LabsWhy = {"by": "most", "lab_bytes": lab_bytes, "free_bytes": free_bytes, "step_seconds": step_seconds}
+    most = MOST_LABS
+    if (held := int(free_bytes * MEMORY_SHARE / lab_bytes)) < most:
+        most, why["by"] = held, "memory"
+    if step_seconds is None:
+        if most > UNMEASURED:
+            most, why["by"] = UNMEASURED, "unmeasured"
+    elif step_seconds and (quick := max(1, int(LABS_SHARE / (LEAST_SPEED * step_seconds)))) < most:
+        most, why["by"] = quick, "speed"
+    return most, why
+
+
+def step_seconds(run: OpenLog) -> float | None:
+    """Of a recent decode step: the median of the last few. None: there are none in the last records."""
+    found: list[float] = []
+    log = run.whole
+    for index in range(len(log) - 1, max(-1, len(log) - 1 - LOOK_BACK), -1):
+        record = log.record(index)
+        if record.kind == "step" and record.batch and all(entry.phase == "decode" for entry in record.batch):
+            timing = record.timing
+            found.append(timing.schedule + timing.prepare + timing.forward + timing.sample)
+        if len(found) == STEPS:
+            break
+    return statistics.median(found) if found else None
+
+
+class Labs:
+    """The labs of all classes of a server."""
+
+    def __init__(
+        self, theaters: Theaters, classrooms: Classrooms, access: Access, send: Send, settings: ServerSettings
+    ) -> None:
+        self._theaters, self._classrooms, self._access, self._send = theaters, classrooms, access, send
+        self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
+        self._lock = threading.RLock()  # of who has a lab and who waits
+        self._making = threading.Lock()  # one at a time, in the order of the queue
+        self._free_bytes = 0  # of memory, before the first lab
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # What is asked
+
+    def switch(self, found: Classroom, is_on: bool) -> None:
+        """Labs or none; those that there are end."""
+        with self._lock:
+            found.labs.is_on = is_on
+            if is_on and self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="labs", daemon=True)
+                self._thread.start()
+        if is_on:
+            self._reckon(found)
+        else:
+            self._end(found, found.labs.keys(), Closing("unused"))
+        found.news()
+
+    def open(self, found: Classroom, key: str) -> None:
+        """A lab for a seat, now or when its turn comes.
+
+        Raises:
+            AppError: `refused` when there are none in this class or nothing is on stage; what making a run raises.
+        """
+        if not found.labs.is_on:
+            raise AppError("refused", "the presenter has not opened labs in this class")
+        if self._stage(found) is None:
+            raise AppError("refused", "no live run is on stage that a lab could be like")
+        with self._lock:
+            if not found.labs.wait(key):
+                return
+        self._fill(found, key)
+
+    def close(self, found: Classroom, key: str) -> None:
+        """A seat needs no lab any more."""
+        self._end(found, [key], Closing("unused"))
+        self._fill(found)
+
+    def end(self, found: Classroom) -> None:
+        """The class is over."""
+        self.switch(found, False)
+
+    def stop(self) -> None:
+        """The server ends."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    # Inside
+
+    def _watch(self) -> None:
+        while not self._closed.wait(EVERY):
+            for found in self._classrooms.all():
+                try:
+                    if found.labs.is_on:
+                        self.look_after(found)
+                except Exception:
+                    logger.exception("labs of a class")
+
+    def look_after(self, found: Classroom) -> None:
+        """Take back what nobody uses, when somebody waits for it, and give it to the next."""
+        self._reckon(found)
+        seats = {seat.key: seat for seat in found.seats()}
+        now = time.monotonic()
+        gone: list[str] = []
+        unused: list[tuple[float, str]] = []  # since when, and whose
+        for key, theater_id in found.labs.runs():
+            seat, theater = seats.get(key), self._theater(theater_id)
+            if seat is None or theater is None:
+                gone.append(key)
+            elif theater_id == found.theater:
+                continue  # the class looks at it
+            elif not seat.is_here and now - seat.left_at >= LEFT_SECONDS:
+                unused.append((seat.left_at, key))
+            elif not theater.is_working and now - theater.last_used >= IDLE_SECONDS:
+                unused.append((theater.last_used, key))
+        with self._lock:
+            for key in found.labs.queue():
+                if key not in seats or (not seats[key].is_here and now - seats[key].left_at >= LEFT_SECONDS):
+                    found.labs.leave(key)
+            here = [key for key in found.labs.queue() if seats[key].is_here]
+        self._end(found, gone, Closing("unused"))
+        wanted = len(here) - self._num_free(found)
+        self._end(found, [key for _, key in sorted(unused)[: max(0, wanted)]], Closing("displaced"))
+        self._fill(found)
+
+    def _num_free(self, found: Classroom) -> int:
+        """Places for labs that nobody has."""
+        return max(0, found.labs.most - sum(len(one.labs.keys()) for one in self._classrooms.all()))
+
+    def _fill(self, found: Classroom, asking: str | None = None) -> None:
+        """Give free places to the first who wait. What fails for who is `asking` is raised."""
+        failure: AppError | None = None
+        moved = False
+        with self._making:
+            here = {seat.key for seat in found.seats() if seat.is_here}
+            while (source := self._stage(found)) is not None and self._num_free(found):
+                with self._lock:
+                    key = found.labs.take(here)
+                if key is None:
+                    break
+                moved = True
+                try:
+                    self._make(found, key, source)
+                except AppError as error:
+                    with self._lock:
+                        found.labs.drop(key)
+                    failure = error if key == asking else failure
+                self._tell(found, [key])
+        self._tell(found, found.labs.queue() if moved else [])  # each of them stands further ahead
+        found.news(everybody=False)
+        if failure is not None:
+            raise failure
+
+    def _make(self, found: Classroom, key: str, source: Theater) -> None:
+        theater = self._theaters.create_lab(source.config, found.title, source.model_name, self._settings)
+        theater.most_pool_bytes = pool_bytes(source.config, source.model.facts)
+        with self._lock:
+            if found.labs.made(key, theater.theater_id):
+                self._access.lab(theater.theater_id, Pass(found.id, key))
+                return
+        self._theaters.remove(theater, Closing("unused"))  # it was given up meanwhile
+
+    def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
+        """Close the labs of these seats, and let those of them that wait go."""
+        for key in keys:
+            with self._lock:
+                theater_id = found.labs.drop(key)
+            theater = self._theater(theater_id or "")
+            if theater_id is not None:
+                self._access.lab(theater_id, None)
+            if theater is not None and theater_id != found.theater:
+                self._theaters.remove(theater, why)
+        self._tell(found, keys)
+        if keys:
+            found.news(everybody=False)
+
+    def _tell(self, found: Classroom, keys: list[str]) -> None:
+        """Each of these seats what is its own."""
+        wanted = set(keys)
+        for seat in found.seats():
+            if seat.key in wanted and seat.sids:
+                self._send("class_mine", found.mine(seat), list(seat.sids))
+
+    def _reckon(self, found: Classroom) -> None:
+        """How many there may be, from the run on stage."""
+        source = self._stage(found)
+        if source is None:
+            return  # as before: what is on stage is a recording, and those that there are go on
+        if not any(one.labs.keys() for one in self._classrooms.all()):
+            self._free_bytes = source.model.free_bytes
+        lab_bytes = pool_bytes(source.config, source.model.facts) + 2 * self._settings.max_log_bytes + OWN_BYTES
+        most, why = labs_most(lab_bytes, self._free_bytes, self._measured(found, source))
+        if (most, why) != (found.labs.most, found.labs.why):
+            found.labs.most, found.labs.why = most, why
+            found.news(everybody=False)
+
+    def _measured(self, found: Classroom, source: Theater) -> float | None:
+        """Seconds of a step: of the class's run, else of a lab, else as before."""
+        labs = (self._theater(theater_id) for _, theater_id in found.labs.runs())
+        for theater in (source, *(lab for lab in labs if lab is not None)):
+            try:
+                run = theater.run
+                with run.reading():
+                    seconds = step_seconds(run)
+            except AppError:
+                continue  # it was reset just now
+            if seconds is not None:
+                return seconds
+        return found.labs.why["step_seconds"]
+
+    def _stage(self, found: Classroom) -> Theater | None:
+        """The live run on stage."""
+        return self._theater(found.theater or "")
+
+    def _theater(self, theater_id: str) -> Theater | None:
+        try:
+            return self._theaters.get(theater_id)
+        except AppError:
+            return None

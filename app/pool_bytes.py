@@ -1,0 +1,19 @@
+"""What the blocks of a run take."""
+
+from __future__ import annotations
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.config import EngineConfig
+from engine.resolve import resolve_for
+from engine.trace.records import ModelFacts
+
+
+def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
+    """Bytes of the pool of a run of these settings on this model, with the room that it swaps to.
+
+    Raises:
+        ConfigError: the settings cannot work with the model.
+    """
+    found = resolve_for(config, facts)
+    per_token = stored_bytes_per_token(facts, found.config.kv_cache_dtype)
+    return (found.num_blocks + found.swap_space) * found.config.block_size * per_token

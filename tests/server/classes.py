@@ -1,0 +1,74 @@
+"""A class on a real server, with clients for its presenter and its followers."""
+
+from __future__ import annotations
+
+import http.client
+from typing import Any
+
+from tests.server.conftest import Client, Server
+
+TOKEN = "the-token"
+OWNER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Member(Client):
+    """A client that keeps what it is told of its class."""
+
+    def _listen(self) -> None:
+        super()._listen()
+        self.told: list[dict[str, Any]] = []
+        self.desks: list[dict[str, Any]] = []
+        self.pressed: list[dict[str, Any]] = []
+        self.mine: list[dict[str, Any]] = []
+        self.io.on("class_mine", self.mine.append)
+        self.io.on("class", self.told.append)
+        self.io.on("class_desk", self.desks.append)
+        self.io.on("class_pressed", self.pressed.append)
+
+    def last(self) -> dict[str, Any]:
+        return self.told[-1] if self.told else {}
+
+
+class Room:
+    """A server with a class and its presenter."""
+
+    def __init__(self, server: Server, names: str = "optional") -> None:
+        self.server = server
+        self.presenter = self.member(headers=OWNER)
+        opened = self.presenter.do("class_open", title="KV", names=names, origin=server.url)
+        self.secret: str = opened["secret"]
+        self.presenting: dict[str, Any] = opened["presenting"]
+        self.id: str = self.presenting["told"]["id"]
+
+    def member(self, **connect: Any) -> Member:
+        found = Member(self.server.url, **connect)
+        self.server.clients.append(found)
+        return found
+
+    def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
+        """An answer to GET; redirects are not followed."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.listener.port, timeout=20)
+        connection.request("GET", path, headers=headers)
+        return connection.getresponse()
+
+    def ticket(self, way: str | None = None, **headers: str) -> str:
+        """The cookie of who comes in."""
+        answer = self.get(way or self.presenting["join"], **headers)
+        assert answer.status == 303, answer.status
+        return str(answer.headers["Set-Cookie"]).partition(";")[0]
+
+    def follower(self, cookie: str | None = None, language: str = "en") -> tuple[Member, dict[str, Any]]:
+        """One that has come in, and what it was told then."""
+        found = self.member(headers={"Cookie": cookie or self.ticket()})
+        return found, found.do("class_enter", language=language)
+
+    def seat(self) -> dict[str, Any]:
+        """The first follower, as the presenter's last desk has it."""
+        seats = self.presenter.desks[-1]["seats"] if self.presenter.desks else []
+        return dict(seats[0]) if seats else {}
+
+    def on_stage(self, captures: bool = False) -> str:
+        """A run that the class watches."""
+        theater: str = self.presenter.do("create", captures=captures)["theater"]
+        self.presenter.do("class_cast", id=self.id, theater=theater, view={"layer": "1"})
+        return theater
