@@ -64,6 +64,9 @@ export function followClass() {
     });
   });
   effect(() => {
+    document.documentElement.dataset.led = String(isLed.value && !roaming.value); // what drives is not shown then
+  });
+  effect(() => {
     const key = pressed.value?.key;
     if (key) untracked(() => drives.peek() && (key === "next" ? room.next() : playback.previous()));
   });

@@ -2,11 +2,12 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { askOfClass } from "../../control/class_asks.js";
+import { wander } from "../../control/classroom.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { leaveClass } from "../../net/classroom.js";
-import { mine, told } from "../../state/classroom.js";
+import { mine, roaming, told } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
 
 const open = signal(false);
@@ -16,9 +17,22 @@ export function Me() {
   const own = mine.value;
   if (!own) return null;
   return html`<button class="class-me quiet" id="class-me" aria-expanded=${open.value}
-      onClick=${() => (open.value = !open.value)}>${own.name}</button>
+      aria-label=${t("class.seat_of", { name: own.name })} onClick=${() => (open.value = !open.value)}><span
+      class="class-me-name">${own.name}</span><span class="class-me-short" aria-hidden="true">${short(own.name)}</span>
+    </button>
     ${open.value ? html`<${Seat} own=${own} />` : null}`;
 }
+
+/** A name for a small screen: its first letters. @param {string} name */
+const short = (name) =>
+  [
+    ...name
+      .split(" ")
+      .map((word) => [...word][0] ?? "")
+      .join(""),
+  ]
+    .slice(0, 2)
+    .join("");
 
 /** @param {{own: import("../../core/wire.js").Mine}} props */
 function Seat({ own }) {
@@ -49,6 +63,13 @@ function Seat({ own }) {
           <button class="command" disabled=${!draft.value?.trim()}>${t("class.rename")}</button>
           <p class="hint">${t("class.name_note")}</p></form>`
         : html`<p>${t("class.anonymous")}</p>`
+    }
+    ${
+      roaming.value || told.value?.held
+        ? null
+        : html`<p><button class="command" id="class-seat-wander" onClick=${() => (close(), wander())}>${t(
+            "class.wander",
+          )}</button></p>`
     }
     <p class="class-wishes">${wishing("remote")} ${wishing("drive")}</p>
     <p><button class="quiet" onClick=${leaveClass}>${t("class.leave")}</button></p>

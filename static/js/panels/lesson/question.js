@@ -67,10 +67,10 @@ function Choice({ item, index, option, mine }) {
   const given = item.given.includes(index);
   const right = item.over && isTold() ? item.right === index : null;
   const tried = !item.over && given && !isOfClass();
-  const isWrong = given && right !== true && isTold();
+  const isWrong = given && right !== true && isTold() && (item.over || !isOfClass());
   return html`<label class="answer" data-given=${given} data-right=${right}>
     <input type="radio" name=${`answer-${item.index}`}
-      checked=${mine === index || (item.over && item.given.at(-1) === index)}
+      checked=${mine === index || (mine === null && (item.over || isOfClass()) && item.given.at(-1) === index)}
       disabled=${tried} onChange=${() => choose(item, index)} />
     <span class="num">${optionText(option)}</span>
     ${right ? html`<i class="answer-mark" aria-label=${t("lesson.right")}>✓</i>` : null}

@@ -1,0 +1,306 @@
+"""A class in real browsers: a presenter's wall and desk, followers on phones that are led, wander off and come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import AXE, complain, open_with_axe, violations
+from tests.browser.driving import OpenPage, prefill, shows, step
+
+JOIN = "import('/static/js/state/classroom.js').then(({ presenting }) => presenting.value.join)"
+SETTING = "(name) => import('/static/js/state/settings.js').then(({ settings }) => settings[name].value)"
+PHONE: dict[str, Any] = {"width": 390, "height": 844, "has_touch": True}
+Follow = Callable[..., Page]
+
+
+def teach(open_page: OpenPage, **options: Any) -> Page:
+    """A presenter's page with a class, whose door is closed again."""
+    page = open_with_axe(open_page, "/", **options)
+    page.click("#btn-teach")
+    page.fill("#class-title", "Pages")
+    page.click("#class-open")
+    page.click("#class-begin")
+    expect(page.locator("#class-strip")).to_be_visible()
+    return page
+
+
+@pytest.fixture
+def wall(open_page: OpenPage) -> Page:
+    page = teach(open_page)
+    prefill(page)
+    return page
+
+
+@pytest.fixture
+def follow(open_page: OpenPage, wall: Page) -> Follow:
+    """Opens the page of one more follower, on a phone unless told otherwise."""
+
+    def opened(**options: Any) -> Page:
+        chosen = {**PHONE, **options}
+        return open_with_axe(open_page, wall.evaluate(JOIN), until="#class-bar", **chosen)
+
+    return opened
+
+
+def ask(wall: Page, kind: str = "choice", text: str = "Which block is next?") -> None:
+    wall.click("#class-ask-open")
+    wall.click(f"#class-quick .segment:nth-child({['choice', 'number', 'slot', 'token'].index(kind) + 1})")
+    wall.fill("#class-text", text)
+    if kind == "choice":
+        for i, option in enumerate(("Block 4", "Block 5")):
+            wall.locator("#class-quick input[type=text]").nth(i).fill(option)
+    wall.click("#class-ask")
+    expect(wall.locator("#class-wall")).to_contain_text(text)
+
+
+def show(wall: Page, right: str = "") -> None:
+    wall.click("#class-show")
+    if right:
+        wall.locator("#class-right").fill(right)
+    wall.click("#class-show-sure")
+
+
+def test_who_comes_in_sees_what_is_on_the_wall_and_goes_along(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    shows(phone, 1)
+    step(wall)
+    shows(phone, 2)
+    wall.locator("#btn-back").click()
+    shows(phone, 1)  # the record that the presenter looks back at
+    wall.select_option("#layer", "3") if wall.locator("#layer").count() else None
+    assert phone.locator("#btn-step").is_hidden()  # nothing that drives
+    assert phone.evaluate("document.documentElement.scrollWidth") == 390
+    expect(wall.locator(".class-strip-here")).to_have_text("1 here")
+
+
+def test_one_may_wander_and_comes_back_and_the_presenter_may_hold_all(wall: Page, follow: Follow) -> None:
+    page = follow(width=1280, height=800, has_touch=False)
+    step(wall, 2)
+    shows(page, 3)
+    page.locator("#btn-first").click()
+    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
+    step(wall)
+    shows(page, -1)  # on one's own, the class goes on without one
+    page.click("#class-back")
+    shows(page, 4)
+    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
+    desk = open_desk(wall)
+    desk.click("#class-hold")
+    expect(page.locator("#class-wander")).to_have_count(0)
+    page.locator("#btn-first").click()
+    shows(page, 4)
+    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
+
+
+def open_desk(wall: Page) -> Page:
+    """The presenter's own screen, in a second window of the same browser."""
+    with wall.context.expect_page() as opened:
+        wall.click("#class-desk-open")
+    desk = opened.value
+    desk.wait_for_selector("#class-desk")
+    return desk
+
+
+def test_two_votes_and_what_everybody_said(wall: Page, follow: Follow) -> None:
+    phones = [follow(), follow(width=360, height=640)]
+    ask(wall)
+    for phone in phones:
+        phone.click(".class-option >> nth=0")
+        expect(phone.locator(".class-in")).to_contain_text("Your answer is in")
+    expect(wall.locator(".class-counted")).to_have_text("2 of 2 have answered")
+    assert not wall.locator(".class-tally").count()
+    wall.click("#class-to-talk")
+    expect(phones[0].locator("#class-sheet")).to_contain_text("neighbour", ignore_case=True)
+    wall.click("#class-to-again")
+    phones[0].click(".class-option >> nth=1")
+    phones[1].click(".class-unsure")
+    wall.click("#class-show")
+    wall.select_option("#class-right", "0")
+    wall.click("#class-show-sure")
+    for page, one in ((wall, ""), (phones[0], "Block 5 yours"), (phones[1], "Not sure yours")):
+        expect(page.locator(".class-tally tr[data-right=true]")).to_contain_text("Block 4")
+        expect(page.locator(".class-tally tr[data-right=true] [data-round='0'] .num")).to_have_text("2 of 2")
+        expect(page.locator(".class-tally tr[data-right=true] [data-round='1'] .num")).to_have_text("0 of 2")
+        if one:
+            expect(page.locator(".class-tally tr[data-mine=true]")).to_contain_text(one)
+
+
+@pytest.mark.parametrize(("kind", "given", "said"), [("number", "2.5", "2.5"), ("slot", "17", "slot 17")])
+def test_a_number_and_a_slot(wall: Page, follow: Follow, kind: str, given: str, said: str) -> None:
+    phone = follow()
+    ask(wall, kind, "Where?")
+    phone.fill("#class-given", given)
+    phone.click(".class-field .primary")
+    expect(phone.locator(".class-in")).to_contain_text("in")
+    show(wall, given)
+    expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(said)
+
+
+def test_a_reload_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follow: Follow) -> None:
+    """In the middle of a question; the server is asked again as after a changed network."""
+    phone = follow()
+    ask(wall)
+    phone.click(".class-option >> nth=1")
+    name = phone.locator(".class-me-short").inner_text()
+    phone.reload()
+    expect(phone.locator(".class-option[aria-pressed=true]")).to_contain_text("Block 5")
+    assert phone.locator(".class-me-short").inner_text() == name
+    phone.context.set_offline(True)
+    phone.evaluate("import('/static/js/net/session.js').then(({ session }) => session.client.socket.io.engine.close())")
+    wall.click("#class-to-closed")
+    phone.context.set_offline(False)
+    expect(phone.locator("#class-sheet")).to_contain_text("The answers are in", timeout=10_000)
+    show(wall)
+    expect(phone.locator(".class-tally tr[data-mine=true]")).to_contain_text("Block 5")
+    expect(wall.locator(".class-strip-here")).to_have_text("1 here")
+
+
+def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    wall.evaluate(
+        "import('/static/js/state/settings.js').then(({ settings }) => {"
+        " settings.lesson.value = 'pages'; settings.distance.value = 'learn' })"
+    )
+    expect(wall.locator(".question")).not_to_have_count(0)
+    expect(phone.locator(".article h1")).to_have_text(wall.locator(".article h1").inner_text())
+    assert phone.locator("#lesson-answer").is_hidden() or phone.locator("#lesson-answer").count() == 0
+    wall.click("#class-ask-open")
+    wall.click("#class-ask-lesson")
+    phone.locator(".question[data-over=false] .answer").first.click()
+    phone.click("#lesson-answer")
+    expect(phone.locator(".verdict")).to_contain_text("Your answer is in")
+    expect(wall.locator(".class-counted")).to_have_text("1 of 1 have answered")
+    show(wall)
+    expect(phone.locator(".class-tally tr[data-right=true]")).to_have_count(1)
+    expect(phone.locator(".class-tally tr[data-mine=true]")).to_have_count(1)
+    expect(wall.locator(".question[data-over=true]")).not_to_have_count(0)
+    expect(phone.locator(".question[data-over=true]")).not_to_have_count(0)
+
+
+def test_a_phone_is_the_remote_and_another_drives_until_it_is_taken_back(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    desk = open_desk(wall)
+    desk.click("[data-do=remote]")
+    phone.click("#class-press-next")
+    shows(wall, 2)
+    desk.click("#class-desk-next")
+    shows(wall, 3)
+    other = follow(width=1280, height=800, has_touch=False)
+    desk.locator(".class-person", has_text=other.locator(".class-me-name").inner_text()).locator(
+        "[data-do=hand]"
+    ).click()
+    expect(other.locator("#class-bar")).to_contain_text("You drive")
+    step(other)
+    shows(wall, 4)
+    assert wall.locator("#btn-step").is_hidden()
+    wall.click("#class-take-back")
+    expect(other.locator("#class-bar")).to_contain_text("With the class")
+    step(wall)
+    shows(other, 5)
+
+
+def test_lost_is_seen_by_the_presenter_alone(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    phone.click("#class-lost")
+    expect(phone.locator("#class-lost")).to_have_attribute("aria-pressed", "true")
+    desk = open_desk(wall)
+    expect(desk.locator(".class-lost-line")).to_contain_text("1 time")
+    expect(wall.locator("#class-strip")).not_to_contain_text("lost", ignore_case=True)
+
+
+def test_a_followers_page_holds_no_secret(wall: Page, follow: Follow) -> None:
+    secret = wall.evaluate("JSON.parse(localStorage['kvtheater.class']).secret")
+    assert secret not in wall.url and secret not in wall.content()
+    phone = follow()
+    state = phone.evaluate(
+        "import('/static/js/state/classroom.js').then((s) => JSON.stringify(Object.values(s).map((v) => v?.value)))"
+    )
+    assert secret not in state and secret not in phone.content()
+
+
+def test_the_end_is_the_end_for_all(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    desk = open_desk(wall)
+    desk.click("#class-end")
+    desk.click("#class-end-sure")
+    expect(phone.locator("#class-bar")).to_contain_text("The class is over")
+    phone.click("#class-leave")
+    expect(phone.locator("#class-bar")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("scheme", "locale"), [("light", "en-US"), ("dark", "zh-CN")])
+def test_nothing_serious_on_either_side(open_page: OpenPage, scheme: str, locale: str) -> None:
+    found: dict[str, list[str]] = {}
+    wall = open_with_axe(open_page, "/", color_scheme=scheme, locale=locale, width=1280, height=720)
+    wall.click("#btn-teach")
+    wall.wait_for_selector("#class-open")
+    found["start"] = violations(wall)
+    wall.click("#class-open")
+    wall.wait_for_selector("#class-door")
+    found["door"] = violations(wall)
+    wall.click("#class-begin")
+    prefill(wall)
+    options = {**PHONE, "color_scheme": scheme, "locale": locale}
+    phone = open_with_axe(open_page, wall.evaluate(JOIN), until="#class-bar", **options)
+    shows(phone, 1)
+    found["phone"] = violations(phone)
+    ask(wall)
+    phone.wait_for_selector("#class-sheet")
+    found["asked, phone"] = violations(phone)
+    found["asked, wall"] = violations(wall)
+    phone.click(".class-option >> nth=0")
+    desk = open_desk(wall)
+    desk.add_script_tag(path=str(AXE))
+    desk.wait_for_selector(".class-person")
+    found["desk"] = violations(desk)
+    show(wall)
+    phone.wait_for_selector(".class-tally")
+    found["shown, phone"] = violations(phone)
+    found["shown, wall"] = violations(wall)
+    complain(found)
+
+
+def test_all_of_it_by_keyboard(wall: Page, follow: Follow) -> None:
+    """A follower answers and says that they are lost; the presenter shows what came of it."""
+    page = follow(width=1280, height=800, has_touch=False)
+    ask(wall)
+    expect(page.locator("#class-sheet")).to_be_focused()
+    page.keyboard.press("Tab")  # put aside
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator(".class-option >> nth=0")).to_have_attribute("aria-pressed", "true")
+    page.locator("#class-lost").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#class-lost")).to_have_attribute("aria-pressed", "true")
+    wall.locator("#class-show").focus()
+    wall.keyboard.press("Enter")
+    wall.locator("#class-show-sure").focus()
+    wall.keyboard.press("Enter")
+    expect(page.locator(".class-tally")).to_be_visible()
+
+
+def test_the_last_row_can_read_it(open_page: OpenPage) -> None:
+    """On a wall of 1280 x 720 what matters is 24 px and more, and its contrast 7:1 and more."""
+    wall = teach(open_page, width=1280, height=720)
+    prefill(wall)
+    ask(wall)
+    sizes = wall.evaluate(
+        "[...document.querySelectorAll('#class-wall h2, #class-wall li, .class-counted, .class-code')]"
+        ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert len(sizes) >= 5 and min(sizes) >= 24
+    contrast = wall.evaluate("""() => {
+      const light = (colour) => {
+        const [r, g, b] = colour.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
+          .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      const wall = document.querySelector('#class-wall');
+      const [a, b] = [light(getComputedStyle(wall.querySelector('h2')).color), light(getComputedStyle(wall).backgroundColor)];
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    }""")
+    assert contrast >= 7
