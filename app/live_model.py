@@ -77,7 +77,7 @@ class LiveModel:
         return self.machine
 
     def normalize(self, text: str) -> str:
-        """The text as the model will see it: the shipped models know Chinese punctuation in full width only."""
+        """The text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:

@@ -133,7 +133,7 @@ def run_new(arguments: argparse.Namespace) -> int:
 
 
 def _check_one(path: Path) -> int:
-    from app.lessons.check import check
+    from app.lessons.check import check, seen_otherwise
     from app.lessons.pace import minutes
     from app.lessons.parse import read_lesson
     from app.live_engine import engine_builder
@@ -157,6 +157,8 @@ def _check_one(path: Path) -> int:
         raise UserError(f"{path}: its model {name}: {error}") from error
     if lesson.wants_roofs:
         measure_roofs(model.device, model.dtype)
+    for note in seen_otherwise(lesson):
+        say(f"{path}:{note.line}: {note.sentence}")
     found = check(lesson, builders.__getitem__)
     for wrong in found:
         say(f"{path}:{wrong.line}: {wrong.sentence}")

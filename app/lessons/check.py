@@ -14,6 +14,7 @@ from app.lessons.parse import settings_of
 from app.lessons.race import race_faults
 from app.lessons.scene import Undecided
 from app.lessons.stage import EngineStage
+from engine.model.shipped import as_seen
 
 
 def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
@@ -26,6 +27,16 @@ def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonE
         for error in [*_check_in(lesson, language, builder), *race_faults(lesson, language, builder)]:
             found.setdefault((error.line, error.sentence), error)
     return sorted(found.values(), key=lambda error: error.line)
+
+
+def seen_otherwise(lesson: Lesson) -> list[LessonError]:
+    """The prompts that its model will not see as they are written: nothing that is wrong, but good to know."""
+    return [
+        LessonError(1, f"[{language}] prompts: {text!r} is seen as {seen!r}")
+        for language in lesson.languages
+        for text in lesson.prompts[language]
+        if (seen := as_seen(lesson.model, text)) != text
+    ]
 
 
 def _check_in(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:

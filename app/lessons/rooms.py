@@ -6,6 +6,8 @@ import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
 
+from msgspec import structs
+
 from app.closing import Closing
 from app.errors import AppError
 from app.fork import Fork
@@ -43,7 +45,8 @@ class TheaterStage:
         return self._theater.run.whole
 
     def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
-        self._theater.submit(list(prompts), sampling)
+        seen = [structs.replace(p, text=self._theater.model.normalize(p.text)) for p in prompts]
+        self._theater.submit(list(seen), sampling)
 
     def prefill(self) -> None:
         self._theater.prefill(None).result()

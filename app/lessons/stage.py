@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from app.engine_face import BuildEngine, EngineLike
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
+from engine.model.shipped import as_seen
 from engine.trace.log import TraceReader
 
 
@@ -29,7 +30,9 @@ class Stage(Protocol):
 
     @property
     def log(self) -> TraceReader: ...
-    def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None: ...
+    def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
+        """Each text as the model will see it, as when a learner submits it by hand."""
+
     def prefill(self) -> None: ...
     def step(self) -> bool:
         """One step; False: nothing is left to compute."""
@@ -64,6 +67,7 @@ class EngineStage:
         return self._engine.log
 
     def submit(self, prompts: list[LessonPrompt], sampling: SamplingParams) -> None:
+        prompts = [structs.replace(prompt, text=as_seen(self._model, prompt.text)) for prompt in prompts]
         now = [prompt for prompt in prompts if not prompt.after_steps]
         if now:
             self._engine.submit(now, sampling)

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import convert
 
 from engine.model.errors import ModelError
+from engine.model.tokenizer import normalize_prompt
 from engine.trace.records import HeadPattern
 
 _HERE = Path(__file__).parent
@@ -52,3 +53,8 @@ def measured_heads(folder: Path) -> list[HeadPattern]:
     found = json.loads(file.read_text(encoding="utf-8"))
     patterns = convert(found["patterns"], list[HeadPattern])
     return sorted(patterns, key=lambda pattern: pattern.pattern != found["opening"])
+
+
+def as_seen(name_or_path: str, text: str) -> str:
+    """A text as the model will see it: the shipped ones know Chinese punctuation in full width only."""
+    return normalize_prompt(text) if name_or_path in SHIPPED else text

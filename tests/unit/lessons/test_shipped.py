@@ -199,6 +199,28 @@ def test_a_race_that_cannot_be_run_is_told_with_its_line() -> None:
     assert all(error.sentence.startswith("[en] do: race: ") for error in found)
 
 
+def test_a_prompt_is_seen_as_one_that_is_submitted_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Chinese with ASCII punctuation: the shipped models were trained on none."""
+    text = BAD.replace("en = ", "zh = ").replace("Once upon a time", "春江潮水连海平,海上明月共潮生!")
+    path = tmp_path / "seen.md"
+    path.write_text(text + "do: prefill", encoding="utf-8")
+    lesson = read_lesson(path)
+    stage = on_stage(lesson)
+    course = Course(lesson, "zh", stage)
+    while course.barrier is not None or course.at < 0:
+        course.go_on()
+    (sequence,) = stage.log.state_at(0).sequences.values()
+    assert b"".join(sequence.token_bytes).decode() == "春江潮水连海平，海上明月共潮生！"
+    stage.close()
+    assert main(["lesson", "check", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "seen.md:1: [zh] prompts: '春江潮水连海平,海上明月共潮生!' is seen as '春江潮水连海平，海上明月共潮生！'"
+        in said
+    )
+    assert "holds, in zh" in said
+
+
 def test_a_restart_may_be_on_another_model() -> None:
     """The siblings differ in their KV heads alone: 8, 2 and 1 of 16 numbers, K and V, 3 layers, 4 bytes."""
     body = """do: prefill
