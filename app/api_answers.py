@@ -5,7 +5,7 @@ The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md say
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
@@ -134,3 +134,23 @@ class BenchAnswer(TypedDict):
     records: list[Listed]
     can_run: bool
     keeps_records: bool
+
+
+class KeptClass(TypedDict):
+    """A class that is kept until a date."""
+
+    id: str
+    title: str
+    names: Literal["optional", "none"]
+    began: float  # seconds since 1970
+    ended: float | None  # None: it was kept while it went on
+    until: str  # the last day, as in 2027-01-31
+    students: int
+    questions: int
+
+
+class KeptClassesAnswer(TypedDict):
+    """/api/classes."""
+
+    classes: list[KeptClass]
+    can_keep: bool

@@ -10,11 +10,13 @@ from flask import Flask
 from app import api, api_models, assets, bench_page, events, pages, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
+from app.classroom import exports
 from app.classroom import pages as classroom_pages
 from app.classroom.access import Access
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import ClassEvents
 from app.classroom.labs import Labs
+from app.classroom.store import Store
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
@@ -48,17 +50,19 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     access = Access(classrooms)
     labs = Labs(theaters, classrooms, access, emit, settings)
     app.extensions["kvtheater.classrooms"] = classrooms
+    store = Store(settings.data_dir, settings.class_store)
     app.extensions["kvtheater.labs"] = labs
-    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close)  # before the theaters
+    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the theaters
     events.register(
         transport.clients,
         events.Events(theaters, emit, models, settings, lessons, classrooms, access),
-        ClassEvents(access, classrooms, theaters, lessons, labs, settings, emit),
+        ClassEvents(access, classrooms, theaters, lessons, labs, store, settings, emit),
         access,
         theaters,
     )
     models.on_change(lambda status: transport.clients.emit_to_all("model", status))
     app.register_blueprint(classroom_pages.blueprint(classrooms))
+    app.register_blueprint(exports.blueprint(classrooms, store, theaters))
     app.register_blueprint(pages.blueprint(settings.config, models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))

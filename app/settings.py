@@ -30,6 +30,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
 
     data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
+    class_store: str | None = None  # a database for classes that are kept; None: a file in data_dir
     max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
     max_recordings: int = 1000  # that are kept
     max_library_bytes: int = 16 * 1024 * MIB  # of all that are kept

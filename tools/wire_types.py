@@ -50,6 +50,7 @@ NAMES: dict[type[inspect.Type], str] = {
     inspect.IntType: "number",
     inspect.FloatType: "number",
     inspect.NoneType: "null",
+    inspect.DateType: "string",
     inspect.AnyType: "unknown",
     inspect.CustomType: "NdArray",
 }
@@ -182,6 +183,7 @@ def wire_types() -> str:
         "/api/recordings": wire.type_of(api_answers.RecordingsAnswer),
         "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(api_answers.ComparedRun)}[] }}",
         "/api/lessons": wire.type_of(api_answers.LessonsAnswer),
+        "/api/classes": wire.type_of(api_answers.KeptClassesAnswer),
         "/api/bench": wire.type_of(api_answers.BenchAnswer),
     }
     more = [

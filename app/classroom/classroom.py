@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from app.classroom.codes import Secret, new_code
 from app.classroom.lab_places import LabPlaces
-from app.classroom.polls import Answer, Kind, Phase, Poll
+from app.classroom.polls import Answer, Kind, LessonQuestion, Phase, Poll
 from app.classroom.seats import Seat, checked_name, invented_name
 from app.classroom.told import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
 from app.errors import AppError
@@ -39,6 +39,8 @@ class Classroom:
         self.polls: list[Poll] = []
         self.theaters: set[str] = set()  # that were on stage: nobody drives them but who drives the class
         self.began = time.time()
+        self.ended: float | None = None
+        self.kept_until: str | None = None
         self.labs = LabPlaces()
         self._seats: dict[str, Seat] = {}  # by the key of the pass
         self._began = time.monotonic()
@@ -234,7 +236,7 @@ class Classroom:
         kind: Kind,
         text: str,
         options: list[str],
-        lesson: tuple[str, int, int] | None = None,
+        lesson: LessonQuestion | None = None,
         seconds: float | None = None,
     ) -> Poll:
         """Put a question to the class.
@@ -290,10 +292,21 @@ class Classroom:
                 self._marks = [*self._marks[-MOST_MARKS:], [round(time.monotonic() - self._began, 1), record]]
         self.news(everybody=False)
 
+    def kept(self, until: str | None) -> None:
+        """What comes of it is kept until that day; None: not at all."""
+        self.kept_until = until
+        self.news(everybody=False)
+
+    def marks(self) -> list[list[float]]:
+        """Of each "lost here": seconds since the class began, and the record that was on stage."""
+        with self._lock:
+            return list(self._marks)
+
     def end(self) -> None:
         """The class is over: its pages say so, and nobody comes in any more."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
+            self.ended = self.ended or time.time()
         self.news()
 
     # What is said of it
@@ -368,7 +381,7 @@ class Classroom:
                 "labs_most": self.labs.most,
                 "labs_why": self.labs.why,
                 "waiting": len(self.labs.queue()),
-                "kept_until": None,
+                "kept_until": self.kept_until,
             }
 
     def news(self, everybody: bool = True) -> None:

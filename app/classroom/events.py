@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,14 @@ from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.doors import door, origins
 from app.classroom.labs import Labs
+from app.classroom.polls import LessonQuestion
+from app.classroom.results import results_of
+from app.classroom.store import LONGEST, Store
 from app.classroom.told import ClassEntered, ClassOpened, ClassPressed, Mine, Presenting
 from app.errors import AppError
 from app.lessons.lesson import Ask, LessonError
-from app.lessons.rooms import LessonRoom, LessonRooms
+from app.lessons.rooms import LessonRooms
+from app.lessons.words import worded
 from app.settings import ServerSettings
 from app.theaters import Theaters
 from app.transport.clients import Ack
@@ -33,10 +38,11 @@ class ClassEvents:
         theaters: Theaters,
         lessons: LessonRooms,
         labs: Labs,
+        store: Store,
         settings: ServerSettings,
         emit: Emit,
     ) -> None:
-        self._labs = labs
+        self._labs, self._store = labs, store
         self._access, self._classrooms = access, classrooms
         self._theaters, self._lessons = theaters, lessons
         self._settings, self._emit = settings, emit
@@ -61,6 +67,29 @@ class ClassEvents:
         found = self._access.presents(sid, message.id)
         self._labs.end(found)
         found.end()
+        if found.kept_until is not None:
+            self._store.keep(results_of(found), datetime.date.fromisoformat(found.kept_until))
+        return {}
+
+    def keep(self, sid: str, message: messages.ClassKeep) -> Nothing:
+        """As it is now; again at the end, or when it is asked again."""
+        found = self._access.presents(sid, message.id)
+        today = datetime.date.today()
+        if not today <= message.until <= today + LONGEST:
+            raise AppError("bad_request", f"until: a day from today on, within {LONGEST.days // 366} years")
+        self._store.keep(results_of(found), message.until)
+        found.kept(message.until.isoformat())
+        return {}
+
+    def unkeep(self, sid: str, message: messages.OfClass) -> Nothing:
+        """Delete what is kept: the presenter while the class is here, else whoever owns the server."""
+        self._access.own(sid)
+        found = next((one for one in self._classrooms.all() if one.id == message.id), None)
+        if found is not None and not found.is_over:
+            self._access.presents(sid, message.id)
+        self._store.delete(message.id)
+        if found is not None:
+            found.kept(None)
         return {}
 
     def cast(self, sid: str, message: messages.ClassCast) -> Nothing:
@@ -111,8 +140,7 @@ class ClassEvents:
         found = self._access.presents(sid, message.id)
         text, options = message.text.strip(), [option.strip() for option in message.options]
         if message.kind == "lesson":
-            room, item, count = self._asked(found)
-            found.ask("lesson", "", [], (room.theater.theater_id, item, count), message.seconds)
+            found.ask("lesson", "", [], self._asked(found), message.seconds)
             return {}
         if not text:
             raise AppError("bad_request", "text: what do you ask?")
@@ -127,7 +155,7 @@ class ClassEvents:
         poll = found.poll
         right = message.right
         if message.to == "shown" and poll is not None and poll.number == message.poll and poll.lesson:
-            right = self._revealed(found, *poll.lesson[:2])
+            right = self._revealed(found, poll.lesson.theater, poll.lesson.item)
         found.poll_goes(message.poll, message.to, right)
         return {}
 
@@ -189,13 +217,13 @@ class ClassEvents:
             "join": join,
         }
 
-    def _asked(self, found: Classroom) -> tuple[LessonRoom, int, int]:
-        """The lesson on stage, the question that it stands before, and how many options that has."""
+    def _asked(self, found: Classroom) -> LessonQuestion:
+        """The question that the lesson on stage stands before."""
         room = self._lessons.find(found.theater or "")
         course = room.course
         if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:
             raise AppError("refused", "the lesson asks nothing now")
-        return room, course.at, len(course.question.options)
+        return LessonQuestion(room.theater.theater_id, course.at, *worded(course.question, course.language))
 
     def _revealed(self, found: Classroom, theater_id: str, item: int) -> int | None:
         """Have the lesson say what is right; None: somebody went on without the class."""
@@ -229,6 +257,8 @@ CLASS_EVENTS: dict[str, tuple[type[Any], Callable[[ClassEvents, str, Any], Ack]]
     "class_hand": (messages.ClassHand, ClassEvents.hand),
     "class_remote": (messages.ClassRemote, ClassEvents.remote),
     "class_send_away": (messages.ClassSendAway, ClassEvents.send_away),
+    "class_keep": (messages.ClassKeep, ClassEvents.keep),
+    "class_unkeep": (messages.OfClass, ClassEvents.unkeep),
     "class_labs": (messages.ClassLabs, ClassEvents.labs),
     "class_ask": (messages.ClassAsk, ClassEvents.ask),
     "class_poll": (messages.ClassPoll, ClassEvents.poll),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Annotated
 
 from msgspec import Meta, field
@@ -63,6 +64,12 @@ class ClassHand(OfClass, frozen=True, kw_only=True):
 class ClassRemote(OfClass, frozen=True, kw_only=True):
     seat: Index
     allowed: bool
+
+
+class ClassKeep(OfClass, frozen=True, kw_only=True):
+    """Keep what comes of the class until the end of a day."""
+
+    until: datetime.date
 
 
 class ClassLabs(OfClass, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import math
 import time
 import unicodedata
 from collections import Counter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -64,6 +64,15 @@ class PollTold(Struct, frozen=True, kw_only=True):
     right: Answer  # when it is shown and known
 
 
+class LessonQuestion(NamedTuple):
+    """A question that a lesson asks: where it stands, and its words for who reads the results."""
+
+    theater: str
+    item: int
+    text: str
+    options: list[str]
+
+
 class Poll:
     """One question. Its methods are called under the class's lock."""
 
@@ -73,10 +82,10 @@ class Poll:
         kind: Kind,
         text: str,
         options: list[str],
-        lesson: tuple[str, int, int] | None,
+        lesson: LessonQuestion | None,
         seconds: float | None,
     ) -> None:
-        """`lesson`: theater, item and number of options of a lesson's question."""
+        """`lesson`: the question is one of a lesson, and has its words, not `text` and `options`."""
         self.number, self.kind, self.text, self.options = number, kind, text, options
         self.lesson = lesson
         self.seconds = seconds
@@ -89,7 +98,12 @@ class Poll:
 
     @property
     def num_options(self) -> int:
-        return self.lesson[2] if self.lesson else len(self.options)
+        return len(self.wording[1])
+
+    @property
+    def wording(self) -> tuple[str, list[str]]:
+        """What is asked, and what can be chosen."""
+        return (self.lesson.text, self.lesson.options) if self.lesson else (self.text, self.options)
 
     @property
     def takes_answers(self) -> bool:
@@ -135,8 +149,8 @@ class Poll:
             kind=self.kind,
             text=self.text,
             options=self.options,
-            theater=self.lesson[0] if self.lesson else None,
-            item=self.lesson[1] if self.lesson else None,
+            theater=self.lesson.theater if self.lesson else None,
+            item=self.lesson.item if self.lesson else None,
             phase=self.phase,
             round=len(self.rounds) - 1,
             seconds=self.seconds,

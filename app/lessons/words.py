@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
-from engine.trace.telling.words import flat
+from app.lessons.questions.rules import Question, Value
+from engine.trace.telling.words import bytes_text, filled, flat
 
 FOLDER = Path(__file__).parent
 
@@ -19,3 +21,20 @@ def question_texts(language: str) -> dict[str, str]:
         FileNotFoundError: no such language.
     """
     return flat(json.loads((FOLDER / f"words.{language}.json").read_text(encoding="utf-8")))
+
+
+def worded(question: Question, language: str) -> tuple[str, list[str]]:
+    """What is asked and what can be answered, as a person reads it."""
+    texts = question_texts(language)
+    stem = filled(texts[f"question.{question.rule}.stem"], _shown(question.values), language)
+    return stem, [
+        filled(texts[f"answer.{one.text}"], _shown(one.values, one.text == "bytes"), language)
+        for one in question.options
+    ]
+
+
+def _shown(values: Mapping[str, Value], are_bytes: bool = False) -> dict[str, Value]:
+    return {
+        name: bytes_text(int(value)) if not isinstance(value, str) and (are_bytes or name.endswith("_bytes")) else value
+        for name, value in values.items()
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any, Literal
@@ -78,7 +78,7 @@ class Voice:
 
     def say(self, key: str, **values: Any) -> str:
         """A text, with the values as they are."""
-        return self._fill(self._texts[key], values)
+        return filled(self._texts[key], values, self.language)
 
     def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
         """The operation in words, sentence after sentence."""
@@ -87,7 +87,7 @@ class Voice:
             text = self._texts.get(f"{part.key}.{register}")
             if text is not None:
                 shown = {name: self._shown(name, part.values) for name in part.values}
-                said.append(self._fill(text, shown))
+                said.append(filled(text, shown, self.language))
         if register == "plain" and not said:
             return self.tell(op, context, "short")
         return self._texts["join.sentences"].join(said)
@@ -104,14 +104,16 @@ class Voice:
             return value + self._first_record
         return int(value) if isinstance(value, bool) else value
 
-    def _fill(self, text: str, values: dict[str, Any]) -> str:
-        text = _CHOICE.sub(lambda found: self._chosen(values.get(found[1]), found[2].split("|")), text)
-        return _NAME.sub(lambda found: str(values.get(found[1], MISSING)), text)
 
-    def _chosen(self, number: Any, forms: list[str]) -> str:
-        rule = PLURALS.get(self.language)
-        chosen = rule(number) if rule and isinstance(number, int | float) else len(forms) - 1
-        return forms[min(chosen, len(forms) - 1)]
+def filled(text: str, values: Mapping[str, Any], language: str) -> str:
+    """A text with the values in it, in the form that their numbers take."""
+
+    def chosen(found: re.Match[str]) -> str:
+        number, forms, rule = values.get(found[1]), found[2].split("|"), PLURALS.get(language)
+        form = rule(number) if rule and isinstance(number, int | float) else len(forms) - 1
+        return forms[min(form, len(forms) - 1)]
+
+    return _NAME.sub(lambda found: str(values.get(found[1], MISSING)), _CHOICE.sub(chosen, text))
 
 
 def ranges_text(ids: list[int]) -> str:

@@ -138,6 +138,11 @@ export interface ClassHold {
   held: boolean;
 }
 
+export interface ClassKeep {
+  id: string;
+  until: string;
+}
+
 export interface ClassLab {
   open: boolean;
 }
@@ -442,6 +447,22 @@ export interface Joined {
   num_records: number;
   status: Status;
   theater: string;
+}
+
+export interface KeptClass {
+  began: number;
+  ended: number | null;
+  id: string;
+  names: "none" | "optional";
+  questions: number;
+  students: number;
+  title: string;
+  until: string;
+}
+
+export interface KeptClassesAnswer {
+  can_keep: boolean;
+  classes: KeptClass[];
 }
 
 export interface LabsWhy {
@@ -1133,6 +1154,8 @@ export interface Events {
   class_hand: { asked: ClassHand; answer: Nothing };
   class_remote: { asked: ClassRemote; answer: Nothing };
   class_send_away: { asked: ClassSendAway; answer: Nothing };
+  class_keep: { asked: ClassKeep; answer: Nothing };
+  class_unkeep: { asked: OfClass; answer: Nothing };
   class_labs: { asked: ClassLabs; answer: Nothing };
   class_ask: { asked: ClassAsk; answer: Nothing };
   class_poll: { asked: ClassPoll; answer: Nothing };
@@ -1178,5 +1201,6 @@ export interface Answers {
   "/api/recordings": InJson<RecordingsAnswer>;
   "/api/compare": InJson<Comparison & { runs: ComparedRun[] }>;
   "/api/lessons": InJson<LessonsAnswer>;
+  "/api/classes": InJson<KeptClassesAnswer>;
   "/api/bench": InJson<BenchAnswer>;
 }

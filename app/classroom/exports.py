@@ -1,0 +1,128 @@
+"""What came of a class, over HTTP: `/api/class/…` of one that is here, `/api/classes…` of those that are kept.
+
+A class that is here is its presenter's: the secret comes in a header, never in an address, which histories keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app import routing
+from app.api_answers import KeptClassesAnswer
+from app.classroom.access import OWNER
+from app.classroom.classroom import Classroom
+from app.classroom.classrooms import Classrooms
+from app.classroom.record_page import class_page
+from app.classroom.results import ClassResults, results_of
+from app.classroom.store import Store
+from app.classroom.tables import answers_csv, questions_csv
+from app.errors import AppError
+from app.onefile import TooLarge, export_page
+from app.routing import Route, json_answer
+from app.theaters import Theaters
+
+SECRET = "X-KVTheater-Class"
+_TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_csv, "questions": questions_csv}
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    classrooms: Classrooms
+    store: Store
+    theaters: Theaters
+
+
+def table(here: Here, request: Request, class_id: str, name: str) -> Response:
+    """A table of a class that is here."""
+    return _table(request, results_of(_class(here, request, class_id)), name)
+
+
+def page(here: Here, request: Request, class_id: str) -> Response:
+    """A class that is here as one HTML page, with the run on stage."""
+    found = _class(here, request, class_id)
+    run, refusal = _run(here, found)
+    return _page(request, results_of(found), run, refusal)
+
+
+def kept(here: Here, request: Request) -> Response:
+    """What is kept."""
+    _own(request)
+    answer: KeptClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
+    return json_answer(answer)
+
+
+def kept_table(here: Here, request: Request, class_id: str, name: str) -> Response:
+    """A table of a kept class."""
+    _own(request)
+    return _table(request, here.store.get(class_id), name)
+
+
+def kept_page(here: Here, request: Request, class_id: str) -> Response:
+    """A kept class as one HTML page. Its run is not kept with it: that is a recording, if somebody recorded it."""
+    _own(request)
+    return _page(request, here.store.get(class_id), None, "run_gone")
+
+
+_CLASS = "/class/<class_id>"
+_KEPT = "/classes/<class_id>"
+
+ROUTES = [
+    Route("GET", f"{_CLASS}/<any(answers, questions):name>.csv", table),
+    Route("GET", f"{_CLASS}/page.html", page),
+    Route("GET", "/classes", kept),
+    Route("GET", f"{_KEPT}/<any(answers, questions):name>.csv", kept_table),
+    Route("GET", f"{_KEPT}/page.html", kept_page),
+]
+
+
+def blueprint(classrooms: Classrooms, store: Store, theaters: Theaters) -> flask.Blueprint:
+    """What came of classes."""
+    return routing.blueprint("class_results", "/api", Here(classrooms, store, theaters), ROUTES)
+
+
+def _own(request: Request) -> None:
+    if not request.environ.get(OWNER):
+        raise AppError("forbidden", "this is for who owns the server")
+
+
+def _class(here: Here, request: Request, class_id: str) -> Classroom:
+    _own(request)
+    found = here.classrooms.get(class_id)
+    if not found.secret.fits(request.headers.get(SECRET, "")):
+        raise AppError("forbidden", f"this is the presenter's alone: the header {SECRET} has no secret of this class")
+    return found
+
+
+def _run(here: Here, found: Classroom) -> tuple[bytes | None, str | None]:
+    """The page of the run on stage, or the key of the words that say why there is none."""
+    if found.theater is None:
+        return None, "run_gone"
+    try:
+        run = here.theaters.watch(found.theater).run
+        with run.reading() as log:
+            return export_page(log), None
+    except TooLarge:
+        return None, "run_large"
+    except AppError:
+        return None, "run_gone"
+
+
+def _table(request: Request, results: ClassResults, name: str) -> Response:
+    made = _TABLES[name](results, request.args.get("lang", "en"))
+    return _file(Response(made, mimetype="text/csv"), f"class-{name}.csv")
+
+
+def _page(request: Request, results: ClassResults, run: bytes | None, refusal: str | None) -> Response:
+    made = class_page(results, request.args.get("lang", "en"), run, refusal)
+    return _file(Response(made, mimetype="text/html"), "class.html")
+
+
+def _file(response: Response, name: str) -> Response:
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,91 @@
+"""What came of a class: its questions, who answered what, and where they were lost. No address, no pass, no connection.
+
+In a class without names nobody can be told from it: its seats stand in random order, without their numbers.
+"""
+
+from __future__ import annotations
+
+import random
+
+from msgspec import Struct
+
+from app.classroom.classroom import Classroom
+from app.classroom.polls import Answer, Kind
+from app.classroom.told import Names
+
+
+class QuestionResult(Struct, frozen=True, kw_only=True):
+    """One question. `rounds`: of each, what each student answered, by the student's place in the list of them."""
+
+    number: int
+    kind: Kind
+    text: str
+    options: list[str]
+    right: Answer  # None: nobody said
+    asked: float  # seconds since 1970
+    rounds: list[dict[int, Answer]]
+
+    def shown(self, given: Answer) -> Answer:
+        """An answer as a person reads it: an option's text, a number, a token."""
+        is_option = self.kind in ("choice", "lesson") and isinstance(given, int) and 0 <= given < len(self.options)
+        return self.options[int(given)] if is_option and given is not None else given
+
+    def is_right(self, given: Answer) -> bool | None:
+        """None: nobody said what is right."""
+        return None if self.right is None else given == self.right
+
+
+class ClassResults(Struct, frozen=True, kw_only=True):
+    """A class, over or not."""
+
+    id: str
+    title: str
+    names: Names
+    began: float  # seconds since 1970
+    ended: float | None
+    students: list[str]  # names; empty ones where there are none
+    questions: list[QuestionResult]
+    lost: list[list[float]]  # [seconds since it began, record on stage] of each "lost here"
+
+
+def results_of(found: Classroom) -> ClassResults:
+    """A class as it is now."""
+    seats = found.seats()
+    if found.names == "none":
+        random.SystemRandom().shuffle(seats)
+    places = {seat.key: place for place, seat in enumerate(seats)}
+    questions = [
+        QuestionResult(
+            number=poll.number + 1,
+            kind=poll.kind,
+            text=poll.wording[0],
+            options=poll.wording[1],
+            right=poll.right,
+            asked=poll.asked_at,
+            rounds=[
+                {places[key]: given for key, given in list(votes.items()) if key in places} for votes in poll.rounds
+            ],
+        )
+        for poll in list(found.polls)
+    ]
+    return ClassResults(
+        id=found.id,
+        title=found.title,
+        names=found.names,
+        began=found.began,
+        ended=found.ended,
+        students=["" if found.names == "none" else seat.name for seat in seats],
+        questions=questions,
+        lost=found.marks(),
+    )
+
+
+def called(results: ClassResults, pseudonym: str) -> list[str]:
+    """What each student is called in one export, by place. Without names: pseudonyms (`pseudonym` with a {number}) that
+    are dealt anew each time.
+    """
+    if results.names != "none":
+        return list(results.students)
+    numbers = list(range(1, len(results.students) + 1))
+    random.SystemRandom().shuffle(numbers)
+    return [pseudonym.format(number=number) for number in numbers]

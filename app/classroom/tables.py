@@ -1,0 +1,99 @@
+"""What came of a class as tables for a spreadsheet: who answered what, and what was answered to each question.
+
+UTF-8 with a byte order mark, without which Excel takes Chinese for something else. A text that a spreadsheet would take
+for a formula gets an apostrophe in front (OWASP, "CSV Injection"); numbers stay numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+
+from app.classroom.polls import Answer
+from app.classroom.result_words import words_in
+from app.classroom.results import ClassResults, QuestionResult, called
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Cell = str | int | float | None
+
+
+def answers_csv(results: ClassResults, language: str) -> bytes:
+    """A row for each student, question and round, those who gave no answer too."""
+    words = words_in(language)
+    names = called(results, words["pseudonym"])
+    places = list(range(len(names)))
+    if results.names == "none":
+        places.sort(key=lambda place: (len(names[place]), names[place]))
+    rows: list[list[Cell]] = []
+    for place in places:
+        for question in results.questions:
+            for number, votes in enumerate(question.rounds, 1):
+                about: list[Cell] = [names[place], question.number, words[f"kind.{question.kind}"], question.text]
+                if place not in votes:
+                    rows.append([*about, number, None, None])
+                    continue
+                given = votes[place]
+                rows.append([*about, number, _shown(question, given, words), _mark(question.is_right(given))])
+    head = ("student", "question", "kind", "text", "round", "answer", "right")
+    return _csv([words[f"column.{name}"] for name in head], rows)
+
+
+def questions_csv(results: ClassResults, language: str) -> bytes:
+    """A row for each answer to each question in each round: how many gave it, which share of those who answered."""
+    words = words_in(language)
+    rows: list[list[Cell]] = []
+    for question in results.questions:
+        for number, votes in enumerate(question.rounds, 1):
+            for given, count in counted(question, votes):
+                share = round(count / len(votes), 4) if votes else None
+                rows.append(
+                    [
+                        question.number,
+                        words[f"kind.{question.kind}"],
+                        question.text,
+                        number,
+                        _shown(question, given, words),
+                        count,
+                        share,
+                        _mark(question.is_right(given)),
+                        len(votes),
+                        len(results.students),
+                    ]
+                )
+    head = ("question", "kind", "text", "round", "answer", "count", "share", "right", "answered", "students")
+    return _csv([words[f"column.{name}"] for name in head], rows)
+
+
+def counted(question: QuestionResult, votes: dict[int, Answer]) -> list[tuple[Answer, int]]:
+    """Answers and how many gave each: options in their order, others the most frequent first, "not sure" last."""
+    given = Counter(value for value in votes.values() if value is not None)
+    is_choice = question.kind in ("choice", "lesson")
+    listed: list[tuple[Answer, int]] = (
+        [(option, given[option]) for option in range(len(question.options))] if is_choice else list(given.most_common())
+    )
+    return [*listed, (None, sum(value is None for value in votes.values()))]
+
+
+def _shown(question: QuestionResult, given: Answer, words: dict[str, str]) -> Cell:
+    return words["unsure"] if given is None else question.shown(given)
+
+
+def _mark(is_right: bool | None) -> Cell:
+    return None if is_right is None else int(is_right)
+
+
+def _csv(head: Iterable[Cell], rows: Iterable[list[Cell]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow([guarded(cell) for cell in head])
+    writer.writerows([guarded(cell) for cell in row] for row in rows)
+    return text.getvalue().encode("utf-8-sig")
+
+
+def guarded(cell: Cell) -> Cell:
+    """A cell that no spreadsheet computes."""
+    if isinstance(cell, float) and cell.is_integer():
+        return int(cell)
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell

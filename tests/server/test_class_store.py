@@ -1,0 +1,184 @@
+"""Classes are kept when somebody asks, until a date, and nothing of them is written otherwise."""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.classroom.results import ClassResults, QuestionResult
+from app.classroom.store import FILE, Store, store_url
+from app.errors import AppError
+from tests.server.classes import OWNER, TOKEN, Room
+from tests.server.conftest import Server, wait_for
+
+TODAY = datetime.date.today()
+TOMORROW = (TODAY + datetime.timedelta(days=1)).isoformat()
+RESULTS = ClassResults(
+    id="abc",
+    title="KV 缓存",
+    names="optional",
+    began=1.5,
+    ended=None,
+    students=["Ada", "月"],
+    questions=[
+        QuestionResult(
+            number=1,
+            kind="choice",
+            text="?",
+            options=["a", "b"],
+            right=1,
+            asked=2.5,
+            rounds=[{0: 1, 1: None}, {}],
+        ),
+        QuestionResult(number=2, kind="number", text="n", options=[], right=None, asked=3.5, rounds=[{1: 2.5}]),
+        QuestionResult(number=3, kind="token", text="t", options=[], right="月", asked=3.5, rounds=[{1: "月"}]),
+    ],
+    lost=[[3.5, 4]],
+)
+
+
+def a_class(room: Room) -> None:
+    """A whole class: people, names, two questions, marks."""
+    room.on_stage()
+    followers = [room.follower()[0] for _ in range(3)]
+    followers[0].do("class_rename", name="Ada Lovelace")
+    room.presenter.do("class_ask", id=room.id, kind="choice", text="Which?", options=["yes", "no"])
+    for one in followers:
+        one.do("class_answer", poll=0, round=0, given=1)
+    room.presenter.do("class_poll", id=room.id, poll=0, to="shown", right=1)
+    room.presenter.do("class_ask", id=room.id, kind="token", text="Next token?")
+    followers[0].do("class_answer", poll=1, round=0, given="moon")
+    followers[0].do("class_lost", lost=True)
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def listed(room: Room) -> list[dict[str, Any]]:
+    import json
+
+    answer = room.get("/api/classes", **OWNER)
+    assert answer.status == 200
+    found: list[dict[str, Any]] = json.loads(answer.read())["classes"]
+    return found
+
+
+def test_nothing_of_a_class_is_written_unless_somebody_asks(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    room = Room(make_server(token=TOKEN, data_dir=tmp_path))
+    a_class(room)
+    assert listed(room) == []
+    room.presenter.do("class_end", id=room.id)
+    room.server.close()
+    for path in files(tmp_path):
+        data = path.read_bytes()
+        assert not any(word in data for word in (b"Lovelace", b"Which?", b"moon", room.id.encode(), b"127.0.0.1")), path
+    assert not (tmp_path / FILE).exists()
+
+
+def test_kept_until_a_date_and_deleted_with_one_click(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    room = Room(make_server(token=TOKEN, data_dir=tmp_path))
+    a_class(room)
+    room.presenter.do("class_keep", id=room.id, until=TOMORROW)
+    wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["kept_until"] == TOMORROW)
+    (card,) = listed(room)
+    assert (card["title"], card["until"], card["students"], card["questions"]) == ("KV", TOMORROW, 3, 2)
+    room.presenter.do("class_poll", id=room.id, poll=1, to="shown", right="moon")
+    room.presenter.do("class_end", id=room.id)
+    assert listed(room)[0]["ended"] is not None  # what came later is there too
+    text = room.get(f"/api/classes/{room.id}/answers.csv", **OWNER).read().decode()
+    assert "Ada Lovelace,2,token,Next token?,1,moon,1" in text
+    assert b"Which?" in room.get(f"/api/classes/{room.id}/page.html", **OWNER).read()
+    room.presenter.do("class_unkeep", id=room.id)
+    assert listed(room) == []
+    assert room.get(f"/api/classes/{room.id}/answers.csv", **OWNER).status == 404
+    room.server.close()
+    assert b"Lovelace" not in (tmp_path / FILE).read_bytes()  # deleted is deleted
+
+
+def test_a_kept_class_outlives_the_server(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    first = Room(make_server(token=TOKEN, data_dir=tmp_path))
+    a_class(first)
+    first.presenter.do("class_keep", id=first.id, until=TOMORROW)
+    first.server.close()
+    second = Room(make_server(token=TOKEN, data_dir=tmp_path))
+    assert [card["id"] for card in listed(second)] == [first.id]
+    second.presenter.do("class_unkeep", id=first.id)  # any owner: its presenter's secret is gone with its server
+    assert listed(second) == []
+
+
+def test_who_may_keep(make_server: Callable[..., Server], tmp_path: Path) -> None:
+    room = Room(make_server(token=TOKEN, data_dir=tmp_path))
+    guest, _ = room.follower()
+    owner = room.member(headers=OWNER)
+    for one in (guest, owner):
+        assert one.refused("class_keep", id=room.id, until=TOMORROW)["code"] == "forbidden"
+        assert one.refused("class_unkeep", id=room.id)["code"] == "forbidden"
+    for until in ("2001-01-01", "2999-01-01", "soon", 5):
+        assert room.presenter.refused("class_keep", id=room.id, until=until)["code"] == "bad_request", until
+    cookie = room.ticket()
+    assert room.get("/api/classes", Cookie=cookie).status == 401
+    assert room.get(f"/api/classes/{room.id}/answers.csv", Cookie=cookie).status == 401
+
+
+def test_a_server_that_keeps_nothing_says_so(make_server: Callable[..., Server]) -> None:
+    room = Room(make_server(token=TOKEN))
+    assert "keeps nothing" in room.presenter.refused("class_keep", id=room.id, until=TOMORROW)["message"]
+    assert listed(room) == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    found = Store(None, f"sqlite:///{tmp_path / 'x' / 'kept.db'}")
+    yield found
+    found.stop()
+
+
+def test_what_is_kept_is_what_was_given(store: Store) -> None:
+    assert store.all() == [] and store.expire() == 0
+    store.keep(RESULTS, TODAY)
+    store.keep(RESULTS, TODAY)  # again: instead of the first
+    assert store.get("abc") == RESULTS
+    assert store.all()[0]["students"] == 2
+    store.delete("abc")
+    store.delete("abc")
+    with pytest.raises(AppError):
+        store.get("abc")
+
+
+def test_what_is_past_its_date_goes(store: Store) -> None:
+    store.keep(RESULTS, TODAY)
+    assert store.expire(TODAY) == 0 and store.all()
+    assert store.expire(TODAY + datetime.timedelta(days=1)) == 1 and not store.all()
+
+
+def test_what_is_past_its_date_goes_when_the_server_starts(tmp_path: Path) -> None:
+    first = Store(tmp_path, None)
+    first.keep(RESULTS, TODAY - datetime.timedelta(days=1))
+    first.stop()
+    second = Store(tmp_path, None)
+    wait_for(lambda: not second.all())
+    second.stop()
+    with sqlite3.connect(tmp_path / FILE) as connection:
+        assert all(
+            not connection.execute(f"select count(*) from {name}").fetchone()[0]
+            for name in ("classes", "students", "questions", "answers")
+        )
+
+
+def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"this is no database" * 100)
+    store = Store(tmp_path, None)
+    for ask in (store.all, lambda: store.keep(RESULTS, TODAY), lambda: store.get("abc")):
+        with pytest.raises(AppError, match="database of kept classes says") as error:
+            ask()
+        assert "\n" not in error.value.message and "Ada" not in error.value.message
+    store.stop()
+    for wrong in ("nonsense", "nosuch://x/y"):
+        with pytest.raises(ValueError):
+            store_url(wrong)
