@@ -1,174 +1,64 @@
-"""Classes that a teacher asked to keep, until a date: in a database, by SQLAlchemy.
-
-Nothing is written before somebody asks. SQLite overwrites what is deleted (`secure_delete`), so that "deleted" is true.
-"""
+"""Classes that a teacher asked to keep, until a date. Nothing is written before somebody asks."""
 
 from __future__ import annotations
 
 import datetime
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
-import sqlalchemy as sql
-from sqlalchemy.engine import URL, Connection, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from typing import TYPE_CHECKING
 
 from app.api_answers import KeptClass
-from app.classroom.results import ClassResults, QuestionResult
+from app.classroom.results import ClassResults
 from app.errors import AppError, one_sentence
+
+if TYPE_CHECKING:
+    from app.classroom.database import Database
 
 FILE = "classes.sqlite3"  # in the data folder
 HOUR = 3600.0
 LONGEST = datetime.timedelta(days=5 * 366)
 
 logger = logging.getLogger(__name__)
-_meta = sql.MetaData()
-_classes = sql.Table(
-    "classes",
-    _meta,
-    sql.Column("id", sql.String(64), primary_key=True),
-    sql.Column("title", sql.String(200), nullable=False),
-    sql.Column("names", sql.String(16), nullable=False),
-    sql.Column("began", sql.Float(53), nullable=False),
-    sql.Column("ended", sql.Float(53)),
-    sql.Column("until", sql.Date, nullable=False),
-    sql.Column("lost", sql.JSON, nullable=False),
-)
-_students = sql.Table(
-    "students",
-    _meta,
-    sql.Column("class_id", sql.ForeignKey("classes.id"), primary_key=True),
-    sql.Column("place", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("name", sql.String(64), nullable=False),
-)
-_questions = sql.Table(
-    "questions",
-    _meta,
-    sql.Column("class_id", sql.ForeignKey("classes.id"), primary_key=True),
-    sql.Column("number", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("kind", sql.String(16), nullable=False),
-    sql.Column("text", sql.Text, nullable=False),
-    sql.Column("options", sql.JSON, nullable=False),
-    sql.Column("right", sql.JSON),
-    sql.Column("asked", sql.Float(53), nullable=False),
-    sql.Column("rounds", sql.Integer, nullable=False),
-)
-_answers = sql.Table(
-    "answers",
-    _meta,
-    sql.Column("class_id", sql.ForeignKey("classes.id"), primary_key=True),
-    sql.Column("question", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("round", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("place", sql.Integer, primary_key=True, autoincrement=False),
-    sql.Column("given", sql.JSON),
-)
-_OF_A_CLASS = (_answers, _questions, _students)
-
-
-def store_url(given: str) -> URL:
-    """Raises ValueError: no address of a database, or of a kind that has no driver here."""
-    try:
-        url = make_url(given)
-        url.get_dialect()
-    except (ArgumentError, SQLAlchemyError, ImportError) as error:
-        raise ValueError(one_sentence(error)) from error
-    return url
 
 
 class Store:
-    """The kept classes. Methods may be called from any thread.
+    """The kept classes: in the database at `url`, else in a file in the data folder; neither: nothing can be kept.
+
+    What speaks to databases is imported when there is something to be said: a server starts without it.
 
     Raises (every method):
         AppError: `refused`, when the database cannot be reached or written.
     """
 
     def __init__(self, data_dir: Path | None, url: str | None) -> None:
-        """Where: `url`, else a file in the data folder; neither: nothing can be kept."""
-        self._url: URL | None = store_url(url) if url else None
-        if self._url is None and data_dir is not None:
-            self._url = URL.create("sqlite", database=str(data_dir / FILE))
-        self._engine: sql.Engine | None = None
+        self._file = None if url or data_dir is None else data_dir / FILE
+        self._url = url
+        self._database: Database | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="kept-classes", daemon=True)
-        if self._url is not None:
+        if self.can_keep:
             self._thread.start()
 
     @property
     def can_keep(self) -> bool:
-        return self._url is not None
+        return self._url is not None or self._file is not None
 
     def keep(self, results: ClassResults, until: datetime.date) -> None:
-        """Keep a class as it is now, instead of what was kept of it before."""
-        with self._writing() as connection:
-            _delete(connection, [results.id])
-            connection.execute(
-                sql.insert(_classes).values(
-                    id=results.id,
-                    title=results.title,
-                    names=results.names,
-                    began=results.began,
-                    ended=results.ended,
-                    until=until,
-                    lost=results.lost,
-                )
-            )
-            _insert(
-                connection,
-                _students,
-                [{"class_id": results.id, "place": i, "name": name} for i, name in enumerate(results.students)],
-            )
-            _insert(
-                connection,
-                _questions,
-                [
-                    {
-                        "class_id": results.id,
-                        "number": one.number,
-                        "kind": one.kind,
-                        "text": one.text,
-                        "options": one.options,
-                        "right": one.right,
-                        "asked": one.asked,
-                        "rounds": len(one.rounds),
-                    }
-                    for one in results.questions
-                ],
-            )
-            _insert(
-                connection,
-                _answers,
-                [
-                    {"class_id": results.id, "question": one.number, "round": number, "place": place, "given": given}
-                    for one in results.questions
-                    for number, votes in enumerate(one.rounds)
-                    for place, given in votes.items()
-                ],
-            )
+        """Keep a class as it is now, instead of what was kept of it before.
+
+        Raises:
+            AppError: `refused`, also where nothing can be kept.
+        """
+        if not self.can_keep:
+            raise AppError("refused", "this server keeps nothing: start it with --data-dir or --class-store")
+        self._opened().keep(results, until)
 
     def all(self) -> list[KeptClass]:
         """The kept classes, the latest first."""
-        with self._reading() as connection:
-            if connection is None:
-                return []
-            rows = connection.execute(sql.select(_classes).order_by(_classes.c.began.desc())).all()
-            return [
-                {
-                    "id": row.id,
-                    "title": row.title,
-                    "names": row.names,
-                    "began": row.began,
-                    "ended": row.ended,
-                    "until": row.until.isoformat(),
-                    "students": _count(connection, _students, row.id),
-                    "questions": _count(connection, _questions, row.id),
-                }
-                for row in rows
-            ]
+        found = self._existing()
+        return found.all() if found else []
 
     def get(self, class_id: str) -> ClassResults:
         """A kept class.
@@ -176,69 +66,44 @@ class Store:
         Raises:
             AppError: `not_found`.
         """
-        with self._reading() as connection:
-            row = None
-            if connection is not None:
-                row = connection.execute(sql.select(_classes).where(_classes.c.id == class_id)).one_or_none()
-            if connection is None or row is None:
-                raise AppError("not_found", "nothing is kept of this class: it was deleted, or its date has passed")
-            students = _rows(connection, _students, class_id, _students.c.place)
-            questions = _rows(connection, _questions, class_id, _questions.c.number)
-            answers = _rows(connection, _answers, class_id, _answers.c.place)
-            votes: dict[tuple[int, int], dict[int, object]] = {}
-            for one in answers:
-                votes.setdefault((one.question, one.round), {})[one.place] = one.given
-            found = {
-                "id": row.id,
-                "title": row.title,
-                "names": row.names,
-                "began": row.began,
-                "ended": row.ended,
-                "lost": row.lost,
-                "students": [one.name for one in students],
-                "questions": [
-                    msgspec.convert(
-                        {
-                            "number": one.number,
-                            "kind": one.kind,
-                            "text": one.text,
-                            "options": one.options,
-                            "right": one.right,
-                            "asked": one.asked,
-                            "rounds": [votes.get((one.number, number), {}) for number in range(one.rounds)],
-                        },
-                        QuestionResult,
-                    )
-                    for one in questions
-                ],
-            }
-            return msgspec.convert(found, ClassResults)
+        found = self._existing()
+        results = found.get(class_id) if found else None
+        if results is None:
+            raise AppError("not_found", "nothing is kept of this class: it was deleted, or its date has passed")
+        return results
 
     def delete(self, class_id: str) -> None:
         """Keep nothing of a class any more."""
-        if self._is_there():
-            with self._writing() as connection:
-                _delete(connection, [class_id])
+        if found := self._existing():
+            found.delete(class_id)
 
     def expire(self, today: datetime.date | None = None) -> int:
         """Delete what was to be kept until yesterday or before. Returns how many classes that were."""
-        if not self._is_there():
-            return 0
-        with self._writing() as connection:
-            query = sql.select(_classes.c.id).where(_classes.c.until < (today or datetime.date.today()))
-            gone = list(connection.execute(query).scalars())
-            _delete(connection, gone)
-        return len(gone)
+        found = self._existing()
+        return found.expire(today or datetime.date.today()) if found else 0
 
     def stop(self) -> None:
         """The server ends."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
-        if self._engine is not None:
-            self._engine.dispose()
+        if self._database is not None:
+            self._database.close()
 
-    # Inside
+    def _existing(self) -> Database | None:
+        """None: nothing was ever kept."""
+        if not self.can_keep or (self._file is not None and not self._file.exists()):
+            return None
+        return self._opened()
+
+    def _opened(self) -> Database:
+        from app.classroom.database import Database, database_url, file_url
+
+        with self._lock:
+            if self._database is None:
+                url = file_url(self._file) if self._file is not None else database_url(self._url or "")
+                self._database = Database(url)
+            return self._database
 
     def _watch(self) -> None:
         while True:
@@ -248,83 +113,3 @@ class Store:
                 logger.warning("kept classes: %s", one_sentence(error))
             if self._closed.wait(HOUR):
                 return
-
-    def _is_there(self) -> bool:
-        """Whether anything can have been kept: a file is made when the first class is."""
-        url = self._url
-        if url is None:
-            return False
-        is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
-        return not is_file or Path(str(url.database)).exists()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        if self._url is None:
-            raise AppError("refused", "this server keeps nothing: start it with --data-dir or --class-store")
-        try:
-            with self._lock:
-                if self._url.get_backend_name() == "sqlite" and not self._is_there():
-                    Path(str(self._url.database)).parent.mkdir(parents=True, exist_ok=True)
-                engine = self._connected()
-                _meta.create_all(engine)
-                with engine.begin() as connection:
-                    yield connection
-        except (SQLAlchemyError, OSError) as error:
-            raise _refused(error) from error
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection | None]:
-        """None: nothing was ever kept."""
-        if not self._is_there():
-            yield None
-            return
-        try:
-            with self._lock:
-                engine = self._connected()
-                if not sql.inspect(engine).has_table(_classes.name):
-                    yield None
-                    return
-                with engine.connect() as connection:
-                    yield connection
-        except (SQLAlchemyError, OSError) as error:
-            raise _refused(error) from error
-
-    def _connected(self) -> sql.Engine:
-        if self._engine is None:
-            assert self._url is not None
-            self._engine = sql.create_engine(self._url, hide_parameters=True)
-            if self._url.get_backend_name() == "sqlite":
-                sql.event.listen(self._engine, "connect", _overwriting)
-        return self._engine
-
-
-def _overwriting(connection: object, _: object) -> None:
-    connection.execute("PRAGMA secure_delete = ON")  # type: ignore[attr-defined]
-
-
-def _refused(error: Exception) -> AppError:
-    """In one sentence, without the statement and what was in it."""
-    cause = getattr(error, "orig", None) or error
-    return AppError("refused", f"the database of kept classes says: {one_sentence(cause)[:200]}")
-
-
-def _delete(connection: Connection, ids: list[str]) -> None:
-    for table in _OF_A_CLASS:
-        connection.execute(sql.delete(table).where(table.c.class_id.in_(ids)))
-    connection.execute(sql.delete(_classes).where(_classes.c.id.in_(ids)))
-
-
-def _insert(connection: Connection, table: sql.Table, rows: list[dict[str, object]]) -> None:
-    if rows:
-        connection.execute(sql.insert(table), rows)
-
-
-def _count(connection: Connection, table: sql.Table, class_id: str) -> int:
-    query = sql.select(sql.func.count()).select_from(table).where(table.c.class_id == class_id)
-    return int(connection.execute(query).scalar_one())
-
-
-def _rows(
-    connection: Connection, table: sql.Table, class_id: str, order: sql.ColumnElement[int]
-) -> list[sql.Row[tuple[object, ...]]]:
-    return list(connection.execute(sql.select(table).where(table.c.class_id == class_id).order_by(order)).all())

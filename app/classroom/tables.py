@@ -1,7 +1,7 @@
 """What came of a class as tables for a spreadsheet: who answered what, and what was answered to each question.
 
 UTF-8 with a byte order mark, without which Excel takes Chinese for something else. A text that a spreadsheet would take
-for a formula gets an apostrophe in front (OWASP, "CSV Injection"); numbers stay numbers.
+for a formula has an apostrophe in front (OWASP, "CSV Injection"); numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from app.classroom.polls import Answer
 from app.classroom.result_words import words_in
 from app.classroom.results import ClassResults, QuestionResult, called
+from engine.trace.export.tables import inert
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 Cell = str | int | float | None
 
 
@@ -87,13 +87,10 @@ def _mark(is_right: bool | None) -> Cell:
 def _csv(head: Iterable[Cell], rows: Iterable[list[Cell]]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow([guarded(cell) for cell in head])
-    writer.writerows([guarded(cell) for cell in row] for row in rows)
+    writer.writerow([_cell(cell) for cell in head])
+    writer.writerows([_cell(cell) for cell in row] for row in rows)
     return text.getvalue().encode("utf-8-sig")
 
 
-def guarded(cell: Cell) -> Cell:
-    """A cell that no spreadsheet computes."""
-    if isinstance(cell, float) and cell.is_integer():
-        return int(cell)
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+def _cell(cell: Cell) -> Cell:
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else inert(cell)

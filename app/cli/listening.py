@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from app.serving import Listener
 
 
-def add_server_options(parser: argparse.ArgumentParser) -> Any:
-    """Where to listen, where recordings are kept. Returns the group, for more of them."""
+def add_server_options(parser: argparse.ArgumentParser, default_host: str | None = "127.0.0.1") -> Any:
+    """Where to listen, where recordings are kept. Returns the group, for more of them.
+
+    `default_host` None: the command looks itself whether an address was given.
+    """
     group = parser.add_argument_group("server")
-    group.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    group.add_argument("--host", default=default_host, help="address to listen on (default: 127.0.0.1)")
     group.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
     group.add_argument(
         "--data-dir",
@@ -108,12 +111,13 @@ def serve_until_stopped(
     what: str,
     opened: bool,
     answering: Callable[[threading.Event], object] = lambda stop: None,
+    is_class: bool = False,
     **view: str,
 ) -> bool:
     """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address, which shows `view`.
 
     `answering` is called when the port answers, with what ends serving when it is set. Returns whether somebody asked
-    for the end.
+    for the end. `is_class`: the address is the teacher's, on this machine.
     """
     from app.serving import Listener
 
@@ -127,9 +131,11 @@ def serve_until_stopped(
         stop.set()
 
     before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
-    address = _address(settings, listener.port, view)
+    address = _address(settings, listener.port, view, is_class)
     print(f"{what}: {address}", flush=True)
-    if settings.token:
+    if is_class:
+        print(_about_phones(settings, listener.port), flush=True)
+    elif settings.token:
         print("anyone who has this address can use the server: it holds the token", flush=True)
     answering(stop)
     if opened:
@@ -158,10 +164,20 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _address(settings: ServerSettings, port: int, view: dict[str, str]) -> str:
+def _about_phones(settings: ServerSettings, port: int) -> str:
+    """One sentence for the teacher."""
+    if settings.token is None:
+        return "only this machine can reach it: leave --host out, and phones in the same network can join"
+    return (
+        "this address is yours alone, it holds the token; phones in the same network join by the QR code or the code "
+        f"on that page, as long as this machine's firewall lets port {port} through"
+    )
+
+
+def _address(settings: ServerSettings, port: int, view: dict[str, str], is_class: bool = False) -> str:
     host = settings.host.strip("[]")
     if host in ("0.0.0.0", "::", ""):
-        host = socket.gethostname()
+        host = ("::1" if host == "::" else "127.0.0.1") if is_class else socket.gethostname()
     host = f"[{host}]" if ":" in host else host
     query = urlencode(({"token": settings.token} if settings.token else {}) | view)
     return f"http://{host}:{port}/" + (f"?{query}" if query else "")

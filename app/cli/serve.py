@@ -25,7 +25,8 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
-        "  kvtheater serve --host 0.0.0.0        for a class: others need the token in the printed address\n",
+        "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
+        "  kvtheater serve --host 0.0.0.0        for others in the network, who need the printed token\n",
     )
     parser.add_argument(
         "model",
@@ -35,7 +36,19 @@ def add_parser(commands: Any) -> None:
         help="folders or hub names; the first is what runs are on that name none, the others are read when they are "
         "first asked for (default: the bundled model)",
     )
-    server = add_server_options(parser)
+    server = add_server_options(parser, default_host=None)
+    server.add_argument(
+        "--class",
+        dest="is_class",
+        action="store_true",
+        help="teach: listen on every address unless --host names one, and open the page at the start of a class",
+    )
+    server.add_argument(
+        "--class-store",
+        metavar="URL",
+        help="database of the classes that a teacher asks to keep, as SQLAlchemy has it (default: a file in the data "
+        "folder, made when the first is kept)",
+    )
     server.add_argument(
         "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
     )
@@ -62,6 +75,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--lessons {arguments.lessons} is no folder")
     if arguments.max_model_mib is not None and arguments.max_model_mib < 0:
         raise UserError(f"--max-model-mib must be at least 0, not {arguments.max_model_mib}")
+    if arguments.class_store is not None:
+        from app.classroom.database import database_url
+
+        try:
+            database_url(arguments.class_store)
+        except ValueError as error:
+            raise UserError(f"--class-store: {error}") from error
+    arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
     settings = server_settings(
         arguments,
@@ -69,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_theaters=arguments.max_theaters,
         max_model_bytes=None if arguments.max_model_mib is None else arguments.max_model_mib * MIB,
         lessons=arguments.lessons,
+        class_store=arguments.class_store,
     )
     with bound_socket(arguments) as bound:
         from app.server import create_app
@@ -80,7 +102,10 @@ def run(arguments: argparse.Namespace) -> int:
         more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]
         app = create_app(Models(served, more, loading, loading.most_bytes), settings)
         what = f"{first}, being opened"
-        if not serve_until_stopped(app, bound, settings, what, arguments.open, loading.start):
+        view = {"teach": "1"} if arguments.is_class else {}
+        if not serve_until_stopped(
+            app, bound, settings, what, arguments.open, loading.start, arguments.is_class, **view
+        ):
             assert loading.error is not None  # nothing else ends it
             raise loading.error
     if loading.is_at_work:  # it would hold the process for seconds; what a compiler has not written it makes again

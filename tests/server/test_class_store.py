@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from app.classroom.database import database_url
 from app.classroom.results import ClassResults, QuestionResult
-from app.classroom.store import FILE, Store, store_url
+from app.classroom.store import FILE, Store
 from app.errors import AppError
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
@@ -181,4 +182,4 @@ def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path)
     store.stop()
     for wrong in ("nonsense", "nosuch://x/y"):
         with pytest.raises(ValueError):
-            store_url(wrong)
+            database_url(wrong)

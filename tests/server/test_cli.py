@@ -99,6 +99,8 @@ def test_options_have_vllms_names(capsys):
         ["serve", "--data-dir", "pyproject.toml"],
         ["replay", "--data-dir", "pyproject.toml/in/it"],
         ["bench", "run", "guard", "--out", "pyproject.toml/in/it"],
+        ["serve", "--class-store", "nonsense"],
+        ["serve", "--class-store", "nosuch://host/name"],
         ["generate"],
         ["generate", "x", "--temperature", "-1"],
         ["generate", "x", "--record", "pyproject.toml"],
@@ -409,3 +411,20 @@ def test_a_server_that_is_stopped_while_its_model_is_compiled_ends_at_once(tmp_p
 def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "generate", "a", "--block-size", "1", "--num-blocks", "100000")
     assert status == 2 and "num_blocks 100000 is over the limit of" in err and "server" not in err
+
+
+@pytest.mark.parametrize("host", [[], ["--host", "127.0.0.1"]])
+def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path, host: list[str]) -> None:
+    """The teacher's address is this machine's own, with the token and the way to a class; one sentence on phones."""
+    command = [sys.executable, "-m", "app", "serve", "--class", "--port", "0", "--data-dir", str(tmp_path), *host]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        address, phones = process.stdout.readline(), process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/\?(\S+)$", address.strip())
+        assert found and "teach=1" in found[2].split("&")
+        assert ("token=" in found[2]) == (not host)
+        assert ("phones" in phones and found[1] in phones) if not host else "only this machine" in phones
+    finally:
+        process.terminate()
+        process.wait(30)

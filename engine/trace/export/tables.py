@@ -61,7 +61,7 @@ def write_csv(reader: TraceReader, folder: Path) -> None:
         with (folder / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow([column for column, _ in columns])
-            writer.writerows([_inert(value) for value in row] for row in rows)
+            writer.writerows([inert(value) for value in row] for row in rows)
 
 
 def write_parquet(reader: TraceReader, folder: Path) -> None:
@@ -104,7 +104,8 @@ def _step_row(record: StepRecord) -> Row:
     ]  # fmt: skip
 
 
-def _inert(value: Any) -> Any:
+def inert(value: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
