@@ -20,7 +20,7 @@ from msgspec import inspect
 from app import answers, api_answers, messages
 from app.bench_runs import RunStatus
 from app.classroom.events import CLASS_EVENTS
-from app.classroom.told import ClassDesk, ClassPressed, ClassTold, Mine
+from app.classroom.told import ClassDesk, ClassLeft, ClassPressed, ClassTold, Mine
 from app.events import EVENTS
 from app.jobs import Performed
 from app.transport.clients import Ack, Answer
@@ -173,6 +173,7 @@ def wire_types() -> str:
         "class": ClassTold,
         "class_desk": ClassDesk,
         "class_mine": Mine,
+        "class_left": ClassLeft,
         "class_pressed": ClassPressed,
     }
     addresses = {

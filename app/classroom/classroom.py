@@ -140,7 +140,7 @@ class Classroom:
     def send_away(self, number: int) -> list[str]:
         """Take a seat away; returns its connections. Its answers go with it."""
         with self._lock:
-            seat = self._by_number(number)
+            seat = self.seat_of(number)
             if self._driver is seat:
                 self._driver = None
             del self._seats[seat.key]
@@ -169,7 +169,7 @@ class Classroom:
     def hand(self, number: int | None) -> None:
         """Let a seat drive; None: the presenter takes it back."""
         with self._lock:
-            self._driver = None if number is None else self._by_number(number)
+            self._driver = None if number is None else self.seat_of(number)
             if self._driver:
                 self._driver.wish = None
         self.news()
@@ -177,7 +177,7 @@ class Classroom:
     def allow_remote(self, number: int, allowed: bool) -> None:
         """Let a seat press "next" and "back", or no more."""
         with self._lock:
-            seat = self._by_number(number)
+            seat = self.seat_of(number)
             seat.is_remote, seat.wish = allowed, None
         self.news()
 
@@ -392,7 +392,12 @@ class Classroom:
 
     # Inside
 
-    def _by_number(self, number: int) -> Seat:
+    def seat_of(self, number: int) -> Seat:
+        """The seat with a number.
+
+        Raises:
+            AppError: `refused`: nobody sits there any more.
+        """
         found = next((seat for seat in self._seats.values() if seat.number == number), None)
         if found is None:
             raise AppError("refused", "nobody sits there any more")

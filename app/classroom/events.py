@@ -18,7 +18,7 @@ from app.classroom.labs import Labs
 from app.classroom.polls import LessonQuestion
 from app.classroom.results import results_of
 from app.classroom.store import LONGEST, Store
-from app.classroom.told import ClassEntered, ClassOpened, ClassPressed, Mine, Presenting
+from app.classroom.told import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
 from app.errors import AppError
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.rooms import LessonRooms
@@ -113,16 +113,23 @@ class ClassEvents:
         return {}
 
     def hand(self, sid: str, message: messages.ClassHand) -> Nothing:
-        self._access.presents(sid, message.id).hand(message.seat)
+        found = self._access.presents(sid, message.id)
+        found.hand(message.seat)
+        if message.seat is not None:
+            self._tell_seat(found, message.seat)
         return {}
 
     def remote(self, sid: str, message: messages.ClassRemote) -> Nothing:
-        self._access.presents(sid, message.id).allow_remote(message.seat, message.allowed)
+        found = self._access.presents(sid, message.id)
+        found.allow_remote(message.seat, message.allowed)
+        self._tell_seat(found, message.seat)
         return {}
 
     def send_away(self, sid: str, message: messages.ClassSendAway) -> Nothing:
         found = self._access.presents(sid, message.id)
         gone = found.send_away(message.seat)
+        left: ClassLeft = {"id": found.id}
+        self._emit("class_left", left, gone)
         if found.labs.is_on:
             self._labs.look_after(found)
         for theater_id in found.theaters:
@@ -206,6 +213,11 @@ class ClassEvents:
         return {}
 
     # Inside
+
+    def _tell_seat(self, found: Classroom, number: int) -> None:
+        """What is its own has changed, and not by itself."""
+        seat = found.seat_of(number)
+        self._emit("class_mine", found.mine(seat), list(seat.sids))
 
     def _presenting(self, found: Classroom, origin: str) -> Presenting:
         join = f"/j/{found.code}.{found.key}"

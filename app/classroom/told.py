@@ -136,3 +136,9 @@ class ClassPressed(TypedDict):
 
     id: str
     key: Press
+
+
+class ClassLeft(TypedDict):
+    """The `class_left` event, to who was sent away."""
+
+    id: str

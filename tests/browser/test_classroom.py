@@ -203,6 +203,58 @@ def test_a_phone_is_the_remote_and_another_drives_until_it_is_taken_back(wall: P
     shows(other, 5)
 
 
+def test_a_run_of_ones_own_beside_the_classes(wall: Page, follow: Follow) -> None:
+    page = follow(width=1280, height=800, has_touch=False)
+    step(wall, 3)
+    shows(page, 4)
+    desk = open_desk(wall)
+    desk.click("#class-labs")
+    expect(desk.locator(".class-labs")).to_contain_text("0 of")
+    page.click("#class-me")
+    page.click("#class-lab")
+    expect(page.locator("#class-lab")).to_have_text("End my run")
+    page.click(".side-close")
+    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
+    shows(page, -1)
+    prefill(page, "Once upon a time")
+    step(wall)
+    shows(page, 1)
+    page.click("#class-back")
+    shows(page, 5)
+    expect(desk.locator(".class-labs")).to_contain_text("1 of")
+
+
+def test_what_comes_of_it_is_taken_along_and_kept_only_when_asked(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    ask(wall)
+    phone.click(".class-option >> nth=1")
+    expect(phone.locator(".class-in")).to_contain_text("in")
+    desk = open_desk(wall)
+    desk.click(".class-after summary")
+    for name, said in (
+        ("answers.csv", "Block 5"),
+        ("questions.csv", "Which block is next?"),
+        ("page.html", "<!doctype"),
+    ):
+        with desk.expect_download() as download:
+            desk.click(f"[data-file='{name}']")
+        text = download.value.path().read_text(encoding="utf-8-sig")
+        assert said.lower() in text.lower()
+    expect(desk.locator(".class-after")).to_contain_text("Nothing of this class is stored")
+    desk.click("#class-keep")
+    expect(desk.locator(".class-after")).to_contain_text("Kept on this server until")
+    desk.click("#class-unkeep")
+    expect(desk.locator(".class-after")).to_contain_text("Nothing of this class is stored")
+
+
+def test_who_is_sent_away_is_told(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    desk = open_desk(wall)
+    desk.click("[data-do=away]")
+    expect(phone.locator("#toasts")).to_contain_text("taken your seat away")
+    expect(phone.locator("#class-bar")).to_have_count(0)
+
+
 def test_lost_is_seen_by_the_presenter_alone(wall: Page, follow: Follow) -> None:
     phone = follow()
     phone.click("#class-lost")
@@ -300,7 +352,8 @@ def test_the_last_row_can_read_it(open_page: OpenPage) -> None:
         return 0.2126 * r + 0.7152 * g + 0.0722 * b;
       };
       const wall = document.querySelector('#class-wall');
-      const [a, b] = [light(getComputedStyle(wall.querySelector('h2')).color), light(getComputedStyle(wall).backgroundColor)];
+      const a = light(getComputedStyle(wall.querySelector('h2')).color);
+      const b = light(getComputedStyle(wall).backgroundColor);
       return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     }""")
     assert contrast >= 7

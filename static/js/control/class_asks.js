@@ -51,4 +51,4 @@ export async function askOfClass(event, body) {
 }
 
 /** A follower's: the server knows which seat asks, and of which class. @type {string[]} */
-const OF_SEATS = ["class_rename", "class_answer", "class_lost", "class_wish"];
+const OF_SEATS = ["class_rename", "class_answer", "class_lost", "class_wish", "class_lab"];

@@ -3,7 +3,7 @@
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { leaveClass } from "../net/classroom.js";
 import { session } from "../net/session.js";
-import { attends, drives, isLed, pressed, roaming, told } from "../state/classroom.js";
+import { attends, drives, isLed, mine, pressed, roaming, sentAway, told } from "../state/classroom.js";
 import { parseQuery, settings, TABLE, writeQuery } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
@@ -38,6 +38,22 @@ export function wander() {
   if (!told.peek()?.held) roaming.value = true;
 }
 
+/** To one's own run on the class's model, or into the queue for one; and back. @param {boolean} open */
+export async function lab(open) {
+  if (!(await askOfClass("class_lab", { open }))) return;
+  if (!open) return comeBack();
+  toLab();
+}
+
+/** To one's own run, once there is one. */
+async function toLab() {
+  const run = mine.peek()?.lab;
+  if (!run || theater() === run) return;
+  roaming.value = true;
+  settings.distance.value = "bench";
+  await session.watch(run);
+}
+
 /** A remote's key. @param {"next" | "back"} key */
 export const press = (key) => askOfClass("class_press", { key });
 
@@ -61,6 +77,21 @@ export function followClass() {
       if (same(here, wanted(now.view)) && (now.theater === null || run === now.theater)) return;
       if (now.held) lead();
       else roaming.value = true;
+    });
+  });
+  let waited = false; // for a run of one's own
+  effect(() => {
+    const own = mine.value;
+    const isMine = waited && Boolean(own?.lab);
+    waited = own?.queue !== null && own?.queue !== undefined;
+    if (isMine) untracked(toLab);
+  });
+  effect(() => {
+    if (!sentAway.value) return;
+    sentAway.value = false;
+    untracked(() => {
+      leaveClass();
+      store.toast(t("class.sent_away"));
     });
   });
   effect(() => {

@@ -152,6 +152,10 @@ export interface ClassLabs {
   open: boolean;
 }
 
+export interface ClassLeft {
+  id: string;
+}
+
 export interface ClassLost {
   lost: boolean;
 }
@@ -1180,6 +1184,7 @@ export interface Told {
   class: ClassTold;
   class_desk: ClassDesk;
   class_mine: Mine;
+  class_left: ClassLeft;
   class_pressed: ClassPressed;
 }
 

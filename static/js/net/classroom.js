@@ -76,6 +76,21 @@ export function take(now) {
   });
 }
 
+/**
+ * A file about the class, for its presenter: the secret goes in a header, never in an address.
+ *
+ * @param {string} name below the class's address
+ * @returns {Promise<Blob>}
+ */
+export async function fileOf(name) {
+  const kept = readKept();
+  const answer = await fetch(`api/class/${kept?.id}/${name}?lang=${language.peek()}`, {
+    headers: { "X-KVTheater-Class": kept?.secret ?? "" },
+  });
+  if (!answer.ok) throw new Refusal((await answer.json()).error);
+  return answer.blob();
+}
+
 /** @returns {{id: string, secret: string} | null} */
 function readKept() {
   try {

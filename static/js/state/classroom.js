@@ -25,6 +25,8 @@ export const presenting = signal(null);
 export const desk = signal(null);
 /** A remote's key, another object for each press. @type {Signal<Pressed | null>} */
 export const pressed = signal(null);
+/** Whether the presenter has taken one's seat away. */
+export const sentAway = signal(false);
 /** Whether one has gone ways of one's own. */
 export const roaming = signal(false);
 
@@ -55,7 +57,8 @@ export const answersTo = (poll) => mine.value?.answers.find((one) => one.poll ==
 /**
  * What the server says of the class, by event.
  *
- * @type {{[E in "class" | "class_desk" | "class_pressed"]: (message: import("../core/wire.js").Told[E]) => void}}
+ * @typedef {"class" | "class_desk" | "class_mine" | "class_left" | "class_pressed"} Heard
+ * @type {{[E in Heard]: (message: import("../core/wire.js").Told[E]) => void}}
  */
 export const heardOfClass = {
   class: (message) => {
@@ -63,6 +66,12 @@ export const heardOfClass = {
   },
   class_desk: (message) => {
     desk.value = message;
+  },
+  class_mine: (message) => {
+    mine.value = message;
+  },
+  class_left: ({ id }) => {
+    if (told.peek()?.id === id) sentAway.value = true;
   },
   class_pressed: (message) => {
     pressed.value = message;

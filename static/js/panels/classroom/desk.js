@@ -7,9 +7,11 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { desk, presenting, told } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
+import { After } from "./after.js";
 import { Ask } from "./ask.js";
 import { Clock } from "./clock.js";
 import { Histogram } from "./histogram.js";
+import { Labs } from "./labs.js";
 import { Notes } from "./notes.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
@@ -30,7 +32,7 @@ export function Desk() {
     <section class="class-desk-now"><${Next} /><${Notes} /></section>
     <section class="class-desk-question"><${Question} /><${Ask} /></section>
     <section class="class-desk-people"><${Lost} /><${People} /></section>
-    <footer class="class-desk-foot"><${Hold} /><${End} /></footer>
+    <footer class="class-desk-foot"><${Hold} /><${Labs} /><${After} /><${End} /></footer>
   </main>`;
 }
 

@@ -2,13 +2,15 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 import { askOfClass } from "../../control/class_asks.js";
-import { wander } from "../../control/classroom.js";
+import { lab, wander } from "../../control/classroom.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
 import { leaveClass } from "../../net/classroom.js";
 import { mine, roaming, told } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/wire.js").Mine} Own */
 
 const open = signal(false);
 const draft = signal(/** @type {string | null} */ (null));
@@ -17,10 +19,23 @@ export function Me() {
   const own = mine.value;
   if (!own) return null;
   return html`<button class="class-me quiet" id="class-me" aria-expanded=${open.value}
-      aria-label=${t("class.seat_of", { name: own.name })} onClick=${() => (open.value = !open.value)}><span
+      title=${t("class.seat_of", { name: own.name })} onClick=${() => (open.value = !open.value)}><span
       class="class-me-name">${own.name}</span><span class="class-me-short" aria-hidden="true">${short(own.name)}</span>
     </button>
     ${open.value ? html`<${Seat} own=${own} />` : null}`;
+}
+
+/** A run of one's own, where the presenter allows it: live, waited for, or not wanted. @param {{own: Own}} props */
+function Lab({ own }) {
+  const has = own.lab !== null;
+  const waits = own.queue !== null;
+  const said = waits ? t("class.lab_waits", { n: own.queue ?? 0 }) : t(has ? "class.lab_is" : "class.lab_what");
+  const text = has ? "class.lab_end" : waits ? "class.lab_leave" : "class.lab";
+  return html`<section class="class-lab">
+    <h3 class="panel-title">${t("class.lab_title")}</h3>
+    <p role="status">${said}</p>
+    <button class="command" id="class-lab" onClick=${() => lab(!has && !waits)}>${t(text)}</button>
+  </section>`;
 }
 
 /** A name for a small screen: its first letters. @param {string} name */
@@ -34,7 +49,7 @@ const short = (name) =>
     .slice(0, 2)
     .join("");
 
-/** @param {{own: import("../../core/wire.js").Mine}} props */
+/** @param {{own: Own}} props */
 function Seat({ own }) {
   const named = told.value?.names !== "none";
   const close = () => {
@@ -71,6 +86,7 @@ function Seat({ own }) {
             "class.wander",
           )}</button></p>`
     }
+    ${told.value?.labs ? html`<${Lab} own=${own} />` : null}
     <p class="class-wishes">${wishing("remote")} ${wishing("drive")}</p>
     <p><button class="quiet" onClick=${leaveClass}>${t("class.leave")}</button></p>
   <//>`;

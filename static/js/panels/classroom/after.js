@@ -1,0 +1,63 @@
+// What comes of a class: tables and one page to take along, and keeping it on the server until a day.
+
+import { signal } from "../../../vendor/signals/signals.js";
+import { askOfClass } from "../../control/class_asks.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { fileOf } from "../../net/classroom.js";
+import { complain } from "../../net/complain.js";
+import { desk } from "../../state/classroom.js";
+import { t } from "../../tell/words.js";
+
+const DAYS = 30; // for which a class is offered to be kept
+const FILES = [
+  ["answers.csv", "class.file.answers"],
+  ["questions.csv", "class.file.questions"],
+  ["page.html", "class.file.page"],
+];
+
+/** Until when it is to be kept; empty: what is offered. */
+const until = signal("");
+
+export function After() {
+  const kept = desk.value?.kept_until ?? null;
+  return html`<details class="class-after"><summary>${t("class.after")}</summary>
+    <p class="class-files">${FILES.map(
+      ([name, text]) =>
+        html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,
+    )}</p>
+    <p role="status">${kept ? t("class.kept", { date: kept }) : t("class.not_kept")}</p>
+    ${
+      kept
+        ? html`<button class="quiet" id="class-unkeep" onClick=${() => askOfClass("class_unkeep", {})}>${t(
+            "class.unkeep",
+          )}</button>`
+        : html`<label class="class-keep">${t("class.keep_until")} <input id="class-until" type="date"
+            value=${until.value || inDays(DAYS)} min=${inDays(0)} onInput=${withValue((day) => (until.value = day))} />
+            <button class="command" id="class-keep"
+              onClick=${() => askOfClass("class_keep", { until: until.value || inDays(DAYS) })}>${t(
+                "class.keep",
+              )}</button></label>`
+    }
+  </details>`;
+}
+
+/** A day, as the calendar here has it. @param {number} days from today */
+function inDays(days) {
+  const day = new Date();
+  day.setDate(day.getDate() + days);
+  return [day.getFullYear(), day.getMonth() + 1, day.getDate()].map((n) => String(n).padStart(2, "0")).join("-");
+}
+
+/** @param {string} name */
+async function take(name) {
+  try {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(await fileOf(name));
+    link.download = `class-${name}`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  } catch (error) {
+    complain(error);
+  }
+}
