@@ -9,6 +9,8 @@ from msgspec import Struct
 
 Translated = dict[str, str]  # language -> text
 TranslatedList = dict[str, list[str]]
+REVIEW = "again"  # the id under which the page opens questions once more
+RESERVED = (REVIEW, "tour")  # what the page calls something else than a lesson
 Kind = Literal["lesson", "before", "after"]  # the last two: questions without a word about the answers
 Verb = Literal["submit", "prefill", "step", "run", "restart", "fork", "race"]
 
@@ -72,6 +74,7 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
     line: int
     rule: str
     arguments: dict[str, str]
+    again: str | None = None  # what the page calls it, where it is asked once more on its lesson's own run
 
 
 class Work(Struct, frozen=True, kw_only=True, tag="work"):

@@ -36,6 +36,7 @@ from typing import Any, get_args
 import msgspec
 
 from app.lessons.lesson import (
+    RESERVED,
     Action,
     Ask,
     Do,
@@ -104,6 +105,8 @@ def parse_lesson(text: str, path: Path) -> Lesson:
         raise LessonError(1, f"title: the page has no language {min(unknown)!r}; it has {', '.join(languages())}")
     if not _NAME.fullmatch(header.id):
         raise LessonError(1, f"id: {header.id!r} is not made of small letters, digits and hyphens")
+    if header.id in RESERVED:
+        raise LessonError(1, f"id: {header.id!r} is what the page calls something else; choose another")
     lesson = Lesson(
         id=header.id,
         path=path,

@@ -13,9 +13,10 @@ from app.errors import AppError
 from app.fork import Fork
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
-from app.lessons.lesson import Ask, Lesson, LessonError, Sandbox, Work
+from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
+from app.lessons.review import review
 from app.lessons.stage import LessonPrompt
 from app.lessons.takeaway import lesson_page
 from app.lessons.told import Card
@@ -160,13 +161,14 @@ class LessonRooms:
     ) -> LessonRoom:
         """A new theater with the lesson as far as item `at`, the questions on the way answered as they were.
 
-        `again`: lesson and item of earlier questions that come back.
+        `again`: lesson and item of earlier questions that come back; the lesson REVIEW has those of one lesson alone.
 
         Raises:
             AppError: `not_found`, `refused`; `busy` when the machine is to be measured and never rests; what making a
                 theater raises.
         """
-        lesson = self.catalogue.get(lesson_id)
+        earlier = list(again)
+        lesson = self._review(earlier) if lesson_id == REVIEW else self.catalogue.get(lesson_id)
         if lesson is None:
             raise AppError("not_found", f"there is no lesson {lesson_id!r}")
         if language not in lesson.languages:
@@ -185,7 +187,7 @@ class LessonRooms:
         theater = self._theaters.create(config, lesson.title[language], model)
         with ExitStack() as undo:
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
-            room = LessonRoom(lesson, language, theater, changes, self._earlier(again))
+            room = LessonRoom(lesson, language, theater, changes, self._earlier(earlier))
             undo.callback(room.close)
             try:
                 replay(room.course, at, answers)
@@ -196,6 +198,12 @@ class LessonRooms:
                 self._rooms[theater.theater_id] = room
             undo.pop_all()
         return room
+
+    def _review(self, earlier: list[tuple[str, int]]) -> Lesson | None:
+        """The questions of the first of these lessons, on its own run."""
+        name = earlier[0][0] if earlier else ""
+        lesson = self.catalogue.get(name)
+        return review(lesson, [index for of, index in earlier if of == name]) if lesson else None
 
     def _earlier(self, again: Iterable[tuple[str, int]]) -> dict[str, Ask]:
         """The questions that there still are."""

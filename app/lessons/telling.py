@@ -41,14 +41,14 @@ def _told(course: Course, index: int, item: Item, section: int) -> Told:
             moment = course.moment_after(index)
             return ToldDo(index=index, section=section, action=item.action, moment=moment, race=race)
         case Ask():
-            return _told_question(course, index, section)
+            return _told_question(course, index, section, item.again)
         case Work():
             return _told_work(course, index, section)
         case Sandbox():
             return ToldSandbox(index=index, section=section)
 
 
-def _told_question(course: Course, index: int, section: int) -> ToldAsk:
+def _told_question(course: Course, index: int, section: int, again: str | None) -> ToldAsk:
     question, answered = course.asked[index], course.answers.get(index, Answered())
     given = [option for option in answered.given if not isinstance(option, list)]
     return ToldAsk(
@@ -62,7 +62,7 @@ def _told_question(course: Course, index: int, section: int) -> ToldAsk:
         over=answered.over,
         right=question.right if answered.over else None,
         evidence=question.evidence if answered.over else None,
-        again=course.brought_back.get(index),
+        again=again or course.brought_back.get(index),
     )
 
 

@@ -232,6 +232,39 @@ def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: Ope
     expect(page.locator("#btn-step")).to_be_hidden()
 
 
+def test_what_no_later_lesson_asked_is_asked_once_more_on_its_own_run(open_page: OpenPage) -> None:
+    page = open_page("/?distance=learn", until=".path-card")
+    expect(page.locator("#path-again")).to_have_count(0)
+    page.evaluate(
+        """async () => {
+          const { lessons } = await (await fetch('api/lessons')).json();
+          const over = { at: 9, answers: {}, over: true, theater: null, results: {}, missed: [], recalled: [] };
+          const kept = Object.fromEntries(lessons.map(({ id }) => [id, over]));
+          kept['not-yet'] = { ...over, missed: [4] };
+          kept['pages'] = { ...over, missed: [2] };
+          localStorage.setItem('kvtheater.lessons', JSON.stringify(kept));
+        }"""
+    )
+    page.reload()
+    expect(page.locator("#path-again")).to_contain_text("2 questions")
+    for title, left in (("The token that is not there yet", "1 question"), ("From one piece to pages", None)):
+        page.click("#path-again")
+        expect(page.locator("#lesson-title")).to_have_text(title)
+        expect(page.locator(".question")).to_have_count(1)
+        expect(page.locator(".came-back")).to_contain_text("on its own lesson’s run")
+        records = page.locator("html").get_attribute("data-num-records")
+        page.locator(".answer").first.click()
+        page.click("#lesson-answer")
+        expect(page.locator(".verdict")).to_be_visible()
+        expect(page.locator("html")).to_have_attribute("data-num-records", records or "")
+        unsurely_to(page, ".lesson-over")
+        page.click("#lesson-next")
+        if left:
+            expect(page.locator("#path-again")).to_contain_text(left)
+    expect(page.locator("#path-again")).to_have_count(0)
+    expect(page.locator("#path-not-yet")).to_have_attribute("data-state", "over")
+
+
 def answer_all(page: Page, option: int | None) -> None:
     """To the end of a test, each question answered once; nothing is said of the answers on the way."""
     for _ in range(30):

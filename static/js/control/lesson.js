@@ -5,7 +5,7 @@ import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
-import { cards, forget, keep, kept, opened, owedTo, readKept, shownPart } from "../state/lessons.js";
+import { cards, forget, keep, kept, opened, owedTo, REVIEW, readKept, shownPart, toReview } from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -19,6 +19,7 @@ import { takeOver } from "./player.js";
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
+const TO_THE_QUESTION = 10_000; // an item past every end: the first question that has no answer is where one stops
 const AGAIN = 500; // ms after which it is looked again whether a server that is away is back
 
 /** Whether the server is asked something of the lesson now. */
@@ -139,16 +140,24 @@ async function open(wanted) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN));
     if (settings.lesson.peek() !== wanted) return;
   }
-  const before = kept.peek()[wanted];
-  const begun = await begin({
-    lesson: wanted,
-    theater: before?.theater ?? null,
-    at: before?.at ?? -1,
-    answers: before?.answers ?? {},
-    changes: {},
-    again: before ? (before.again ?? []) : owedTo(wanted),
-  });
+  const begun = await begin({ lesson: wanted, changes: {}, ...wayInto(wanted) });
   if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
+}
+
+/**
+ * Where one was, or where one begins: with questions of earlier lessons, or with them alone.
+ *
+ * @param {string} wanted
+ */
+function wayInto(wanted) {
+  const before = kept.peek()[wanted];
+  const isReview = wanted === REVIEW;
+  if (!before || (isReview && before.over)) {
+    const again = isReview ? toReview() : owedTo(wanted);
+    return { theater: null, at: isReview ? TO_THE_QUESTION : -1, answers: {}, again };
+  }
+  const { theater, at, answers, again = [] } = before;
+  return { theater, at, answers, again };
 }
 
 /**

@@ -106,7 +106,10 @@ export function keep(storage) {
     else if ((results[item.rule] = resultOf(item)) !== "right") missed.push(item.index - recalled.length);
   }
   const before = kept.peek()[now.lesson];
-  const over = now.progress.over || Boolean(before?.over);
+  const isReview = now.lesson === REVIEW; // one after the other: what was recalled in any stays so
+  const over = now.progress.over || (!isReview && Boolean(before?.over));
+  // those that a lesson written anew has no more count as asked
+  if (isReview && over) recalled.push(...now.again.map(({ lesson, item }) => `${lesson}/${item}`));
   kept.value = {
     ...kept.peek(),
     [now.lesson]: {
@@ -116,7 +119,7 @@ export function keep(storage) {
       theater: now.theater,
       results,
       missed,
-      recalled,
+      recalled: isReview ? [...new Set([...(before?.recalled ?? []), ...recalled])] : recalled,
       again: now.again,
     },
   };
@@ -125,6 +128,31 @@ export function keep(storage) {
   } catch {
     // a private window may refuse: the way is lost with it
   }
+}
+
+/** What the page calls questions that are asked once more on their own lesson's run. */
+export const REVIEW = "again";
+const MOST_REVIEWED = 8;
+
+/**
+ * Questions that were not answered right and that no later lesson's run decided: the learner has been at the end of all
+ * lessons from theirs on, and they have not come back. Of the lessons that a model can play.
+ */
+export const leftOver = computed(() => {
+  const all = (cards.value ?? []).filter(({ kind }) => kind === "lesson");
+  const ways = kept.value;
+  const back = new Set(Object.values(ways).flatMap(({ recalled }) => recalled ?? []));
+  return all
+    .filter(({ recorded, refused }) => !recorded && !refused)
+    .filter(({ number }) => all.every((card) => card.number < number || ways[card.id]?.over))
+    .flatMap(({ id: lesson }) => (ways[lesson]?.missed ?? []).map((item) => ({ lesson, item })))
+    .filter(({ lesson, item }) => !back.has(`${lesson}/${item}`));
+});
+
+/** Those of the first lesson that has some, to be asked on one run. @returns {Earlier[]} */
+export function toReview() {
+  const all = leftOver.peek();
+  return all.filter(({ lesson }) => lesson === all[0].lesson).slice(0, MOST_REVIEWED);
 }
 
 const MOST_EARLIER = 4; // that are asked for at once

@@ -49,6 +49,8 @@ def test_a_lesson_is_read_in_the_order_of_reading() -> None:
     ("text", "line", "sentence"),
     [
         ("hello", 1, "begins with a header in TOML"),
+        (HEAD.replace('"one"', '"again"') + BODY, 1, "what the page calls something else"),
+        (HEAD.replace('"one"', '"tour"') + BODY, 1, "what the page calls something else"),
         ("+++\nid = 1\n", 1, "no end"),
         ("+++\nid = \n+++\n", 2, "no TOML"),
         ("+++\nid = 1\n+++\n", 1, "the header"),

@@ -11,4 +11,6 @@ const COMMAND = "kvtheater serve";
 export const canRace = () => opened.value?.source === "live" || isSite;
 
 export const NeedsModel = () =>
-  html`<p class="hint" id="race-nothing">${t("lesson.race_live")} <code>${COMMAND}</code></p>`;
+  opened.value?.source === "class"
+    ? html`<p class="hint" id="race-nothing">${t("lesson.race_class")}</p>`
+    : html`<p class="hint" id="race-nothing">${t("lesson.race_live")} <code>${COMMAND}</code></p>`;

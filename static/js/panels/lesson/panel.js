@@ -6,7 +6,7 @@ import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
-import { barrier, opened } from "../../state/lessons.js";
+import { barrier, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { optionLabel, valueText } from "../../tell/options.js";
 import { grouped, hasText, t } from "../../tell/words.js";
@@ -42,7 +42,7 @@ export function Panel() {
 /** The open lesson as a file, where a model can record it. */
 function TakeAlong() {
   const now = opened.value;
-  if (now?.source !== "live") return null;
+  if (now?.source !== "live" || now.lesson === REVIEW) return null;
   return html`<a class="tool" id="lesson-export" href=${`api/lessons/${now.lesson}/export.html`} download
     aria-label=${t("lesson.export")} title=${t("lesson.export")}><${Icon} name="download" /></a>`;
 }

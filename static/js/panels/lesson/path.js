@@ -4,7 +4,7 @@ import { learn } from "../../control/lesson.js";
 import { learnTour, MINUTES, STOPS, tourWay } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { cards, kept } from "../../state/lessons.js";
+import { cards, kept, leftOver, REVIEW } from "../../state/lessons.js";
 import { modelFacts } from "../../state/store.js";
 import { inLanguage, t } from "../../tell/words.js";
 
@@ -17,7 +17,10 @@ export function Path() {
     <ol class="path-list">
       ${isEmbedded ? null : html`<${Tour} />`}
       ${all?.length === 0 ? html`<li class="path-lead">${t("lesson.none")}</li>` : null}
-      ${(all ?? []).map((card) => html`<${Entry} key=${card.id} card=${card} />`)}
+      ${(all ?? []).map((card) => [
+        card.kind === "after" ? html`<${OnceMore} key="again" />` : null,
+        html`<${Entry} key=${card.id} card=${card} />`,
+      ])}
     </ol>
   </div>`;
 }
@@ -30,6 +33,17 @@ function Tour() {
     <span class="path-title">${t("lesson.zero")}</span>
     <span class="path-minutes num">${t("lesson.minutes", { n: MINUTES })}</span>
     <span class="path-state">${t(`lesson.zero.${state}`, { i: at + 1, n: STOPS.length })}</span>
+  </button></li>`;
+}
+
+/** What was not answered right and could not come back in a later lesson. */
+function OnceMore() {
+  const { length: n } = leftOver.value;
+  if (!n) return null;
+  return html`<li><button class="path-card" id="path-again" onClick=${() => learn(REVIEW)}>
+    <span class="path-number num">?</span>
+    <span class="path-title">${t("lesson.review")}</span>
+    <span class="path-state">${t("lesson.review_text", { n })}</span>
   </button></li>`;
 }
 

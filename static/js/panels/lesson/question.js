@@ -4,7 +4,7 @@ import { useEffect } from "../../../vendor/preact/hooks.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
-import { opened } from "../../state/lessons.js";
+import { opened, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { optionText, shownValues, stemText } from "../../tell/questions.js";
 import { hasText, t } from "../../tell/words.js";
@@ -32,6 +32,7 @@ export function Question({ item }) {
     chosen.value = null;
     answer(mine < 0 ? null : mine);
   };
+  const whence = opened.value?.lesson === REVIEW ? "lesson.once_more" : "lesson.came_back";
   const turn = () => turnTo(item);
   useEffect(() => {
     if (!isAsked) return undefined;
@@ -41,7 +42,7 @@ export function Question({ item }) {
   return html`<form class="question" id=${`question-${item.index}`} data-over=${item.over} onSubmit=${give}
     onFocusIn=${turn}>
     <fieldset disabled=${!isAsked || waiting.value}>
-      <legend>${item.again ? html`<small class="came-back">${t("lesson.came_back")}</small>` : null}${stem}</legend>
+      <legend>${item.again ? html`<small class="came-back">${t(whence)}</small>` : null}${stem}</legend>
       ${item.options.map(
         (option, i) => html`<${Choice} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
       )}

@@ -1,0 +1,46 @@
+"""Questions once more that no later lesson's run decided: on their own lesson's run, without its text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import ceil
+
+from msgspec import structs
+
+from app.lessons.lesson import REVIEW, Ask, Do, Item, Lesson, Show
+from app.lessons.pace import minutes
+
+COMPUTING = ("prefill", "step", "run")
+
+
+def review(lesson: Lesson, asked: Collection[int]) -> Lesson:
+    """The actions of a lesson with its questions at the items `asked` among them, as far as the last is decided.
+
+    Nothing where it has none of these questions any more: it was written anew.
+    """
+    items = lesson.items
+    wanted = {index for index in asked if index < len(items) and isinstance(items[index], Ask)}
+    last = max(wanted, default=-1)
+    decided = [i for i, item in enumerate(items) if i > last and _computes(item)]
+    end = decided[0] if decided and wanted else last
+    sections, first = [], 0
+    for section in lesson.sections:
+        numbered = list(enumerate(section.items, first))
+        kept = [_again(lesson, i, item) for i, item in numbered if i <= end and _belongs(i, item, wanted)]
+        first += len(section.items)
+        if kept:
+            sections.append(structs.replace(section, items=kept))
+    reduced = structs.replace(lesson, id=REVIEW, sections=sections)
+    return structs.replace(reduced, minutes=ceil(minutes(reduced)))
+
+
+def _computes(item: Item) -> bool:
+    return isinstance(item, Do) and item.action.verb in COMPUTING
+
+
+def _belongs(index: int, item: Item, wanted: set[int]) -> bool:
+    return index in wanted or isinstance(item, Show) or (isinstance(item, Do) and item.action.verb != "race")
+
+
+def _again(lesson: Lesson, index: int, item: Item) -> Item:
+    return structs.replace(item, again=f"{lesson.id}/{index}") if isinstance(item, Ask) else item

@@ -1,0 +1,79 @@
+"""Questions once more on their own lesson's run: what it computed before is computed, and nothing else is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.lessons.course import Course
+from app.lessons.lesson import REVIEW, Ask, Do, Sandbox, Show
+from app.lessons.parse import parse_lesson, settings_of
+from app.lessons.review import review
+from app.lessons.rooms import replay
+from app.lessons.stage import EngineStage
+from app.lessons.telling import told
+from app.lessons.told import ToldAsk
+from app.live_engine import engine_builder
+from app.settings import ServerSettings
+from engine.model.loader import load_model
+
+LESSON = """+++
+id = "one"
+minutes = 3
+title = { en = "One" }
+prompts = { en = ["Once upon a time"] }
+config = { block_size = 4, num_blocks = 8, enforce_eager = true }
+sampling = { max_tokens = 6, ignore_eos = true }
++++
+## start
+
+::: en
+A text.
+:::
+show: stage
+ask: tokens_computed
+do: prefill
+ask: keys_read
+do: step 1
+
+## more
+
+ask: next_block
+ask: slot position=6
+do: step 1
+do: step 1
+sandbox:
+"""
+
+
+def test_the_actions_stay_and_the_rest_goes() -> None:
+    lesson = parse_lesson(LESSON, Path("one.md"))
+    once_more = review(lesson, [4, 8, 1, 99])
+    asked = [item for item in once_more.items if isinstance(item, Ask)]
+    assert [(item.rule, item.again) for item in asked] == [("keys_read", "one/4")]
+    assert (
+        once_more.id == REVIEW
+        and once_more.minutes == 1
+        and not any(isinstance(item, Sandbox) for item in once_more.items)
+    )
+    verbs = [item.action.verb if isinstance(item, Do) else type(item) for item in once_more.items]
+    assert verbs == [Show, "prefill", Ask, "step"]
+
+
+def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() -> None:
+    lesson = review(parse_lesson(LESSON, Path("one.md")), [7])
+    builder = engine_builder(load_model("bundled"), ServerSettings().max_pool_bytes)
+    stage = EngineStage(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, "en", stage)
+    replay(course, 10_000, {})
+    (asked,) = [item for item in told(course) if isinstance(item, ToldAsk)]
+    assert (asked.rule, asked.again, asked.right) == ("slot", "one/7", None)
+    assert course.moment.records == 3 < len(course.log), "prefill and a step are shown, and what decides is held back"
+    course.answer_right()
+    course.go_on()
+    course.go_on()
+    assert course.barrier is None
+    stage.close()
+
+
+def test_of_questions_that_went_nothing_is_left() -> None:
+    assert review(parse_lesson(LESSON, Path("one.md")), [0, 40]).items == []
