@@ -205,7 +205,9 @@ class Events:
             )
             return {"epoch": run.epoch, "first": first, "records": records, "captures": captures}
 
-    def tokenize(self, _: str, message: messages.Tokenize) -> answers.Tokenized:
+    def tokenize(self, sid: str, message: messages.Tokenize) -> answers.Tokenized:
+        if not self._access.person(sid).is_owner:
+            bounds.check_text(message.text)
         name = None if message.theater is None else self._theaters.get(message.theater).model_name
         with self._models.lease(name) as lease:
             model = lease.model
@@ -364,16 +366,23 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
 }
 
 
+LOOKS = frozenset({"join", "leave", "read", "lesson_look"})  # need no turn of the run that they are about
+
+
 def register(clients: Clients, events: Events, of_class: ClassEvents, access: Access, theaters: Theaters) -> None:
     """Put the handlers on the socket."""
+    commands = bounds.Commands(access)
     for name, (kind, handle) in EVENTS.items():
-        clients.on(name, _handler(name, kind, functools.partial(handle, events)), _busy)
+        take = functools.partial(handle, events)
+        if issubclass(kind, messages.OfTheater) and name not in LOOKS:
+            take = functools.partial(_command, commands, take)
+        clients.on(name, _handler(name, kind, take), _busy)
     for name, (kind, deal) in CLASS_EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(deal, of_class)), _busy)
     clients.on("*", _unknown, _busy)
 
     def come(sid: str, environ: Mapping[str, Any]) -> None:
-        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS)))
+        clients.disconnect(access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS))))
         events.greet(sid)
 
     def gone(sid: str) -> None:
@@ -381,6 +390,11 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
         access.forget(sid)
 
     clients.on_come_and_gone(come, gone)
+
+
+def _command(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:
+    with commands.of(sid):
+        return handle(sid, message)
 
 
 def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:

@@ -21,6 +21,9 @@ OWNER = "kvtheater.owner"  # bool
 PASS = "kvtheater.pass"  # Pass | None
 
 
+MOST_SOCKETS = 8  # connections of one seat
+
+
 class Person(NamedTuple):
     """Who is at the other end of a connection."""
 
@@ -38,15 +41,32 @@ class Access:
         self._classrooms = classrooms
         self._people: dict[str, Person] = {}
         self._labs: dict[str, Pass] = {}  # theater -> whose
+        self._sids: dict[Pass, list[str]] = {}  # of guests, the latest last
         self._lock = threading.Lock()
 
-    def come(self, sid: str, person: Person) -> None:
-        """A connection is there."""
+    def come(self, sid: str, person: Person) -> list[str]:
+        """A connection is there. Returns those that have to go for it: a seat has so many, and the latest are those
+        of a phone that has changed its network again and again.
+        """
         self._people[sid] = person
+        if person.is_owner or person.seat is None:
+            return []
+        with self._lock:
+            sids = self._sids.setdefault(person.seat, [])
+            sids.append(sid)
+            gone, sids[:] = sids[:-MOST_SOCKETS], sids[-MOST_SOCKETS:]
+            return gone
 
     def forget(self, sid: str) -> None:
         """It is gone."""
-        self._people.pop(sid, None)
+        person = self._people.pop(sid, NOBODY)
+        if person.seat is not None:
+            with self._lock:
+                sids = self._sids.get(person.seat, [])
+                if sid in sids:
+                    sids.remove(sid)
+                if not sids:
+                    self._sids.pop(person.seat, None)
         self._classrooms.forget(sid)
 
     def person(self, sid: str) -> Person:
@@ -93,6 +113,8 @@ class Access:
             if self._labs.get(theater_id) == person.seat:
                 return
             found = self._classrooms.get(person.seat.class_id)
+            if found.is_over:
+                raise AppError("forbidden", "your class is over")
             found.seat(person.seat.seat)  # a seat that was taken away sees nothing more
             if theater_id in found.theaters:
                 return

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
+
 from app import messages
+from app.classroom.access import Access
+from app.classroom.codes import Pass
 from app.errors import AppError
 from app.pool_bytes import pool_bytes
 from app.theater import Theater
@@ -12,14 +18,56 @@ MOST_PROMPTS = 8  # at once
 MOST_PROMPT_BYTES = 4096  # of UTF-8: a step of one's run is as long as its prompts, and others wait for it
 MOST_TOKENS = 256  # that one answer has
 MOST_SEQUENCES = 8  # for one prompt
+MOST_COMMANDS = 32  # of guests to runs at once: each holds a thread until a step is over, and others are to answer
+MOST_OF_ONE = 4  # of one guest
+
+
+class Commands:
+    """What guests have asked of runs and has not been done yet."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._under_way: dict[Pass, int] = {}
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def of(self, sid: str) -> Iterator[None]:
+        """One more, while the `with` lasts.
+
+        Raises:
+            AppError: `busy`.
+        """
+        person = self._access.person(sid)
+        if person.is_owner or person.seat is None:
+            yield
+            return
+        seat = person.seat
+        with self._lock:
+            mine, all_of_them = self._under_way.get(seat, 0), sum(self._under_way.values())
+            if mine >= MOST_OF_ONE or all_of_them >= MOST_COMMANDS:
+                raise AppError("busy", "your run has enough to do: ask again when it has done that")
+            self._under_way[seat] = mine + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way[seat] -= 1
+                if not self._under_way[seat]:
+                    del self._under_way[seat]
+
+
+def check_text(text: str) -> None:
+    """Raises AppError: `refused`."""
+    if len(text.encode("utf-8", "replace")) > MOST_PROMPT_BYTES:
+        raise AppError("refused", f"in a class a text has at most {MOST_PROMPT_BYTES} bytes of UTF-8")
 
 
 def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
     """Raises AppError: `refused`."""
     if len(message.prompts) > MOST_PROMPTS:
         raise AppError("refused", f"in a class {MOST_PROMPTS} prompts are taken at once")
-    if any(len(prompt.text.encode("utf-8", "replace")) > MOST_PROMPT_BYTES for prompt in message.prompts):
-        raise AppError("refused", f"in a class a prompt has at most {MOST_PROMPT_BYTES} bytes of UTF-8")
+    for prompt in message.prompts:
+        check_text(prompt.text)
     if sampling.max_tokens is None or sampling.max_tokens > MOST_TOKENS:
         raise AppError("refused", f"in a class an answer has at most {MOST_TOKENS} tokens: set max_tokens")
     if sampling.num_sequences > MOST_SEQUENCES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 import threading
@@ -20,6 +21,7 @@ MOST_SEATS = 1200
 MOST_POLLS = 200
 MOST_MARKS = 5000  # of "lost here": beyond it the oldest go
 MOST_VIEW = 48  # settings in a view
+MOST_VIEW_CHARACTERS = 8192  # of them all: a view goes to everybody
 _NAME = re.compile(r"[a-z][a-z_]{0,39}")
 
 
@@ -42,6 +44,7 @@ class Classroom:
         self.ended: float | None = None
         self.kept_until: str | None = None
         self.labs = LabPlaces()
+        self._numbers = itertools.count()  # of seats: none is given twice
         self._seats: dict[str, Seat] = {}  # by the key of the pass
         self._began = time.monotonic()
         self._changed = changed
@@ -107,8 +110,7 @@ class Classroom:
                 if len(self._seats) >= MOST_SEATS:
                     self._make_room()
                 taken = {other.name for other in self._seats.values()}
-                number = max((other.number for other in self._seats.values()), default=-1) + 1
-                seat = self._seats[key] = Seat(number, key, invented_name(language, taken))
+                seat = self._seats[key] = Seat(next(self._numbers), key, invented_name(language, taken))
             seat.sids.add(sid)
         self.news(everybody=False)
         return seat
@@ -197,6 +199,8 @@ class Classroom:
         """
         if len(view) > MOST_VIEW or not all(_NAME.fullmatch(name) for name in view):
             raise AppError("bad_request", f"a view has {MOST_VIEW} settings at most, by their names")
+        if sum(len(value) for value in view.values()) > MOST_VIEW_CHARACTERS:
+            raise AppError("bad_request", f"a view has {MOST_VIEW_CHARACTERS} characters at most")
         with self._lock:
             other = theater != self._theater
             if not other and view == self._view:

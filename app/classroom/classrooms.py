@@ -6,9 +6,10 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from app.broadcast import Emit
 from app.classroom.classroom import Classroom
 from app.classroom.codes import BURST, RATE, Allowance, Pass, Passes, as_code
 from app.classroom.told import Names
@@ -16,6 +17,8 @@ from app.errors import AppError
 
 MOST_CLASSES = 16  # of one server
 PACE = 0.05  # seconds between two messages to a class
+SENDING_SHARE = 0.2  # of the time, at most, goes into sending them: the records of the run have the rest
+SLOWEST_PACE = 1.0
 DESK_PACE = 0.5  # between two to its presenters
 COME_BURST, COME_RATE = 600, 10.0  # passes for one address at once, and a second: a hall behind one address
 MOST_ADDRESSES = 4096  # whose comings are counted; beyond it those that came longest ago are forgotten
@@ -23,16 +26,10 @@ MOST_ADDRESSES = 4096  # whose comings are counted; beyond it those that came lo
 logger = logging.getLogger(__name__)
 
 
-class Send(Protocol):
-    """Queue an event for clients, from any thread."""
-
-    def __call__(self, event: str, data: Mapping[str, Any], sids: Sequence[str]) -> None: ...
-
-
 class Classrooms:
     """All classes."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Emit) -> None:
         self._send = send
         self._classes: dict[str, Classroom] = {}
         self._passes = Passes()
@@ -42,6 +39,7 @@ class Classrooms:
         self._due: set[str] = set()  # classes of which everybody is to be told
         self._desks: set[str] = set()  # of which the presenters are
         self._desk_at = 0.0
+        self._pace = PACE
         self._wake = threading.Event()
         self._closed = False
         self._thread = threading.Thread(target=self._tell, name="classes", daemon=True)
@@ -148,7 +146,7 @@ class Classrooms:
             self._wake.wait()
             self._wake.clear()
             self._round()
-            time.sleep(PACE)
+            time.sleep(self._pace)
             if self._desks:
                 self._wake.set()
 
@@ -162,15 +160,25 @@ class Classrooms:
             classes = dict(self._classes)
         for class_id in due & classes.keys():
             one = classes[class_id]
-            self._say("class", one.told, one.sids())
+            self._say("class", one.told, one.sids(), self._was_sent)
         for class_id in desks & classes.keys():
             one = classes[class_id]
             self._say("class_desk", one.desk, list(one.presenters))
 
-    def _say(self, event: str, what: Callable[[], Mapping[str, Any]], sids: list[str]) -> None:
+    def _was_sent(self, seconds: float) -> None:
+        """The longer it takes to tell a large class, the less often it is told."""
+        self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
+
+    def _say(
+        self,
+        event: str,
+        what: Callable[[], Mapping[str, Any]],
+        sids: list[str],
+        sent: Callable[[float], None] | None = None,
+    ) -> None:
         """A class of which nothing can be said must not silence the others."""
         try:
             if sids:
-                self._send(event, what(), sids)
+                self._send(event, what(), sids, None, sent)
         except Exception:
             logger.exception("event %s", event)

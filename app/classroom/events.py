@@ -67,6 +67,7 @@ class ClassEvents:
         found = self._access.presents(sid, message.id)
         self._labs.end(found)
         found.end()
+        self._leave(found, [sid for sid in found.sids() if not self._access.person(sid).is_owner])
         if found.kept_until is not None:
             self._store.keep(results_of(found), datetime.date.fromisoformat(found.kept_until))
         return {}
@@ -132,11 +133,7 @@ class ClassEvents:
         self._emit("class_left", left, gone)
         if found.labs.is_on:
             self._labs.look_after(found)
-        for theater_id in found.theaters:
-            with contextlib.suppress(AppError):
-                theater = self._theaters.watch(theater_id)
-                for one in gone:
-                    theater.leave(one)
+        self._leave(found, gone)
         return {}
 
     def labs(self, sid: str, message: messages.ClassLabs) -> Nothing:
@@ -218,6 +215,14 @@ class ClassEvents:
         """What is its own has changed, and not by itself."""
         seat = found.seat_of(number)
         self._emit("class_mine", found.mine(seat), list(seat.sids))
+
+    def _leave(self, found: Classroom, sids: list[str]) -> None:
+        """They look at the class's runs no more."""
+        for theater_id in found.theaters:
+            with contextlib.suppress(AppError):
+                theater = self._theaters.watch(theater_id)
+                for sid in sids:
+                    theater.leave(sid)
 
     def _presenting(self, found: Classroom, origin: str) -> Presenting:
         join = f"/j/{found.code}.{found.key}"

@@ -12,12 +12,14 @@ import logging
 import statistics
 import threading
 import time
+from contextlib import ExitStack
 
 from msgspec import structs
 
+from app.broadcast import Emit
 from app.classroom.access import Access
 from app.classroom.classroom import Classroom
-from app.classroom.classrooms import Classrooms, Send
+from app.classroom.classrooms import Classrooms
 from app.classroom.codes import Pass
 from app.classroom.told import LabsWhy
 from app.closing import Closing
@@ -86,14 +88,15 @@ class Labs:
     """The labs of all classes of a server."""
 
     def __init__(
-        self, theaters: Theaters, classrooms: Classrooms, access: Access, send: Send, settings: ServerSettings
+        self, theaters: Theaters, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
     ) -> None:
         self._theaters, self._classrooms, self._access, self._send = theaters, classrooms, access, send
         self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
         self._lock = threading.RLock()  # of who has a lab and who waits
         self._making = threading.Lock()  # one at a time, in the order of the queue
         self._free_bytes = 0  # of memory, before the first lab
-        self._closed = threading.Event()
+        self._wake = threading.Event()
+        self._closed = False
         self._thread: threading.Thread | None = None
 
     # What is asked
@@ -137,14 +140,19 @@ class Labs:
 
     def stop(self) -> None:
         """The server ends."""
-        self._closed.set()
+        self._closed = True
+        self._wake.set()
         if self._thread is not None:
             self._thread.join()
 
     # Inside
 
     def _watch(self) -> None:
-        while not self._closed.wait(EVERY):
+        while True:
+            self._wake.wait(EVERY)
+            self._wake.clear()
+            if self._closed:
+                return
             for found in self._classrooms.all():
                 try:
                     if found.labs.is_on:
@@ -184,10 +192,16 @@ class Labs:
         return max(0, found.labs.most - sum(len(one.labs.keys()) for one in self._classrooms.all()))
 
     def _fill(self, found: Classroom, asking: str | None = None) -> None:
-        """Give free places to the first who wait. What fails for who is `asking` is raised."""
+        """Give free places to the first who wait. What fails for who is `asking` is raised; while other labs are being
+        made that one waits for no thread, and is told later.
+        """
         failure: AppError | None = None
         moved = False
-        with self._making:
+        if not self._making.acquire(blocking=asking is None):
+            self._wake.set()
+            return
+        with ExitStack() as ending:
+            ending.callback(self._making.release)
             here = {seat.key for seat in found.seats() if seat.is_here}
             while (source := self._stage(found)) is not None and self._num_free(found):
                 with self._lock:

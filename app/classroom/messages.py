@@ -107,7 +107,7 @@ class ClassClock(OfPoll, frozen=True, kw_only=True):
 
 
 class ClassRename(Message, frozen=True, kw_only=True):
-    name: str
+    name: Annotated[str, Meta(max_length=200)]
 
 
 class ClassAnswer(Message, frozen=True, kw_only=True):

@@ -31,7 +31,8 @@ class Seat:
         self.left_at = time.monotonic()
         self.is_remote = False  # may press "next" and "back"
         self.wish: Wish | None = None  # what it asks the presenter for
-        self._lost_at = -LOST_EVERY
+        self._lost_at = -LOST_LASTS
+        self._marked_at = -LOST_EVERY
 
     @property
     def is_here(self) -> bool:
@@ -42,10 +43,11 @@ class Seat:
         return time.monotonic() - self._lost_at < LOST_LASTS
 
     def lose(self) -> bool:
-        """It says that it is lost; whether that counts: one press is one."""
-        if time.monotonic() - self._lost_at < LOST_EVERY:
+        """It says that it is lost; whether that is another mark: pressed again and again it is one."""
+        now = self._lost_at = time.monotonic()
+        if now - self._marked_at < LOST_EVERY:
             return False
-        self._lost_at = time.monotonic()
+        self._marked_at = now
         return True
 
     def find(self) -> None:

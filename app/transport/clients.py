@@ -236,6 +236,18 @@ class Clients:
         """Queue an event for every client that is there when its turn comes, from any thread."""
         self._hub.call(lambda: self.emit(event, data, list(self._clients)))
 
+    def disconnect(self, sids: Sequence[str]) -> None:
+        """End these clients' connections, from any thread."""
+        chosen = list(sids)
+
+        def drop() -> None:
+            for sid in chosen:
+                engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
+                if engine_sid is not None and sid in self._clients:
+                    gevent.get_hub().loop.run_callback(self._drop, engine_sid)
+
+        self._hub.call(drop)
+
     def _too_much(self, client: Client, size: int) -> str | None:
         """Why an event cannot be taken now."""
         limits = self._limits

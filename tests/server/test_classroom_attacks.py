@@ -1,0 +1,275 @@
+"""What somebody in the room may try: it is refused in one sentence, and meanwhile others are answered and steps go on.
+
+Nothing here is timed: that others are not slowed is seen by the order in which things are done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.classroom import classroom as classroom_module
+from app.classroom.access import MOST_SOCKETS
+from app.classroom.bounds import MOST_OF_ONE
+from app.classroom.classroom import Classroom
+from app.errors import AppError
+from app.theater import Theater
+from tests.server.classes import OWNER, TOKEN, Member, Room
+from tests.server.conftest import Server, wait_for
+
+
+@pytest.fixture
+def room(make_server: Callable[..., Server]) -> Room:
+    return Room(make_server(token=TOKEN))
+
+
+class Flood:
+    """Events of one client that nobody waits for, one after another, and what came back."""
+
+    def __init__(self, member: Member, event: str, body: dict[str, Any]) -> None:
+        self.answers: list[dict[str, Any]] = []
+        self._over = False
+        self._member = member
+        self._thread = threading.Thread(target=self._send, args=(event, body))
+        self._thread.start()
+        wait_for(lambda: self.answers)
+
+    def _send(self, event: str, body: dict[str, Any]) -> None:
+        while not self._over and self._member.io.connected:
+            with contextlib.suppress(Exception):
+                self._member.io.emit(event, body, callback=self.answers.append)
+
+    def end(self) -> None:
+        self._over = True
+        self._thread.join(30)
+        with contextlib.suppress(Exception):
+            self._member.io.disconnect()
+
+
+def one_sentence(answers: list[dict[str, Any]]) -> None:
+    """Every answer that is a refusal is one sentence of the kinds that there are."""
+    for answer in answers:
+        if not answer["ok"]:
+            assert set(answer["error"]) == {"code", "message"}
+            assert answer["error"]["code"] in ("busy", "refused", "forbidden", "bad_request", "not_found")
+            assert "\n" not in answer["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("event", "body"),
+    [
+        ("class_answer", {"poll": 0, "round": 0, "given": 1}),
+        ("class_answer", {"poll": 9, "round": 0, "given": 1}),
+        ("class_lost", {"lost": True}),
+        ("class_rename", {"name": "x" * 1_000}),
+        ("class_cast", {"id": "forged", "theater": None, "view": {"layer": "1"}}),
+        ("tokenize", {"text": "x" * 4_000}),
+    ],
+)
+def test_a_flood_of_events_keeps_nobody_else_waiting(room: Room, event: str, body: dict[str, Any]) -> None:
+    theater = room.on_stage()
+    room.presenter.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 64})
+    room.presenter.do("class_ask", id=room.id, kind="number", text="?")
+    attacker, other = room.follower()[0], room.follower()[0]
+    other.do("join", theater=theater)
+    flood = Flood(attacker, event, body)
+    try:
+        for given in range(5):
+            other.do("class_answer", poll=0, round=0, given=given)
+            before = len(other.records())
+            room.presenter.do("step", theater=theater)
+            wait_for(lambda: len(other.records()) > before)  # noqa: B023
+    finally:
+        flood.end()
+    assert len(flood.answers) > 50
+    one_sentence(flood.answers)
+
+
+def test_a_flood_leaves_no_marks_but_one(room: Room) -> None:
+    guest, _ = room.follower()
+    for _ in range(40):
+        guest.do("class_lost", lost=True)
+        guest.do("class_lost", lost=False)
+    found = room.server.app.extensions["kvtheater.classrooms"].get(room.id)
+    assert len(found.marks()) == 1
+
+
+PRESENTERS: list[tuple[str, dict[str, Any]]] = [
+    ("class_end", {}),
+    ("class_cast", {"theater": None, "view": {}}),
+    ("class_hold", {"held": True}),
+    ("class_hand", {"seat": 0}),
+    ("class_remote", {"seat": 0, "allowed": True}),
+    ("class_send_away", {"seat": 0}),
+    ("class_keep", {"until": "2027-01-01"}),
+    ("class_unkeep", {}),
+    ("class_labs", {"open": True}),
+    ("class_ask", {"kind": "number", "text": "?"}),
+    ("class_poll", {"poll": 0, "to": "shown"}),
+    ("class_clock", {"poll": 0, "seconds": 5.0}),
+]
+
+
+@pytest.mark.parametrize(("event", "body"), PRESENTERS)
+def test_a_forged_role(room: Room, event: str, body: dict[str, Any]) -> None:
+    """Neither a guest nor another owner is the presenter, whatever they send along."""
+    for one in (room.follower()[0], room.member(headers=OWNER)):
+        assert one.refused(event, id=room.id, **body)["code"] == "forbidden"
+        for extra in ({"secret": room.secret}, {"presenter": True}, {"sid": "x"}):
+            assert one.refused(event, id=room.id, **body, **extra)["code"] in ("bad_request", "forbidden")
+
+
+def test_every_event_of_the_presenter_is_tried() -> None:
+    from app.classroom.events import CLASS_EVENTS
+
+    followers = {"enter", "rename", "answer", "lost", "wish", "lab", "press"}
+    tried = {name.removeprefix("class_") for name, _ in PRESENTERS}
+    assert {name.removeprefix("class_") for name in CLASS_EVENTS} == followers | tried | {"open", "present"}
+
+
+def test_nobody_answers_for_another(room: Room) -> None:
+    victim, entered = room.follower()
+    room.presenter.do("class_ask", id=room.id, kind="number", text="?")
+    victim.do("class_answer", poll=0, round=0, given=7)
+    attacker, _ = room.follower()
+    for extra in ({"seat": entered["mine"]["seat"]}, {"key": "x"}, {"name": entered["mine"]["name"]}):
+        assert attacker.refused("class_answer", poll=0, round=0, given=1, **extra)["code"] == "bad_request"
+    assert attacker.refused("class_rename", name=entered["mine"]["name"])["code"] == "refused"
+    room.presenter.do("class_poll", id=room.id, poll=0, to="shown")
+    wait_for(lambda: (victim.last().get("poll") or {}).get("phase") == "shown")
+    assert [(one["value"], one["count"]) for one in victim.last()["poll"]["tallies"][0]["answers"]] == [(7, 1)]
+
+
+def test_names_and_views_of_a_megabyte(room: Room) -> None:
+    guest, _ = room.follower()
+    for name in ("x" * 1_000_000, "\u202e" * 300_000, "<script>" * 100_000):
+        assert guest.refused("class_rename", name=name)["code"] == "bad_request"
+    views: list[dict[str, str]] = [
+        {"layer": "x" * 1_000_000},
+        {"x" * 1_000: "1"},
+        {f"a{chr(97 + i // 26)}{chr(97 + i % 26)}": "x" for i in range(600)},
+        {f"a{chr(97 + i)}": "x" * 400 for i in range(26)},
+    ]
+    for view in views:
+        assert room.presenter.refused("class_cast", id=room.id, theater=None, view=view)["code"] == "bad_request"
+    room.presenter.do("class_cast", id=room.id, theater=None, view={"layer": "1"})
+
+
+def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Server]) -> None:
+    """Those of another server, of a class that is over, and of a seat that was taken away."""
+    other = Room(make_server(token=TOKEN))
+    room = Room(make_server(token=TOKEN))
+    theater = room.on_stage()
+    foreign = other.ticket()
+    assert room.get("/", Cookie=foreign).status == 401
+    forged = f"{foreign.partition('=')[0]}={room.id}.{foreign.partition('.')[2]}"
+    assert room.get("/", Cookie=forged).status == 401
+    cookie = room.ticket()
+    guest, _ = room.follower(cookie)
+    guest.do("join", theater=theater)
+    owner = room.member(headers=OWNER)
+    secret = {"secret": other.secret, "origin": room.server.url}
+    assert owner.refused("class_present", id=room.id, **secret)["code"] == "forbidden"
+    assert owner.refused("class_present", id=other.id, **secret)["code"] == "not_found"
+    room.presenter.do("class_end", id=room.id)
+    room.presenter.do("submit", theater=theater, prompts=[{"text": "secret"}])
+    room.presenter.do("prefill", theater=theater)
+    assert guest.refused("join", theater=theater)["code"] == "forbidden"
+    assert guest.refused("read", theater=theater, to=9, **{"from": 0})["code"] == "forbidden"
+    assert not guest.records()  # nor does one that watched see what comes after the class
+    again = room.member(headers={"Cookie": cookie})
+    assert again.refused("class_enter", language="en")["code"] == "refused"
+    assert room.presenter.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)
+
+
+def test_ten_thousand_joins_from_one_address(room: Room) -> None:
+    """Most are refused, at the door, with a page; who is in is answered, and so is the presenter."""
+    guest, _ = room.follower()
+    room.presenter.do("class_ask", id=room.id, kind="number", text="?")
+    statuses: list[int] = []
+
+    def knock() -> None:
+        door = http.client.HTTPConnection("127.0.0.1", room.server.listener.port, timeout=60)
+        for _ in range(2_500):
+            door.request("GET", room.presenting["join"])
+            answer = door.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+
+    knocking = [threading.Thread(target=knock) for _ in range(4)]
+    for thread in knocking:
+        thread.start()
+    wait_for(lambda: 409 in statuses, seconds=60)
+    guest.do("class_answer", poll=0, round=0, given=1)
+    room.presenter.do("class_hold", id=room.id, held=True)
+    assert any(thread.is_alive() for thread in knocking)
+    for thread in knocking:
+        thread.join(120)
+    assert set(statuses) == {303, 409} and len(statuses) == 10_000
+    assert statuses.count(303) < 2_000
+    assert len(room.server.app.extensions["kvtheater.classrooms"].get(room.id).seats()) == 1  # a pass is no seat
+
+
+def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound those go that are not there and have answered nothing; when all are there it is said."""
+    found = Classroom("id", "", "optional", lambda one, everybody: None)
+    for i in range(3_000):
+        found.enter(f"gone-{i}", f"sid-{i}", "en")
+        found.forget(f"sid-{i}")
+    assert len(found.seats()) == classroom_module.MOST_SEATS
+    monkeypatch.setattr(classroom_module, "MOST_SEATS", 50)
+    full = Classroom("id", "", "optional", lambda one, everybody: None)
+    for i in range(50):
+        full.enter(f"here-{i}", f"sid-{i}", "zh")
+    for i in range(200):
+        with pytest.raises(AppError, match="full"):
+            full.enter(f"more-{i}", f"more-{i}", "en")
+    assert len({seat.name for seat in full.seats()}) == len({seat.number for seat in full.seats()}) == 50
+    full.enter("here-7", "again", "en")  # who is in comes back
+
+
+def test_a_seat_has_so_many_connections(room: Room) -> None:
+    """A phone that changes networks leaves some behind; the oldest go, and the newest is answered."""
+    cookie = room.ticket()
+    sockets = [room.follower(cookie)[0] for _ in range(MOST_SOCKETS * 4)]
+    wait_for(lambda: sum(one.io.connected for one in sockets) == MOST_SOCKETS)
+    assert [one.io.connected for one in sockets] == [False] * (MOST_SOCKETS * 3) + [True] * MOST_SOCKETS
+    sockets[-1].do("class_lost", lost=True)
+    found = room.server.app.extensions["kvtheater.classrooms"].get(room.id)
+    (seat,) = found.seats()
+    assert len(seat.sids) == MOST_SOCKETS
+
+
+def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands to a slow run each hold a thread: a guest has a few, and an answer of another is taken meanwhile."""
+    theater = room.on_stage()
+    room.presenter.do("class_labs", id=room.id, open=True)
+    room.presenter.do("class_ask", id=room.id, kind="number", text="?")
+    cookie = room.ticket()
+    sockets = [room.follower(cookie)[0] for _ in range(MOST_SOCKETS)]
+    other, _ = room.follower()
+    lab = sockets[0].do("class_lab", open=True)["lab"]
+    assert lab != theater
+    go_on = threading.Event()
+    monkeypatch.setattr(Theater, "focus", lambda *_: go_on.wait(30))
+    answers: list[dict[str, Any]] = []
+    for one in sockets:
+        for _ in range(12):
+            one.io.emit("focus", {"theater": lab, "layers": [0], "heads": None}, callback=answers.append)
+    wait_for(lambda: len(answers) == MOST_SOCKETS * 12 - MOST_OF_ONE)
+    assert all(answer["error"]["code"] == "busy" for answer in answers)
+    other.do("class_answer", poll=0, round=0, given=1)
+    go_on.set()
+    wait_for(lambda: len(answers) == MOST_SOCKETS * 12)
+    assert sum(answer["ok"] for answer in answers) == MOST_OF_ONE
+
+
+def test_long_texts_of_guests(room: Room) -> None:
+    guest, _ = room.follower()
+    assert guest.refused("tokenize", text="x" * 5_000)["code"] == "refused"
+    assert guest.do("tokenize", text="abc")["token_ids"] == [97, 98, 99]
