@@ -28,7 +28,7 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
     texts = question_texts(language)
     stem = filled(texts[f"question.{question.rule}.stem"], _shown(question.values), language)
     return stem, [
-        filled(texts[f"answer.{one.text}"], _shown(one.values, one.text == "bytes"), language)
+        filled(texts[one.text], _shown(one.values, one.text == "answer.bytes"), language)
         for one in question.options
     ]
 

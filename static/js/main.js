@@ -18,6 +18,7 @@ import { session } from "./net/session.js";
 import { followLanguage } from "./net/words.js";
 import { App } from "./page/app.js";
 import { followPrinting } from "./page/print.js";
+import { startOpen } from "./state/classroom.js";
 import { hasLesson } from "./state/embedded.js";
 import { followSelection } from "./state/selection.js";
 import { connectSettings, parseAddress, settings } from "./state/settings.js";
@@ -75,8 +76,9 @@ function followLearning() {
 
 /** The code of classes comes with the first. */
 function followClasses() {
+  if (settings.teach.peek() && !settings.class.peek()) startOpen.value = true;
   const wait = effect(() => {
-    if (!settings.class.value && !settings.teach.value) return;
+    if (!settings.class.value) return;
     import("./control/classroom.js").then((found) => found.followClass());
     import("./control/class_lesson.js").then((found) => found.followClassLesson());
     queueMicrotask(() => wait());

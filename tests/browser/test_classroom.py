@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.axe import AXE, complain, open_with_axe, violations
-from tests.browser.driving import OpenPage, prefill, shows, step
+from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
 
 JOIN = "import('/static/js/state/classroom.js').then(({ presenting }) => presenting.value.join)"
 SETTING = "(name) => import('/static/js/state/settings.js').then(({ settings }) => settings[name].value)"
@@ -157,6 +157,28 @@ def test_a_reload_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, foll
     show(wall)
     expect(phone.locator(".class-tally tr[data-mine=true]")).to_contain_text("Block 5")
     expect(wall.locator(".class-strip-here")).to_have_text("1 here")
+
+
+def test_a_wall_that_is_loaded_again_presents_on(wall: Page, follow: Follow) -> None:
+    phone = follow()
+    ask(wall)
+    wall.reload()
+    expect(wall.locator("#class-wall")).to_contain_text("Which block is next?")
+    shows(wall, 1)
+    step(wall)
+    shows(phone, 2)
+    show(wall)
+    expect(phone.locator(".class-tally")).to_be_visible()
+
+
+def test_the_address_of_serve_class_begins_with_a_class(open_page: OpenPage) -> None:
+    page = open_page("/?teach=1")
+    expect(page.locator("#class-open")).to_be_visible()
+    page.click("#class-open")
+    expect(page.locator("#class-door")).to_contain_text("kvtheater serve --class")  # this server is its machine's alone
+    page.keyboard.press("Escape")
+    expect(page.locator("#class-strip")).to_be_visible()
+    wait_until(page, "!location.search.includes('teach')")
 
 
 def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow: Follow) -> None:

@@ -147,7 +147,7 @@ def test_a_lessons_question_is_worded(make_server: Callable[..., Server]) -> Non
     from app.lessons.questions.rules import Evidence, Option, Question
     from app.lessons.words import worded
 
-    options = [Option(text="number", values={"n": 3}), Option(text="bytes", values={"n": 2048})]
+    options = [Option(text="answer.number", values={"n": 3}), Option(text="answer.bytes", values={"n": 2048})]
     values: dict[str, str | int | float] = {"prompt": 4, "new": 2}
     question = Question(rule="total_computed", values=values, options=options, right=0, evidence=Evidence(record=0))
     text, answers = worded(question, "en")

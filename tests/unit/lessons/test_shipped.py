@@ -22,7 +22,7 @@ from app.lessons.race import STRATEGIES
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
 from app.lessons.told import ToldAsk, ToldWork
-from app.lessons.words import question_texts
+from app.lessons.words import question_texts, worded
 from app.live_engine import engine_builder
 from app.settings import ServerSettings
 from app.words import languages
@@ -81,6 +81,8 @@ def test_every_answer_has_its_words_and_ends_as_it_should(path: Path) -> None:
                         keys = {f"question.{question.rule}.{option.why}", f"question.{question.rule}.why.{option.why}"}
                         assert keys & texts.keys(), (question.rule, option.why)
                         said(texts[min(keys & texts.keys())], question.values)
+                stem, answers = worded(question, language)
+                assert "{" not in stem + "".join(answers) and len(answers) == len(set(answers))
                 assert question.options[question.right].why is None
                 shown = told(course, at)[-1]
                 assert isinstance(shown, ToldAsk) and shown.right is None, "the answer is told before it is given"

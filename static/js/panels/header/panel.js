@@ -120,7 +120,7 @@ function learn() {
 /** The address with the record shown pinned: to whom one chooses, as a phone does it, else on the clipboard. */
 async function share() {
   const address = new URL(location.href);
-  address.searchParams.delete("token");
+  for (const own of ["token", "class", "teach"]) address.searchParams.delete(own);
   if (viewIndex.value >= 0) address.searchParams.set("step", String(viewIndex.value));
   if (navigator.share && matchMedia("(pointer: coarse)").matches) {
     await navigator.share({ title: t("app.title"), url: address.href }).catch(() => {}); // closed without a choice
