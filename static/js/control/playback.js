@@ -9,7 +9,7 @@ import { marksIn, nearest, nearestOfAny, recordOfStep, tokensOf } from "../core/
 import { enterNextAt, goToMoment, playSpeed, stepMoment, viewSub } from "../state/moment.js";
 import { markPlace, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { player } from "./player.js";
+import { beneath, player } from "./player.js";
 
 /** 1 forwards, −1 backwards, 0 when nothing is played. */
 export const playing = signal(0);
@@ -157,11 +157,13 @@ export function stepSub(direction) {
 }
 
 /**
- * What a presenter's "next" means: on by what is looked at; at the newest record of a live run a step is taken.
+ * What a presenter's "next" means: on by what is looked at; at the newest record of a live run a step is taken, and at
+ * the end of lanes in a lesson's figure the lesson goes on.
  */
 export async function next() {
   stop();
-  if (move(1) || !live.peek()) return;
+  if (move(1)) return;
+  if (!live.peek()) return void (await beneath()?.step());
   if (viewSub.peek() !== null) enterNextAt(0);
   if (!(await player.peek().step())) enterNextAt(null);
 }

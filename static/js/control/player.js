@@ -52,6 +52,9 @@ export const player = signal(ownPlayer);
 /** @type {Player[]} who drives, or will again when those after it have given the page back */
 const drivers = [ownPlayer];
 
+/** Who lets the present driver drive: a lesson, while its figure is a race; null where that is the page itself. */
+export const beneath = () => (drivers.length > 2 ? drivers[drivers.length - 2] : null);
+
 /**
  * Let `other` drive the page, until what is returned is called: who drove it before does so again then, and what is
  * shown is the page's own run, where it was left.
