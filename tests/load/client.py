@@ -11,9 +11,10 @@ from typing import Any
 import msgpack
 
 CONNECT, EVENT, ACK = 0, 2, 3  # Socket.IO packets
+JOINED = 1  # the number under which a join is acknowledged
 HANDSHAKE = (
     "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\n"
-    "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{more}\r\n"
 )
 
 
@@ -32,6 +33,8 @@ def frame(payload: bytes, opcode: int = 2) -> bytes:
 class Viewer:
     """One connection, and what it has of a theater's log over all its connections."""
 
+    headers = ""  # further ones of its handshake, each with its end of line
+
     def __init__(self, port: int, theater: str, selector: selectors.BaseSelector, keep: Keep) -> None:
         self._port, self._theater, self._selector, self._keep = port, theater, selector, keep
         self.num_records = 0
@@ -44,7 +47,7 @@ class Viewer:
         """Begin; what comes is read by `read`."""
         self.socket = socket.create_connection(("127.0.0.1", self._port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(HANDSHAKE.format(port=self._port).encode())
+        self.socket.sendall(HANDSHAKE.format(port=self._port, more=self.headers).encode())
         self.socket.setblocking(False)
         self._buffer.clear()
         self._opened = False
@@ -114,11 +117,9 @@ class Viewer:
     def _packet(self, packet: dict[str, Any], now: float) -> None:
         kind, data = packet["type"], packet.get("data")
         if kind == CONNECT:
-            join = {"theater": self._theater, "from": self.num_records, "epoch": 0}
-            self.send({"type": EVENT, "nsp": "/", "id": 1, "data": ["join", join]})
+            self.came()
         elif kind == ACK and data:
-            assert data[0]["ok"] and data[0]["from"] == self.num_records, data[0]
-            self.joined_at = now
+            self.answered(packet["id"], data[0], now)
         elif kind == EVENT and data and data[0] == "records":
             if packet.get("id") is not None:
                 self.send({"type": ACK, "nsp": "/", "id": packet["id"], "data": []})
@@ -127,6 +128,31 @@ class Viewer:
             for record in data[1]["records"]:
                 self._keep(self.num_records, record, now, self.joined_at)
                 self.num_records += 1
+
+        elif kind == EVENT and data:
+            self.told(data[0], data[1])
+
+    def came(self) -> None:
+        """It is connected."""
+        self.join()
+
+    def join(self) -> None:
+        """Go on with the records where it was."""
+        self.ask(JOINED, "join", {"theater": self._theater, "from": self.num_records, "epoch": 0})
+
+    def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
+        """What it asked under that number was acknowledged."""
+        assert ack["ok"], ack
+        if number == JOINED:
+            assert ack["from"] == self.num_records, ack
+            self.joined_at = now
+
+    def told(self, event: str, data: dict[str, Any]) -> None:
+        """Something that is no record."""
+
+    def ask(self, number: int, event: str, body: dict[str, Any]) -> None:
+        """Send an event; its acknowledgement comes under that number."""
+        self.send({"type": EVENT, "nsp": "/", "id": number, "data": [event, body]})
 
     def send(self, packet: dict[str, Any]) -> None:
         """Queue a packet; one that does not fit the socket's buffer ends the test."""

@@ -20,8 +20,12 @@ from engine.config import EngineConfig
 
 
 def main() -> None:
-    """Serve until SIGTERM. On the standard output: `port N`, then a line `index seconds` (CLOCK_MONOTONIC) a record."""
-    settings = ServerSettings(config=EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True))
+    """Serve until SIGTERM, asking for the token that is the argument, if there is one.
+
+    On the standard output: `port N`, then a line `index seconds` (CLOCK_MONOTONIC) a record.
+    """
+    token = sys.argv[1] if len(sys.argv) > 1 else None
+    settings = ServerSettings(token=token, config=EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True))
     model = load("bundled", "auto", "cpu", settings, lambda stage: None)
     build = model.build
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import requests
@@ -34,8 +35,9 @@ SETTLE = 30.0  # seconds in which the last records must arrive
 class Server:
     """The process, and what it says of its records."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "tests.load.served"], stdout=subprocess.PIPE, text=True)
+    def __init__(self, token: str | None = None) -> None:
+        command = [sys.executable, "-m", "tests.load.served", *([token] if token else [])]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline().split()[1])
         self.url = f"http://127.0.0.1:{self.port}"
@@ -74,13 +76,16 @@ class Crowd:
     def __init__(self, server: Server, theater: str, count: int) -> None:
         self._server = server
         self._selector = selectors.DefaultSelector()
-        self.viewers = [Viewer(server.port, theater, self._selector, self._keep) for _ in range(count)]
+        self.viewers: Sequence[Viewer] = self._gather(theater, count)
         self._later: list[tuple[float, int]] = []  # when a viewer that is away comes back
         self.records: list[bytes] = []  # as the first viewer that had each got it
         self.latencies: list[float] = []  # of records appended while their viewer was there
         self.caught_up: list[float] = []  # of the others
         self.since: float | None = None  # records appended from then on are measured
         self.drops = 0
+
+    def _gather(self, theater: str, count: int) -> Sequence[Viewer]:
+        return [Viewer(self._server.port, theater, self._selector, self._keep) for _ in range(count)]
 
     def _keep(self, index: int, record: bytes, now: float, joined_at: float) -> None:
         if index == len(self.records):

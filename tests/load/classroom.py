@@ -1,0 +1,403 @@
+"""A class of five hundred: how long a record takes to its followers, what they cost the run, whether an answer is lost.
+
+    python -m tests.load.classroom --followers 500 --rounds 3 [--keep]
+
+A server in a process of its own steps the bundled model with captures; followers in this one are real sockets with a
+pass each. A round has three parts: nobody is there; everybody is; everybody is, and some are dropped again and again.
+While they are there the presenter casts a view at each step, and asks questions that each answers with a number of its
+own. Fails when a follower ends without exactly the log's records, or an answer is missing, there twice, or another's.
+
+Server and followers share the processors of this machine: what each takes is measured and part of the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import http.client
+import io
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import requests
+import socketio
+
+from engine.trace.log import TraceReader
+from tests.conftest import ROOT
+from tests.load.client import Viewer
+from tests.load.viewers import PROMPT, SAMPLING, SETTLE, Crowd, Server
+
+TOKEN = "load"
+OWNER = {"Authorization": f"Bearer {TOKEN}"}
+RESULTS = ROOT / "engine" / "bench" / "results" / "classroom.json"
+ENTERED, ANSWERED = 2, 3  # numbers of a follower's acknowledgements
+THINK = 3.0  # seconds within which a question is answered
+ASK_EVERY = 8.0  # seconds
+
+
+class Follower(Viewer):
+    """A phone: comes in with its pass, looks where it is led, answers each question with its own number."""
+
+    def __init__(self, port: int, cookie: str, mine: int, later: list[tuple[float, Follower]], **rest: Any) -> None:
+        super().__init__(port, "", **rest)
+        self.headers = f"Cookie: {cookie}\r\n"
+        self.mine = mine
+        self.views = 0  # casts that it was told
+        self.latencies: list[float] = []  # of records appended while it was there
+        self._later = later
+        self._poll: tuple[int, int] | None = None  # that is open: number and round
+        self._given: set[int] = set()  # questions of which the server has said that it has the answer
+
+    def came(self) -> None:
+        self.ask(ENTERED, "class_enter", {"language": "en"})
+
+    def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
+        if number == ENTERED:
+            assert ack["ok"], ack
+            self._given = {one["poll"] for one in ack["mine"]["answers"]}
+            self._theater = ack["told"]["theater"]
+            self.join()
+            self.told("class", ack["told"])
+        elif number == ANSWERED:
+            if ack["ok"]:
+                self._given = {one["poll"] for one in ack["answers"]}
+        else:
+            super().answered(number, ack, now)
+
+    def told(self, event: str, data: dict[str, Any]) -> None:
+        if event != "class":
+            return
+        self.views += 1
+        poll = data["poll"]
+        asked = (poll["id"], poll["round"]) if poll and poll["phase"] == "open" else None
+        if asked != self._poll and asked is not None and asked[0] not in self._given:
+            self._later.append((time.monotonic() + random.uniform(0.1, THINK), self))
+        self._poll = asked
+
+    def drop(self) -> None:
+        super().drop()
+        self._poll = None
+
+    def answer(self) -> None:
+        """Its answer to what is open, if the server does not have it yet."""
+        if self._poll is not None and self._poll[0] not in self._given and self.socket is not None:
+            poll, in_round = self._poll
+            self.ask(ANSWERED, "class_answer", {"poll": poll, "round": in_round, "given": self.mine})
+
+
+class ClassCrowd(Crowd):
+    """The followers of one class."""
+
+    def __init__(self, server: Server, cookies: list[str]) -> None:
+        self._cookies = cookies
+        self._thinking: list[tuple[float, Follower]] = []
+        super().__init__(server, "", len(cookies))
+        self.parts: dict[str, list[float]] = {"steady": [], "drops": []}
+        self.part: str | None = None
+
+    def _gather(self, theater: str, count: int) -> Sequence[Viewer]:
+        found: list[Follower] = []
+        for i, cookie in enumerate(self._cookies):
+            follower = Follower(
+                self._server.port, cookie, i, self._thinking, selector=self._selector, keep=partial(self._got, i)
+            )
+            found.append(follower)
+        self.followers = found
+        return found
+
+    def _got(self, follower: int, index: int, record: bytes, now: float, joined_at: float) -> None:
+        before = len(self.latencies)
+        self._keep(index, record, now, joined_at)
+        if len(self.latencies) > before and self.part is not None:
+            self.parts[self.part].append(self.latencies[-1])
+            self.followers[follower].latencies.append(self.latencies[-1])
+
+    def turn(self, seconds: float) -> None:
+        super().turn(seconds)
+        now = time.monotonic()
+        due = [one for at, one in self._thinking if at <= now]
+        self._thinking[:] = [(at, one) for at, one in self._thinking if at > now]
+        for one in due:
+            one.answer()
+
+    def away(self) -> None:
+        """Everybody goes, and nobody comes back before `come`."""
+        for viewer in self.viewers:
+            viewer.drop()
+        self._thinking.clear()
+
+
+class Presenter:
+    """Who gives the class."""
+
+    def __init__(self, server: Server, speed: float) -> None:
+        self._server = server
+        self._io = socketio.Client(serializer="msgpack")
+        self._io.on("class_desk", self._desk)
+        self._io.connect(server.url, transports=["websocket"], headers=OWNER)
+        self.answered = 0
+        opened = self.ask("class_open", origin=server.url)
+        self.secret, self.id = opened["secret"], opened["presenting"]["told"]["id"]
+        self.join = opened["presenting"]["join"]
+        self.theater = self.ask("create")["theater"]
+        self.ask("leave", theater=self.theater)  # it only gives orders
+        self.ask("submit", theater=self.theater, prompts=[{"text": PROMPT}] * 64, sampling=SAMPLING)
+        self._cast_at = -1
+        self.casts = self.polls = 0
+        self.cast()
+        self.ask("run", theater=self.theater, speed=speed)
+
+    def ask(self, event: str, **fields: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._io.call(event, fields, timeout=60)
+        assert answer["ok"], answer
+        return answer
+
+    def cast(self) -> None:
+        """Look at the newest record, when there is another one."""
+        newest = len(self._server.appended)
+        if newest != self._cast_at:
+            self._cast_at = newest
+            view = {"step": str(newest), "layer": str(newest % 4), "head": str(newest % 8), "panel": "attention"}
+            self._io.emit("class_cast", {"id": self.id, "theater": self.theater, "view": view})
+            self.casts += 1
+
+    def begin_poll(self) -> None:
+        self.answered = 0
+        self.ask("class_ask", id=self.id, kind="number", text=f"Question {self.polls}")
+        self.polls += 1
+
+    def end_poll(self) -> None:
+        self.ask("class_poll", id=self.id, poll=self.polls - 1, to="shown")
+
+    def results(self) -> list[dict[str, str]]:
+        """Every answer, as the teacher's table has it."""
+        address = f"{self._server.url}/api/class/{self.id}/answers.csv"
+        answer = requests.get(address, headers={**OWNER, "X-KVTheater-Class": self.secret}, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
+
+    def end(self) -> None:
+        self._io.disconnect()
+
+    def _desk(self, desk: dict[str, Any]) -> None:
+        self.answered = desk["answered"]
+
+
+class Lesson:
+    """The parts of the measurement, and what was seen in them."""
+
+    def __init__(self, server: Server, presenter: Presenter, crowd: ClassCrowd, given: argparse.Namespace) -> None:
+        self._server, self._presenter, self._crowd, self._given = server, presenter, crowd, given
+        self._began = time.monotonic()
+        self.windows: dict[str, list[tuple[float, float]]] = {"alone": [], "steady": [], "drops": []}
+        self.memory: list[tuple[int, int]] = []  # seconds, MiB
+        self.threads = 0
+        self.processor: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # cores of the server
+        self.own: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # cores of the followers
+        self.all_answered: list[float] = []  # seconds from asking until all have
+
+    def round(self) -> None:
+        """Nobody, everybody, everybody with drops."""
+        self._crowd.away()
+        time.sleep(1)
+        self._part("alone", self._given.alone, lambda end: time.sleep(max(0.0, end - time.monotonic())))
+        self._crowd.come(within=5)
+        while not all(viewer.joined_at for viewer in self._crowd.viewers):
+            self._crowd.turn(0.05)
+            self._presenter.cast()
+        self._part("steady", self._given.seconds, partial(self._attend, drops=False))
+        self._part("drops", self._given.seconds, partial(self._attend, drops=True))
+
+    def _part(self, name: str, seconds: float, do: Any) -> None:
+        began, server, own = time.monotonic(), self._server.processor_seconds(), time.process_time()
+        self._crowd.part = None if name == "alone" else name
+        self._crowd.since = None if name == "alone" else began
+        do(began + seconds)
+        self._crowd.part = self._crowd.since = None
+        now = time.monotonic()
+        self.windows[name].append((began, now))
+        self.processor[name].append((self._server.processor_seconds() - server) / (now - began))
+        self.own[name].append((time.process_time() - own) / (now - began))
+
+    def _attend(self, end: float, drops: bool) -> None:
+        """Turns until the end of the part; a question that is open then is waited for."""
+        next_poll = time.monotonic() + 1.0
+        next_drop = time.monotonic() + self._given.drop_every
+        asked: float | None = None
+        while (now := time.monotonic()) < end or asked is not None:
+            if asked is None and now >= next_poll and end - now > THINK:
+                self._presenter.begin_poll()
+                asked = now
+            elif asked is not None and self._presenter.answered == len(self._crowd.viewers):
+                self.all_answered.append(now - asked)
+                self._presenter.end_poll()
+                asked, next_poll = None, now + ASK_EVERY
+            assert asked is None or now - asked < SETTLE, f"{self._presenter.answered} have answered"
+            if drops and now >= next_drop:
+                self._crowd.drop(self._given.drops)
+                next_drop += self._given.drop_every
+            self._presenter.cast()
+            self._crowd.turn(0.02)
+            if not self.memory or now - self._began > self.memory[-1][0] + 5:
+                facts = self._server.facts()
+                self.memory.append((int(now - self._began), facts["rss"]))
+                self.threads = max(self.threads, facts["threads"])
+
+    def finish(self) -> tuple[int, list[bytes]]:
+        """Pause, wait for everybody; records in the end, and the log."""
+        count = self._presenter.ask("pause", theater=self._presenter.theater)["status"]["num_records"]
+        end = time.monotonic() + SETTLE
+        while any(viewer.num_records < count for viewer in self._crowd.viewers) and time.monotonic() < end:
+            self._crowd.turn(0.05)
+        address = f"{self._server.url}/api/theaters/{self._presenter.theater}/trace"
+        answer = requests.get(address, headers=OWNER, timeout=120)
+        with tempfile.NamedTemporaryFile(suffix=".kvtrace") as file:
+            file.write(answer.content)
+            file.flush()
+            with TraceReader(file.name) as reader:
+                self.steps = self._step_times(reader)
+                return count, [reader.record_bytes(i) for i in range(len(reader))]
+
+    def _step_times(self, reader: TraceReader) -> dict[str, list[float]]:
+        """Milliseconds that each step computed, by the part in which it ended."""
+        found: dict[str, list[float]] = {name: [] for name in self.windows}
+        for i in range(len(reader)):
+            record = reader.record(i)
+            at = self._server.appended[i]
+            for name, windows in self.windows.items():
+                if record.kind == "step" and any(began <= at <= end for began, end in windows):
+                    timing = record.timing
+                    seconds = timing.schedule + timing.prepare + timing.forward + timing.sample
+                    found[name].append(1000 * seconds)
+        return found
+
+    def rates(self) -> dict[str, float]:
+        """Steps a second in each part."""
+        return {
+            name: round(
+                sum(sum(a <= at <= b for at in self._server.appended) for a, b in windows)
+                / sum(b - a for a, b in windows),
+                3,
+            )
+            for name, windows in self.windows.items()
+        }
+
+
+def figures(values: list[float], scale: float = 1000.0) -> dict[str, float]:
+    """Median, 95th and 99th percentile and the largest, in milliseconds."""
+    ordered = sorted(values)
+    at = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "most": 1.0}
+    return {
+        name: round(scale * ordered[min(len(ordered) - 1, int(len(ordered) * share))], 1) for name, share in at.items()
+    }
+
+
+def cookies(server: Server, path: str, count: int) -> list[str]:
+    """Passes of so many browsers, from the door."""
+    door = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    found: list[str] = []
+    while len(found) < count:
+        door.request("GET", path)
+        answer = door.getresponse()
+        answer.read()
+        if answer.status == 303:
+            found.append(str(answer.headers["Set-Cookie"]).partition(";")[0])
+        else:
+            time.sleep(1)  # so many from one address: the door lets in ten a second
+    return found
+
+
+def wrong_answers(rows: list[dict[str, str]], followers: int, polls: int) -> list[str]:
+    """What is not as it should be: of each question there is each follower's own number, once."""
+    found: list[str] = []
+    for poll in range(1, polls + 1):
+        given = sorted(int(row["Answer"]) for row in rows if row["Question"] == str(poll) and row["Answer"])
+        if given != list(range(followers)):
+            found.append(f"question {poll}: {len(given)} answers, {len(set(given))} different ones")
+    return found
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--followers", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--alone", type=float, default=20, help="seconds of the first part (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=40, help="of each of the others (default: %(default)s)")
+    parser.add_argument("--speed", type=float, default=2, help="steps a second (default: %(default)s)")
+    parser.add_argument("--drops", type=float, default=0.3, help="share dropped each time (default: %(default)s)")
+    parser.add_argument("--drop-every", type=float, default=4, help="seconds (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    server = Server(TOKEN)
+    try:
+        return measure(server, given)
+    finally:
+        server.stop()
+
+
+def measure(server: Server, given: argparse.Namespace) -> int:
+    """Print the figures; 0 when every follower has the log, and every answer is there once."""
+    presenter = Presenter(server, given.speed)
+    crowd = ClassCrowd(server, cookies(server, presenter.join, given.followers))
+    lesson = Lesson(server, presenter, crowd, given)
+    before = server.facts()
+    for _ in range(given.rounds):
+        lesson.round()
+    count, log = lesson.finish()
+    identical = sum(viewer.num_records == count for viewer in crowd.viewers) if crowd.records == log else 0
+    wrong = wrong_answers(presenter.results(), given.followers, presenter.polls)
+    machine = requests.get(f"{server.url}/api/model", headers=OWNER, timeout=60).json()["machine"]
+    presenter.end()
+    report: dict[str, Any] = {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "what": "a class: a view cast at each step, questions that all answer; server and followers on one machine; "
+        "milliseconds from a record's append to its receipt",
+        "asked_steps_a_second": given.speed,
+        "followers": given.followers,
+        "rounds": given.rounds,
+        "seconds_a_part": {"alone": given.alone, "steady": given.seconds, "drops": given.seconds},
+        "drops": {"share": given.drops, "every_seconds": given.drop_every, "times": crowd.drops},
+        "records": count,
+        "followers_identical_to_the_log": identical,
+        "receipt_ms": {name: figures(values) for name, values in crowd.parts.items() if values},
+        "slowest_follower_p95_ms": max(
+            (figures(one.latencies)["p95"] for one in crowd.followers if one.latencies), default=None
+        ),
+        "views_cast": presenter.casts,
+        "views_told_to_each": {
+            "fewest": min(one.views for one in crowd.followers),
+            "most": max(one.views for one in crowd.followers),
+        },
+        "questions": presenter.polls,
+        "answers_wrong": wrong,
+        "seconds_until_all_have_answered": figures(lesson.all_answered, 1.0) if lesson.all_answered else None,
+        "steps_a_second": lesson.rates(),
+        "step_ms": {name: round(statistics.median(values), 2) for name, values in lesson.steps.items() if values},
+        "server_cores": {name: round(statistics.mean(values), 2) for name, values in lesson.processor.items()},
+        "followers_cores": {name: round(statistics.mean(values), 2) for name, values in lesson.own.items()},
+        "memory_mib": {"before": before["rss"], "over_time": lesson.memory},
+        "threads": lesson.threads,
+        "machine": machine,
+    }
+    text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+    print(text)
+    if given.keep:
+        Path(RESULTS).write_text(text, encoding="utf-8")
+    return 0 if identical == given.followers and not wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
