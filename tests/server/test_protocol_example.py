@@ -1,10 +1,13 @@
-"""The example for programs in PROTOCOL.md does what it says."""
+"""PROTOCOL.md names every event, and its example for programs does what it says."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 from typing import Any
+
+from app.classroom.events import CLASS_EVENTS
+from app.events import EVENTS
 
 PROTOCOL = Path(__file__).parents[2] / "app" / "PROTOCOL.md"
 
@@ -18,3 +21,9 @@ def test_the_example_runs_as_it_stands(server):
     assert [record.kind for record in names["records"]] == ["submit", "step", "step", "step", "step"]
     assert len(names["token_ids"]) == 4
     assert names["first"]["kind"] == "submit" and names["first"]["ops"][0]["request_id"] == "story"
+
+
+def test_every_event_is_in_the_protocol():
+    text = PROTOCOL.read_text(encoding="utf-8")
+    missing = [name for name in (*EVENTS, *CLASS_EVENTS) if f"| `{name}` |" not in text]
+    assert not missing
