@@ -151,6 +151,45 @@ def test_a_lesson_about_the_pool_shows_it_whole_and_apart_from_the_figures(
     assert page.evaluate("getComputedStyle(document.querySelector('.learn-regions .memory')).overflowY") == "auto"
 
 
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (1280, 800)])
+def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
+    """It begins in sight, also where it is longer than the window; the keyboard is there, not at the page's top."""
+    page = open_lesson(open_page, width=width, height=height)
+    for _ in range(12):
+        at = page.locator(".lesson-part").count()
+        if page.locator("#lesson-answer").count():
+            page.locator(".question[data-over=false] .unsure").last.click()
+            page.click("#lesson-answer")
+        else:
+            page.click("#lesson-go")
+        expect(page.locator(".lesson-part")).not_to_have_count(at)
+        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+        still(page)
+        first = page.locator(".lesson-part").nth(at - 1)
+        said = first.locator(".verdict") if first.locator(".verdict").count() else first
+        sight, box = page.locator(".lesson").bounding_box(), said.bounding_box()
+        assert sight and box and sight["y"] <= box["y"] < sight["y"] + sight["height"] - 40
+        assert page.evaluate("document.activeElement !== document.body")
+
+
+def test_who_returns_is_where_they_were(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, width=390, height=844)
+    unsurely_to(page, ".lesson-over")
+    page.reload()
+    expect(page.locator(".lesson-over")).to_be_in_viewport()
+
+
+def test_what_only_makes_the_run_ready_takes_the_steps_after_it_along(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, "/?distance=learn&lesson=who-runs")
+    unsurely_to(page, ".lesson-section:nth-of-type(2) #lesson-go")
+    expect(page.locator("#lesson-go")).to_contain_text("Begin anew")
+    page.click("#lesson-go")  # a new run, three prompts, one step
+    expect(page.locator(".question[data-over=false]")).to_have_count(1)
+    expect(page.locator(".lesson-section:nth-of-type(2) .lesson-done")).to_have_count(3)
+    expect(page.locator("html")).to_have_attribute("data-num-records", "2")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "1")
+
+
 def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
     page = open_two(open_page)
     give(page, "1")

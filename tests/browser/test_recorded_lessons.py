@@ -148,7 +148,6 @@ def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: Op
     give(page, "2")
     expect(page.locator(".verdict").last).to_contain_text("Right.")
     page.click("#lesson-go")
-    page.click("#lesson-go")
     expect(page.locator("html")).to_have_attribute("data-num-records", "5")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-num-records", "5")
@@ -172,7 +171,7 @@ def test_a_file_turns_to_the_other_language_where_one_was(file: str, open_at: Op
     page.click("#btn-language")
     expect(page.locator("#lesson-title")).not_to_have_text("From one piece to pages")
     expect(page.locator("#lesson-recorded")).to_contain_text("录制")
-    expect(page.locator("html")).to_have_attribute("data-num-records", "1")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "5")
     expect(page.locator(".question[data-over=true]")).to_have_count(2)
 
 

@@ -5,7 +5,19 @@ import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
-import { cards, forget, keep, kept, opened, owedTo, REVIEW, readKept, shownPart, toReview } from "../state/lessons.js";
+import {
+  barrier,
+  cards,
+  forget,
+  keep,
+  kept,
+  opened,
+  owedTo,
+  REVIEW,
+  readKept,
+  shownPart,
+  toReview,
+} from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -17,7 +29,10 @@ import { playAdded } from "./lesson_playing.js";
 import { stop } from "./playback.js";
 import { takeOver } from "./player.js";
 
-/** @typedef {import("../core/wire.js").LessonState} LessonState */
+/**
+ * @typedef {import("../core/wire.js").LessonState} LessonState
+ * @typedef {import("../state/lessons.js").Item | null} Item
+ */
 
 const TO_THE_QUESTION = 10_000; // an item past every end: the first question that has no answer is where one stops
 const AGAIN = 500; // ms after which it is looked again whether a server that is away is back
@@ -85,18 +100,38 @@ export function again() {
   open(now.lesson);
 }
 
-/** Carry out what one stands before. */
+/** Carry out what one stands before; what only makes the run ready takes what follows at once with it. */
 export async function goOn() {
   const now = opened.peek();
   if (!now || waiting.peek()) return;
-  const before = own.numRecords.peek();
+  let before = own.numRecords.peek();
   stop();
   if (before && ownIsShown.peek()) store.goTo(before - 1);
-  const item = now.progress.at;
-  const answer = await attempt(() => course.go(now.theater, item));
-  if (!answer) return store.backToLive();
-  take(answer);
+  for (let isReady = false; !isReady; ) {
+    const [item, log] = [barrier.peek(), own.log.peek()];
+    const answer = await attempt(() => course.go(now.theater, opened.peek()?.progress.at ?? -1));
+    if (!answer) return store.backToLive();
+    take(answer);
+    isReady = !isFollowed(item);
+    if (isReady || item?.kind !== "do" || item.action.verb !== "restart") continue;
+    await here(() => own.log.peek() !== log);
+    before = 0;
+  }
   await playAdded(before);
+}
+
+const READY = new Set(["submit", "restart"]); // actions that compute nothing
+
+/** Whether an action is the first half of what one stands before: nothing is said or asked between. @param {Item} item */
+function isFollowed(item) {
+  if (item?.kind !== "do" || !READY.has(item.action.verb) || barrier.peek()?.kind !== "do") return false;
+  const since = opened.peek()?.items.filter(({ index }) => index > item.index) ?? [];
+  return since.every(({ kind }, i) => kind === "show" || i === since.length - 1);
+}
+
+/** Until something that is on its way has arrived, or long enough. @param {() => boolean} holds */
+async function here(holds) {
+  for (let i = 0; i < 200 && !holds(); i++) await new Promise((resolve) => setTimeout(resolve, 25));
 }
 
 /**

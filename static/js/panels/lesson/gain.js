@@ -36,8 +36,10 @@ export function Gain() {
           <${Mark} result=${before} /><${Mark} result=${after} /></tr>`,
       )}</tbody>
     </table>
-    <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
-    <a class="quiet" id="lesson-csv" download="learned.csv" href=${address(found)}>CSV</a>
+    <div class="lesson-ends">
+      <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+      <a class="quiet" id="lesson-csv" download="learned.csv" href=${address(found)}>CSV</a>
+    </div>
     <p class="hint">${t("lesson.gain_stays")}</p>
   </div>`;
 }

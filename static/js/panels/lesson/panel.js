@@ -3,6 +3,7 @@
 
 import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
+import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/language_switch.js";
@@ -10,6 +11,7 @@ import { barrier, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { optionLabel, valueText } from "../../tell/options.js";
 import { grouped, hasText, t } from "../../tell/words.js";
+import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Path } from "./path.js";
 import { Question } from "./question.js";
@@ -21,6 +23,7 @@ import { Work } from "./work.js";
  * @typedef {import("../../state/lessons.js").Opened} Opened
  */
 
+const READ = new Set(["text", "show"]); // items that nobody waits at
 const COMMAND = "kvtheater serve"; // what plays lessons on a live model
 
 export function Panel() {
@@ -35,7 +38,7 @@ export function Panel() {
           "lesson.explore",
         )}</button></span>
     </div>
-    ${settings.lesson.value === null ? html`<${Path} />` : now ? html`<${Article} now=${now} />` : html`<${Wait} />`}
+    ${settings.lesson.value === null ? html`<${Path} />` : now ? html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} />` : html`<${Wait} />`}
   </main>`;
 }
 
@@ -51,29 +54,36 @@ const Wait = () => html`<p class="lesson-wait" role="status">${t("lesson.wait")}
 
 /** @param {{now: Opened}} props */
 function Article({ now }) {
-  const end = useRef(/** @type {HTMLElement | null} */ (null));
-  const seen = useRef(now.progress.at);
+  const whole = useRef(/** @type {HTMLElement | null} */ (null));
+  const seen = useRef(-1);
   /** @type {Map<number, Item[]>} */
   const sections = new Map();
   for (const item of now.items)
     if (item.kind !== "show") sections.set(item.section, [...(sections.get(item.section) ?? []), item]);
   useLayoutEffect(() => {
-    if (seen.current === now.progress.at) return;
-    seen.current = now.progress.at;
-    end.current?.scrollIntoView({ block: "end", behavior: "smooth" });
+    const [article, { at }, before] = [whole.current, now.progress, seen.current];
+    seen.current = at;
+    if (!article || before === at) return;
+    const done = before < 0 ? now.items.findLast(({ kind, index }) => !READ.has(kind) && index < at)?.index : before;
+    const part = article.querySelector(`[data-item="${done}"]`);
+    const end = article.querySelector(".lesson-end-mark");
+    if (part && end) follow(part.querySelector(".verdict") ?? part, end, before >= 0);
   }, [now.progress.at]);
-  return html`<article class="article" aria-labelledby="lesson-title">
+  return html`<article class="article" ref=${whole} aria-labelledby="lesson-title">
     <h1 class="lesson-title" id="lesson-title">${now.title}</h1>
     <${Progress} now=${now} />
     <${Recorded} now=${now} />
     ${[...sections].map(
       ([section, items]) =>
         html`<section class="lesson-section" key=${section}>
-          ${items.map((item) => html`<${Part} key=${item.index} item=${item} />`)}
+          ${items.map(
+            (item) => html`<div class="lesson-part" key=${item.index} data-item=${item.index} tabindex="-1"><${Part}
+              item=${item} /></div>`,
+          )}
         </section>`,
     )}
     ${now.progress.over ? html`<${now.kind === "lesson" ? End : Gain} now=${now} />` : null}
-    <div ref=${end} class="lesson-end-mark"></div>
+    <div class="lesson-end-mark"></div>
   </article>`;
 }
 
@@ -131,10 +141,8 @@ function Do({ item }) {
   const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });
   const isNext = barrier.value === item;
   if (item.moment)
-    return html`<p class="lesson-done"><${Icon} name="step" /> ${text} ${
-      verb === "race"
-        ? null
-        : html`<span class="num">${t("lesson.records", { n: grouped(item.moment.records) })}</span>`
+    return html`<p class="lesson-done"><${Icon} name="done" /> ${text} ${
+      verb === "race" ? null : html`<${Reached} moment=${item.moment} />`
     }</p>`;
   if (opened.value?.source === "class")
     return html`<p class="lesson-done" data-coming="true"><${Icon} name="step" /> ${text} <span>${t(
@@ -142,6 +150,19 @@ function Do({ item }) {
     )}</span></p>`;
   return html`<button class="lesson-do" id="lesson-go" disabled=${!isNext || waiting.value} onClick=${goOn}><${Icon}
     name=${verb === "prefill" ? "prefill" : "step"} /> ${text}</button>`;
+}
+
+/**
+ * How far the run came with it, while that run is the one on stage.
+ *
+ * @param {{moment: NonNullable<import("../../state/lessons.js").ToldDo["moment"]>}} props
+ */
+function Reached({ moment: { run, records } }) {
+  const isShown = opened.value?.items.every((item) => item.kind !== "do" || (item.moment?.run ?? 0) <= run);
+  if (!records) return null;
+  const text = t("lesson.record", { i: grouped(records) });
+  if (!isShown) return html`<span class="num">${text}</span>`;
+  return html`<button class="lesson-link num" onClick=${() => jumpTo(records - 1)}>${text}</button>`;
 }
 
 /** @param {string} until @param {number} n */
@@ -155,14 +176,12 @@ function Sandbox() {
   const isLive = opened.value?.source === "live";
   return html`<div class="lesson-sandbox">
     <p>${t(isLive ? "lesson.sandbox" : "lesson.sandbox_recorded")} ${isLive ? null : html`<code>${COMMAND}</code>`}</p>
-    <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
-      isLive ? "lesson.knobs" : "lesson.look",
-    )}</button>
-    ${
-      isHere && opened.value?.source !== "class"
-        ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>`
-        : null
-    }
+    <div class="lesson-ends">
+      <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
+        isLive ? "lesson.knobs" : "lesson.look",
+      )}</button>
+      ${isHere && opened.value?.source !== "class" ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>` : null}
+    </div>
   </div>`;
 }
 
@@ -174,7 +193,9 @@ function End({ now }) {
   ).length;
   return html`<div class="lesson-over" role="status">
     <p>${t("lesson.over", { right, n: asked.length })}</p>
-    <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
-    <button class="quiet" id="lesson-again" onClick=${again}>${t("lesson.again")}</button>
+    <div class="lesson-ends">
+      <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+      <button class="quiet" id="lesson-again" onClick=${again}>${t("lesson.again")}</button>
+    </div>
   </div>`;
 }

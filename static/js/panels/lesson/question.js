@@ -8,6 +8,7 @@ import { opened, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { optionText, shownValues, stemText } from "../../tell/questions.js";
 import { hasText, t } from "../../tell/words.js";
+import { useNews } from "./follow.js";
 import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
 
 /**
@@ -81,6 +82,7 @@ function Choice({ item, index, option, mine }) {
 
 /** What came of the answers. @param {{item: ToldAsk}} props */
 function Verdict({ item }) {
+  const news = useNews(item.given.length, item.over);
   if (!item.given.length) return null;
   if (isOfClass() && !item.over) return html`<p class="verdict" role="status">${t("lesson.answer_is_in")}</p>`;
   const why = item.whys.at(-1);
@@ -90,7 +92,7 @@ function Verdict({ item }) {
   const text = why ? t(hasText(key) ? key : plain, shownValues(item.values)) : "";
   const { evidence } = item;
   const isShown = evidence !== null && evidence.record < own.numRecords.value;
-  return html`<div class="verdict" role="status" data-right=${isRight}>
+  return html`<div class="verdict" role="status" data-right=${isRight} data-news="true" ref=${news} tabindex="-1">
     ${item.given.at(-1) === null || isRight ? null : html`<p>${text}</p>`}
     ${
       item.over

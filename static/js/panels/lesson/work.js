@@ -10,6 +10,7 @@ import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { t } from "../../tell/words.js";
 import { Desk } from "./desk.js";
+import { useNews } from "./follow.js";
 
 /**
  * @typedef {import("../../state/lessons.js").ToldWork} ToldWork
@@ -33,11 +34,17 @@ export function Work({ item }) {
   const state = isOpen && item.records <= own.numRecords.value ? own.log.value?.stateAt(item.records - 1) : null;
   /** @param {Deed[]} wanted */
   const set = (wanted) => (list.value = { item: item.index, deeds: wanted });
+  const news = useNews(item.given.length, item.over);
   return html`<section class="work" id=${`work-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.work.title")}>
     <h2 class="work-title">${t("lesson.work.title")}</h2>
     <${Tasks} item=${item} />
-    ${item.given.map((told, i) => told && html`<${Told} key=${i} told=${told} attempt=${i + 1} />`)}
+    ${item.given.map(
+      (told, i) =>
+        told &&
+        html`<${Told} key=${i} told=${told} attempt=${i + 1}
+      news=${i === item.given.length - 1 ? news : null} />`,
+    )}
     ${
       state
         ? html`<${Desk} state=${state} deeds=${deeds} onDeed=${(/** @type {Deed} */ deed) => set([...deeds, deed])} />
@@ -79,10 +86,11 @@ function Tasks({ item }) {
 /**
  * A list that was given, each operation with what is to be said of it.
  *
- * @param {{told: import("../../core/wire.js").ToldList, attempt: number}} props
+ * @param {{told: import("../../core/wire.js").ToldList, attempt: number,
+ *   news: {current: HTMLElement | null} | null}} props `news`: where the newest one is put
  */
-function Told({ told, attempt }) {
-  return html`<div class="work-told" role="status">
+function Told({ told, attempt, news }) {
+  return html`<div class="work-told" role="status" ref=${news} data-news=${news !== null} tabindex="-1">
     <h3>${t(attempt > 1 ? "lesson.work.your_second" : "lesson.work.yours")}</h3>
     <ol>${told.deeds.map((deed, i) => {
       const { grade, why, refs } = told.verdicts[i];
@@ -104,7 +112,7 @@ function Told({ told, attempt }) {
 
 /** What the engine did. @param {{item: ToldWork}} props */
 function Engines({ item }) {
-  return html`<div class="work-told">
+  return html`<div class="work-told" data-news=${item.given.at(-1) === null}>
     <h3>${t("lesson.work.engine")}</h3>
     <ol>${(item.engine ?? []).map(({ deed, record }) => {
       const isShown = record < own.numRecords.value;
