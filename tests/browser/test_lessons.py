@@ -190,6 +190,24 @@ def test_what_only_makes_the_run_ready_takes_the_steps_after_it_along(open_page:
     expect(page.locator("html")).to_have_attribute("data-view-index", "1")
 
 
+def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, f"{TWO}&theme=dark")
+    to_the_second(page)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    expect(page.locator("#lesson-title")).to_be_visible()
+    expect(page.locator(".lesson-rest")).to_be_visible()  # more comes when this is answered
+    expect(page.locator(".learn-figure .strip")).to_be_visible()
+    expect(page.locator(".learn-figure .sentence")).to_be_visible()
+    pressed = page.evaluate(
+        """[...document.querySelectorAll('.lesson button, .transport button, select')]
+          .filter((e) => e.checkVisibility() && !e.matches('.lesson-link, .lesson-figure, .term')).map((e) => e.id)"""
+    )
+    assert pressed == []
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.evaluate("getComputedStyle(document.querySelector('.question')).breakInside") == "avoid"
+
+
 def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
     page = open_two(open_page)
     give(page, "1")

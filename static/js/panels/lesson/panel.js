@@ -82,7 +82,11 @@ function Article({ now }) {
           )}
         </section>`,
     )}
-    ${now.progress.over ? html`<${now.kind === "lesson" ? End : Gain} now=${now} />` : null}
+    ${
+      now.progress.over
+        ? html`<${now.kind === "lesson" ? End : Gain} now=${now} />`
+        : html`<p class="lesson-rest">${t("lesson.rest")}</p>`
+    }
     <div class="lesson-end-mark"></div>
   </article>`;
 }
