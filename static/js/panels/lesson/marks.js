@@ -42,12 +42,17 @@ export function Marks() {
       [marks.value, shownPart.value, state.value, sequenceView.value, drawnIndex.value];
       soon();
     });
+    const stopSight = effect(() => {
+      marks.value;
+      schedule(intoSight);
+    });
     const figure = document.querySelector(".learn-figure");
     const sizes = new ResizeObserver(soon);
     if (figure) sizes.observe(figure);
     addEventListener("scroll", soon, true);
     return () => {
       stop();
+      stopSight();
       sizes.disconnect();
       removeEventListener("scroll", soon, true);
       clearTimeout(later);
@@ -57,6 +62,16 @@ export function Marks() {
   return html`<div class="marks" aria-hidden="true">${drawn.value.map(
     (mark) => html`<${One} key=${`${mark.item.index}/${mark.option}`} mark=${mark} />`,
   )}</div>`;
+}
+
+/** What answers lie on, where its region has no room to show all of itself: its figures, or its beginning. */
+function intoSight() {
+  const kind = marks.peek()[0]?.place.kind;
+  const memory = document.querySelector(".learn-figure .memory");
+  if (!kind || !memory) return;
+  const bar = kind === "bytes" ? memory.querySelector(".memory-bar[data-scale]") : null;
+  const [sight, at] = [memory.getBoundingClientRect(), bar?.getBoundingClientRect()];
+  memory.scrollTop = at ? memory.scrollTop + at.top - sight.top - sight.height / 2 : 0;
 }
 
 function measure() {

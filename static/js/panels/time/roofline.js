@@ -101,6 +101,7 @@ export function rooflineFigure({ index, roofs }, rows) {
   return {
     data,
     layout: {
+      margin: { l: 60, r: 10, t: 8, b: 34 }, // a rate has a letter more than what other charts count
       hovermode: "closest",
       dragmode: false,
       xaxis: log(t("time.intensity"), left, right),
