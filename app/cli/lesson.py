@@ -134,7 +134,7 @@ def run_new(arguments: argparse.Namespace) -> int:
 
 def _check_one(path: Path) -> int:
     from app.lessons.check import check, seen_otherwise
-    from app.lessons.pace import minutes
+    from app.lessons.pace import minutes, minutes_more
     from app.lessons.parse import read_lesson
     from app.live_engine import engine_builder
     from app.settings import ServerSettings
@@ -163,7 +163,8 @@ def _check_one(path: Path) -> int:
     for wrong in found:
         say(f"{path}:{wrong.line}: {wrong.sentence}")
     if not found:
-        say(f"{path}: holds, in {', '.join(lesson.languages)}; it takes about {minutes(lesson):.0f} min")
+        more = f", and {minutes_more(lesson):.0f} more if there is time" if lesson.num_optional else ""
+        say(f"{path}: holds, in {', '.join(lesson.languages)}; it takes about {minutes(lesson):.0f} min{more}")
     return 1 if found else 0
 
 

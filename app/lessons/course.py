@@ -185,7 +185,10 @@ class Course:
     def progress(self) -> Progress:
         count = len(self._items)
         sections = len(self.lesson.sections)
-        return Progress(at=self.at, num_items=count, num_sections=sections, over=self.at >= count)
+        optional = self.lesson.num_optional
+        return Progress(
+            at=self.at, num_items=count, num_sections=sections, over=self.at >= count, num_optional=optional
+        )
 
     def scene(self, moment: Moment | None = None) -> Scene:
         """The run as it is shown, at a moment of the lesson (None: now)."""

@@ -98,6 +98,7 @@ class Section(Struct, frozen=True, kw_only=True):
     name: str
     line: int
     items: list[Item]
+    optional: bool = False  # for who has time: the lesson is whole without it
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
@@ -126,6 +127,11 @@ class Lesson(Struct, frozen=True, kw_only=True):
         """Those that its runs are on, the header's first; a race's lanes have theirs from the server."""
         changed = [item.action.changes.get("model") for item in self.items if isinstance(item, Do)]
         return list(dict.fromkeys([self.model, *(name for name in changed if name)]))
+
+    @property
+    def num_optional(self) -> int:
+        """How many of its last sections are for who has time."""
+        return sum(section.optional for section in self.sections)
 
     @property
     def items(self) -> list[Item]:

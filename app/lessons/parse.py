@@ -61,6 +61,7 @@ PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum"
 VIEW = ("layer", "head", "seq", "step", "sub", "chart", "overview", "answer", "exhibit", "telling", "select")
 LANES = ("strategies", "caches", "models")  # that can race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
+OPTIONAL = "optional"  # after the name of a section
 MODEL = "model"  # what a restart may change beside settings
 MOST_BYTES = 256 * 1024  # of a file
 _HEADING = re.compile(r"##\s+(.*)")
@@ -169,9 +170,15 @@ class _Body:
             if heading := _HEADING.fullmatch(line):
                 if sections:
                     end_text()
-                if not _NAME.fullmatch(heading[1]):
-                    raise LessonError(number, f"a section's name, {heading[1]!r}, is not small letters and hyphens")
-                sections.append(Section(name=heading[1], line=number, items=[]))
+                name, _, mark = heading[1].partition(" ")
+                if not _NAME.fullmatch(name) or mark not in ("", OPTIONAL):
+                    raise LessonError(
+                        number,
+                        f"a section's name, {heading[1]!r}, is not small letters and hyphens, or {OPTIONAL} after",
+                    )
+                if sections and sections[-1].optional and not mark:
+                    raise LessonError(number, f"{name}: what is {OPTIONAL} comes last, and this section is not")
+                sections.append(Section(name=name, line=number, items=[], optional=bool(mark)))
                 continue
             if not sections:
                 raise LessonError(number, "before this a section has to begin: ## and its name")
@@ -313,9 +320,11 @@ def _check_whole(lesson: Lesson) -> None:
     for item in lesson.items:
         if isinstance(item, Ask | Work) and has_raced:
             raise LessonError(item.line, "what is asked after do: race could be read from its lanes: ask before it")
+        if isinstance(item, Sandbox):  # from here on the learner may have computed anything
+            has_raced = False
         has_raced |= isinstance(item, Do) and item.action.verb == "race"
         if isinstance(item, Sandbox) and item is not lesson.items[-1]:
-            raise LessonError(item.line, "sandbox: ends the lesson: what comes after it could not count on the run")
+            _check_after_sandbox(lesson, item)
         if not isinstance(item, Do):
             continue
         over = [i for i in item.action.prompts if i >= len(lesson.prompts[lesson.languages[0]])]
@@ -325,3 +334,17 @@ def _check_whole(lesson: Lesson) -> None:
             settings_of(lesson, item.action.changes)
         except ValueError as error:
             raise LessonError(item.line, str(error)) from None
+
+
+def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:
+    """Only what is for who has time, and begins a run of its own, comes after it."""
+    at = lesson.items.index(sandbox)
+    own = next((item for item in lesson.items[at + 1 :] if isinstance(item, Do | Ask | Work)), None)
+    is_last = not any(sandbox in section.items[:-1] for section in lesson.sections)
+    core = [section for section in lesson.sections if not section.optional]
+    if not (is_last and core and sandbox in core[-1].items and isinstance(own, Do) and own.action.verb == "restart"):
+        raise LessonError(
+            sandbox.line,
+            "sandbox: ends the lesson: what comes after it could not count on the run, unless it is optional and "
+            "begins with do: restart",
+        )

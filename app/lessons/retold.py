@@ -40,7 +40,13 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
     return Way(
         at=here,
         items=told,
-        progress=Progress(at=here, num_items=len(items), num_sections=transcript.num_sections, over=here >= len(items)),
+        progress=Progress(
+            at=here,
+            num_items=len(items),
+            num_sections=transcript.num_sections,
+            over=here >= len(items),
+            num_optional=transcript.num_optional,
+        ),
         moment=done[-1] if done else Moment(run=0, records=0),
     )
 

@@ -107,6 +107,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     num_items: int
     num_sections: int
     over: bool
+    num_optional: int = 0  # of the sections, the last: for who has time
 
 
 class Card(Struct, frozen=True, kw_only=True):

@@ -58,6 +58,7 @@ class Transcript(Struct, frozen=True, kw_only=True):
     keys: dict[str, Key]
     works: dict[str, list[Done]]  # what the engine did, by the index of a work's item
     num_runs: int
+    num_optional: int = 0
 
 
 class Recorded(Struct, frozen=True):
@@ -171,6 +172,7 @@ def _transcript(course: Course) -> Transcript:
         keys=keys,
         works=works,
         num_runs=len(course.logs),
+        num_optional=lesson.num_optional,
     )
 
 

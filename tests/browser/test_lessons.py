@@ -18,7 +18,7 @@ TWO = "/?distance=learn&lesson=not-yet"
 
 def open_lesson(open_page: OpenPage, path: str = TWO, **options: object) -> Page:
     page = open_page(path, until=".article", **options)
-    expect(page.locator("#stage, .stage").first).to_be_visible()
+    expect(page.locator(".learn-figure .region").first).to_be_visible()
     return page
 
 
@@ -206,6 +206,27 @@ def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_pag
     assert pressed == []
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('.question')).breakInside") == "avoid"
+
+
+def test_what_is_for_who_has_time_comes_after_the_sandbox_on_a_run_of_its_own(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, "/?distance=learn&lesson=pages")
+    unsurely_to(page, ".lesson-sandbox")
+    expect(page.locator(".lesson-sandbox")).to_contain_text("0 of 6 right")
+    page.click(".lesson-home")
+    expect(page.locator("#path-pages")).to_have_attribute("data-state", "over")
+    page.click("#path-pages")
+    records = page.locator("html").get_attribute("data-num-records")
+    page.click("#lesson-bench")  # the run is the learner's
+    page.fill("#prompt", "Once upon a time")
+    page.click("#btn-add")
+    wait_until(page, f"Number(document.documentElement.dataset.numRecords) > {records}")
+    page.click("#btn-learn")
+    page.click(".lesson-sandbox #lesson-go")
+    page.click(".lesson-do#lesson-go")
+    expect(page.locator(".lesson-more")).to_have_text("If there is time")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # its own run: four arrive, two steps
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "1")
 
 
 def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
@@ -407,24 +428,24 @@ def unsurely_to(page: Page, place: str) -> None:
 
 
 def test_be_the_allocator(open_page: OpenPage) -> None:
-    """Sequences 0, 1 and 3 need a block in these steps: one is dragged, one tapped, one taken by keys."""
+    """Each sequence needs a block in these steps: one is dragged, one tapped, the others are taken by keys."""
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
     unsurely_to(page, ".desk")
     records = page.locator("html").get_attribute("data-num-records")
-    chip, row = page.locator('.desk-chip[data-head="true"]'), page.locator('.desk-row[data-seq="0"]')
+    chip, row = page.locator('.desk-chip[data-head="true"]'), page.locator('.desk-row[data-seq="2"]')
     chip.drag_to(row)
     expect(page.locator(".work-list li")).to_have_count(1)
-    expect(row.locator(".desk-chip").last).to_contain_text("20")
+    expect(row.locator(".desk-chip").last).to_contain_text("11")
     chip.click()
-    page.locator('.desk-row[data-seq="0"] button.desk-name').click()
+    page.locator('.desk-row[data-seq="2"] button.desk-name').click()
     page.click("#work-give")
     grades = page.locator(".work-told li")
     expect(grades.nth(0)).to_have_attribute("data-grade", "right")
     expect(grades.nth(1)).to_have_attribute("data-grade", "other")
-    expect(page.locator(".work-told")).to_contain_text("2 operations are missing")
+    expect(page.locator(".work-told")).to_contain_text("3 operations are missing")
     expect(page.locator("html")).to_have_attribute("data-num-records", records or "")
     page.locator(".work-back").last.click()
-    for seq in (1, 3):
+    for seq in (0, 1, 3):
         chip.focus()
         page.keyboard.press("Enter")
         page.locator(f'.desk-row[data-seq="{seq}"] button.desk-name').focus()

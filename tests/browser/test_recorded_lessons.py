@@ -154,7 +154,7 @@ def test_a_file_asks_before_it_shows_and_plays_to_its_end(file: str, open_at: Op
     expect(page.locator(".question")).to_have_count(3)
     assert walk(page) >= 4
     expect(page.locator(".lesson-sandbox")).to_contain_text("kvtheater serve")
-    expect(page.locator(".lesson-over")).to_contain_text("0 of 9 right")
+    expect(page.locator(".lesson-over")).to_contain_text("0 of 8 right")
     expect(page.locator("#race-nothing")).to_contain_text("the lanes run on a live model")
     page.click("#lesson-bench")
     expect(page.locator("#connection.replay")).to_be_visible()
@@ -200,8 +200,8 @@ def test_a_server_without_a_model_sends_what_has_been_answered(server: str, open
     page = open_at(server, "?distance=learn&lesson=pages")
     expect(page.locator("#lesson-recorded")).to_contain_text("its records come when you have answered")
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")
-    assert walk(page) == 8
-    expect(page.locator(".lesson-over")).to_contain_text("0 of 9 right")
+    assert walk(page) == 7
+    expect(page.locator(".lesson-over")).to_contain_text("0 of 8 right")
     page.click("#lesson-again")
     expect(page.locator(".question[data-over=false]")).to_have_count(1)
     expect(page.locator("html")).to_have_attribute("data-num-records", "0")

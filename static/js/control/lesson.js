@@ -107,17 +107,19 @@ export async function goOn() {
   let before = own.numRecords.peek();
   stop();
   if (before && ownIsShown.peek()) store.goTo(before - 1);
-  for (let isReady = false; !isReady; ) {
-    const [item, log] = [barrier.peek(), own.log.peek()];
-    const answer = await attempt(() => course.go(now.theater, opened.peek()?.progress.at ?? -1));
-    if (!answer) return store.backToLive();
-    take(answer);
-    isReady = !isFollowed(item);
-    if (isReady || item?.kind !== "do" || item.action.verb !== "restart") continue;
-    await here(() => own.log.peek() !== log);
-    before = 0;
-  }
-  await playAdded(before);
+  const done = await attempt(async () => {
+    for (let isReady = false; !isReady; ) {
+      const [item, log] = [barrier.peek(), own.log.peek()];
+      take(await course.go(now.theater, opened.peek()?.progress.at ?? -1));
+      isReady = !isFollowed(item);
+      if (isReady || item?.kind !== "do" || item.action.verb !== "restart") continue;
+      await here(() => own.log.peek() !== log);
+      before = 0;
+    }
+    return true;
+  });
+  if (done) await playAdded(before);
+  else store.backToLive();
 }
 
 const READY = new Set(["submit", "restart"]); // actions that compute nothing
@@ -234,7 +236,7 @@ async function begin(wish) {
   });
   keep(storage);
   await course.follow(theater);
-  free();
+  hold();
   return true;
 }
 
@@ -251,7 +253,7 @@ function take(told) {
     look();
   });
   keep(storage);
-  free();
+  hold();
 }
 
 /** Look where the lesson says. */
@@ -263,11 +265,14 @@ function look() {
   for (const [name, value] of Object.entries(values)) all[name].value = value;
 }
 
-/** In the sandbox and at the end the run is the learner's. */
-function free() {
+/** In the sandbox and at the end the run is the learner's, elsewhere the lesson's. */
+function hold() {
   const now = opened.peek();
-  const item = now?.items.at(-1);
-  if (!now || (!now.progress.over && item?.kind !== "sandbox")) return;
+  if (!now) return;
+  if (!now.progress.over && barrier.peek()?.kind !== "sandbox") {
+    release ??= takeOver(lessonPlayer);
+    return;
+  }
   release?.();
   release = null;
 }

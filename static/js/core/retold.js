@@ -16,7 +16,7 @@
  * @typedef {{
  *   lesson: string, kind: import("./wire.js").Card["kind"], language: string, title: string, minutes: number,
  *   num_sections: number, tries: number, words: Record<string, string>, items: Item[], keys: Record<string, Key>,
- *   works: Record<string, Done[]>, num_runs: number,
+ *   works: Record<string, Done[]>, num_runs: number, num_optional: number,
  * }} Transcript what a learner is told from beginning to end; `keys` by item of the questions, `works` what the engine
  *   did by item of a learner's work
  * @typedef {{
@@ -29,7 +29,7 @@
  * @param {Transcript} transcript @param {number} at @param {Answers} answers @returns {Way}
  */
 export function wayOf(transcript, at, answers) {
-  const { items, keys, works, num_sections } = transcript;
+  const { items, keys, works, num_sections, num_optional } = transcript;
   const stops = items.filter(({ kind }) => kind !== "text" && kind !== "show");
   const isOver = (/** @type {number} */ index) =>
     index in works ? listsOf(index, answers).length > 0 : !(index in keys) || given(transcript, index, answers).over;
@@ -39,7 +39,7 @@ export function wayOf(transcript, at, answers) {
   return {
     at: here,
     items: told,
-    progress: { at: here, num_items: items.length, num_sections, over: here >= items.length },
+    progress: { at: here, num_items: items.length, num_sections, over: here >= items.length, num_optional },
     moment: done.at(-1) ?? { run: 0, records: 0 },
   };
 }

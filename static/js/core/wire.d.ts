@@ -764,6 +764,7 @@ export interface Progress {
   num_items: number;
   num_sections: number;
   over: boolean;
+  num_optional: number;
 }
 
 export interface ReadMessage {

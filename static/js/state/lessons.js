@@ -45,6 +45,9 @@ export const barrier = computed(() => {
   return now?.items.find((item) => item.index === now.progress.at) ?? null;
 });
 
+/** Whether an item lies in what is for who has time. @param {Pick<Item, "section">} item @param {Opened} lesson */
+export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
+
 /** The race that the learner has let run and that is still what is looked at; null: something else is. */
 export const lessonRace = computed(() => {
   const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.race)).at(-1);
@@ -106,8 +109,10 @@ export function keep(storage) {
     else if ((results[item.rule] = resultOf(item)) !== "right") missed.push(item.index - recalled.length);
   }
   const before = kept.peek()[now.lesson];
+  const here = now.items.at(-1);
+  const isThrough = here?.kind === "sandbox" || (here !== undefined && isOptional(here, now));
   const isReview = now.lesson === REVIEW; // one after the other: what was recalled in any stays so
-  const over = now.progress.over || (!isReview && Boolean(before?.over));
+  const over = now.progress.over || (!isReview && (isThrough || Boolean(before?.over)));
   // those that a lesson written anew has no more count as asked
   if (isReview && over) recalled.push(...now.again.map(({ lesson, item }) => `${lesson}/${item}`));
   kept.value = {

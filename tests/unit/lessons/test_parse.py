@@ -9,6 +9,7 @@ import pytest
 from app.lessons.lesson import Ask, Do, LessonError, Show, Text
 from app.lessons.markup import claims, tree
 from app.lessons.numbers import agrees, number_in
+from app.lessons.pace import PRESS, QUESTION, minutes, minutes_more
 from app.lessons.parse import parse_lesson, settings_of
 
 HEAD = """+++
@@ -43,6 +44,15 @@ def test_a_lesson_is_read_in_the_order_of_reading() -> None:
     assert isinstance(ask, Ask) and (ask.rule, ask.arguments) == ("slot", {"position": "3"})
     assert [section.name for section in lesson.sections] == ["start"]
     assert settings_of(lesson, {"max_tokens": 3})[1].max_tokens == 3
+
+
+def test_what_is_for_who_has_time_comes_last_and_counts_apart() -> None:
+    text = HEAD + "## a\nask: slot position=3\ndo: step\nsandbox:\n## b optional\ndo: restart\ndo: step\ndo: step\n"
+    lesson = parse_lesson(text, Path("one.md"))
+    assert [section.optional for section in lesson.sections] == [False, True]
+    assert lesson.num_optional == 1
+    assert minutes(lesson) == pytest.approx(QUESTION + PRESS)
+    assert minutes_more(lesson) == pytest.approx(2 * PRESS)  # a restart takes the step after it along
 
 
 @pytest.mark.parametrize(
@@ -81,6 +91,10 @@ def test_a_lesson_is_read_in_the_order_of_reading() -> None:
         (HEAD + "## a\ndo: race caches\nwork:\ndo: step", 10, "could be read from its lanes"),
         (HEAD + BODY + "## start\ndo: step", 0, "two sections"),
         (HEAD + "## a\nsandbox:\ndo: step", 9, "ends the lesson"),
+        (HEAD + "## a\nsandbox:\n## b optional\ndo: step", 9, "begins with do: restart"),
+        (HEAD + "## a\ndo: step\n## b optional\nsandbox:\n## c optional\ndo: restart", 11, "ends the lesson"),
+        (HEAD + "## a optional\ndo: step\n## b\ndo: step", 10, "what is optional comes last"),
+        (HEAD + "## a soon\ndo: step", 8, "or optional after"),
         (HEAD + BODY.replace("](k)", "](~block_size)"), 12, "a number in digits"),
         (HEAD + BODY.replace("[key](k)", "[4](~block_sise)"), 12, "no setting 'block_sise'"),
         (HEAD + BODY.replace("=prompt_tokens", "=prompt_size"), 12, "no figure 'prompt_size'"),

@@ -132,6 +132,12 @@ def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlie
     assert asked == set(RULES)
 
 
+def test_what_a_class_hour_has_fits_into_one() -> None:
+    """Lessons 1, 2, 3, 5, 7, 8 and 9, without what is for who has time."""
+    lessons = {lesson.number: lesson for lesson in map(read_lesson, lesson_files(shipped_folder()))}
+    assert sum(minutes(lessons[number]) for number in (1, 2, 3, 5, 7, 8, 9)) <= 45
+
+
 def test_the_learner_does_every_kind_of_operation() -> None:
     kinds: set[str] = set()
     for lesson in map(read_lesson, lesson_files(shipped_folder())):

@@ -60,6 +60,7 @@ function Article({ now }) {
   const sections = new Map();
   for (const item of now.items)
     if (item.kind !== "show") sections.set(item.section, [...(sections.get(item.section) ?? []), item]);
+  const optional = now.progress.num_sections - now.progress.num_optional; // the first that is
   useLayoutEffect(() => {
     const [article, { at }, before] = [whole.current, now.progress, seen.current];
     seen.current = at;
@@ -76,6 +77,7 @@ function Article({ now }) {
     ${[...sections].map(
       ([section, items]) =>
         html`<section class="lesson-section" key=${section}>
+          ${section === optional ? html`<h2 class="lesson-more">${t("lesson.more")}</h2>` : null}
           ${items.map(
             (item) => html`<div class="lesson-part" key=${item.index} data-item=${item.index} tabindex="-1"><${Part}
               item=${item} /></div>`,
@@ -126,7 +128,7 @@ function Part({ item }) {
   if (item.kind === "ask") return html`<${Question} item=${item} />`;
   if (item.kind === "work") return html`<${Work} item=${item} />`;
   if (item.kind === "do") return html`<${Do} item=${item} />`;
-  if (item.kind === "sandbox") return html`<${Sandbox} />`;
+  if (item.kind === "sandbox") return html`<${Sandbox} item=${item} />`;
   return null;
 }
 
@@ -175,28 +177,43 @@ function untilText(until, n) {
   return hasText(key) ? t(key, { n }) : t("lesson.until.other", { operation: until });
 }
 
-function Sandbox() {
-  const isHere = barrier.value?.kind === "sandbox";
-  const isLive = opened.value?.source === "live";
+/** @param {{item: import("../../state/lessons.js").ToldSandbox}} props */
+function Sandbox({ item }) {
+  const now = opened.value;
+  const isHere = barrier.value === item;
+  const isLive = now?.source === "live";
+  const hasMore = now !== null && now.progress.num_optional > 0;
   return html`<div class="lesson-sandbox">
     <p>${t(isLive ? "lesson.sandbox" : "lesson.sandbox_recorded")} ${isLive ? null : html`<code>${COMMAND}</code>`}</p>
     <div class="lesson-ends">
       <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
         isLive ? "lesson.knobs" : "lesson.look",
       )}</button>
-      ${isHere && opened.value?.source !== "class" ? html`<button class="quiet" id="lesson-go" onClick=${goOn}>${t("lesson.finish")}</button>` : null}
+      ${
+        isHere && now?.source !== "class"
+          ? html`<button class="quiet" id="lesson-go" disabled=${waiting.value} onClick=${goOn}>${t(
+              hasMore ? "lesson.go_on" : "lesson.finish",
+            )}</button>`
+          : null
+      }
     </div>
+    ${isHere && hasMore ? html`<${Score} now=${now} />` : null}
   </div>`;
 }
 
-/** @param {{now: Opened}} props */
-function End({ now }) {
+/** How many questions so far were right at once. @param {{now: Opened}} props */
+function Score({ now }) {
   const asked = now.items.filter((item) => item.kind === "ask" || item.kind === "work");
   const right = asked.filter((item) =>
     item.kind === "ask" ? item.given[0] === item.right : item.kind === "work" && item.given[0]?.right,
   ).length;
+  return html`<p>${t("lesson.over", { right, n: asked.length })}</p>`;
+}
+
+/** @param {{now: Opened}} props */
+function End({ now }) {
   return html`<div class="lesson-over" role="status">
-    <p>${t("lesson.over", { right, n: asked.length })}</p>
+    <${Score} now=${now} />
     <div class="lesson-ends">
       <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
       <button class="quiet" id="lesson-again" onClick=${again}>${t("lesson.again")}</button>
