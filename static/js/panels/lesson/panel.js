@@ -68,7 +68,7 @@ function Article({ now }) {
     const done = before < 0 ? now.items.findLast(({ kind, index }) => !READ.has(kind) && index < at)?.index : before;
     const part = article.querySelector(`[data-item="${done}"]`);
     const end = article.querySelector(".lesson-end-mark");
-    if (part && end) follow(part.querySelector(".verdict") ?? part, end, before >= 0);
+    if (part && end) follow(part.querySelector('[data-news="true"]') ?? part, end, before >= 0);
   }, [now.progress.at]);
   return html`<article class="article" ref=${whole} aria-labelledby="lesson-title">
     <h1 class="lesson-title" id="lesson-title">${now.title}</h1>
