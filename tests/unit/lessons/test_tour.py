@@ -6,7 +6,7 @@ import json
 import re
 
 from app.lessons.catalogue import Catalogue
-from app.lessons.pace import ACTION, reading
+from app.lessons.pace import PRESS, reading
 from app.paths import static_dir
 
 JS = static_dir() / "js"
@@ -29,7 +29,7 @@ def test_its_minutes_are_those_of_its_words_and_of_what_is_done() -> None:
     stops = list(dict.fromkeys(re.findall(r'\bid: "(\w+)"', TOUR)))
     assert len(stops) == 6
     longest = max(reading(said(language, stops)) for language in ("en", "zh"))
-    doing = 2 * ACTION * len(stops)  # what the stop asks for, and on to the next
+    doing = 2 * PRESS * len(stops)  # what the stop asks for, and on to the next
     assert abs(int(constant("MINUTES")) - (longest + doing)) <= 0.5
 
 
