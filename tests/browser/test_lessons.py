@@ -208,27 +208,6 @@ def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_pag
     assert page.evaluate("getComputedStyle(document.querySelector('.question')).breakInside") == "avoid"
 
 
-def test_what_is_for_who_has_time_comes_after_the_sandbox_on_a_run_of_its_own(open_page: OpenPage) -> None:
-    page = open_lesson(open_page, "/?distance=learn&lesson=pages")
-    unsurely_to(page, ".lesson-sandbox")
-    expect(page.locator(".lesson-sandbox")).to_contain_text("0 of 6 right")
-    page.click(".lesson-home")
-    expect(page.locator("#path-pages")).to_have_attribute("data-state", "over")
-    page.click("#path-pages")
-    records = page.locator("html").get_attribute("data-num-records")
-    page.click("#lesson-bench")  # the run is the learner's
-    page.fill("#prompt", "Once upon a time")
-    page.click("#btn-add")
-    wait_until(page, f"Number(document.documentElement.dataset.numRecords) > {records}")
-    page.click("#btn-learn")
-    page.click(".lesson-sandbox #lesson-go")
-    page.click(".lesson-do#lesson-go")
-    expect(page.locator(".lesson-more")).to_have_text("If there is time")
-    expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # its own run: four arrive, two steps
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("html")).to_have_attribute("data-view-index", "1")
-
-
 def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
     page = open_two(open_page)
     give(page, "1")
@@ -506,3 +485,24 @@ def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) ->
     page.reload()
     expect(page.locator(".came-back")).to_have_count(1)
     expect(page.locator(".question[data-over=true]")).to_have_count(1)
+
+
+def test_what_is_for_who_has_time_comes_after_the_sandbox_on_a_run_of_its_own(open_page: OpenPage) -> None:
+    page = open_lesson(open_page, "/?distance=learn&lesson=pages")
+    unsurely_to(page, ".lesson-sandbox")
+    expect(page.locator(".lesson-sandbox")).to_contain_text("0 of 6 right")
+    page.click(".lesson-home")
+    expect(page.locator("#path-pages")).to_have_attribute("data-state", "over")
+    page.click("#path-pages")
+    records = page.locator("html").get_attribute("data-num-records")
+    page.click("#lesson-bench")  # the run is the learner's
+    page.fill("#prompt", "Once upon a time")
+    page.click("#btn-add")
+    wait_until(page, f"Number(document.documentElement.dataset.numRecords) > {records}")
+    page.click("#btn-learn")
+    page.click(".lesson-sandbox #lesson-go")
+    page.click(".lesson-do#lesson-go")
+    expect(page.locator(".lesson-more")).to_have_text("If there is time")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # its own run: four arrive, two steps
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "1")
