@@ -28,8 +28,7 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
     texts = question_texts(language)
     stem = filled(texts[f"question.{question.rule}.stem"], _shown(question.values), language)
     return stem, [
-        filled(texts[one.text], _shown(one.values, one.text == "answer.bytes"), language)
-        for one in question.options
+        filled(texts[one.text], _shown(one.values, one.text == "answer.bytes"), language) for one in question.options
     ]
 
 

@@ -5,19 +5,7 @@ import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
-import {
-  barrier,
-  cards,
-  forget,
-  keep,
-  kept,
-  opened,
-  owedTo,
-  REVIEW,
-  readKept,
-  shownPart,
-  toReview,
-} from "../state/lessons.js";
+import { barrier, cards, forget, keep, opened, readKept, shownPart } from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -26,15 +14,12 @@ import { addMoreWords, t } from "../tell/words.js";
 import { answerToClass } from "./class_lesson.js";
 import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
 import { playAdded } from "./lesson_playing.js";
+import { here, isFollowed, wayInto } from "./lesson_ways.js";
 import { stop } from "./playback.js";
 import { takeOver } from "./player.js";
 
-/**
- * @typedef {import("../core/wire.js").LessonState} LessonState
- * @typedef {import("../state/lessons.js").Item | null} Item
- */
+/** @typedef {import("../core/wire.js").LessonState} LessonState */
 
-const TO_THE_QUESTION = 10_000; // an item past every end: the first question that has no answer is where one stops
 const AGAIN = 500; // ms after which it is looked again whether a server that is away is back
 
 /** Whether the server is asked something of the lesson now. */
@@ -122,20 +107,6 @@ export async function goOn() {
   else store.backToLive();
 }
 
-const READY = new Set(["submit", "restart"]); // actions that compute nothing
-
-/** Whether an action is the first half of what one stands before: nothing is said or asked between. @param {Item} item */
-function isFollowed(item) {
-  if (item?.kind !== "do" || !READY.has(item.action.verb) || barrier.peek()?.kind !== "do") return false;
-  const since = opened.peek()?.items.filter(({ index }) => index > item.index) ?? [];
-  return since.every(({ kind }, i) => kind === "show" || i === since.length - 1);
-}
-
-/** Until something that is on its way has arrived, or long enough. @param {() => boolean} holds */
-async function here(holds) {
-  for (let i = 0; i < 200 && !holds(); i++) await new Promise((resolve) => setTimeout(resolve, 25));
-}
-
 /**
  * Answer the question that one stands before, or give a list of operations; null: not sure.
  *
@@ -179,22 +150,6 @@ async function open(wanted) {
   }
   const begun = await begin({ lesson: wanted, changes: {}, ...wayInto(wanted) });
   if (!begun && settings.lesson.peek() === wanted) settings.lesson.value = null;
-}
-
-/**
- * Where one was, or where one begins: with questions of earlier lessons, or with them alone.
- *
- * @param {string} wanted
- */
-function wayInto(wanted) {
-  const before = kept.peek()[wanted];
-  const isReview = wanted === REVIEW;
-  if (!before || (isReview && before.over)) {
-    const again = isReview ? toReview() : owedTo(wanted);
-    return { theater: null, at: isReview ? TO_THE_QUESTION : -1, answers: {}, again };
-  }
-  const { theater, at, answers, again = [] } = before;
-  return { theater, at, answers, again };
 }
 
 /**

@@ -43,6 +43,7 @@ function Figure() {
       ${
         panel
           ? html`<section class="region detail" aria-label=${t(`detail.${part}`)} data-panel=${part}>
+            <h2 class="visually-hidden">${t(`detail.${part}`)}</h2>
             <div class="detail-panel">${isMissing ? html`<${NeedsModel} />` : html`<${panel.component} />`}</div>
           </section>`
           : html`<${Memory} />`

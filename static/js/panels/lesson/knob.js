@@ -67,7 +67,7 @@ function Live({ name, text }) {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => take(value), CALM);
   };
-  return html`<button class="lesson-knob num" role="spinbutton" data-arrows data-setting=${name}
+  return html`<span class="lesson-knob num" role="spinbutton" tabindex="0" data-arrows data-setting=${name}
     aria-label=${optionLabel(name)} aria-valuenow=${shown} title=${t("lesson.knob")} onPointerDown=${hold}
-    onPointerMove=${drag} onPointerUp=${letGo} onPointerCancel=${letGo} onKeyDown=${press}>${shown}</button>`;
+    onPointerMove=${drag} onPointerUp=${letGo} onPointerCancel=${letGo} onKeyDown=${press}>${shown}</span>`;
 }

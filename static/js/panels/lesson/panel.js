@@ -38,9 +38,12 @@ export function Panel() {
           "lesson.explore",
         )}</button></span>
     </div>
-    ${settings.lesson.value === null ? html`<${Path} />` : now ? html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} />` : html`<${Wait} />`}
+    ${settings.lesson.value === null ? html`<${Path} />` : now ? articleOf(now) : html`<${Wait} />`}
   </main>`;
 }
+
+/** Another lesson, or the same in another language, is another article. @param {Opened} now */
+const articleOf = (now) => html`<${Article} key=${`${now.lesson}/${now.language}`} now=${now} />`;
 
 /** The open lesson as a file, where a model can record it. */
 function TakeAlong() {
@@ -182,15 +185,18 @@ function Sandbox({ item }) {
   const now = opened.value;
   const isHere = barrier.value === item;
   const isLive = now?.source === "live";
+  const isClass = now?.source === "class";
   const hasMore = now !== null && now.progress.num_optional > 0;
   return html`<div class="lesson-sandbox">
-    <p>${t(isLive ? "lesson.sandbox" : "lesson.sandbox_recorded")} ${isLive ? null : html`<code>${COMMAND}</code>`}</p>
+    <p>${t(isLive ? "lesson.sandbox" : isClass ? "lesson.sandbox_class" : "lesson.sandbox_recorded")} ${
+      isLive || isClass ? null : html`<code>${COMMAND}</code>`
+    }</p>
     <div class="lesson-ends">
       <button class="quiet" id="lesson-bench" onClick=${() => (settings.distance.value = "bench")}>${t(
         isLive ? "lesson.knobs" : "lesson.look",
       )}</button>
       ${
-        isHere && now?.source !== "class"
+        isHere && !isClass
           ? html`<button class="quiet" id="lesson-go" disabled=${waiting.value} onClick=${goOn}>${t(
               hasMore ? "lesson.go_on" : "lesson.finish",
             )}</button>`

@@ -35,7 +35,7 @@ export function Work({ item }) {
   /** @param {Deed[]} wanted */
   const set = (wanted) => (list.value = { item: item.index, deeds: wanted });
   const news = useNews(item.given.length, item.over);
-  return html`<section class="work" id=${`work-${item.index}`} data-over=${item.over}
+  return html`<div class="work" role="group" id=${`work-${item.index}`} data-over=${item.over}
     aria-label=${t("lesson.work.title")}>
     <h2 class="work-title">${t("lesson.work.title")}</h2>
     <${Tasks} item=${item} />
@@ -62,7 +62,7 @@ export function Work({ item }) {
         : null
     }
     ${item.engine ? html`<${Engines} item=${item} />` : null}
-  </section>`;
+  </div>`;
 }
 
 /** What the scheduler wants, step by step. @param {{item: ToldWork}} props */
