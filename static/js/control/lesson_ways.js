@@ -8,7 +8,7 @@ const TO_THE_QUESTION = 10_000; // an item past every end: the first question th
 
 const READY = new Set(["submit", "restart"]); // actions that compute nothing
 
-/** Whether an action is the first half of what one stands before: nothing is said or asked between. @param {Item} item */
+/** Whether an action is the first half of another: nothing is said or asked between. @param {Item} item */
 export function isFollowed(item) {
   if (item?.kind !== "do" || !READY.has(item.action.verb) || barrier.peek()?.kind !== "do") return false;
   const since = opened.peek()?.items.filter(({ index }) => index > item.index) ?? [];
