@@ -94,16 +94,16 @@ def test_what_the_page_has_is_not_sent_again(learner: Client) -> None:
 
 def test_a_lesson_of_several_runs_goes_from_one_to_the_next(learner: Client) -> None:
     answers = {str(i): [None] for i in range(100)}
-    runs, at, header = [], -1, None
+    runs: list[int] = []
+    at = -1
     while True:
         told = retell(learner, at, answers, lesson="pages")
-        if header != told["header"]:
+        if told["run"] not in runs:
             runs.append(told["run"])
-            header = told["header"]
         if told["progress"]["over"]:
             break
         at = told["progress"]["at"] + 1
-    assert runs == [0, 1]
+    assert runs == [0, 1, 2]
 
 
 def test_the_list_has_what_was_recorded(url: str, learner: Client) -> None:
