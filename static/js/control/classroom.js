@@ -59,7 +59,7 @@ export const press = (key) => askOfClass("class_press", { key });
 
 /** From the moment on at which the page is in a class. */
 export function followClass() {
-  let touched = 0;
+  let touched = -INTENT; // nobody has touched a page that has just begun
   for (const event of ["pointerdown", "keydown", "wheel", "touchstart"])
     addEventListener(event, () => (touched = performance.now()), { capture: true, passive: true });
   effect(() => {
