@@ -43,7 +43,7 @@ export function Counted() {
   const poll = told.value?.poll;
   const now = desk.value;
   if (!poll || !now || (poll.phase !== "open" && poll.phase !== "again")) return null;
-  const here = now.seats.filter((seat) => seat.here).length;
+  const here = now.seats.filter((seat) => seat.here || seat.answered).length; // a locked phone has answered, too
   const text = t("class.counted", { n: now.answered, all: here });
   return html`<span class="class-counted num" role="status">${text}</span>`;
 }
