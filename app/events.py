@@ -15,7 +15,7 @@ from msgspec import structs
 from app import answers, messages
 from app.broadcast import Emit
 from app.classroom import bounds
-from app.classroom.access import OWNER, PASS, Access, Person
+from app.classroom.access import OWNER, PASS, Access, Person, guest
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.closing import Closing
@@ -382,7 +382,7 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
     clients.on("*", _unknown, _busy)
 
     def come(sid: str, environ: Mapping[str, Any]) -> None:
-        clients.disconnect(access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS))))
+        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS)))
         events.greet(sid)
 
     def gone(sid: str) -> None:
@@ -390,6 +390,7 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
         access.forget(sid)
 
     clients.on_come_and_gone(come, gone)
+    clients.tell_apart(guest)
 
 
 def _command(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:

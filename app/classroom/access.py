@@ -8,7 +8,8 @@ stage is commanded by who drives the class, and by nobody else, owner or not.
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
@@ -21,7 +22,10 @@ OWNER = "kvtheater.owner"  # bool
 PASS = "kvtheater.pass"  # Pass | None
 
 
-MOST_SOCKETS = 8  # connections of one seat
+def guest(environ: Mapping[str, Any]) -> Pass | None:
+    """Whose connection a request begins, if a guest's: such a one has so many (`Limits.sessions_of_one`)."""
+    found: Pass | None = environ.get(PASS)
+    return None if environ.get(OWNER) else found
 
 
 class Person(NamedTuple):
@@ -41,32 +45,15 @@ class Access:
         self._classrooms = classrooms
         self._people: dict[str, Person] = {}
         self._labs: dict[str, Pass] = {}  # theater -> whose
-        self._sids: dict[Pass, list[str]] = {}  # of guests, the latest last
         self._lock = threading.Lock()
 
-    def come(self, sid: str, person: Person) -> list[str]:
-        """A connection is there. Returns those that have to go for it: a seat has so many, and the latest are those
-        of a phone that has changed its network again and again.
-        """
+    def come(self, sid: str, person: Person) -> None:
+        """A connection is there."""
         self._people[sid] = person
-        if person.is_owner or person.seat is None:
-            return []
-        with self._lock:
-            sids = self._sids.setdefault(person.seat, [])
-            sids.append(sid)
-            gone, sids[:] = sids[:-MOST_SOCKETS], sids[-MOST_SOCKETS:]
-            return gone
 
     def forget(self, sid: str) -> None:
         """It is gone."""
-        person = self._people.pop(sid, NOBODY)
-        if person.seat is not None:
-            with self._lock:
-                sids = self._sids.get(person.seat, [])
-                if sid in sids:
-                    sids.remove(sid)
-                if not sids:
-                    self._sids.pop(person.seat, None)
+        self._people.pop(sid, None)
         self._classrooms.forget(sid)
 
     def person(self, sid: str) -> Person:

@@ -23,6 +23,10 @@ class LabPlaces:
         """Seats and their labs."""
         return [(key, theater) for key, theater in list(self._runs.items()) if theater is not None]
 
+    def everybody(self) -> list[str]:
+        """Seats that have a lab or wait for one."""
+        return [*self._runs, *self._waiting]
+
     def queue(self) -> list[str]:
         """Seats that wait, the first is next."""
         return list(self._waiting)

@@ -111,7 +111,7 @@ class Labs:
         if is_on:
             self._reckon(found)
         else:
-            self._end(found, found.labs.keys(), Closing("unused"))
+            self._end(found, found.labs.everybody(), Closing("unused"))
         found.news()
 
     def open(self, found: Classroom, key: str) -> None:
@@ -256,9 +256,13 @@ class Labs:
         source = self._stage(found)
         if source is None:
             return  # as before: what is on stage is a recording, and those that there are go on
+        try:
+            model = source.model
+        except AppError:
+            return  # it was let go: the run is over
         if not any(one.labs.keys() for one in self._classrooms.all()):
-            self._free_bytes = source.model.free_bytes
-        lab_bytes = pool_bytes(source.config, source.model.facts) + 2 * self._settings.max_log_bytes + OWN_BYTES
+            self._free_bytes = model.free_bytes
+        lab_bytes = pool_bytes(source.config, model.facts) + 2 * self._settings.max_log_bytes + OWN_BYTES
         most, why = labs_most(lab_bytes, self._free_bytes, self._measured(found, source))
         if (most, why) != (found.labs.most, found.labs.why):
             found.labs.most, found.labs.why = most, why

@@ -6,7 +6,7 @@ import base64
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple
@@ -106,6 +106,8 @@ class Clients:
         self._events = self._bytes = 0  # under way, of all
         self._workers: Workers | None = None
         self._gone: Callable[[str], None] = lambda _: None
+        self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
+        self._sessions: dict[Hashable, list[str]] = {}  # of guests who are told apart, the latest last
         self._manager = _Manager()
         self._socketio = SocketIO(
             app,
@@ -236,17 +238,9 @@ class Clients:
         """Queue an event for every client that is there when its turn comes, from any thread."""
         self._hub.call(lambda: self.emit(event, data, list(self._clients)))
 
-    def disconnect(self, sids: Sequence[str]) -> None:
-        """End these clients' connections, from any thread."""
-        chosen = list(sids)
-
-        def drop() -> None:
-            for sid in chosen:
-                engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
-                if engine_sid is not None and sid in self._clients:
-                    gevent.get_hub().loop.run_callback(self._drop, engine_sid)
-
-        self._hub.call(drop)
+    def tell_apart(self, whose: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
+        """`whose(environ)`: who begins a session, of whom `Limits.sessions_of_one` are let be; None: anybody."""
+        self._whose = whose
 
     def _too_much(self, client: Client, size: int) -> str | None:
         """Why an event cannot be taken now."""
@@ -274,7 +268,27 @@ class Clients:
             if oldest is None:
                 return False
             self._drop(oldest)
+        if (who := self._whose(environ)) is not None:
+            self._make_way(who, engine_sid)
+        gevent.spawn_later(self._limits.greet_seconds, self._check_greeted, engine_sid)
         return self._greet(engine_sid, environ)
+
+    def _make_way(self, who: Hashable, engine_sid: str) -> None:
+        """The latest sessions are those of a phone that has changed its network again and again: the oldest go."""
+        sockets = self._engine.sockets
+        if len(self._sessions) > self._limits.sessions:
+            self._sessions = {
+                one: left for one, sids in self._sessions.items() if (left := [s for s in sids if s in sockets])
+            }
+        sids = [*(sid for sid in self._sessions.get(who, []) if sid in sockets), engine_sid]
+        for oldest in sids[: -self._limits.sessions_of_one]:
+            self._drop(oldest)
+        self._sessions[who] = sids[-self._limits.sessions_of_one :]
+
+    def _check_greeted(self, engine_sid: str) -> None:
+        """A session that has not become a client's by now holds a place for nothing."""
+        if self._manager.sid_from_eio_sid(engine_sid, NAMESPACE) is None:
+            self._drop(engine_sid)
 
     def _take(self, engine_sid: str, data: Any) -> None:
         """A message. A client that sends anything but a Socket.IO packet is disconnected."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +15,15 @@ from typing import Any
 import pytest
 
 from app.classroom import classroom as classroom_module
-from app.classroom.access import MOST_SOCKETS
 from app.classroom.bounds import MOST_OF_ONE
 from app.classroom.classroom import Classroom
 from app.errors import AppError
 from app.theater import Theater
+from app.transport.limits import Limits
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
+
+MOST_SOCKETS = Limits().sessions_of_one
 
 
 @pytest.fixture
@@ -243,6 +246,35 @@ def test_a_seat_has_so_many_connections(room: Room) -> None:
     found = room.server.app.extensions["kvtheater.classrooms"].get(room.id)
     (seat,) = found.seats()
     assert len(seat.sids) == MOST_SOCKETS
+
+
+def raw_socket(room: Room, cookie: str) -> socket.socket:
+    """A web socket that says nothing after its handshake."""
+    found = socket.create_connection(("127.0.0.1", room.server.listener.port), timeout=20)
+    head = (
+        "GET /socket.io/?EIO=4&transport=websocket HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
+        "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+        f"Cookie: {cookie}\r\n\r\n"
+    )
+    found.sendall(head.encode())
+    assert found.recv(4096).startswith(b"HTTP/1.1 101")
+    return found
+
+
+def test_sockets_that_say_nothing_take_no_places(make_server: Callable[..., Server]) -> None:
+    """Of one pass there are so many, whatever they say; and those that say nothing end."""
+    room = Room(make_server(token=TOKEN, limits=Limits(greet_seconds=2.0)))
+    cookie = room.ticket()
+    room.follower(cookie)
+    sockets = [raw_socket(room, cookie) for _ in range(MOST_SOCKETS * 5)]
+    engine = room.server.app.extensions["kvtheater.transport"].clients._engine
+    assert len(engine.sockets) <= MOST_SOCKETS + 1  # and the presenter's
+    wait_for(lambda: len(engine.sockets) == 1)  # the guest's own went for them
+    again, entered = room.follower(cookie)
+    assert entered["mine"]["seat"] == 0
+    again.do("class_lost", lost=True)
+    for one in sockets:
+        one.close()
 
 
 def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,13 +145,15 @@ def test_an_idle_lab_goes_to_who_waits_and_one_at_work_does_not(
 
 
 def test_labs_end_with_the_class_and_when_the_presenter_says_so(make_room: Callable[[int], LabRoom]) -> None:
-    room = make_room(2)
+    room = make_room(1)
     (one, entered), (other, _) = room.follower(), room.follower()
     assert entered["told"]["labs"]
     one.do("class_lab", open=True)
     assert one.refused("class_labs", id=room.id, open=False)["code"] == "forbidden"
+    assert other.do("class_lab", open=True)["queue"] == 0
     room.presenter.do("class_labs", id=room.id, open=False)
     wait_for(lambda: mine(one).get("lab", "") is None)
+    wait_for(lambda: mine(other).get("queue", 0) is None)
     assert other.refused("class_lab", open=True)["code"] == "refused"
     room.presenter.do("class_labs", id=room.id, open=True)
     other.do("class_lab", open=True)
