@@ -17,6 +17,15 @@ import { settings } from "./settings.js";
 
 /** What everybody knows; null: the page is in no class. @type {Signal<ClassTold | null>} */
 export const told = signal(null);
+let toldAt = 0; // ms of this page's clock, when `told` came
+told.subscribe(() => (toldAt = performance.now()));
+
+/** Seconds that are left for the question now; null: it has no clock. */
+export function secondsLeft() {
+  const left = told.peek()?.poll?.left ?? null;
+  return left === null ? null : Math.max(0, left - (performance.now() - toldAt) / 1000);
+}
+
 /** A follower's own. @type {Signal<Mine | null>} */
 export const mine = signal(null);
 /** What the presenter's browser was told when it came. @type {Signal<Presenting | null>} */

@@ -5,6 +5,7 @@ import { askOfClass } from "../../control/class_asks.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { fileOf } from "../../net/classroom.js";
+import { runAddress } from "../../net/commands.js";
 import { complain } from "../../net/complain.js";
 import { desk } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
@@ -25,7 +26,12 @@ export function After() {
     <p class="class-files">${FILES.map(
       ([name, text]) =>
         html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,
-    )}</p>
+    )}
+      ${
+        runAddress("trace")
+          ? html`<a class="quiet" id="class-run" href=${runAddress("trace")} download>${t("class.file.run")}</a>`
+          : null
+      }</p>
     <p role="status">${kept ? t("class.kept", { date: kept }) : t("class.not_kept")}</p>
     ${
       kept

@@ -4,10 +4,13 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
+import { secondsLeft } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
 import { typedAs } from "./given.js";
 
 /** @typedef {import("../../core/wire.js").PollTold} Poll */
+
+const MORE = 30; // seconds
 
 /** @param {{poll: Poll}} props */
 export function PollSteps({ poll }) {
@@ -35,9 +38,19 @@ export function PollSteps({ poll }) {
     ${poll.phase === "open" ? step("talk") : null}
     ${(poll.phase === "talk" || poll.phase === "closed") && poll.round === 0 ? step("again") : null}
     ${poll.phase === "open" || poll.phase === "again" ? step("closed") : null}
+    ${
+      poll.left === null
+        ? null
+        : html`<button class="quiet" id="class-more-time" onClick=${() => moreTime(poll)}>${t("class.more_time", {
+            n: MORE,
+          })}</button>`
+    }
     <button class="command primary" id="class-show" onClick=${() => ask(poll.id)}>${t("class.show")}</button>
   </span>`;
 }
+
+/** Some seconds more than are left. @param {Poll} poll */
+const moreTime = (poll) => askOfClass("class_clock", { poll: poll.id, seconds: (secondsLeft() ?? 0) + MORE });
 
 /** @param {{poll: Poll, right: string, write: (text: string) => void}} props */
 function Right({ poll, right, write }) {
