@@ -46,6 +46,7 @@ class Classroom:
         self.labs = LabPlaces()
         self._numbers = itertools.count()  # of seats: none is given twice
         self._seats: dict[str, Seat] = {}  # by the key of the pass
+        self._sitting: dict[str, Seat] = {}  # by connection: hundreds may go at once
         self._began = time.monotonic()
         self._changed = changed
         self._lock = threading.RLock()
@@ -112,6 +113,7 @@ class Classroom:
                 taken = {other.name for other in self._seats.values()}
                 seat = self._seats[key] = Seat(next(self._numbers), key, invented_name(language, taken))
             seat.sids.add(sid)
+            self._sitting[sid] = seat
         self.news(everybody=False)
         return seat
 
@@ -120,11 +122,11 @@ class Classroom:
         with self._lock:
             found = sid in self.presenters
             self.presenters.discard(sid)
-            for seat in self._seats.values():
-                if sid in seat.sids:
-                    seat.sids.discard(sid)
-                    seat.left_at = time.monotonic()
-                    found = True
+            seat = self._sitting.pop(sid, None)
+            if seat is not None:
+                seat.sids.discard(sid)
+                seat.left_at = time.monotonic()
+                found = True
         if found:
             self.news(everybody=False)
 

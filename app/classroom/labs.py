@@ -128,6 +128,8 @@ class Labs:
             if not found.labs.wait(key):
                 return
         self._fill(found, key)
+        if not found.labs.is_on:  # they were closed meanwhile
+            self._end(found, [key], Closing("unused"))
 
     def close(self, found: Classroom, key: str) -> None:
         """A seat needs no lab any more."""
@@ -203,7 +205,7 @@ class Labs:
         with ExitStack() as ending:
             ending.callback(self._making.release)
             here = {seat.key for seat in found.seats() if seat.is_here}
-            while (source := self._stage(found)) is not None and self._num_free(found):
+            while found.labs.is_on and (source := self._stage(found)) is not None and self._num_free(found):
                 with self._lock:
                     key = found.labs.take(here)
                 if key is None:

@@ -6,6 +6,7 @@ import base64
 import itertools
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -107,6 +108,8 @@ class Clients:
         self._workers: Workers | None = None
         self._gone: Callable[[str], None] = lambda _: None
         self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
+        self._to_greet: deque[tuple[float, str]] = deque()  # sessions, and until when each is a client's
+        self._watcher: gevent.Greenlet | None = None
         self._sessions: dict[Hashable, list[str]] = {}  # of guests who are told apart, the latest last
         self._manager = _Manager()
         self._socketio = SocketIO(
@@ -270,7 +273,9 @@ class Clients:
             self._drop(oldest)
         if (who := self._whose(environ)) is not None:
             self._make_way(who, engine_sid)
-        gevent.spawn_later(self._limits.greet_seconds, self._check_greeted, engine_sid)
+        self._to_greet.append((time.monotonic() + self._limits.greet_seconds, engine_sid))
+        if self._watcher is None:
+            self._watcher = gevent.spawn(self._end_silent)
         return self._greet(engine_sid, environ)
 
     def _make_way(self, who: Hashable, engine_sid: str) -> None:
@@ -285,10 +290,15 @@ class Clients:
             self._drop(oldest)
         self._sessions[who] = sids[-self._limits.sessions_of_one :]
 
-    def _check_greeted(self, engine_sid: str) -> None:
-        """A session that has not become a client's by now holds a place for nothing."""
-        if self._manager.sid_from_eio_sid(engine_sid, NAMESPACE) is None:
-            self._drop(engine_sid)
+    def _end_silent(self) -> None:
+        """End the sessions that do not become a client's in their time: they hold places for nothing."""
+        while self._to_greet:
+            at, engine_sid = self._to_greet[0]
+            gevent.sleep(max(0.0, at - time.monotonic()))
+            self._to_greet.popleft()
+            if self._manager.sid_from_eio_sid(engine_sid, NAMESPACE) is None:
+                self._drop(engine_sid)
+        self._watcher = None
 
     def _take(self, engine_sid: str, data: Any) -> None:
         """A message. A client that sends anything but a Socket.IO packet is disconnected."""

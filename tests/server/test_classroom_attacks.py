@@ -63,6 +63,7 @@ def one_sentence(answers: list[dict[str, Any]]) -> None:
             assert "\n" not in answer["error"]["message"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "body"),
     [
@@ -190,6 +191,7 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
     assert room.presenter.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)
 
 
+@pytest.mark.slow
 def test_ten_thousand_joins_from_one_address(room: Room) -> None:
     """Most are refused, at the door, with a page; who is in is answered, and so is the presenter."""
     guest, _ = room.follower()
@@ -236,6 +238,7 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
     full.enter("here-7", "again", "en")  # who is in comes back
 
 
+@pytest.mark.slow
 def test_a_seat_has_so_many_connections(room: Room) -> None:
     """A phone that changes networks leaves some behind; the oldest go, and the newest is answered."""
     cookie = room.ticket()
@@ -261,6 +264,7 @@ def raw_socket(room: Room, cookie: str) -> socket.socket:
     return found
 
 
+@pytest.mark.slow
 def test_sockets_that_say_nothing_take_no_places(make_server: Callable[..., Server]) -> None:
     """Of one pass there are so many, whatever they say; and those that say nothing end."""
     room = Room(make_server(token=TOKEN, limits=Limits(greet_seconds=2.0)))

@@ -413,6 +413,7 @@ def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) ->
     assert status == 2 and "num_blocks 100000 is over the limit of" in err and "server" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", [[], ["--host", "127.0.0.1"]])
 def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path, host: list[str]) -> None:
     """The teacher's address is this machine's own, with the token and the way to a class; one sentence on phones."""

@@ -203,6 +203,7 @@ def test_what_a_guest_may_ask_of_its_run(make_room: Callable[[int], LabRoom]) ->
     assert one.refused("fork", theater=lab, at=0, change=None)["code"] == "forbidden"
 
 
+@pytest.mark.slow
 def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[int], LabRoom]) -> None:
     """Between two of its steps stands one step of a lab at most, counted by whose turn it was."""
     room = make_room(4)
