@@ -238,24 +238,26 @@ class Events:
         self._access.drive(sid, message.theater)
         room = self._lessons.find(message.theater)
         with room.lock, _of_lesson():
+            self._check_not_asked(message)
             first = room.course.at
             if message.item == first:  # else another click was faster
                 room.course.go_on()
                 room.show()
-        self._classrooms.lesson_is_at(message.theater, room.course.at)
+            self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
     def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> answers.LessonState:
         self._access.drive(sid, message.theater)
         room = self._lessons.find(message.theater)
         with room.lock, _of_lesson():
+            self._check_not_asked(message)
             course = room.course
             if message.item == course.at:
                 course.answer(message.given)
                 if course.is_answered:
                     course.go_on()
                     room.show()
-        self._classrooms.lesson_is_at(message.theater, room.course.at)
+            self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
     def lesson_retell(self, sid: str, message: messages.LessonRetell) -> answers.LessonRetold:
@@ -296,6 +298,15 @@ class Events:
     def bench_stop(self, sid: str, message: messages.Message) -> Ack:
         self._access.own(sid)
         return {"status": structs.asdict(self._theaters.runs.stop())}
+
+    def _check_not_asked(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
+        """What a class is asked is answered by showing it to all.
+
+        Raises:
+            AppError: `refused`.
+        """
+        if self._classrooms.asks(message.theater):
+            raise AppError("refused", "the class is being asked this: show what it said, and the lesson goes on")
 
     def _watched(self, sid: str, message: messages.OfTheater) -> Watched:
         """What somebody may look at."""
@@ -394,8 +405,18 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
 
 
 def _command(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:
-    with commands.of(sid):
-        return handle(sid, message)
+    """What is answered later is under way until then."""
+    done = commands.take(sid)
+    try:
+        found = handle(sid, message)
+    except BaseException:
+        done()
+        raise
+    if isinstance(found, Future):
+        found.add_done_callback(lambda _: done())
+    else:
+        done()
+    return found
 
 
 def _handler(name: str, kind: type[M], handle: Callable[[str, M], Given]) -> Callable[..., Ack | Answer]:

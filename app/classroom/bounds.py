@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from app import messages
 from app.classroom.access import Access
@@ -30,30 +30,28 @@ class Commands:
         self._under_way: dict[Pass, int] = {}
         self._lock = threading.Lock()
 
-    @contextlib.contextmanager
-    def of(self, sid: str) -> Iterator[None]:
-        """One more, while the `with` lasts.
+    def take(self, sid: str) -> Callable[[], None]:
+        """One more. Returns what is to be called when it is done, whatever became of it.
 
         Raises:
             AppError: `busy`.
         """
         person = self._access.person(sid)
         if person.is_owner or person.seat is None:
-            yield
-            return
+            return lambda: None
         seat = person.seat
         with self._lock:
             mine, all_of_them = self._under_way.get(seat, 0), sum(self._under_way.values())
             if mine >= MOST_OF_ONE or all_of_them >= MOST_COMMANDS:
                 raise AppError("busy", "your run has enough to do: ask again when it has done that")
             self._under_way[seat] = mine + 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._under_way[seat] -= 1
-                if not self._under_way[seat]:
-                    del self._under_way[seat]
+        return functools.partial(self._give, seat)
+
+    def _give(self, seat: Pass) -> None:
+        with self._lock:
+            self._under_way[seat] -= 1
+            if not self._under_way[seat]:
+                del self._under_way[seat]
 
 
 def check_text(text: str) -> None:

@@ -46,8 +46,9 @@ class Classroom:
         self.labs = LabPlaces()
         self._numbers = itertools.count()  # of seats: none is given twice
         self._seats: dict[str, Seat] = {}  # by the key of the pass
+        self._sent_away: set[str] = set()  # keys that open it no more
         self._sitting: dict[str, Seat] = {}  # by connection: hundreds may go at once
-        self._began = time.monotonic()
+        self._began = self._left_at = time.monotonic()
         self._changed = changed
         self._lock = threading.RLock()
         self._version = 0
@@ -75,6 +76,13 @@ class Classroom:
         with self._lock:
             followers = {sid for seat in self._seats.values() for sid in seat.sids}
             return [*self.presenters, *(followers - self.presenters)]
+
+    @property
+    def empty_for(self) -> float:
+        """Seconds since the last connection went; 0 while somebody is there."""
+        with self._lock:
+            there = bool(self.presenters) or any(seat.is_here for seat in self._seats.values())
+            return 0.0 if there else time.monotonic() - self._left_at
 
     def seats(self) -> list[Seat]:
         """In the order in which they came."""
@@ -106,6 +114,8 @@ class Classroom:
         """
         with self._lock:
             self._check_open()
+            if key in self._sent_away:
+                raise AppError("refused", "the presenter has taken your seat away")
             seat = self._seats.get(key)
             if seat is None:
                 if len(self._seats) >= MOST_SEATS:
@@ -128,6 +138,7 @@ class Classroom:
                 seat.left_at = time.monotonic()
                 found = True
         if found:
+            self._left_at = time.monotonic()
             self.news(everybody=False)
 
     def rename(self, seat: Seat, name: str) -> None:
@@ -148,6 +159,7 @@ class Classroom:
             if self._driver is seat:
                 self._driver = None
             del self._seats[seat.key]
+            self._sent_away.add(seat.key)
             for poll in self.polls:
                 for votes in poll.rounds:
                     votes.pop(seat.key, None)
@@ -341,15 +353,18 @@ class Classroom:
         """To one seat: what is its own."""
         lab, queue = self.labs.of(seat.key)
         with self._lock:
-            answers = [
-                (poll.number, [votes.get(seat.key) for votes in poll.rounds])
-                for poll in self.polls
-                if any(seat.key in votes for votes in poll.rounds)
-            ]
+            answered = [poll for poll in self.polls if any(seat.key in votes for votes in poll.rounds)]
             return {
                 "seat": seat.number,
                 "name": seat.name,
-                "answers": [{"poll": number, "given": given} for number, given in answers],
+                "answers": [
+                    {
+                        "poll": poll.number,
+                        "given": [votes.get(seat.key) for votes in poll.rounds],
+                        "has": [seat.key in votes for votes in poll.rounds],
+                    }
+                    for poll in answered
+                ],
                 "remote": seat.is_remote,
                 "drives": self._driver is seat,
                 "lost": seat.is_lost,

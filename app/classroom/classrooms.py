@@ -15,7 +15,8 @@ from app.classroom.codes import BURST, RATE, Allowance, Pass, Passes, as_code
 from app.classroom.told import Names
 from app.errors import AppError
 
-MOST_CLASSES = 16  # of one server
+MOST_CLASSES = 64  # of one server
+EMPTY = 600.0  # seconds without anybody after which a class makes room for another
 PACE = 0.05  # seconds between two messages to a class
 SENDING_SHARE = 0.2  # of the time, at most, goes into sending them: the records of the run have the rest
 SLOWEST_PACE = 1.0
@@ -52,11 +53,11 @@ class Classrooms:
             AppError: `refused`, when there are too many.
         """
         with self._lock:
-            over = [one.id for one in self._classes.values() if one.is_over]
             if len(self._classes) >= MOST_CLASSES:
-                if not over:
+                free = [one for one in self._classes.values() if one.is_over or one.empty_for >= EMPTY]
+                if not free:
                     raise AppError("refused", f"{MOST_CLASSES} classes are open on this server: end one first")
-                del self._classes[over[0]]
+                del self._classes[max(free, key=lambda one: (one.is_over, one.empty_for)).id]
             found = Classroom(secrets.token_urlsafe(6), title, names, self._changed)
             self._classes[found.id] = found
         return found
@@ -84,6 +85,12 @@ class Classrooms:
         """A lesson has gone on; a class may have it on stage."""
         if found := self.of_theater(theater_id):
             found.lesson_is_at(theater_id, at)
+
+    def asks(self, theater_id: str) -> bool:
+        """Whether a class is asked a question of the lesson on this theater, and has not been shown the answer."""
+        found = self.of_theater(theater_id)
+        poll = found.poll if found else None
+        return bool(poll and poll.lesson and poll.lesson.theater == theater_id and poll.phase != "shown")
 
     # Coming in
 
@@ -163,7 +170,8 @@ class Classrooms:
             self._say("class", one.told, one.sids(), self._was_sent)
         for class_id in desks & classes.keys():
             one = classes[class_id]
-            self._say("class_desk", one.desk, list(one.presenters))
+            if not one.is_over:
+                self._say("class_desk", one.desk, list(one.presenters))
 
     def _was_sent(self, seconds: float) -> None:
         """The longer it takes to tell a large class, the less often it is told."""

@@ -17,6 +17,7 @@ from app.classroom.doors import door, origins
 from app.classroom.labs import Labs
 from app.classroom.polls import LessonQuestion
 from app.classroom.results import results_of
+from app.classroom.seats import Seat
 from app.classroom.store import LONGEST, Store
 from app.classroom.told import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
 from app.errors import AppError
@@ -64,7 +65,11 @@ class ClassEvents:
         return self._presenting(found, message.origin)
 
     def end(self, sid: str, message: messages.OfClass) -> Nothing:
-        found = self._access.presents(sid, message.id)
+        """By its presenter; one whose presenter is away, and may have lost the secret, by any owner of the server."""
+        found = self._classrooms.get(message.id)
+        if found.presenters:
+            self._access.presents(sid, message.id)
+        self._access.own(sid)
         self._labs.end(found)
         found.end()
         self._leave(found, [sid for sid in found.sids() if not self._access.person(sid).is_owner])
@@ -159,7 +164,9 @@ class ClassEvents:
         poll = found.poll
         right = message.right
         if message.to == "shown" and poll is not None and poll.number == message.poll and poll.lesson:
-            right = self._revealed(found, poll.lesson.theater, poll.lesson.item)
+            right = poll.lesson.right
+            with contextlib.suppress(AppError):  # the run is gone, and what is right is known
+                self._reveal(found, poll.lesson)
         found.poll_goes(message.poll, message.to, right)
         return {}
 
@@ -177,17 +184,17 @@ class ClassEvents:
     def rename(self, sid: str, message: messages.ClassRename) -> Mine:
         found, seat = self._access.seat(sid)
         found.rename(seat, message.name)
-        return found.mine(seat)
+        return self._mine(sid, found, seat)
 
     def answer(self, sid: str, message: messages.ClassAnswer) -> Mine:
         found, seat = self._access.seat(sid)
         found.answer(seat, message.poll, message.round, message.given)
-        return found.mine(seat)
+        return self._mine(sid, found, seat)
 
     def lost(self, sid: str, message: messages.ClassLost) -> Mine:
         found, seat = self._access.seat(sid)
         found.lost(seat, message.lost, self._newest(found))
-        return found.mine(seat)
+        return self._mine(sid, found, seat)
 
     def wish(self, sid: str, message: messages.ClassWish) -> Mine:
         found, seat = self._access.seat(sid)
@@ -211,6 +218,13 @@ class ClassEvents:
 
     # Inside
 
+    def _mine(self, sid: str, found: Classroom, seat: Seat) -> Mine:
+        """To who asked, and to the seat's other windows."""
+        mine = found.mine(seat)
+        if others := [one for one in list(seat.sids) if one != sid]:
+            self._emit("class_mine", mine, others)
+        return mine
+
     def _tell_seat(self, found: Classroom, number: int) -> None:
         """What is its own has changed, and not by itself."""
         seat = found.seat_of(number)
@@ -218,7 +232,7 @@ class ClassEvents:
 
     def _leave(self, found: Classroom, sids: list[str]) -> None:
         """They look at the class's runs no more."""
-        for theater_id in found.theaters:
+        for theater_id in list(found.theaters):
             with contextlib.suppress(AppError):
                 theater = self._theaters.watch(theater_id)
                 for sid in sids:
@@ -240,23 +254,22 @@ class ClassEvents:
         course = room.course
         if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:
             raise AppError("refused", "the lesson asks nothing now")
-        return LessonQuestion(room.theater.theater_id, course.at, *worded(course.question, course.language))
+        words = worded(course.question, course.language)
+        return LessonQuestion(room.theater.theater_id, course.at, course.question.right, *words)
 
-    def _revealed(self, found: Classroom, theater_id: str, item: int) -> int | None:
-        """Have the lesson say what is right; None: somebody went on without the class."""
-        room = self._lessons.find(theater_id)
+    def _reveal(self, found: Classroom, asked: LessonQuestion) -> None:
+        """Have the lesson say what is right, and go on."""
+        room = self._lessons.find(asked.theater)
         with room.lock:
             course = room.course
-            question = course.asked.get(item)
-            if course.at == item and not course.is_answered:
+            if course.at == asked.item and not course.is_answered:
                 try:
                     course.answer(None)
                     course.go_on()
                 except LessonError as error:
                     raise AppError("refused", str(error)) from error
                 room.show()
-            found.lesson_is_at(theater_id, course.at)
-        return question.right if question else None
+            found.lesson_is_at(asked.theater, course.at)
 
     def _newest(self, found: Classroom) -> int:
         with contextlib.suppress(AppError):

@@ -69,6 +69,7 @@ class LessonQuestion(NamedTuple):
 
     theater: str
     item: int
+    right: int  # of its options: nobody is told before it is shown
     text: str
     options: list[str]
 

@@ -44,6 +44,7 @@ class OwnAnswer(TypedDict):
 
     poll: int
     given: list[Answer]
+    has: list[bool]  # whether one did: None is "not sure" and an answer
 
 
 class Mine(TypedDict):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.classroom.bounds import MOST_OF_ONE
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 
@@ -137,7 +138,7 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
     room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
     mine = followers[0].do("class_answer", poll=poll, round=1, given=0)
-    assert mine["answers"] == [{"poll": poll, "given": [1, 0]}]
+    assert mine["answers"] == [{"poll": poll, "given": [1, 0], "has": [True, True]}]
     room.presenter.do("class_poll", id=room.id, poll=poll, to="shown", right=1)
     wait_for(lambda: followers[1].last()["poll"]["phase"] == "shown")
     shown = followers[1].last()["poll"]
@@ -174,7 +175,7 @@ def test_who_comes_back_has_seat_name_and_answer(room: Room) -> None:
     wait_for(lambda: room.seat().get("here") is False)
     _, after = room.follower(cookie)
     assert after["mine"]["seat"] == entered["mine"]["seat"] and after["mine"]["name"] == "Ada Lovelace"
-    assert after["mine"]["answers"] == [{"poll": poll, "given": [7.0]}]
+    assert after["mine"]["answers"] == [{"poll": poll, "given": [7.0], "has": [True]}]
     assert after["told"]["poll"]["id"] == poll
 
 
@@ -193,6 +194,57 @@ def test_a_class_without_names(make_server: Callable[..., Server]) -> None:
     guest, entered = room.follower()
     assert entered["told"]["names"] == "none"
     assert guest.refused("class_rename", name="Ada")["code"] == "refused"
+
+
+def test_not_sure_is_an_answer_and_no_answer_is_none(room: Room) -> None:
+    """Who has answered in the first round only has not said "not sure" in the second."""
+    (first, _), (second, _) = room.follower(), room.follower()
+    poll = ask(room, kind="number", text="?")
+    first.do("class_answer", poll=poll, round=0, given=7)
+    room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
+    room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
+    mine = first.do("class_lost", lost=True)
+    assert mine["answers"] == [{"poll": poll, "given": [7.0, None], "has": [True, False]}]
+    mine = second.do("class_answer", poll=poll, round=1, given=None)
+    assert mine["answers"] == [{"poll": poll, "given": [None, None], "has": [False, True]}]
+
+
+def test_two_windows_of_one_seat_know_the_same(room: Room) -> None:
+    cookie = room.ticket()
+    (one, _), (other, _) = room.follower(cookie), room.follower(cookie)
+    news: list[dict[str, Any]] = []
+    other.io.on("class_mine", news.append)
+    poll = ask(room, kind="number", text="?")
+    one.do("class_answer", poll=poll, round=0, given=7)
+    wait_for(lambda: news and news[-1]["answers"][0]["given"] == [7.0])
+
+
+def test_a_class_whose_presenter_is_gone_is_ended_by_an_owner(room: Room) -> None:
+    theater = room.on_stage()
+    owner = room.member(headers=OWNER)
+    assert owner.refused("class_end", id=room.id)["code"] == "forbidden"  # its presenter is there
+    guest, _ = room.follower()
+    room.presenter.io.disconnect()
+    wait_for(lambda: not room.server.app.extensions["kvtheater.classrooms"].get(room.id).presenters)
+    assert guest.refused("class_end", id=room.id)["code"] == "forbidden"
+    owner.do("class_end", id=room.id)
+    owner.do("reset", theater=theater)  # its runs are anybody's again
+
+
+def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
+    """However many are asked for at once: no thread waits for them, and they are counted all the same."""
+    theater = room.on_stage()
+    guest, entered = room.follower()
+    room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
+    guest.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 200})
+    room.server.model.step_seconds = 0.05
+    answers: list[dict[str, Any]] = []
+    for _ in range(12):
+        guest.io.emit("step", {"theater": theater, "count": 20}, callback=answers.append)
+    wait_for(lambda: len(answers) == 12, seconds=30)
+    assert sum(answer["ok"] for answer in answers) == MOST_OF_ONE
+    assert {answer["error"]["code"] for answer in answers if not answer["ok"]} == {"busy"}
+    guest.do("step", theater=theater)  # they are done, and one may go on
 
 
 def test_a_remote_presses_and_nobody_else(room: Room) -> None:
@@ -225,6 +277,7 @@ def test_who_is_sent_away_is_out(room: Room) -> None:
     room.presenter.do("class_send_away", id=room.id, seat=entered["mine"]["seat"])
     assert guest.refused("join", theater=theater)["code"] == "refused"
     assert guest.refused("class_lost", lost=True)["code"] == "refused"
+    assert guest.refused("class_enter", language="en")["code"] == "refused"  # nor comes it back by the same pass
 
 
 def test_guesses_are_few_and_shut_nobody_out_who_has_the_link(room: Room) -> None:

@@ -171,3 +171,23 @@ def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) 
     listed = requests.get(f"{live_server}/api/lessons").json()
     card = next(card for card in listed["lessons"] if card["id"] == LESSON)
     assert card["refused"] is None and card["num_questions"] > 3 and listed["faults"] == []
+
+
+def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
+    """Neither the driver's own answer nor going on gives a lesson's question away; showing it to all does."""
+    opened_class = learner.do("class_open", title="", names="none", origin=live_server)
+    class_id = opened_class["presenting"]["told"]["id"]
+    told = to_question(learner, opened(learner))
+    theater = told["theater"]
+    learner.do("class_cast", id=class_id, theater=theater, view={})
+    learner.do("class_ask", id=class_id, kind="lesson")
+    at = told["progress"]["at"]
+    assert learner.refused("lesson_answer", theater=theater, item=at, given=None)["code"] == "refused"
+    assert learner.refused("lesson_go", theater=theater, item=at)["code"] == "refused"
+    looked = learner.do("lesson_look", theater=theater, language="en")
+    assert looked["items"][-1]["kind"] == "ask" and looked["items"][-1]["right"] is None
+    learner.do("class_poll", id=class_id, poll=0, to="shown")
+    looked = learner.do("lesson_look", theater=theater, language="en")
+    asked = next(item for item in looked["items"] if item["index"] == at)
+    assert asked["over"] and asked["right"] is not None
+    learner.do("class_end", id=class_id)

@@ -17,7 +17,7 @@ export async function openClass(wish) {
   if (!client) return false;
   try {
     const opened = await client.ask("class_open", { ...wish, origin: location.origin });
-    keep({ id: opened.presenting.told.id, secret: opened.secret });
+    keep(opened.presenting.told.id, opened.secret);
     settings.class.value = opened.presenting.told.id;
     take(opened.presenting);
     return true;

@@ -70,7 +70,7 @@ async function read() {
 function markOwn() {
   const [now, poll] = [opened.peek(), told.peek()?.poll];
   if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;
-  const given = answersTo(poll.id).slice(-1);
+  const given = answersTo(poll.id);
   const options = /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));
   const items = now.items.map((item) =>
     item.kind === "ask" && item.index === poll.item ? { ...item, given: options, whys: options.map(() => null) } : item,

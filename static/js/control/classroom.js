@@ -48,7 +48,7 @@ export async function lab(open) {
 /** To one's own run, once there is one. */
 async function toLab() {
   const run = mine.peek()?.lab;
-  if (!run || theater() === run) return;
+  if (!run || theater() === run || told.peek()?.held) return;
   roaming.value = true;
   settings.distance.value = "bench";
   await session.watch(run);
@@ -63,7 +63,10 @@ export function followClass() {
   for (const event of ["pointerdown", "keydown", "wheel", "touchstart"])
     addEventListener(event, () => (touched = performance.now()), { capture: true, passive: true });
   effect(() => {
-    if (drives.value) cast(theater(), view());
+    if (drives.value && store.connection.value !== "lost") cast(theater(), view()); // once more when one is back
+  });
+  effect(() => {
+    if (told.value?.held && roaming.value && isLed.value) untracked(comeBack);
   });
   effect(() => {
     const now = told.value;
@@ -73,7 +76,7 @@ export function followClass() {
     const [here, run] = [view(), theater()];
     untracked(() => {
       const now = told.peek();
-      if (!now || !isLed.peek() || roaming.peek() || performance.now() - touched > INTENT) return;
+      if (!now || !isLed.peek() || roaming.peek() || leading || performance.now() - touched > INTENT) return;
       if (same(here, wanted(now.view)) && (now.theater === null || run === now.theater)) return;
       if (now.held) lead();
       else roaming.value = true;
@@ -141,11 +144,18 @@ const same = (a, b) =>
   writeQuery(parseQuery(String(new URLSearchParams(a)), CAST), CAST) ===
   writeQuery(parseQuery(String(new URLSearchParams(b)), CAST), CAST);
 
+let leading = 0; // runs that the page is on its way to: what changes then is not the reader's doing
+
 /** Look where the class looks. */
 async function lead() {
   const now = told.peek();
   if (!now?.theater) return;
-  if (theater() !== now.theater || session.run?.theater !== now.theater) await session.watch(now.theater);
+  const isElsewhere = session.run?.theater !== now.theater && store.connection.peek() !== "gone";
+  if (theater() !== now.theater || isElsewhere) {
+    leading += 1;
+    await session.watch(now.theater);
+    leading -= 1;
+  }
   if (told.peek() !== now || roaming.peek()) return; // the class has gone on meanwhile, or the reader has
   const values = parseQuery(String(new URLSearchParams(wanted(now.view))), CAST);
   batch(() => {

@@ -699,6 +699,7 @@ export interface OptionsPayload {
 
 export interface OwnAnswer {
   given: (number | string | null)[];
+  has: boolean[];
   poll: number;
 }
 

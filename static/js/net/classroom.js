@@ -2,7 +2,7 @@
 // the server knows by a cookie.
 
 import { batch } from "../../vendor/signals/signals.js";
-import { desk, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
+import { desk, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
 import { language } from "../tell/language.js";
 import { NoAnswer, Refusal } from "./client.js";
@@ -12,10 +12,17 @@ import { complain } from "./complain.js";
  * @typedef {import("./client.js").Client} Client
  */
 
-const KEY = "kvtheater.class"; // in this browser's memory: a class, and the secret of its presenter
+const KEY = "kvtheater.class"; // in this browser's memory: the secret of each class that it presents
+const MOST_KEPT = 8; // classes
+const AGAIN = 1000; // ms after which a server that is busy is asked again, and as much more at random
+const FOR_GOOD = ["forbidden", "not_found", "refused"]; // what asking again does not change
+
+/** The same for a browser that keeps nothing, as long as its page is open. @type {Record<string, string>} */
+const secrets = {};
 
 /**
- * Enter the class of the address. What this page is to follow there; nothing (""): the class has nothing on stage yet.
+ * Enter the class of the address. What this page is to follow there; nothing (""): the class has nothing on stage yet,
+ * or the server is away again.
  *
  * @param {Client} client
  * @param {string | null} own what it would follow by itself
@@ -25,15 +32,15 @@ export async function runOfClass(client, own) {
   const id = settings.class.peek() ?? "";
   try {
     if (await asPresenter(client, id)) return isLed.peek() ? (told.peek()?.theater ?? own) : own;
-    const entered = await client.ask("class_enter", { language: language.peek() ?? "en" });
+    const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
     batch(() => {
-      told.value = entered.told;
+      hear(entered.told);
       mine.value = entered.mine;
       presenting.value = desk.value = null;
     });
-    return roaming.peek() ? own : (entered.told.theater ?? "");
+    return roaming.peek() ? own : (told.peek()?.theater ?? "");
   } catch (error) {
-    if (error instanceof NoAnswer) throw error;
+    if (error instanceof NoAnswer) return ""; // the next connect enters
     complain(error);
     leaveClass();
     return own;
@@ -45,16 +52,33 @@ export async function runOfClass(client, own) {
  * @param {string} id
  */
 async function asPresenter(client, id) {
-  const kept = readKept();
-  if (kept?.id !== id) return false;
+  const secret = secretOf(id);
+  if (!secret) return false;
   try {
-    take(await client.ask("class_present", { id, secret: kept.secret, origin: location.origin }));
+    take(await untilTaken(() => client.ask("class_present", { id, secret, origin: location.origin })));
     return true;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    keep(null);
+    keep(id, null);
     return false;
   }
+}
+
+/**
+ * Ask until it is done or will never be: with hundreds that come back at once a server is busy for a moment.
+ *
+ * @template T
+ * @param {() => Promise<T>} ask
+ * @returns {Promise<T>}
+ */
+async function untilTaken(ask) {
+  for (;;)
+    try {
+      return await ask();
+    } catch (error) {
+      if (!(error instanceof Refusal) || FOR_GOOD.includes(error.code)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN * (1 + Math.random())));
+    }
 }
 
 /** The class goes on, or ends, without this page. */
@@ -70,7 +94,7 @@ export function leaveClass() {
 export function take(now) {
   batch(() => {
     presenting.value = now;
-    told.value = now.told;
+    hear(now.told);
     desk.value = now.desk;
     mine.value = null;
   });
@@ -83,29 +107,35 @@ export function take(now) {
  * @returns {Promise<Blob>}
  */
 export async function fileOf(name) {
-  const kept = readKept();
-  const answer = await fetch(`api/class/${kept?.id}/${name}?lang=${language.peek()}`, {
-    headers: { "X-KVTheater-Class": kept?.secret ?? "" },
+  const id = told.peek()?.id ?? "";
+  const answer = await fetch(`api/class/${id}/${name}?lang=${language.peek()}`, {
+    headers: { "X-KVTheater-Class": secretOf(id) ?? "" },
   });
   if (!answer.ok) throw new Refusal((await answer.json()).error);
   return answer.blob();
 }
 
-/** @returns {{id: string, secret: string} | null} */
+/** @param {string} id of a class @returns {string | null} */
+const secretOf = (id) => secrets[id] ?? readKept()[id] ?? null;
+
+/** @returns {Record<string, string>} */
 function readKept() {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "null");
+    return JSON.parse(localStorage.getItem(KEY) ?? "{}") ?? {};
   } catch {
-    return null; // refused in some private windows: the page presents until it is closed
+    return {}; // refused in some private windows
   }
 }
 
-/** This browser presents a class, or none any more. @param {{id: string, secret: string} | null} what */
-export function keep(what) {
+/** This browser presents a class, or does no more (null). @param {string} id @param {string | null} secret */
+export function keep(id, secret) {
+  const { [id]: _, ...others } = readKept();
+  delete secrets[id];
+  if (secret) secrets[id] = secret;
+  const all = Object.entries(secret ? { ...others, [id]: secret } : others).slice(-MOST_KEPT);
   try {
-    if (what) localStorage.setItem(KEY, JSON.stringify(what));
-    else localStorage.removeItem(KEY);
+    localStorage.setItem(KEY, JSON.stringify(Object.fromEntries(all)));
   } catch {
-    // as above
+    // as above: it presents until it is closed
   }
 }

@@ -88,10 +88,10 @@ export class Session {
    * @param {Link} link
    */
   async #enter(link) {
-    if (this.state === "file" || this.state === "gone") return; // what is here can be read on
     const own = this.run?.theater ?? settings.recording.value ?? settings.theater.value;
     const wanted = settings.class.peek() ? await (await import("./classroom.js")).runOfClass(link.client, own) : own;
-    if (wanted === "" || link.isClosed) return; // the class has nothing on stage yet
+    // what is here can be read on; a class has nothing on stage yet
+    if (this.state === "file" || this.state === "gone" || wanted === "" || link.isClosed) return;
     const known =
       this.run?.theater === wanted ? { from: store.own.numRecords.value, epoch: this.run?.epoch } : { from: 0 };
     const asked = wanted ? link.join(wanted, known, (answer) => this.#now.enter(answer)) : this.#create(link);

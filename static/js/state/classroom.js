@@ -60,8 +60,34 @@ export const drives = computed(() => {
 /** Whether this page goes where another one leads. */
 export const isLed = computed(() => told.value !== null && !told.value.over && !drives.value);
 
-/** What this seat has answered to a question so far, by round. @param {number} poll */
-export const answersTo = (poll) => mine.value?.answers.find((one) => one.poll === poll)?.given ?? [];
+/**
+ * What is said of this page's class, unless something newer was: an answer and a message may overtake each other.
+ *
+ * @param {ClassTold} message
+ */
+export function hear(message) {
+  const now = told.peek();
+  if (message.id !== settings.class.peek() || (now?.id === message.id && now.version > message.version)) return;
+  told.value = message;
+}
+
+/**
+ * What this seat has answered to a question in a round (null: not sure), or undefined.
+ *
+ * @param {number} poll
+ * @param {number} round
+ */
+export function answerTo(poll, round) {
+  const found = mine.value?.answers.find((one) => one.poll === poll);
+  return found?.has[round] ? found.given[round] : undefined;
+}
+
+/** The last answer of this seat to a question, or none: a list of one, or empty. @param {number} poll */
+export const answersTo = (poll) =>
+  [1, 0]
+    .map((round) => answerTo(poll, round))
+    .filter((one) => one !== undefined)
+    .slice(0, 1);
 
 /**
  * What the server says of the class, by event.
@@ -70,11 +96,9 @@ export const answersTo = (poll) => mine.value?.answers.find((one) => one.poll ==
  * @type {{[E in Heard]: (message: import("../core/wire.js").Told[E]) => void}}
  */
 export const heardOfClass = {
-  class: (message) => {
-    if (told.peek()?.id === message.id) told.value = message;
-  },
+  class: hear,
   class_desk: (message) => {
-    desk.value = message;
+    if (told.peek()?.id === message.id) desk.value = message;
   },
   class_mine: (message) => {
     mine.value = message;

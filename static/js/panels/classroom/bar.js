@@ -6,7 +6,9 @@ import { comeBack, press, wander } from "../../control/classroom.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
-import { answersTo, drives, mine, roaming, told } from "../../state/classroom.js";
+import { answersTo, answerTo, drives, mine, roaming, told } from "../../state/classroom.js";
+import { opened } from "../../state/lessons.js";
+import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Clock } from "./clock.js";
@@ -62,13 +64,17 @@ function Over() {
   </section>`;
 }
 
+/** Whether the lesson that asks is what this page shows. */
+const isOnPage = () => settings.distance.value === "learn" && !roaming.value && opened.value !== null;
+
 /** The question, before everything else until it is answered; afterwards it can be put aside and comes back to show. */
 function Sheet() {
   const poll = told.value?.poll ?? null;
   const key = poll ? `${poll.id} ${poll.phase}` : "";
   const [aside, putAside] = useState("");
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const isShown = poll !== null && aside !== key && !(poll.kind === "lesson" && poll.phase !== "shown");
+  const isInText = poll?.kind === "lesson" && poll.phase !== "shown" && isOnPage();
+  const isShown = poll !== null && aside !== key && !isInText;
   useLayoutEffect(() => {
     if (isShown && box.current && !box.current.contains(document.activeElement))
       box.current.focus({ preventScroll: true });
@@ -78,13 +84,13 @@ function Sheet() {
   }, [poll?.id]);
   if (!poll) return null;
   if (!isShown)
-    return poll.kind === "lesson" || aside !== key
+    return isInText || aside !== key
       ? null
       : html`<button class="class-again quiet" id="class-question" onClick=${() => putAside("")}>${t(
           "class.question",
         )}</button>`;
   const given = answersTo(poll.id);
-  const has = given[poll.round] !== undefined && given.length > poll.round && isIn(poll.id, poll.round);
+  const has = answerTo(poll.id, poll.round) !== undefined;
   return html`<section class="class-sheet" id="class-sheet" tabindex="-1" ref=${box} aria-labelledby="class-asked">
     <p class="class-sheet-head"><span>${t(`class.phase.${poll.phase}`)}</span> <${Clock} poll=${poll} />
       <button class="tool" id="class-aside" aria-label=${t("class.aside")} title=${t("class.aside")}
@@ -96,11 +102,8 @@ function Sheet() {
             askOfClass("class_answer", { poll: poll.id, round: poll.round, given: answer })} />
           <p class="class-in" role="status">${has ? t("class.answer_is_in") : ""}</p>`
         : poll.phase === "shown"
-          ? html`<${Histogram} poll=${poll} mine=${given.slice(-1)} textOf=${answerText(poll)} />`
+          ? html`<${Histogram} poll=${poll} mine=${given} textOf=${answerText(poll)} />`
           : html`<p>${t(`class.wait.${poll.phase}`)}</p>`
     }
   </section>`;
 }
-
-/** Whether this seat has answered in a round: a null there is "not sure". @param {number} poll @param {number} round */
-const isIn = (poll, round) => (mine.value?.answers.find((one) => one.poll === poll)?.given.length ?? 0) > round;

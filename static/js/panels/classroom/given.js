@@ -3,9 +3,10 @@
 import { useState } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { answersTo } from "../../state/classroom.js";
+import { answerTo } from "../../state/classroom.js";
 import { log, selected } from "../../state/store.js";
 import { t } from "../../tell/words.js";
+import { optionTexts, questionText } from "./said.js";
 
 /**
  * @typedef {import("../../core/wire.js").PollTold} Poll
@@ -14,9 +15,9 @@ import { t } from "../../tell/words.js";
 
 /** @param {{poll: Poll, give: (given: Answer) => unknown}} props */
 export function Given({ poll, give }) {
-  const before = answersTo(poll.id)[poll.round];
+  const before = answerTo(poll.id, poll.round);
   return html`${
-    poll.kind === "choice"
+    poll.kind === "choice" || poll.kind === "lesson"
       ? html`<${Options} poll=${poll} before=${before} give=${give} />`
       : html`<${Field} key=${`${poll.id} ${poll.round}`} poll=${poll} before=${before} give=${give} />`
   }
@@ -26,8 +27,12 @@ export function Given({ poll, give }) {
 }
 
 /** @param {{poll: Poll, before: Answer | undefined, give: (given: Answer) => unknown}} props */
-const Options = ({ poll, before, give }) => html`<div class="class-options" role="group" aria-label=${poll.text}>
-  ${poll.options.map(
+const Options = ({
+  poll,
+  before,
+  give,
+}) => html`<div class="class-options" role="group" aria-label=${questionText(poll)}>
+  ${optionTexts(poll).map(
     (text, i) => html`<button class="class-option" key=${i} aria-pressed=${before === i} onClick=${() => give(i)}>
       <i aria-hidden="true">${letter(i)}</i><span>${text}</span></button>`,
   )}
