@@ -38,7 +38,7 @@ from tests.load.viewers import PROMPT, SAMPLING, SETTLE, Crowd, Server
 
 TOKEN = "load"
 OWNER = {"Authorization": f"Bearer {TOKEN}"}
-RESULTS = ROOT / "engine" / "bench" / "results" / "classroom.json"
+RESULTS = ROOT / "engine" / "bench" / "results" / "class_of_500.json"
 ENTERED, ANSWERED = 2, 3  # numbers of a follower's acknowledgements
 THINK = 3.0  # seconds within which a question is answered
 ASK_EVERY = 8.0  # seconds

@@ -57,7 +57,7 @@ def test_the_list_has_scenarios_and_sound_records_with_the_traces_that_are_here(
     assert refused == (set() if torch.cuda.is_available() else {"gpu-decode"})
     records = {record["id"]: record for record in listed["records"]}
     assert records["shipped-guard"]["origin"] == "shipped"
-    for page in ("shipped-click_to_paint", "shipped-real_size", "shipped-classroom"):
+    for page in ("shipped-click_to_paint", "shipped-real_size", "shipped-class_of_500"):
         assert page not in records  # a measurement of another kind, in the same folder
     own = [record for record in listed["records"] if record["origin"] == "here"]
     assert [record["id"] for record in own] == ["here-20260101T000000Z-guard"]

@@ -35,19 +35,7 @@ export function Panel() {
     <${Connection} />
     <${RecordMark} />
     <div class="header-tools">
-      ${
-        isEmbedded && !hasLesson
-          ? null
-          : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
-      }
-      ${
-        isEmbedded || isSite || told.value
-          ? null
-          : html`<button class="tool header-bench" id="btn-teach" onClick=${() => (startOpen.value = true)}>${t(
-              "header.teach",
-            )}</button>`
-      }
-      ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
+      <${Links} />
       <${LanguageSwitch} />
       <${ThemeButton} />
       <button class="tool" id="btn-room" onClick=${toggle} aria-label=${t("header.room")}
@@ -70,6 +58,23 @@ export function Panel() {
     </div>
   </header>`;
 }
+
+/** The other pages: one stop of the Tab key, and arrows between them. */
+const Links = () => html`<span class="header-links" role="toolbar" aria-label=${t("header.pages")} data-arrows>
+      ${
+        isEmbedded && !hasLesson
+          ? null
+          : html`<button class="tool header-bench" id="btn-learn" onClick=${learn}>${t("header.learn")}</button>`
+      }
+      ${
+        isEmbedded || isSite || told.value
+          ? null
+          : html`<button class="tool header-bench" id="btn-teach" onClick=${() => (startOpen.value = true)}>${t(
+              "header.teach",
+            )}</button>`
+      }
+      ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
+    </span>`;
 
 /** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
