@@ -213,9 +213,11 @@ class Labs:
                 moved = True
                 try:
                     self._make(found, key, source)
-                except AppError as error:
+                except BaseException as error:  # a place must not be lost with what went wrong
                     with self._lock:
                         found.labs.drop(key)
+                    if not isinstance(error, AppError):
+                        raise
                     failure = error if key == asking else failure
                 self._tell(found, [key])
         self._tell(found, found.labs.queue() if moved else [])  # each of them stands further ahead
@@ -234,6 +236,7 @@ class Labs:
 
     def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
         """Close the labs of these seats, and let those of them that wait go."""
+        ending: list[Theater] = []
         for key in keys:
             with self._lock:
                 theater_id = found.labs.drop(key)
@@ -241,7 +244,10 @@ class Labs:
             if theater_id is not None:
                 self._access.lab(theater_id, None)
             if theater is not None and theater_id != found.theater:
-                self._theaters.remove(theater, why)
+                theater.begin_close(why)
+                ending.append(theater)
+        for theater in ending:  # all at once: each may wait for a turn before it ends
+            self._theaters.remove(theater, why)
         self._tell(found, keys)
         if keys:
             found.news(everybody=False)

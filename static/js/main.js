@@ -10,7 +10,6 @@ import { followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
 import { themeChanged } from "./kit/colour.js";
-import { SELECTOR as MARKS } from "./kit/fidelity.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
 import { rove } from "./kit/rove.js";
@@ -49,7 +48,7 @@ effect(() => {
 render(html`<${App} />`, /** @type {HTMLElement} */ (document.getElementById("app")));
 startMotion();
 listenToKeys();
-for (const stops of [MARKS, ".header-links > *"]) rove(stops);
+for (const stops of [".fidelity", ".header-links > *"]) rove(stops);
 followPlaying();
 followSelection();
 followSpeed();

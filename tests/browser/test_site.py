@@ -103,6 +103,7 @@ def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, 
     visit.click("#look-step")
     visit.click("#look-step")
     expect(visit).to_have_url(re.compile(r"recording=rec-opening-en-.*step=\d+.*distance=look"))
+    visit.wait_for_timeout(500)  # the address follows where one looks after 150 ms without a change
     text = generated.inner_text()
     visit.reload()
     expect(visit.locator(".look-text .generated")).to_have_text(text)

@@ -222,3 +222,19 @@ def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[
     before = lab_steps()
     room.presenter.do("step", theater=room.theater, count=40)
     assert 0 < lab_steps() - before <= 41
+
+
+def test_a_lab_that_cannot_be_made_keeps_no_place(
+    make_room: Callable[[int], LabRoom], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = make_room(1)
+    one = room.follower()[0]
+    made = room.server.theaters.create_lab
+
+    def fails(*_: Any) -> Any:
+        raise MemoryError("no thread can be started")
+
+    monkeypatch.setattr(room.server.theaters, "create_lab", fails)
+    assert one.refused("class_lab", open=True)["code"] == "internal"
+    monkeypatch.setattr(room.server.theaters, "create_lab", made)
+    assert one.do("class_lab", open=True)["lab"]

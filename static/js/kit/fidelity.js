@@ -6,8 +6,7 @@ import { html } from "./html.js";
 import { tips } from "./tooltip.js";
 
 const MARKS = { captured: "●", derived: "○", schematic: "◇" };
-/** All of them are one stop of the Tab key. */
-export const SELECTOR = ".fidelity";
+const SELECTOR = ".fidelity";
 
 /**
  * ● captured, ○ derived (with its formula), ◇ schematic.
