@@ -283,9 +283,14 @@ def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_trac
     assert page.locator(".bench-table a").count() == 6
     chart = page.locator(".bench-chart").first
     chart.scroll_into_view_if_needed()
-    point = chart.locator(".scatterlayer .trace").nth(1).locator(".point").first.bounding_box()  # of the new record
+    mark = chart.locator(".scatterlayer .trace").nth(1).locator(".point").first  # of the new record
+    point, before = mark.bounding_box(), None
+    while point != before:  # a chart that has come into sight may still be laid out
+        page.wait_for_timeout(300)
+        point, before = mark.bounding_box(), point
     assert point is not None
     page.mouse.move(point["x"], point["y"] + point["height"] / 2)
+    page.wait_for_timeout(200)  # Plotly looks what lies under the pointer, at most ten times a second
     page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
     page.wait_for_selector("#connection.replay")
     expect(page.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]\d"))
