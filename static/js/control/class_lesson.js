@@ -4,7 +4,7 @@ import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { look } from "../net/class_lesson.js";
 import { session } from "../net/session.js";
 import { answersTo, attends, mine, presents, roaming, told } from "../state/classroom.js";
-import { opened } from "../state/lessons.js";
+import { opened, openedAs } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { language } from "../tell/language.js";
 import { addMoreWords } from "../tell/words.js";
@@ -39,26 +39,14 @@ export async function answerToClass(given) {
 async function read() {
   const { client } = session;
   try {
-    const { lesson, kind, title, minutes, theater, progress, items, words } = await look(0);
-    if (told.peek()?.lesson?.theater !== theater) return;
-    addMoreWords(language.peek(), words);
+    const heard = await look(0);
+    if (told.peek()?.lesson?.theater !== heard.theater) return;
     const code = language.peek();
+    addMoreWords(code, heard.words);
     const source = presents.peek() && settings.distance.peek() !== "desk" ? "live" : "class";
-    const own = { changes: {}, again: [], ...opened.peek() };
+    const { changes, again } = { changes: {}, again: [], ...opened.peek() };
     batch(() => {
-      opened.value = {
-        lesson,
-        kind,
-        language: code,
-        title,
-        minutes,
-        theater,
-        items: /** @type {import("../state/lessons.js").Item[]} */ (items),
-        source,
-        progress,
-        changes: own.changes,
-        again: own.again,
-      };
+      opened.value = openedAs(heard, { language: code, source, changes, again });
       markOwn();
     });
   } catch (error) {

@@ -9,7 +9,7 @@ import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { askOfClass } from "./class_asks.js";
 import * as playback from "./playback.js";
-import { takeOver } from "./player.js";
+import { onlyLooking, takeOver } from "./player.js";
 import * as room from "./room.js";
 
 const CAST_EVERY = 100; // ms between two messages about where the driver looks
@@ -188,16 +188,7 @@ function cast(run, place) {
  * @type {import("./player.js").Player}
  */
 const ledPlayer = {
-  live: () => false,
+  ...onlyLooking,
   running: () => store.pace.value !== null,
-  prefill: null,
-  step: async () => false,
-  run: () => {},
-  pause: () => {},
-  reset: () => {},
-  add: null,
-  forks: false,
-  differs: () => false,
-  restart: () => {},
   say: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("class.begins") : null),
 };

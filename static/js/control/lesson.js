@@ -5,7 +5,7 @@ import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
-import { barrier, cards, forget, keep, opened, readKept, shownPart } from "../state/lessons.js";
+import { barrier, cards, forget, keep, opened, openedAs, readKept, shownPart } from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
@@ -16,7 +16,7 @@ import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards
 import { playAdded } from "./lesson_playing.js";
 import { here, isFollowed, wayInto } from "./lesson_ways.js";
 import { stop } from "./playback.js";
-import { takeOver } from "./player.js";
+import { onlyLooking, takeOver } from "./player.js";
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 
@@ -168,29 +168,14 @@ async function begin(wish) {
   }
   if (!told) return false;
   addMoreWords(code, told.words);
-  const { lesson, kind, title, minutes, theater, progress } = told;
-  const items = /** @type {import("../state/lessons.js").Item[]} */ (told.items);
+  const { changes, again } = wish;
   batch(() => {
-    const { changes, again } = wish;
-    const { source } = course;
-    opened.value = {
-      lesson,
-      kind,
-      language: code,
-      title,
-      minutes,
-      theater,
-      items,
-      source,
-      progress,
-      changes,
-      again,
-    };
+    opened.value = openedAs(told, { language: code, source: course.source, changes, again });
     release ??= takeOver(lessonPlayer);
     look();
   });
   keep(storage);
-  await course.follow(theater);
+  await course.follow(told.theater);
   hold();
   return true;
 }
@@ -270,16 +255,9 @@ async function step() {
  * @type {import("./player.js").Player}
  */
 const lessonPlayer = {
+  ...onlyLooking,
   live: () => store.connection.value === "live",
-  running: () => false,
-  prefill: null,
   step,
   run: step,
-  pause: () => {},
-  reset: () => {},
-  add: null,
-  forks: false,
-  differs: () => false,
-  restart: () => {},
   say: () => (store.viewIndex.value < 0 && !store.numRecords.value ? t("sentence.start.lesson") : null),
 };

@@ -46,6 +46,26 @@ async function step() {
   return done ? done.performed > 0 : false;
 }
 
+/**
+ * What who makes no records says of them: one looks at those that there are.
+ *
+ * @type {Player}
+ */
+export const onlyLooking = {
+  live: () => false,
+  running: () => false,
+  prefill: null,
+  step: async () => false,
+  run: () => {},
+  pause: () => {},
+  reset: () => {},
+  add: null,
+  forks: false,
+  differs: () => false,
+  restart: () => {},
+  say: () => null,
+};
+
 /** What drives the page now. */
 export const player = signal(ownPlayer);
 

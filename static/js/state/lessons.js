@@ -36,6 +36,17 @@ import { computed, signal } from "../../vendor/signals/signals.js";
 /** @type {Signal<Opened | null>} */
 export const opened = signal(null);
 
+/**
+ * A lesson as it was told.
+ *
+ * @param {import("../core/wire.js").LessonOpened} told
+ * @param {Pick<Opened, "language" | "source" | "changes" | "again">} own what this page knows of it
+ * @returns {Opened}
+ */
+export function openedAs({ lesson, kind, title, minutes, theater, progress, items }, own) {
+  return { ...own, lesson, kind, title, minutes, theater, progress, items: /** @type {Item[]} */ (items) };
+}
+
 /** The lessons that there are; null before they were asked for. @type {Signal<Card[] | null>} */
 export const cards = signal(null);
 
