@@ -218,6 +218,8 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         dict[int, float],
         Option(holds=_is_bias, allowed="at most 300 token ids with numbers between -100 and 100", may_change=True),
     ] = {}
+    # alternatives recorded with each token, where the engine's num_logprobs has fewer
+    logprobs: Annotated[int | None, Option(ge=0, le=MAX_LOGPROBS, may_change=True)] = None
     # alternatives recorded with each prompt token; None: nothing is recorded
     prompt_logprobs: Annotated[int | None, Option(ge=0, le=MAX_LOGPROBS)] = None
 
@@ -250,5 +252,8 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         return self
 
     def as_map(self) -> dict[str, Setting]:
-        """Every field by name, for the trace."""
-        return {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
+        """Every field by name, for the trace; `logprobs` only where it is given."""
+        fields = {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
+        if self.logprobs is None:  # as logs have it that are older than the field
+            del fields["logprobs"]
+        return fields

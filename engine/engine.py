@@ -151,9 +151,11 @@ class Engine:
         request_id: str | None = None,
         priority: int = 0,
         cache_salt: str | None = None,
+        client: str | None = None,
+        waited: float = 0.0,
     ) -> Request:
-        """Queue one request. See `add_requests`."""
-        spec = RequestSpec(prompt, sampling or SamplingParams(), request_id, priority, cache_salt)
+        """Queue one request. See `add_requests`, and `RequestSpec` for the arguments."""
+        spec = RequestSpec(prompt, sampling or SamplingParams(), request_id, priority, cache_salt, client, waited)
         return self.add_requests([spec])[0]
 
     def add_requests(self, specs: Items[RequestSpec], *, eager: bool = False) -> list[Request]:

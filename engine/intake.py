@@ -28,6 +28,8 @@ class RequestSpec(NamedTuple):
     request_id: str | None = None
     priority: int = 0  # lower first; only under scheduling_policy "priority"
     cache_salt: str | None = None  # requests with different salts share no cached blocks
+    client: str | None = None  # who sends it, where several share an engine
+    waited: float = 0.0  # seconds that it has waited for its turn among them
 
 
 class Intake:
@@ -100,6 +102,8 @@ class Intake:
             max_tokens=max_tokens,
             priority=spec.priority,
             cache_salt=spec.cache_salt,
+            client=spec.client,
+            waited=spec.waited,
             arrival=seq_id,
             num_forks=sampling.num_sequences - 1,
             together=sampling.use_beam_search,

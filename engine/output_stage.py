@@ -84,7 +84,8 @@ class OutputStage:
         if rows != list(range(logits.shape[0])):
             logits = logits[rows]
         settled = {i: c.chosen.pop(at) for i, c in enumerate(chosen) if (at := len(c.sequence.token_ids)) in c.chosen}
-        sampled = self.sampler.sample(logits, [c.row() for c in chosen], self._num_logprobs, settled)
+        most = max([self._num_alternatives(c) for c in chosen], default=0)
+        sampled = self.sampler.sample(logits, [c.row() for c in chosen], most, settled)
         outputs = [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
         for request in list(self._searches.values()):
             outputs += self._search(request)
@@ -110,7 +111,7 @@ class OutputStage:
             token_bytes=self.token_bytes(token_id),
             text=text,
             logprob=logprob,
-            top=self._candidates(sampled),
+            top=self._candidates(sampled, self._num_alternatives(completion)),
         )
 
     def _finish(self, request: Request, completion: Completion, reason: FinishReason, detail: str) -> None:
@@ -147,7 +148,7 @@ class OutputStage:
         assert search is not None
         offers = self.sampler.offers(logits[0], completion.row(), search.num_offers)
         beam.offers = [Offer(*offer) for offer in offers]
-        [completion.alternatives] = self.sampler.score(logits, [offers[0][0]], self._num_logprobs)
+        [completion.alternatives] = self.sampler.score(logits, [offers[0][0]], self._num_alternatives(completion))
 
     def _search(self, request: Request) -> list[Output]:
         """One step of a beam search, once every beam has made its offers and has its blocks."""
@@ -213,11 +214,16 @@ class OutputStage:
                 position=position,
                 token_id=item.token_id,
                 logprob=item.logprob,
-                top=self._candidates(item),
+                top=self._candidates(item, len(item.top_ids)),
             )
             for position, item in enumerate(scored, first)
         ]
 
-    def _candidates(self, sampled: Sampled) -> list[Candidate]:
-        top_ids = sampled.top_ids
+    def _num_alternatives(self, completion: Completion) -> int:
+        """How many are recorded with each token of a sequence."""
+        return max(self._num_logprobs, completion.sampling.logprobs or 0)
+
+    def _candidates(self, sampled: Sampled, count: int) -> list[Candidate]:
+        """The first `count` of those that were found; another sequence of the batch may have asked for more."""
+        top_ids = sampled.top_ids[:count]
         return list(map(Candidate, top_ids, map(self.token_bytes, top_ids), sampled.top_logprobs))

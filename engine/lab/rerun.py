@@ -319,7 +319,15 @@ def compare(logged: StepRecord, found: StepRecord) -> None:
 
 def _specs(record: StepRecord) -> list[RequestSpec]:
     return [
-        RequestSpec(op.prompt_token_ids, sampling_of(op.sampling), op.request_id, op.priority, op.cache_salt)
+        RequestSpec(
+            prompt=op.prompt_token_ids,
+            sampling=sampling_of(op.sampling),
+            request_id=op.request_id,
+            priority=op.priority,
+            cache_salt=op.cache_salt,
+            client=op.client,
+            waited=op.waited,
+        )
         for op in record.ops
         if isinstance(op, Submit)
     ]

@@ -117,6 +117,8 @@ class Scheduler:
                 priority=sequence.priority,
                 cache_salt=sequence.cache_salt,
                 sampling=sampling,
+                client=sequence.client,
+                waited=sequence.waited,
             )
         )
 

@@ -40,6 +40,8 @@ class Sequence:
     priority: int = 0  # lower first, under the priority policy
     arrival: int = 0  # decides between equal priorities: earlier first
     cache_salt: str | None = None  # sequences with different salts share no cached blocks
+    client: str | None = None  # who sent the request
+    waited: float = 0.0  # seconds before it was submitted
     num_forks: int = 0  # sequences still to be forked from this one; their places among max_num_seqs are kept free
     together: bool = False  # its forks go on in step with it (beams): the pool must have room for all of them at once
     skip_reading_prefix_cache: bool = False  # the logits of all its prompt tokens are wanted, so none may hit

@@ -72,6 +72,8 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     priority: Int = 0
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
+    client: str | None = None  # who sent it, where several share an engine
+    waited: float = 0.0  # seconds that it waited among its client's requests before; a clock reading
 
 
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):

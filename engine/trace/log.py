@@ -25,7 +25,7 @@ from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
 KEYFRAME_INTERVAL = 64  # records; seeking decodes and folds at most this many
 
-Subscriber = Callable[[int], None]
+Subscriber = Callable[[StepRecord], None]
 
 
 class TraceReader:
@@ -229,7 +229,7 @@ class TraceWriter(TraceReader):
             return copy_state(self._state)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Call `subscriber(index)` after each append, on the appending thread. Returns the way to unsubscribe."""
+        """Call `subscriber(record)` after each append, on the appending thread. Returns the way to unsubscribe."""
         self._subscribers.append(subscriber)
         return lambda: self._subscribers.remove(subscriber) if subscriber in self._subscribers else None
 
@@ -264,7 +264,7 @@ class TraceWriter(TraceReader):
             self._records.append(found)
             self._whole = self._end
         for subscriber in tuple(self._subscribers):
-            subscriber(record.index)
+            subscriber(record)
 
     def _take_back(self, index: int, error: BaseException) -> None:
         """Half a record is none: file, index and state are again what they were after the record before."""

@@ -17,6 +17,7 @@ from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.config import EngineConfig
+from engine.trace.records import StepRecord
 
 
 def main() -> None:
@@ -29,8 +30,8 @@ def main() -> None:
     model = load("bundled", "auto", "cpu", settings, lambda stage: None)
     build = model.build
 
-    def noted(index: int) -> None:
-        os.write(1, f"{index} {time.monotonic():.6f}\n".encode())
+    def noted(record: StepRecord) -> None:
+        os.write(1, f"{record.index} {time.monotonic():.6f}\n".encode())
 
     def timed(config: EngineConfig, path: Path | None) -> EngineLike:
         engine = build(config, path)

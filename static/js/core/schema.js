@@ -411,6 +411,8 @@ export const STRUCTS = {
           ],
         },
       },
+      "client": {"either": ["str", "null"]},
+      "waited": "float",
     },
   ],
   SwapIn: [

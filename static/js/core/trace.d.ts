@@ -356,6 +356,8 @@ export interface Submit {
   priority?: number;
   cache_salt?: string | null;
   sampling?: Record<string, string | number | boolean | null | (string | number)[] | Record<string, number>>;
+  client?: string | null;
+  waited?: number;
 }
 
 export interface SwapIn {

@@ -855,6 +855,7 @@ export interface SamplingParams {
   length_penalty: number;
   min_tokens: number;
   logit_bias: Record<string, number>;
+  logprobs: number | null;
   prompt_logprobs: number | null;
 }
 

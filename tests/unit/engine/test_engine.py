@@ -11,7 +11,7 @@ from engine.engine import Engine, NothingToDo
 from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
-from engine.trace.events import Defer, Finish, Lookup, Sample
+from engine.trace.events import Defer, Finish, Lookup, Sample, Submit
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
@@ -63,6 +63,15 @@ def test_greedy_takes_the_most_probable_candidate(engine: Engine) -> None:
     assert output.token_id == output.top[0].token_id and output.logprob == output.top[0].logprob
     assert [c.logprob for c in output.top] == sorted((c.logprob for c in output.top), reverse=True)
     assert len(output.top) == engine.config.num_logprobs
+
+
+def test_a_request_that_wants_more_alternatives_gets_them_and_its_neighbour_no_more_than_before(engine: Engine) -> None:
+    curious = engine.add_request(PROMPTS[0], replace(GREEDY, logprobs=9), client="alice", waited=0.25)
+    plain = engine.add_request(PROMPTS[1], GREEDY)
+    tops = {output.seq_id: output.top for output in engine.step().outputs}
+    assert len(tops[curious.seq_id]) == 9 and len(tops[plain.seq_id]) == engine.config.num_logprobs == 5
+    submitted = log_of(engine).record(0).ops[0]
+    assert isinstance(submitted, Submit) and (submitted.client, submitted.waited) == ("alice", 0.25)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ class FakeEngine:
         """Queue a prompt; returns its seq_id."""
         seq_id = len(self.sequences)
         sequence = Sequence(
-            seq_id, f"r{seq_id}", list(prompt), len(prompt), max_tokens, priority, seq_id, salt, num_forks
+            seq_id, f"r{seq_id}", list(prompt), len(prompt), max_tokens, priority, seq_id, salt, num_forks=num_forks
         )
         self.scheduler.add(sequence, [b"?"] * len(prompt), {})
         self.sequences[seq_id], self.offsets[seq_id], self.stops[seq_id] = sequence, 0, stop

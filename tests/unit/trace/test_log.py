@@ -236,7 +236,7 @@ def test_readers_may_read_while_a_writer_appends(header: Header) -> None:
 def test_subscribers_hear_of_each_record_after_it_is_readable(header: Header) -> None:
     seen: list[tuple[int, int]] = []
     with TraceWriter(header) as writer:
-        unsubscribe = writer.subscribe(lambda index: seen.append((index, writer.record(index).index)))
+        unsubscribe = writer.subscribe(lambda record: seen.append((record.index, writer.record(record.index).index)))
         for record in submits(header, 3):
             writer.append(record)
         unsubscribe()
