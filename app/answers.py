@@ -41,6 +41,13 @@ class ForkStatus(TypedDict):
     left_out: list[str]
 
 
+class ApiStatus(TypedDict):
+    """Who asks a theater for something by the API."""
+
+    waiting: dict[str, int]  # requests by client, in the order of their turns
+    active: int  # requests that are not over, those that wait in the engine's queue or run included
+
+
 class Status(TypedDict):
     """What a theater or recording is doing: the `status` event."""
 
@@ -57,6 +64,7 @@ class Status(TypedDict):
     notice: str | None
     fork: ForkStatus | None
     recording: RecordingStatus | None
+    api: ApiStatus | None  # None: it takes no requests of the API
 
 
 ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]

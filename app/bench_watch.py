@@ -80,6 +80,7 @@ class BenchWatch:
             "notice": None,
             "fork": None,
             "recording": None,
+            "api": None,
         }
 
     def join(

@@ -58,6 +58,12 @@ class CommandQueue:
             self._refuse_all()
         return future.result()
 
+    def wake(self) -> None:
+        """Have the working thread look at what else it has to do; from any thread, without waiting."""
+        if self._queue.empty():
+            with contextlib.suppress(queue.Full):
+                self._queue.put_nowait(_Command(lambda: None, Future()))
+
     def carry_out_next(self, wait: float | None) -> bool:
         """On the working thread: do the next command, waiting `wait` seconds for it (None: forever). Whether it did.
 

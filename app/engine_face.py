@@ -27,7 +27,9 @@ class Prompt(Protocol):
     """One prompt of a submission."""
 
     @property
-    def text(self) -> str: ...
+    def text(self) -> str | list[int]:
+        """Or token ids."""
+
     @property
     def request_id(self) -> str | None: ...
     @property
@@ -36,6 +38,10 @@ class Prompt(Protocol):
     def cache_salt(self) -> str | None: ...
     @property
     def after_steps(self) -> int: ...
+    @property
+    def client(self) -> str | None: ...
+    @property
+    def waited(self) -> float: ...
 
 
 class RecomputedLike(Protocol):
@@ -63,7 +69,8 @@ class EngineLike(Protocol):
     """What a theater needs of an engine. Every method is called on one thread only.
 
     `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` chooses
-    what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log.
+    what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log, `observe`
+    only while nobody looks.
     `recompute_attention` computes a layer of a sequence, or all (None), again and changes nothing. `rerun` plays a log
     to an engine without records, up to record `at`, then the change.
     """
@@ -77,9 +84,13 @@ class EngineLike(Protocol):
     def step(self) -> StepRecord: ...
     def abort(self, request_id: str) -> bool: ...
     def num_unfinished(self) -> int: ...
+    def queue_lengths(self) -> tuple[int, int]:
+        """Sequences that run, and that wait."""
+
     def prefill_pending(self) -> bool: ...
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None: ...
     def stop_captures(self) -> None: ...
+    def observe(self, is_watched: bool) -> None: ...
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike: ...
@@ -120,4 +131,13 @@ class ServedModel(Protocol):
         """Text as the model will see it."""
 
     def encode(self, text: str) -> list[int]: ...
+    @property
+    def has_chat_template(self) -> bool: ...
+    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+        """Token ids of a conversation, for the next message: by the model's own template, else the plain one.
+
+        Raises:
+            ValueError: the template refuses it, one sentence.
+        """
+
     def token_bytes(self, token_id: int) -> bytes: ...

@@ -29,7 +29,8 @@ class LiveEngine:
     def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None, is_small: bool = False) -> None:
         self._is_float32 = model.facts.dtype == "float32"
         self._is_small = is_small
-        self._captures = True
+        self._captures = self._is_watched = True
+        self._focus: tuple[list[int] | None, list[int] | None] = (None, None)
         self._engine = make_engine(model, config, log_path=path, capture=self._observing(None, None))
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
@@ -56,16 +57,23 @@ class LiveEngine:
     def num_unfinished(self) -> int:
         return self._engine.num_unfinished
 
+    def queue_lengths(self) -> tuple[int, int]:
+        return self._engine.queue_lengths
+
     def prefill_pending(self) -> bool:
         return self._engine.prefill_pending()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        if self._captures:
-            self._engine.capture = None if layers == [] else self._observing(layers, heads)
+        self._focus = (layers, heads)
+        self._capture()
 
     def stop_captures(self) -> None:
         self._captures = False
-        self._engine.capture = None
+        self._capture()
+
+    def observe(self, is_watched: bool) -> None:
+        self._is_watched = is_watched
+        self._capture()
 
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
@@ -77,6 +85,11 @@ class LiveEngine:
 
     def close(self) -> None:
         self._engine.close()
+
+    def _capture(self) -> None:
+        layers, heads = self._focus
+        wanted = self._captures and self._is_watched and layers != []
+        self._engine.capture = self._observing(layers, heads) if wanted else None
 
     def _observing(self, layers: list[int] | None, heads: list[int] | None) -> CaptureRequest:
         """Captures in the precision of the model: float32 unrounded, so that what the page computes from them differs
@@ -122,4 +135,4 @@ def engine_builder(model: LoadedModel, max_pool_bytes: int, is_small: bool = Fal
 
 
 def _specs(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:
-    return [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt) for p in prompts]
+    return [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt, p.client, p.waited) for p in prompts]

@@ -84,6 +84,19 @@ class LiveModel:
         """Token ids of a text; none without a tokenizer."""
         return list(self._model.tokenizer.encode(text)) if self._model.tokenizer else []
 
+    @property
+    def has_chat_template(self) -> bool:
+        return self._model.tokenizer is not None and self._model.tokenizer.has_chat_template
+
+    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+        """By the model's own template; else the plain one: the messages' texts, a line each, to be gone on with."""
+        tokenizer = self._model.tokenizer
+        if tokenizer is None:
+            raise ValueError("this model has no tokenizer: use /v1/completions with token ids")
+        if tokenizer.has_chat_template:
+            return tokenizer.chat(messages)
+        return self.encode(self.normalize("\n".join(message["content"] for message in messages)))
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes(self._model.tokenizer.token_bytes(token_id)) if self._model.tokenizer else b""
 

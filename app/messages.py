@@ -54,6 +54,14 @@ class SubmittedPrompt(Message, frozen=True, kw_only=True):
     cache_salt: Annotated[str, Meta(max_length=200)] | None = None
     after_steps: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: at once
 
+    @property
+    def client(self) -> None:
+        """The page's requests are nobody's by name."""
+
+    @property
+    def waited(self) -> float:
+        return 0.0
+
 
 class Submit(OfTheater, frozen=True, kw_only=True):
     prompts: Annotated[list[SubmittedPrompt], Meta(min_length=1)]

@@ -16,6 +16,7 @@ from app.jobs import StepJob
 from app.models import Lease
 from app.run import Run
 from app.settings import MIB, ServerSettings
+from app.source import Source
 from app.turns import LabTurns, Turns
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.records import Objection, StepRecord
@@ -56,6 +57,8 @@ class Performance:
         self.notice: str | None = None
         self.unfinished = 0
         self.fork: ForkJob | None = None  # the fork that this run began as
+        self.source: Source | None = None  # what sends requests besides the page
+        self._is_watched = True
         self._later: list[_Later] = []  # what comes in by itself, by the step after which it does
         self._steps = 0  # taken since the log began
         self._over: AppError | None = None  # why nothing more can be written to the log
@@ -92,9 +95,10 @@ class Performance:
         if self._focus != (None, None):
             engine.focus(*self._focus)
 
-        run.whole.subscribe(lambda _: self._changed())
+        engine.observe(self._is_watched)
+        run.whole.subscribe(self._appended)
         self.end_jobs()
-        self.mode, self.notice, self.unfinished = "paused", None, 0
+        self.mode, self.notice, self.unfinished = "paused" if self.source is None else self.mode, None, 0
         self.error = self.objection = None
         self.fork = self._over = None
         self._later, self._steps = [], 0
@@ -104,6 +108,42 @@ class Performance:
         if old is not None:
             old.retire()
         return run
+
+    def _appended(self, record: StepRecord) -> None:
+        if self.source is not None:
+            self.source.took(record)
+        self._changed()
+
+    def serve(self, source: Source) -> None:
+        """Take the source's requests from now on, and step by itself while there are any."""
+        self.source = source
+        self.play(0)
+
+    def tend(self, is_watched: bool) -> None:
+        """Take what the source has, between two steps. Of a run that a source feeds nothing is captured unless somebody
+        looks, so that clients do not wait for what nobody sees.
+        """
+        if self.source is None:
+            return
+        if is_watched is not self._is_watched:
+            self._is_watched = is_watched
+            self.current.engine.observe(is_watched)
+        if not self.source.has_news:
+            return
+        try:
+            if self._over:
+                raise self._over
+            with self._writing():
+                self.source.tend(self.current.engine, may_enter=not self.is_long)
+        except (AppError, OSError) as error:
+            refusal = refusal_of(error)
+            self.source.failed(refusal or AppError("internal", one_sentence(error)))
+        self.unfinished = self.current.engine.num_unfinished()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the log is so long that a run with a source begins anew as soon as nothing is under way."""
+        return self._over is not None or 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
 
     def end(self) -> None:
         """The last run is over: its engine goes."""
@@ -271,7 +311,12 @@ class Performance:
                 logger.exception("a step")
                 objection = getattr(error, "objection", None)
                 refusal = AppError("internal", f"the step failed: {one_sentence(error)}", objection)
-            self._fail(refusal.message, refusal.objection)
+            if self.source is None:
+                self._fail(refusal.message, refusal.objection)
+            else:  # its batch was aborted: others go on
+                self.error, self.unfinished = refusal.message, self.current.engine.num_unfinished()
+                if self._over:
+                    self.source.failed(refusal)
             raise refusal from None
 
     def _let_in(self) -> None:

@@ -4,6 +4,7 @@ Stands in front of everything, pages, HTTP endpoints and sockets alike:
 - a request from another site's page is refused (its Origin), and so is one that reached this machine under another
   site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
   image of such a page is requested without an Origin, so the browser's Sec-Fetch-Site header counts as well;
+- the API's addresses ask for an API key where the server has some, for nothing else;
 - where others can reach the server, every request needs the token, or a pass to a class, which opens what a follower's
   page asks for and nothing else. The way to such a pass (`/j/`) needs neither.
 """
@@ -20,6 +21,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from app.classroom.access import OWNER, PASS
 from app.classroom.classrooms import Classrooms
 from app.errors import HTTP_STATUS, AppError
+from app.openai.errors import of_refusal
+from app.openai.paths import is_api
 from app.settings import ServerSettings, is_loopback
 
 Environ = dict[str, Any]
@@ -63,6 +66,7 @@ class Guard:
         self._app = app
         self._classrooms = classrooms
         self._token = settings.token
+        self._api_keys = settings.api.keys if settings.api is not None and settings.api.keys else None
         self._host = settings.host.strip("[]").lower()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -76,7 +80,7 @@ class Guard:
             _check_handshake(environ)
             redirect = self._check_token(environ)
         except AppError as error:
-            return _answer_error(error, start)
+            return _answer_error(error, start, str(environ.get("PATH_INFO", "")))
         if redirect is not None:
             cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Lax"
             start("303 See Other", [("Location", redirect), ("Set-Cookie", cookie), ("Content-Length", "0")])
@@ -100,6 +104,8 @@ class Guard:
         path = str(environ.get("PATH_INFO", "/"))
         environ[PASS] = self._classrooms.known(_cookie(environ, PASS_COOKIE))
         environ[OWNER] = self._token is None
+        if self._api_keys is not None and is_api(path):
+            return None  # its endpoints ask for a key themselves; without keys the token is asked for below
         if self._token is None:
             return None
         query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
@@ -112,7 +118,7 @@ class Guard:
             return (
                 "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else "")
             )  # one slash: never another site's address
-        if self._matches(_cookie(environ, COOKIE)) or self._matches(_bearer(environ)):
+        if self._matches(_cookie(environ, COOKIE)) or self._matches(bearer(environ)):
             environ[OWNER] = True
             return None
         if _is_door(path) or (environ[PASS] and _is_for_guests(environ["REQUEST_METHOD"], path)):
@@ -186,13 +192,15 @@ def _cookie(environ: Environ, name: str) -> str:
     return found.value if found else ""
 
 
-def _bearer(environ: Environ) -> str:
+def bearer(environ: Environ) -> str:
+    """The key or token that a program sends; "": none."""
     scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     return value.strip() if scheme.lower() == "bearer" else ""
 
 
-def _answer_error(error: AppError, start: StartResponse) -> list[bytes]:
-    body = json.dumps(error.as_map()).encode()
+def _answer_error(error: AppError, start: StartResponse, path: str) -> list[bytes]:
+    said = of_refusal(error).as_map() if is_api(path) else error.as_map()
+    body = json.dumps(said).encode()
     status = HTTP_STATUS[error.code]
     start(f"{status} {error.code}", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
     return [body]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from flask import Flask
+import flask
+from flask import Flask, Response
 
 from app import api, api_models, assets, bench_page, events, pages, words
 from app.bench_records import BenchRecords
@@ -22,6 +23,10 @@ from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.models import Models
+from app.openai import endpoints as openai
+from app.openai.keys import ApiKeys
+from app.openai.paths import is_api
+from app.openai.theaters import ApiTheaters
 from app.paths import static_dir, templates_dir
 from app.recordings import endpoints
 from app.recordings.library import open_library
@@ -29,6 +34,10 @@ from app.security import Guard
 from app.settings import ServerSettings
 from app.theaters import Theaters
 from app.transport.server import Transport
+
+
+def _answer_error(error: Exception) -> Response:
+    return openai.answer_error(error) if is_api(flask.request.path) else api.answer_error(error)
 
 
 def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] = ()) -> Flask:
@@ -70,7 +79,11 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     app.register_blueprint(lesson_pages.blueprint(lessons))
     app.register_blueprint(api_models.blueprint(theaters, models, settings))
     app.register_blueprint(api.blueprint(theaters, models))
-    app.register_error_handler(Exception, api.answer_error)
+    if settings.api is not None:
+        api_theaters = ApiTheaters(theaters, models, settings, settings.api, transport.hub)
+        app.extensions["kvtheater.api"] = api_theaters
+        app.register_blueprint(openai.blueprint(api_theaters, models, ApiKeys(settings.api.keys, settings.api.default)))
+    app.register_error_handler(Exception, _answer_error)
 
     app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings, classrooms)  # type: ignore[method-assign]
     return app

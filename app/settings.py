@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from app.openai.settings import ApiSettings
 from app.transport.limits import Limits
 from engine.config import EngineConfig
 
@@ -30,6 +31,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
 
     data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
+    api: ApiSettings | None = None  # None: OpenAI's clients are not answered
     class_store: str | None = None  # a database for classes that are kept; None: a file in data_dir
     max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
     max_recordings: int = 1000  # that are kept

@@ -31,6 +31,7 @@ from app.recordings.index import Ended
 from app.recordings.recorder import Recorder
 from app.run import Run
 from app.settings import ServerSettings
+from app.source import Source
 from app.turns import LabTurns, Turns
 from engine.config import EngineConfig, SamplingParams
 
@@ -65,6 +66,7 @@ class Theater:
         self.last_used = time.monotonic()
         self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
         self.is_lab = isinstance(turns, LabTurns)
+        self.is_api = False  # it was made to answer OpenAI's clients
         self.most_pool_bytes: int | None = None  # of a lab: what settings it may take
         self._max_count = settings.max_count
         self._failed = failed
@@ -117,6 +119,11 @@ class Theater:
         return self._broadcast.num_viewers
 
     @property
+    def is_counted(self) -> bool:
+        """Whether it is one of those of which a server has a limited number."""
+        return not self.is_lab and not self.is_api
+
+    @property
     def is_idle(self) -> bool:
         """It has no viewer, and nothing is under way."""
         return not self.num_viewers and not self._performance.at_work
@@ -150,6 +157,7 @@ class Theater:
             "notice": performance.notice,
             "fork": performance.fork.status() if performance.fork else None,
             "recording": self._recorder.status() if self._recorder else None,
+            "api": performance.source.status() if performance.source else None,
         }
 
     @property
@@ -221,10 +229,26 @@ class Theater:
         """End a request. Returns the number of records."""
         return self._ask(lambda: self._performance.abort(request_id))
 
+    def serve(self, source: Source) -> None:
+        """Take the requests of `source` from now on."""
+        self._ask(lambda: self._performance.serve(source))
+
+    @property
+    def source(self) -> Source | None:
+        """What sends it requests besides the page."""
+        return self._performance.source
+
+    def look(self) -> None:
+        """Have the engine thread look at its source, from any thread, without waiting for it."""
+        self.last_used = time.monotonic()
+        self._commands.wake()
+
     def reset(self, config: EngineConfig | None = None, model: str | None = None) -> Run:
         """A new log from the beginning, with other settings or on another model if given; if these cannot work, the old
         log goes on.
         """
+        if self.source is not None and self.source.num_active:
+            raise AppError("busy", f"{self.source.num_active} requests of the API are under way; wait for their ends")
         return self._begin(config, model or self.model_name)
 
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
@@ -308,9 +332,18 @@ class Theater:
                 ending.callback(self._failed, self)
             self._performance.end_jobs(self._commands.gone)
 
+    def _begin_anew(self) -> None:
+        """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""
+        lease = self._models.lease(self.model_name)
+        self._performance.begin(self._performance.config, lease)
+        self._performance.notice = "the log had become long: this run began anew, with an empty cache"
+
     def _perform(self) -> None:
         """Commands and steps, until it is closed."""
         while not self._commands.closed:
+            self._performance.tend(is_watched=self.num_viewers > 0)
+            if self._performance.source and self._performance.is_long and not self._performance.unfinished:
+                self._begin_anew()
             if self._commands.carry_out_next(self._performance.seconds_to_next_step()):
                 self._broadcast.wake()  # the status may be another one
             else:

@@ -65,6 +65,19 @@ class Theaters:
                 raise AppError("refused", SENTENCES["shutdown"])
             return self._build(config, name, model, settings, self.turns.labs)
 
+    def create_api(self, config: EngineConfig, name: str, model: str) -> Theater:
+        """A run that answers OpenAI's clients: not counted either, and it makes room for nobody.
+
+        Raises:
+            AppError: as `create`, but for `too_many_theaters`.
+        """
+        with self._models.lease(model):
+            if self._closed.is_set():
+                raise AppError("refused", SENTENCES["shutdown"])
+            theater = self._build(config, name, model, self._settings, self.turns)
+            theater.is_api = True
+            return theater
+
     def _create(self, config: EngineConfig, name: str, model: str | None) -> Theater:
         limit = self._settings.max_theaters
         with self._lock:
@@ -101,7 +114,7 @@ class Theaters:
     @property
     def _num_counted(self) -> int:
         """Theaters against the limit. The caller holds the lock."""
-        return sum(not theater.is_lab for theater in self._theaters.values()) + self._being_built
+        return sum(theater.is_counted for theater in self._theaters.values()) + self._being_built
 
     def get(self, theater_id: str) -> Theater:
         """The theater.
@@ -190,13 +203,14 @@ class Theaters:
         """Close the theaters that have been unused for long."""
         limit = self._settings.idle_seconds
         for theater in self.all():
-            if theater.is_idle and time.monotonic() - theater.last_used >= limit:
+            keeps = theater.is_api and theater.model_name == self._models.first.name
+            if not keeps and theater.is_idle and time.monotonic() - theater.last_used >= limit:
                 self.remove(theater, Closing("unused"))
 
     def _reclaim(self) -> Theater | None:
         """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
-        idle = [t for t in self._theaters.values() if not t.is_lab and t.is_idle and t.last_used <= before]
+        idle = [t for t in self._theaters.values() if t.is_counted and t.is_idle and t.last_used <= before]
         if not idle:
             return None
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)

@@ -134,6 +134,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     enforce_eager: Annotated[bool, Option()] = False
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
     count_copies: Annotated[bool, Option()] = False
+    # the log and its captures hold no text, no token id and nothing that these could be found from (trace/redaction.py)
+    private: Annotated[bool, Option(flag=False)] = False
     # a mistake put in on purpose (engine/lab/faults.py); None = a healthy engine
     fault: Annotated[FaultName | None, Option(flag=False)] = None
     # alternatives recorded with each chosen token
@@ -158,8 +160,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
-        """Every field by name, for the trace's header. `count_copies` only where it is on: it adds to records."""
-        return {name: value for name, value in asdict(self).items() if name != "count_copies" or value}
+        """Every field by name, for the trace's header. What adds to records or takes from them only where it is on."""
+        return {name: value for name, value in asdict(self).items() if value or name not in ("count_copies", "private")}
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ from engine.trace.records import (
     TokenizerFacts,
     Work,
 )
+from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
 
 
@@ -129,7 +130,8 @@ class Engine:
         self._num_records = 0
         self._num_steps = 0
         self._began = time.perf_counter()
-        self.log: TraceWriter | None = TraceWriter(self._header(), log_path) if keep_log else None
+        redact = Redaction() if self.config.private else None
+        self.log: TraceWriter | None = TraceWriter(self._header(), log_path, redact) if keep_log else None
 
     def __enter__(self) -> Self:
         return self
@@ -277,6 +279,11 @@ class Engine:
         """Requests with a sequence that waits or runs."""
         return len(self._stage.requests)
 
+    @property
+    def queue_lengths(self) -> tuple[int, int]:
+        """Sequences that run, and that wait."""
+        return len(self._scheduler.running), len(self._scheduler.waiting)
+
     def prefill_pending(self) -> bool:
         """Whether some request's prompt is not computed in full yet."""
         return any(not r.sequence.has_output for r in self._stage.requests.values())
@@ -357,6 +364,8 @@ class Engine:
         live = self._stage.live.get(seq_id)
         if live is not None:
             token_ids = live.sequence.token_ids
+        elif self.config.private:
+            raise RecomputeError(f"sequence {seq_id} has ended, and the log of this run does not hold its tokens")
         else:  # finished: the log still knows it
             sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
             if sequence is None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from app.cli.api_options import add_api_options, api_settings
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
@@ -25,6 +26,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
+        "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"
         "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
         "  kvtheater serve --host 0.0.0.0        for others in the network, who need the printed token\n",
     )
@@ -49,6 +51,7 @@ def add_parser(commands: Any) -> None:
         help="database of the classes that a teacher asks to keep, as SQLAlchemy has it (default: a file in the data "
         "folder, made when the first is kept)",
     )
+    add_api_options(parser)
     server.add_argument(
         "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
     )
@@ -91,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_model_bytes=None if arguments.max_model_mib is None else arguments.max_model_mib * MIB,
         lessons=arguments.lessons,
         class_store=arguments.class_store,
+        api=api_settings(arguments),
     )
     with bound_socket(arguments) as bound:
         from app.server import create_app

@@ -23,6 +23,8 @@ class LessonPrompt(Struct, frozen=True, kw_only=True):
     priority: int = 0
     cache_salt: str | None = None
     after_steps: int = 0
+    client: str | None = None
+    waited: float = 0.0
 
 
 class Stage(Protocol):

@@ -57,6 +57,7 @@ class Playback:
             "notice": None,
             "fork": None,
             "recording": None,
+            "api": None,
         }
 
     def join(

@@ -12,6 +12,7 @@ from gevent.lock import Semaphore
 from werkzeug.exceptions import ClientDisconnected
 
 from app.transport.hub import Hub, Workers
+from app.transport.late import LateAnswer, watch
 from app.transport.limits import MIB, Limits
 
 Environ = dict[str, Any]
@@ -60,6 +61,8 @@ class OnWorkers:
             return lambda _: None
 
         parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
+        if isinstance(parts, LateAnswer):
+            return _late(parts, environ, start_response)
         start_response(*told[0])
         if rest is None:
             return [first]
@@ -69,6 +72,8 @@ class OnWorkers:
 def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes, Iterator[bytes] | None]:
     """On a worker: the answer's head, its first piece, and an iterator over the rest."""
     parts = app(environ, tell)
+    if isinstance(parts, LateAnswer):
+        return parts, b"", None
     rest = iter(parts)
     try:
         first, more = _piece(rest)
@@ -78,6 +83,18 @@ def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes
     if not more:
         _close(parts)
     return parts, first, rest if more else None
+
+
+def _late(parts: LateAnswer, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
+    """On the hub thread: an answer that is told by whoever has it, for as long as its client is there."""
+    watching = watch(environ, parts.gone)
+    try:
+        start_response(*parts.head())
+        yield from parts
+    finally:
+        if watching is not None:
+            watching.kill(block=False)
+        parts.close()
 
 
 def _piece(rest: Iterator[bytes]) -> tuple[bytes, bool]:

@@ -59,6 +59,22 @@ class Tokenizer:
         """Token ids of a text, with the special tokens that the tokenizer itself adds."""
         return list(self._wrapped(text)["input_ids"])
 
+    @property
+    def has_chat_template(self) -> bool:
+        return bool(self._wrapped.chat_template)
+
+    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+        """Token ids of a conversation by the model's own template, up to where its next message begins.
+
+        Raises:
+            ValueError: the template refuses these messages, one sentence.
+        """
+        try:
+            found = self._wrapped.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+        except Exception as error:  # a template raises what it likes
+            raise ValueError(f"the model's chat template says: {' '.join(str(error).split())[:300]}") from error
+        return list(found["input_ids"])
+
     def _text_bytes(self, token_id: int) -> bytes:
         """What the token adds to a text: nothing if it is a control token, whose bytes are its name."""
         return b"" if token_id in self._special else self._token_bytes(token_id)

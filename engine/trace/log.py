@@ -202,7 +202,15 @@ class TraceWriter(TraceReader):
     the last whole record, and says so from then on.
     """
 
-    def __init__(self, header: Header, path: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        header: Header,
+        path: str | Path | None = None,
+        redact: Callable[[StepRecord], StepRecord] | None = None,
+    ) -> None:
+        """`redact`: what is written of a record, and folded into the state, instead of all of it; arrays are left out.
+        Subscribers get the record as it was.
+        """
         self.path = Path(path) if path else None
         self._file = open(path, "w+b", buffering=0) if path else tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.header = header
@@ -212,6 +220,7 @@ class TraceWriter(TraceReader):
         self._budget = Budget()
         self._end = 0
         self._subscribers: list[Subscriber] = []
+        self._redact = redact
         self._lock = threading.Lock()
         self._ended: OSError | None = None  # why nothing can be written any more
         self._write(codec.MAGIC)
@@ -243,6 +252,9 @@ class TraceWriter(TraceReader):
         """
         if record.has_capture != (capture is not None):
             raise TraceStateError(f"record {record.index} must say whether it has a capture")
+        whole = record
+        if self._redact is not None:
+            record, capture = self._redact(record), None
         with self._lock:
             if self._ended is not None:
                 raise self._ended
@@ -264,7 +276,7 @@ class TraceWriter(TraceReader):
             self._records.append(found)
             self._whole = self._end
         for subscriber in tuple(self._subscribers):
-            subscriber(record)
+            subscriber(whole)
 
     def _take_back(self, index: int, error: BaseException) -> None:
         """Half a record is none: file, index and state are again what they were after the record before."""

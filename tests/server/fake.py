@@ -57,6 +57,10 @@ class FakeRequest:
         self.tokens, self.max_tokens, self.computed, self.blocks = list(prompt), max_tokens, 0, list[int]()
 
 
+def _ids(prompt: Any) -> list[int]:
+    return list(prompt.text.encode()) if isinstance(prompt.text, str) else list(prompt.text)
+
+
 class FakeEngine:
     """Prefills one waiting sequence a step, decodes the others; the next token is the last one plus one."""
 
@@ -76,7 +80,7 @@ class FakeEngine:
     def check(self, prompts, sampling: SamplingParams) -> None:
         sampling.checked()
         for prompt in prompts:
-            size = len(prompt.text.encode())
+            size = len(_ids(prompt))
             if not size:
                 raise ConfigError("the prompt is empty: it needs at least one token")
             if size + 1 > (self.config.max_model_len or 0):
@@ -89,7 +93,7 @@ class FakeEngine:
         ops: list[Op] = []
         new = []
         for prompt in prompts:
-            tokens = list(prompt.text.encode())
+            tokens = _ids(prompt)
             name = prompt.request_id or f"request-{self.next_seq}"
             request = FakeRequest(name, self.next_seq, tokens, sampling.max_tokens or 4)
             waiting = sum(1 for r in self.requests.values() if not r.computed)
@@ -160,6 +164,12 @@ class FakeEngine:
 
     def num_unfinished(self) -> int:
         return len(self.requests)
+
+    def queue_lengths(self) -> tuple[int, int]:
+        running = sum(1 for r in self.requests.values() if r.computed)
+        return running, len(self.requests) - running
+
+    def observe(self, is_watched: bool) -> None: ...
 
     def prefill_pending(self) -> bool:
         return any(not r.computed for r in self.requests.values())
@@ -244,6 +254,11 @@ class FakeModel:
 
     def normalize(self, text: str) -> str:
         return text.replace("，", ",")
+
+    has_chat_template = False
+
+    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+        return self.encode("\n".join(message["content"] for message in messages))
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())

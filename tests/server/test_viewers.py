@@ -106,6 +106,7 @@ SAYS_NOTHING: Status = {
     "num_records": 0,
     "unfinished": 0,
     "coming": [],
+    "api": None,
     "viewers": 0,
     "error": None,
     "objection": None,

@@ -23,6 +23,11 @@ export interface Action {
   changes: Record<string, unknown>;
 }
 
+export interface ApiStatus {
+  active: number;
+  waiting: Record<string, number>;
+}
+
 export interface AtBlock {
   kind: "block";
   block: number;
@@ -326,6 +331,7 @@ export interface EngineConfig {
   sliding_window_pattern: number | null;
   enforce_eager: boolean;
   count_copies: boolean;
+  private: boolean;
   fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;
   num_logprobs: number;
   seed: number;
@@ -907,6 +913,7 @@ export interface SettingDifference {
 }
 
 export interface Status {
+  api: ApiStatus | null;
   coming: number[];
   epoch: number;
   error: string | null;

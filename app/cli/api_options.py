@@ -1,0 +1,83 @@
+"""Options of the API that OpenAI's clients speak."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from app.cli.options import UserError
+from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
+from app.openai.settings import ApiSettings
+
+KEY_VARIABLE = "KVTHEATER_API_KEY"
+
+
+def add_api_options(parser: argparse.ArgumentParser) -> None:
+    """`--api` and what goes with it."""
+    group = parser.add_argument_group("api")
+    group.add_argument(
+        "--api",
+        action="store_true",
+        help="answer OpenAI's clients at /v1, from a theater of their own that the page shows as API",
+    )
+    group.add_argument(
+        "--api-private",
+        action="store_true",
+        help="no text and no token id of a request gets to the page, a log or a recording: counts, blocks and times do",
+    )
+    group.add_argument(
+        "--api-keys",
+        type=Path,
+        metavar="FILE",
+        help=f"a TOML file with a table for each client: [name], sha256 = the key's digest, and its own max_waiting, "
+        f"max_tokens, deadline; a single key may be in {KEY_VARIABLE} instead (default: no key is asked for)",
+    )
+    default = Policy(name=ANONYMOUS)
+    group.add_argument(
+        "--api-max-waiting",
+        type=int,
+        default=default.max_waiting,
+        metavar="N",
+        help="requests of one client that wait; the next is refused with 429 (default: %(default)s)",
+    )
+    group.add_argument("--api-max-tokens", type=int, metavar="N", help="of an answer (default: what fits)")
+    group.add_argument(
+        "--api-deadline", type=float, metavar="SECONDS", help="from a request to the end of its answer (default: none)"
+    )
+
+
+def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
+    """What the options say; None without `--api`.
+
+    Raises:
+        UserError: a value out of range, or a file of keys that cannot be read.
+    """
+    if not arguments.api:
+        for name in ("api_private", "api_keys", "api_max_tokens", "api_deadline"):
+            if vars(arguments)[name]:
+                raise UserError(f"--{name.replace('_', '-')} goes with --api")
+        return None
+    for name in ("api_max_waiting", "api_max_tokens", "api_deadline"):
+        value = vars(arguments)[name]
+        if value is not None and not value > 0:
+            raise UserError(f"--{name.replace('_', '-')} must be over 0, not {value:g}")
+    default = Policy(
+        name=ANONYMOUS,
+        max_waiting=arguments.api_max_waiting,
+        max_tokens=arguments.api_max_tokens,
+        deadline=arguments.api_deadline,
+    )
+    keys: dict[str, Policy] = {}
+    if arguments.api_keys is not None:
+        try:
+            keys = read_keys(arguments.api_keys, default)
+        except ValueError as error:
+            raise UserError(f"--api-keys: {error}") from error
+        if not keys:
+            raise UserError(f"--api-keys: {arguments.api_keys} has no key")
+    if key := os.environ.get(KEY_VARIABLE):
+        keys[digest(key)] = Policy(
+            name="key", max_waiting=default.max_waiting, max_tokens=default.max_tokens, deadline=default.deadline
+        )
+    return ApiSettings(keys=keys, default=default, is_private=arguments.api_private)

@@ -1,0 +1,89 @@
+"""The answer to one call, told as its connection takes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from app.openai import told
+from app.openai.call import Call
+from app.openai.engine import AsyncEngine
+from app.openai.errors import ApiError
+from app.transport.late import LateAnswer
+
+
+class Answering(LateAnswer):
+    """Waits for what the log says of the call. Who stops reading loses the call, and nobody else anything."""
+
+    def __init__(
+        self, call: Call, engine: AsyncEngine, token_bytes: told.TokenBytes, address: str, deadline: float | None
+    ) -> None:
+        """`address`: of the page, for a link to the call's first step; `deadline`: seconds."""
+        self._call, self._engine, self._token_bytes, self._address = call, engine, token_bytes, address
+        self._deadline = deadline
+        self._until = None if deadline is None else time.monotonic() + deadline
+        self._body = b""  # of an answer that is told whole
+
+    def head(self) -> tuple[str, list[tuple[str, str]]]:
+        call = self._call
+        while not call.is_done and not (call.asked.stream and call.first_record is not None):
+            self._wait()
+        if call.is_gone:
+            raise ConnectionAbortedError
+        if call.error is not None:
+            self._body = call.error.body()
+            return call.error.status_line, [*call.error.headers(), *self._about()]
+        if call.asked.stream:
+            return "200 OK", [("Content-Type", "text/event-stream; charset=utf-8"), *self._about()]
+        self._body = msgspec.json.encode(told.answer(call, self._token_bytes))
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(self._body)))]
+        return "200 OK", [*headers, *self._about()]
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._body or not self._call.asked.stream:
+            yield self._body
+            return
+        call = self._call
+        while not call.is_gone:
+            if events := told.chunks(call, self._token_bytes):
+                yield b"".join(events)
+            elif call.error is not None:
+                yield told.event(call.error.as_map())
+                return
+            elif call.is_done:
+                yield b"".join(told.last_chunks(call))
+                return
+            else:
+                self._wait()
+
+    def gone(self) -> None:
+        self._engine.leave(self._call)
+        self._call.wake()
+
+    def close(self) -> None:
+        self._engine.leave(self._call)
+
+    def _wait(self) -> None:
+        try:
+            self._call.wait(self._until)
+        except TimeoutError:
+            error = ApiError(
+                f"the answer was not complete after {self._deadline:g} seconds, this client's deadline",
+                status=408,
+                code="deadline_exceeded",
+            )
+            call = self._call
+            call.fail(error)
+            self._engine.leave(call)
+            call.is_gone = False  # its client is there, and is told
+
+    def _about(self) -> list[tuple[str, str]]:
+        """Where to look: the record that submitted the call, and the page at that step."""
+        call = self._call
+        found = [("X-Request-Id", call.id), ("X-KVTheater-Theater", call.theater_id), ("Cache-Control", "no-store")]
+        if call.first_record is None:
+            return found
+        link = f"{self._address}?theater={call.theater_id}&step={call.first_record}&distance=bench"
+        return [*found, ("X-KVTheater-Record", str(call.first_record)), ("X-KVTheater-Link", link)]

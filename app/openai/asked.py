@@ -1,0 +1,208 @@
+"""A body as the engine will have it: prompts as token ids or text, sampling parameters, and how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypedDict
+
+from msgspec import Struct
+
+from app.engine_face import ServedModel
+from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
+from app.openai.errors import ApiError
+from engine.config import MAX_LOGPROBS, SamplingParams
+from engine.options.check import out_of_range
+
+COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
+MOST_PROMPTS = 64  # in one body
+MOST_STOPS = 16
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """One prompt of a body."""
+
+    token_ids: list[int]
+    text: str | None = None  # as it was sent; None: it was sent as token ids
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a body asks for."""
+
+    kind: Literal["completion", "chat"]
+    prompts: list[Prompt]
+    sampling: SamplingParams
+    n: int = 1
+    priority: int = 0
+    cache_salt: str | None = None
+    stream: bool = False
+    include_usage: bool = False
+    echo: bool = False
+    only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
+    logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
+    prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
+
+
+def completion(body: CompletionBody, model: ServedModel) -> Asked:
+    """Raises ApiError, naming the field."""
+    prompts = _prompts(body.prompt, model)
+    _check_between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
+    n, best_of = _count("n", body.n), _count("best_of", body.best_of or body.n)
+    if best_of < n:
+        raise ApiError(f"best_of ({best_of}) must be at least n ({n})", "best_of")
+    if body.stream and best_of > n:
+        raise ApiError("best_of over n cannot be streamed: which ones are the best is known at the end", "best_of")
+    only_echo = bool(body.echo) and body.max_tokens == 0
+    max_tokens = 1 if only_echo else COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
+    prompt_logprobs = body.prompt_logprobs
+    if body.echo and body.logprobs is not None:
+        prompt_logprobs = max(body.logprobs, prompt_logprobs or 0)
+    return Asked(
+        kind="completion",
+        prompts=prompts,
+        sampling=_sampling(body, max_tokens, n, best_of, body.logprobs, prompt_logprobs),
+        echo=bool(body.echo),
+        only_echo=only_echo,
+        logprobs=body.logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        n=n,
+        **_common(body),
+    )
+
+
+def chat(body: ChatBody, model: ServedModel) -> Asked:
+    """Raises ApiError, naming the field."""
+    if body.top_logprobs is not None and not body.logprobs:
+        raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
+    _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
+    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
+        raise ApiError("max_tokens and max_completion_tokens say different things; send one", "max_tokens")
+    max_tokens = body.max_completion_tokens if body.max_tokens is None else body.max_tokens
+    n = _count("n", body.n)
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    return Asked(
+        kind="chat",
+        prompts=[Prompt(token_ids=conversation(body.messages, model))],
+        sampling=_sampling(body, max_tokens, n, n, logprobs, body.prompt_logprobs),
+        logprobs=logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        n=n,
+        **_common(body),
+    )
+
+
+def conversation(messages: Sequence[ChatMessage], model: ServedModel) -> list[int]:
+    """The token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`)."""
+    told = []
+    for at, message in enumerate(messages):
+        content = message.content
+        if not isinstance(content, str):
+            for part in content:
+                if part.type != "text" or part.text is None:
+                    what = f"messages[{at}].content: this server reads parts of type text, not {part.type[:40]!r}"
+                    raise ApiError(what, "messages")
+            content = "".join(part.text or "" for part in content)
+        told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
+    try:
+        return model.chat(told)
+    except ValueError as error:
+        raise ApiError(f"messages: {error}", "messages") from error
+
+
+class _Common(TypedDict):
+    priority: int
+    cache_salt: str | None
+    stream: bool
+    include_usage: bool
+
+
+def _common(body: Sampled) -> _Common:
+    if body.stream_options is not None and not body.stream:
+        raise ApiError("stream_options needs stream: true", "stream_options")
+    return {
+        "priority": body.priority or 0,
+        "cache_salt": body.cache_salt,
+        "stream": bool(body.stream),
+        "include_usage": bool(body.stream_options and body.stream_options.include_usage),
+    }
+
+
+def _sampling(
+    body: Sampled, max_tokens: int | None, n: int, best_of: int, logprobs: int | None, prompt_logprobs: int | None
+) -> SamplingParams:
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stop) > MOST_STOPS:
+        raise ApiError(f"stop has {len(stop)} strings; {MOST_STOPS} are taken", "stop")
+    given = {
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_k": None if body.top_k == -1 else body.top_k,  # vLLM's way to say off
+        "min_p": body.min_p,
+        "repetition_penalty": body.repetition_penalty,
+        "seed": body.seed,
+        "stop": stop,
+        "stop_token_ids": body.stop_token_ids,
+        "ignore_eos": body.ignore_eos,
+        "min_tokens": body.min_tokens,
+        "logit_bias": _logit_bias(body.logit_bias),
+    }
+    sampling = SamplingParams(
+        max_tokens=max_tokens,
+        n=n,
+        best_of=best_of if best_of != n else None,
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        **{"temperature": 1.0} | {name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+    )
+    if wrong := out_of_range(sampling):
+        raise ApiError(wrong, field_of(wrong))
+    if n > 1 and sampling.temperature == 0:
+        raise ApiError("with temperature 0 all n answers would be the same: set a temperature", "n")
+    return sampling
+
+
+def field_of(sentence: str) -> str | None:
+    """The field that a refusal of the engine begins with, if it does."""
+    word = sentence.split(" ", 1)[0].rstrip(":,")
+    return word if word in SamplingParams.__struct_fields__ else None
+
+
+def _logit_bias(given: dict[str, float] | None) -> dict[int, float] | None:
+    if given is None:
+        return None
+    if not all(name.isdecimal() and len(name) < 10 for name in given):
+        raise ApiError('logit_bias has token ids as its names, as in {"42": -100}', "logit_bias")
+    return {int(name): bias for name, bias in given.items()}
+
+
+def _prompts(prompt: str | list[str | int | list[int]], model: ServedModel) -> list[Prompt]:
+    """OpenAI's four forms: text, token ids, and lists of either."""
+    if isinstance(prompt, str):
+        return [_tokenized(prompt, model)]
+    if not prompt:
+        raise ApiError("prompt is an empty list", "prompt")
+    if all(isinstance(one, int) for one in prompt):
+        return [Prompt(token_ids=[one for one in prompt if isinstance(one, int)])]
+    if len(prompt) > MOST_PROMPTS:
+        raise ApiError(f"{len(prompt)} prompts in one request; {MOST_PROMPTS} are taken", "prompt")
+    if all(isinstance(one, str) for one in prompt):
+        return [_tokenized(one, model) for one in prompt if isinstance(one, str)]
+    if all(isinstance(one, list) for one in prompt):
+        return [Prompt(token_ids=one) for one in prompt if isinstance(one, list)]
+    raise ApiError("prompt mixes texts and token ids; send one kind", "prompt")
+
+
+def _tokenized(text: str, model: ServedModel) -> Prompt:
+    """Here, on a worker: an engine's thread is for its steps."""
+    if not model.tokenizer_facts.name:
+        raise ApiError("this model has no tokenizer: send token ids", "prompt")
+    return Prompt(token_ids=model.encode(model.normalize(text)), text=text)
+
+
+def _count(name: str, given: int | None) -> int:
+    _check_between(name, given, 1, 128)
+    return given or 1
+
+
+def _check_between(name: str, given: int | None, low: int, high: int) -> None:
+    if given is not None and not low <= given <= high:
+        raise ApiError(f"{name} must be between {low} and {high}, not {given}", name)

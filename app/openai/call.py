@@ -1,0 +1,130 @@
+"""One HTTP request to the API: its prompts, the choices that come of each, and who waits for them.
+
+On the hub thread only. What happens to it is told by the log's records (`AsyncEngine`), and read by the greenlet of its
+connection, which sleeps meanwhile.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+from gevent.event import Event
+
+from app.openai.asked import Asked, Prompt
+from app.openai.errors import ApiError
+from engine.trace.records import Output, PromptLogprob
+
+
+class Choice:
+    """One output of one prompt."""
+
+    def __init__(self, index: int) -> None:
+        """`index`: its place in the answer."""
+        self.index = index
+        self.outputs: list[Output] = []  # not told yet; of an answer that is told whole, all
+        self.num_tokens = 0
+        self.num_characters = 0  # told so far, for text offsets
+        self.is_begun = False  # something of it has been told
+        self.finish_reason: str | None = None
+        self.is_told = False  # with its finish_reason
+
+
+class Part:
+    """One prompt: one request of the engine."""
+
+    def __init__(self, call: Call, prompt: Prompt, request_id: str, first_index: int, count: int) -> None:
+        """`count`: sequences that will run for it."""
+        self.call, self.prompt, self.request_id = call, prompt, request_id
+        self.first_index, self.count = first_index, count
+        self.arrived_at = time.monotonic()
+        self.record: int | None = None  # that submitted it
+        self.num_cached_tokens = 0
+        self.is_admitted = False
+        self.choices: list[Choice] = []  # in the order of their sequences
+        self.unfinished = 0
+        self.ranked: list[Choice] = []  # best first, where more ran than were asked for
+        self.prompt_logprobs: list[PromptLogprob] = []
+
+    @property
+    def told_choices(self) -> list[Choice]:
+        """Those of the answer, in their order."""
+        n = self.call.asked.n
+        return (self.ranked or self.choices)[:n]
+
+    def add_choice(self) -> Choice:
+        choice = Choice(self.first_index + len(self.choices))
+        self.choices.append(choice)
+        self.unfinished += 1
+        return choice
+
+
+class Call:
+    """`event` wakes who waits for it; what has changed stands in the fields."""
+
+    def __init__(self, asked: Asked, client: str, model: str, theater_id: str) -> None:
+        prefix = "chatcmpl" if asked.kind == "chat" else "cmpl"
+        self.id = f"{prefix}-{secrets.token_hex(12)}"
+        self.created = int(time.time())
+        self.asked, self.client, self.model, self.theater_id = asked, client, model, theater_id
+        many = len(asked.prompts) > 1
+        self.parts = [
+            Part(self, prompt, f"{self.id}-{i}" if many else self.id, i * asked.n, asked.sampling.num_sequences)
+            for i, prompt in enumerate(asked.prompts)
+        ]
+        self.changed: dict[Choice, Part] = {}  # choices with something to tell
+        self.error: ApiError | None = None
+        self.is_gone = False  # its client has left, or was answered
+        self._unfinished = len(self.parts)
+        self._event: Event | None = None
+
+    @property
+    def first_record(self) -> int | None:
+        """The record that submitted its first prompt; None: it waits in its lane."""
+        return self.parts[0].record
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing more comes."""
+        return self.error is not None or self.is_gone or not self._unfinished
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return sum(len(part.prompt.token_ids) for part in self.parts)
+
+    @property
+    def num_cached_tokens(self) -> int:
+        return sum(part.num_cached_tokens for part in self.parts)
+
+    @property
+    def num_output_tokens(self) -> int:
+        if self.asked.only_echo:
+            return 0
+        return sum(choice.num_tokens for part in self.parts for choice in part.told_choices)
+
+    def part_ended(self) -> None:
+        self._unfinished -= 1
+
+    def fail(self, error: ApiError) -> None:
+        self.error = self.error or error
+        self.wake()
+
+    def wake(self) -> None:
+        """Something has changed."""
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, until: float | None) -> None:
+        """Until something has changed. `until`: the clock (monotonic) after which it has taken too long.
+
+        Raises:
+            TimeoutError: that has come.
+        """
+        if self._event is None:
+            self._event = Event()
+        self._event.clear()
+        left = None if until is None else until - time.monotonic()
+        if left is not None and (left <= 0 or not self._event.wait(left)):
+            raise TimeoutError
+        if left is None:
+            self._event.wait()

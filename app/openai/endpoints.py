@@ -1,0 +1,218 @@
+"""The addresses that OpenAI's clients, and vLLM's, ask for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flask
+from flask import Request, Response
+from msgspec.structs import replace
+from werkzeug.exceptions import HTTPException
+
+from app import __version__, routing
+from app.models import Models
+from app.openai import asked as asking
+from app.openai.answering import Answering
+from app.openai.asked import Asked
+from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
+from app.openai.call import Call
+from app.openai.errors import ApiError, api_error
+from app.openai.keys import ApiKeys, Policy
+from app.openai.paths import ACCESS, THEATER
+from app.openai.theaters import ApiTheaters
+from app.routing import Route, json_answer
+from app.security import bearer
+from app.served import Served
+
+MOST_BYTES = 8 * 1024 * 1024  # of a body
+MOST_TOKENS = 1 << 20  # in one request to detokenize
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    theaters: ApiTheaters
+    models: Models
+    keys: ApiKeys
+    began: int  # seconds since 1970
+
+
+def completions(here: Here, request: Request) -> Response:
+    """A prompt, or several, continued."""
+    policy = here.keys.policy(bearer(request.environ))
+    body = read(_data(request), CompletionBody)
+    return _answer(here, request, policy, body, lambda model: asking.completion(body, model))
+
+
+def chat_completions(here: Here, request: Request) -> Response:
+    """A conversation, continued by the model's own template or the plain one."""
+    policy = here.keys.policy(bearer(request.environ))
+    body = read(_data(request), ChatBody)
+    return _answer(here, request, policy, body, lambda model: asking.chat(body, model))
+
+
+def embeddings(here: Here, request: Request) -> Response:
+    """Refused."""
+    raise ApiError("this server makes no embeddings: its models continue texts", status=404, code="not_implemented")
+
+
+def models(here: Here, request: Request) -> Response:
+    """Every model of the server."""
+    return json_answer({"object": "list", "data": [_told(here, served) for served in here.models.all()]})
+
+
+def model(here: Here, request: Request, name: str) -> Response:
+    """One of them."""
+    for served in here.models.all():
+        if served.name == name:
+            return json_answer(_told(here, served))
+    raise ApiError(f"this server has no model {name[:200]!r}", "model", status=404, code="model_not_found")
+
+
+def tokenize(here: Here, request: Request) -> Response:
+    """A text or a conversation as token ids."""
+    here.keys.policy(bearer(request.environ))
+    body = read(_data(request), TokenizeBody)
+    found = here.theaters.model(body.model)
+    if (body.prompt is None) == (body.messages is None):
+        raise ApiError("send a prompt or messages, one of the two", "prompt")
+    if body.messages is not None:
+        token_ids = asking.conversation(body.messages, found)
+    else:
+        token_ids = found.encode(found.normalize(body.prompt or ""))
+    answer: dict[str, Any] = {
+        "count": len(token_ids),
+        "max_model_len": found.facts.max_position,
+        "tokens": token_ids,
+        "token_strs": None,
+    }
+    if body.return_token_strs:
+        answer["token_strs"] = [found.token_bytes(i).decode("utf-8", "replace") for i in token_ids]
+    return json_answer(answer)
+
+
+def detokenize(here: Here, request: Request) -> Response:
+    """Token ids as a text."""
+    here.keys.policy(bearer(request.environ))
+    body = read(_data(request), DetokenizeBody)
+    found = here.theaters.model(body.model)
+    if len(body.tokens) > MOST_TOKENS:
+        raise ApiError(f"{len(body.tokens)} tokens at once; {MOST_TOKENS} are taken", "tokens")
+    if not all(token < found.facts.vocab_size for token in body.tokens):
+        raise ApiError(f"tokens has ids outside 0..{found.facts.vocab_size - 1}", "tokens")
+    return json_answer({"prompt": b"".join(map(found.token_bytes, body.tokens)).decode("utf-8", "replace")})
+
+
+def health(here: Here, request: Request) -> Response:
+    """200 as soon as the first model is there."""
+    here.models.first.model  # noqa: B018  # what it raises is the answer
+    return Response(status=200)
+
+
+def ping(here: Here, request: Request) -> Response:
+    """The same, as SageMaker asks for it."""
+    return health(here, request)
+
+
+def version(here: Here, request: Request) -> Response:
+    """Of this program."""
+    return json_answer({"version": __version__})
+
+
+def nothing(here: Here, request: Request, rest: str) -> Response:
+    """Any other address below /v1."""
+    raise ApiError(f"there is no /v1/{rest[:80]} here", status=404, code="not_found")
+
+
+ROUTES = [
+    Route("POST", "/v1/completions", completions),
+    Route("POST", "/v1/chat/completions", chat_completions),
+    Route("POST", "/v1/embeddings", embeddings),
+    Route("GET", "/v1/models", models),
+    Route("GET", "/v1/models/<path:name>", model),
+    Route("POST", "/tokenize", tokenize),
+    Route("POST", "/detokenize", detokenize),
+    Route("GET", "/health", health),
+    Route("GET", "/ping", ping),
+    Route("GET", "/version", version),
+    Route("GET", "/v1/<path:rest>", nothing),
+    Route("POST", "/v1/<path:rest>", nothing),
+]
+
+
+def blueprint(theaters: ApiTheaters, models: Models, keys: ApiKeys) -> flask.Blueprint:
+    """The API's addresses."""
+    return routing.blueprint("openai", "", Here(theaters, models, keys, int(time.time())), ROUTES)
+
+
+def answer_error(error: Exception) -> Response:
+    """The error handler of the API's addresses: OpenAI's shape for every error."""
+    refusal: ApiError | None
+    if isinstance(error, HTTPException):
+        status = error.code or 500
+        what = f"a body may have {MOST_BYTES >> 20} MiB" if status == 413 else error.description or error.name
+        refusal = ApiError(what, status=status)
+    else:
+        refusal = api_error(error)
+    if refusal is None:
+        flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
+        refusal = ApiError("the server made a mistake; its terminal says more", status=500)
+    return Response(refusal.body(), status=refusal.status, headers=refusal.headers())
+
+
+def _data(request: Request) -> bytes:
+    request.max_content_length = MOST_BYTES
+    return request.get_data(cache=False)
+
+
+def _answer(
+    here: Here,
+    request: Request,
+    policy: Policy,
+    body: CompletionBody | ChatBody,
+    make: Callable[[Any], Asked],
+) -> Response:
+    theater_id = request.headers.get(THEATER) or body.theater
+    served = here.theaters.named(theater_id, body.model) if theater_id else None
+    found = here.theaters.model(served.theater.model_name if served else body.model)
+    asked = _bounded(make(found), policy, found.facts.max_position)
+    if served is None:
+        served = here.theaters.of_model(body.model)
+    theater, engine = served
+    call = Call(asked, policy.name, found.facts.name, theater.theater_id)
+    request.environ[ACCESS] = {"request_id": call.id, "model": call.model, "client": policy.name}
+    engine.ask(call, policy)
+    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline)
+    return Response(late, direct_passthrough=True)
+
+
+def _bounded(asked: Asked, policy: Policy, max_position: int) -> Asked:
+    """Within what this client may ask for."""
+    most, wanted = policy.max_tokens, asked.sampling.max_tokens
+    if most is None:
+        return asked
+    if wanted is not None and wanted > most:
+        raise ApiError(f"{wanted} tokens are asked for; this client may ask for {most}", "max_tokens")
+    if wanted is None:
+        room = max_position - max(len(prompt.token_ids) for prompt in asked.prompts)
+        return replace(asked, sampling=replace(asked.sampling, max_tokens=max(1, min(most, room))))
+    return asked
+
+
+def _told(here: Here, served: Served) -> dict[str, Any]:
+    facts = served.facts
+    found: dict[str, Any] = {
+        "id": served.name,
+        "object": "model",
+        "created": here.began,
+        "owned_by": "kvtheater",
+        "root": served.name,
+        "parent": None,
+        "max_model_len": facts.max_position if facts else None,
+        "state": served.status()["state"],
+    }
+    if served.is_there:
+        found["chat_template"] = "own" if served.model.has_chat_template else "plain"
+    return found

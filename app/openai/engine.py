@@ -1,0 +1,245 @@
+"""Many asynchronous clients on one synchronous engine: what vLLM calls AsyncLLMEngine.
+
+    any thread      `ask`, `leave`: what clients want, put down
+    engine thread   `tend`, between two steps: into the lanes, from the lanes into the engine's queue, aborts;
+                    `took`: a record goes to the hub thread
+    hub thread      `_deliver`: what the record says, to the calls that it is about
+
+The engine's own queue is kept short, so that whose turn it is is decided here, between clients, as late as possible.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Struct
+
+from app.answers import ApiStatus
+from app.engine_face import EngineLike
+from app.errors import AppError, one_sentence
+from app.openai.asked import field_of
+from app.openai.call import Call, Choice, Part
+from app.openai.errors import ApiError, of_refusal
+from app.openai.keys import Policy
+from app.openai.lanes import Full, Lanes
+from engine.trace.events import Admit, Finish, Fork, Rank, Submit
+from engine.trace.records import StepRecord
+
+AHEAD = 4  # requests in the engine's queue beyond those that it has places for
+RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
+LONGEST_RETRY = 60  # seconds
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One prompt, as `app.engine_face.Prompt` has it."""
+
+    text: list[int]
+    request_id: str
+    priority: int
+    cache_salt: str | None
+    client: str
+    waited: float = 0.0
+    after_steps: int = 0
+
+
+class AsyncEngine:
+    """Implements `app.source.Source` for one theater."""
+
+    def __init__(
+        self, call_hub: Callable[[Callable[[], None]], None], wake: Callable[[], None], most_waiting: int
+    ) -> None:
+        """`call_hub`: have it done on the hub thread; `wake`: have the engine thread look here."""
+        self._call_hub, self._wake = call_hub, wake
+        self._lanes: Lanes[Part] = Lanes(most_waiting)  # of the engine thread
+        self._arrived: deque[tuple[Call, Policy]] = deque()
+        self._leaving: deque[Part] = deque()
+        self._has_stepped = False
+        self._left_waiting = 0  # sequences for which the last step had no room
+        self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
+        self._of_sequence: dict[int, tuple[Part, Choice]] = {}
+        self._ended: deque[float] = deque(maxlen=1024)  # when requests did
+
+    # From any thread
+
+    def ask(self, call: Call, policy: Policy) -> None:
+        """Have it answered: from now on `call` says what comes of it."""
+        self._arrived.append((call, policy))
+        self._wake()
+
+    @property
+    def num_active(self) -> int:
+        return len(self._parts) + len(self._arrived)
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._arrived or self._leaving or len(self._lanes))
+
+    def status(self) -> ApiStatus:
+        return {"waiting": self._lanes.waiting(), "active": len(self._parts)}
+
+    # On the engine thread
+
+    def tend(self, engine: EngineLike, may_enter: bool) -> None:
+        while self._arrived:
+            self._take_in(engine, *self._arrived.popleft())
+        while self._leaving:
+            part = self._leaving.popleft()
+            if not self._lanes.remove(part.call.client, part):
+                engine.abort(part.request_id)
+        if may_enter and len(self._lanes):
+            self._let_in(engine)
+
+    def took(self, record: StepRecord) -> None:
+        self._has_stepped = self._has_stepped or record.kind == "step"
+        self._call_hub(partial(self._deliver, record))
+
+    def failed(self, refusal: AppError) -> None:
+        waiting = self._lanes.clear()
+        while self._arrived:
+            waiting += self._arrived.popleft()[0].parts
+        self._call_hub(partial(self._fail_all, of_refusal(refusal), waiting))
+
+    def _take_in(self, engine: EngineLike, call: Call, policy: Policy) -> None:
+        """Check a call as a whole, and put its prompts in their lane."""
+        try:
+            engine.check([_ask(part, 0.0) for part in call.parts], call.asked.sampling)
+            if call.asked.priority and engine.config.scheduling_policy != "priority":
+                raise ApiError("priority needs a server with --scheduling-policy priority", "priority")
+            taken: list[Part] = []
+            try:
+                for part in call.parts:
+                    self._lanes.put(call.client, part, policy.max_waiting, call.asked.priority)
+                    taken.append(part)
+            except Full as error:
+                for part in taken:
+                    self._lanes.remove(call.client, part)
+                raise self._too_many(str(error)) from error
+        except ApiError as error:
+            self._call_hub(partial(call.fail, error))
+        except ValueError as error:  # ConfigError, RequestError
+            sentence = one_sentence(error)
+            param = field_of(sentence) or ("messages" if call.asked.kind == "chat" else "prompt")
+            is_long = "max_model_len" in sentence or "blocks" in sentence
+            refusal = ApiError(sentence, param, code="context_length_exceeded" if is_long else None)
+            self._call_hub(partial(call.fail, refusal))
+        else:
+            self._call_hub(partial(self._register, call))
+
+    def _let_in(self, engine: EngineLike) -> None:
+        running, waiting = engine.queue_lengths()
+        if self._has_stepped:
+            self._has_stepped, self._left_waiting = False, waiting
+        places = 0 if self._left_waiting else engine.config.max_num_seqs - running
+        for _ in range(places + AHEAD - waiting):
+            if not len(self._lanes):
+                return
+            part = self._lanes.take()
+            asked = _ask(part, time.monotonic() - part.arrived_at)
+            try:
+                engine.submit([asked], part.call.asked.sampling)
+            except ValueError as error:  # it was good when it came: a run with other settings has begun
+                self._call_hub(partial(self._fail, part, ApiError(one_sentence(error))))
+
+    def _too_many(self, sentence: str) -> ApiError:
+        now = time.monotonic()
+        recent = sum(now - at < RATE_SECONDS for at in tuple(self._ended))
+        seconds = math.ceil(len(self._lanes) * RATE_SECONDS / recent) if recent else LONGEST_RETRY
+        retry_after = min(max(1, seconds), LONGEST_RETRY)
+        return ApiError(sentence, status=429, code="rate_limit_exceeded", retry_after=retry_after)
+
+    # On the hub thread
+
+    def leave(self, call: Call) -> None:
+        """Nobody waits for it any more: what of it is not over is aborted."""
+        call.is_gone = True
+        for part in call.parts:
+            if self._parts.pop(part.request_id, None) is not None:
+                self._leaving.append(part)
+        if self._leaving:
+            self._wake()
+
+    def _register(self, call: Call) -> None:
+        for part in call.parts:
+            self._parts[part.request_id] = part
+        if call.is_gone:  # meanwhile
+            self.leave(call)
+
+    def _deliver(self, record: StepRecord) -> None:
+        """What a record says: who was submitted, forked, admitted; tokens; who has ended."""
+        ends: list[Finish | Rank] = []
+        woken: dict[Call, None] = {}
+        for op in record.ops:
+            if isinstance(op, Submit | Fork):
+                part = self._parts.get(op.request_id)
+                if part is not None:
+                    self._of_sequence[op.seq_id] = (part, part.add_choice())
+                    if part.record is None:
+                        part.record = record.index
+                        woken[part.call] = None
+            elif isinstance(op, Admit):
+                found = self._of_sequence.get(op.seq_id)
+                if found is not None and not found[0].is_admitted:
+                    found[0].is_admitted, found[0].num_cached_tokens = True, op.num_cached_tokens
+            elif isinstance(op, Finish | Rank):
+                ends.append(op)
+        for scored in record.prompt_logprobs:
+            if (found := self._of_sequence.get(scored.seq_id)) is not None:
+                found[0].prompt_logprobs.append(scored)
+        for output in record.outputs:
+            if (found := self._of_sequence.get(output.seq_id)) is not None:
+                part, choice = found
+                choice.outputs.append(output)
+                choice.num_tokens += 1
+                part.call.changed[choice] = part
+                woken[part.call] = None
+        ranks = [op for op in ends if isinstance(op, Rank)]
+        for rank in ranks:
+            part = self._parts.get(rank.request_id)
+            if part is not None and part.count > part.call.asked.n:
+                part.ranked = [self._of_sequence[seq_id][1] for seq_id in rank.seq_ids]
+        for end in ends:
+            if isinstance(end, Finish) and (found := self._of_sequence.pop(end.seq_id, None)) is not None:
+                self._finish(*found, end)
+                woken[found[0].call] = None
+        for call in woken:
+            call.wake()
+
+    def _finish(self, part: Part, choice: Choice, end: Finish) -> None:
+        call = part.call
+        part.unfinished -= 1
+        if end.reason == "abort":
+            why = end.detail or "the request was aborted on the page"
+            call.fail(ApiError(why, status=500 if end.detail else 409, code="aborted"))
+        choice.finish_reason = end.reason
+        call.changed[choice] = part
+        if not part.unfinished:
+            self._ended.append(time.monotonic())
+            if self._parts.pop(part.request_id, None) is not None:
+                call.part_ended()
+
+    def _fail(self, part: Part, error: ApiError) -> None:
+        part.call.fail(error)
+        self.leave(part.call)
+
+    def _fail_all(self, error: ApiError, waiting: list[Part]) -> None:
+        for part in [*self._parts.values(), *waiting]:
+            part.call.fail(error)
+            part.call.wake()
+        self._parts.clear()
+        self._of_sequence.clear()
+
+
+def _ask(part: Part, waited: float) -> Ask:
+    asked = part.call.asked
+    return Ask(
+        text=part.prompt.token_ids,
+        request_id=part.request_id,
+        priority=asked.priority,
+        cache_salt=asked.cache_salt,
+        client=part.call.client,
+        waited=waited,
+    )

@@ -1,0 +1,75 @@
+"""Refusals in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
+
+TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    503: "service_unavailable_error",
+}
+CODES = {"token_required": "invalid_api_key", "too_many_theaters": "rate_limit_exceeded"}
+STATUS = {"refused": 400, "busy": 503}  # where the page's differs
+
+
+class ApiError(Exception):
+    """A refusal; the message is one sentence."""
+
+    def __init__(
+        self,
+        message: str,
+        param: str | None = None,
+        *,
+        status: int = 400,
+        code: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        """`param`: the field of the body that is at fault; `retry_after`: seconds until it may be asked again."""
+        super().__init__(message)
+        self.message, self.param, self.status, self.code = message, param, status, code
+        self.retry_after = retry_after
+
+    def as_map(self) -> dict[str, Any]:
+        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def body(self) -> bytes:
+        return msgspec.json.encode(self.as_map())
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Of an answer that is this refusal."""
+        found = [("Content-Type", "application/json"), ("Content-Length", str(len(self.body())))]
+        return found if self.retry_after is None else [*found, ("Retry-After", str(self.retry_after))]
+
+    @property
+    def status_line(self) -> str:
+        return f"{self.status} {self.code or 'refused'}"
+
+
+def api_error(error: BaseException, param: str | None = None) -> ApiError | None:
+    """The refusal for an error of the server's; None: the program is wrong."""
+    if isinstance(error, ApiError):
+        return error
+    refusal = refusal_of(error)
+    return None if refusal is None else of_refusal(refusal, param)
+
+
+def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
+    """The same refusal as the page has, for a client of the API."""
+    status = STATUS.get(refusal.code, HTTP_STATUS[refusal.code])
+    return ApiError(
+        refusal.message,
+        param,
+        status=status,
+        code=CODES.get(refusal.code, refusal.code if status != 400 else None),
+        retry_after=RETRY_AFTER if status in (429, 503) else None,
+    )

@@ -1,0 +1,99 @@
+"""Who the clients are: API keys as digests, and what each may ask for.
+
+A key is kept nowhere: of one that the server knows there is its SHA-256, of any other a digest under a secret of this
+process, so that the requests of one client can be told from another's and the key cannot be found from what is shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import tomllib
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from app.openai.errors import ApiError
+
+ANONYMOUS = "anonymous"
+MOST_KEY = 512  # characters
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What one client may do."""
+
+    name: str
+    max_waiting: int = 256  # requests that wait for the engine; the next is refused (429)
+    max_tokens: int | None = None  # of an answer
+    deadline: float | None = None  # seconds from a request's arrival to the end of its answer
+
+
+class _Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of the file with keys."""
+
+    sha256: str
+    max_waiting: int | None = None
+    max_tokens: int | None = None
+    deadline: float | None = None
+
+
+def digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class ApiKeys:
+    """The keys of a server. Without any, everybody may ask, and clients are told apart by whatever key they send."""
+
+    def __init__(self, known: dict[str, Policy], default: Policy) -> None:
+        """`known`: policies by SHA-256 of their keys; `default`: where there are none."""
+        self._known, self._default = known, default
+        self._secret = secrets.token_bytes(32)
+
+    @property
+    def are_asked_for(self) -> bool:
+        return bool(self._known)
+
+    def knows(self, key: str) -> bool:
+        return digest(key) in self._known
+
+    def policy(self, key: str) -> Policy:
+        """Of the client with this key; "": it sent none.
+
+        Raises:
+            ApiError: the server asks for a key, and this is none.
+        """
+        key = key[:MOST_KEY]
+        if self._known:
+            found = self._known.get(digest(key))
+            if found is None:
+                what = "this API key is not one of this server's" if key else "this server asks for an API key"
+                raise ApiError(what, status=401, code="invalid_api_key")
+            return found
+        if not key:
+            return self._default
+        name = hmac.new(self._secret, key.encode("utf-8", "surrogatepass"), "sha256").hexdigest()[:6]
+        return msgspec.structs.replace(self._default, name=f"key-{name}")
+
+
+def read_keys(path: Path, default: Policy) -> dict[str, Policy]:
+    """Policies by SHA-256, of a TOML file with a table for each client: `[name]`, `sha256 = "…"`, and its own bounds.
+
+    Raises:
+        ValueError: one sentence.
+    """
+    try:
+        tables = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, _Known])
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    found: dict[str, Policy] = {}
+    for name, table in tables.items():
+        value = table.sha256.lower()
+        if len(value) != 64 or not all(char in "0123456789abcdef" for char in value):
+            raise ValueError(f"{path}: sha256 of {name} is no SHA-256: 64 digits of 0-9a-f")
+        own = {f: getattr(table, f) for f in ("max_waiting", "max_tokens", "deadline") if getattr(table, f) is not None}
+        found[value] = msgspec.structs.replace(default, name=name, **own)
+    return found

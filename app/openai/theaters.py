@@ -1,0 +1,100 @@
+"""Which theater answers a request: the API's own on the model that it names, or the one that it names itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from app.engine_face import ServedModel
+from app.errors import AppError
+from app.models import Models
+from app.openai.engine import AsyncEngine
+from app.openai.errors import ApiError
+from app.openai.settings import ApiSettings
+from app.settings import ServerSettings
+from app.theater import Theater
+from app.theaters import Theaters
+from app.transport.hub import Hub
+
+NAME = "API"
+
+
+class Served(NamedTuple):
+    """Where a request goes."""
+
+    theater: Theater
+    engine: AsyncEngine
+
+
+class ApiTheaters:
+    """One theater a model, made when it is first asked for. Every method may be called from any thread."""
+
+    def __init__(
+        self, theaters: Theaters, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
+    ) -> None:
+        self._theaters, self._models, self._hub = theaters, models, hub
+        self._api = api
+        self._config = replace(settings.config, private=True) if api.is_private else settings.config
+        self._own: dict[str, Served] = {}  # by model
+        self._named: dict[str, Served] = {}  # by theater
+        self._lock = threading.Lock()
+
+    def model(self, name: str | None) -> ServedModel:
+        """The model of that name (None: the first), which is opened if it is not there.
+
+        Raises:
+            ApiError: there is none of that name.
+            AppError: `loading` while it is on its way.
+        """
+        if name is not None and not self._models.knows(name):
+            names = ", ".join(served.name for served in self._models.all())
+            raise ApiError(
+                f"this server has no model {name[:200]!r}; it has {names}", "model", status=404, code="model_not_found"
+            )
+        with self._models.lease(name) as lease:
+            return lease.model
+
+    def of_model(self, name: str | None) -> Served:
+        """The API's theater on a model.
+
+        Raises:
+            AppError: `loading`, or it cannot be made.
+        """
+        with self._lock:  # two at once would make two
+            known = self._models.find(name).name
+            served = self._own.get(known)
+            if served is None or served.theater.is_closed:
+                theater = self._theaters.create_api(self._config, NAME, known)
+                served = self._own[known] = self._serve(theater)
+            return served
+
+    def named(self, theater_id: str, model: str | None) -> Served:
+        """A theater of the page that a request names.
+
+        Raises:
+            ApiError: there is none, it is on another model, or somebody else drives it.
+        """
+        with self._lock:
+            try:
+                theater = self._theaters.get(theater_id)
+            except AppError as error:
+                raise ApiError(error.message, "theater", status=404, code="theater_not_found") from error
+            if model is not None and model != theater.model_name:
+                raise ApiError(f"theater {theater_id[:40]} is on {theater.model_name}, not on {model[:80]}", "model")
+            if theater.in_lesson or theater.is_lab:
+                raise ApiError("a lesson or a class drives this theater; name another", "theater", status=409)
+            if self._api.is_private and not theater.config.private:
+                raise ApiError("this server keeps requests private, and that theater shows all of its own", "theater")
+            for served in (*self._own.values(), *self._named.values()):
+                if served.theater is theater:
+                    return served
+            self._named = {i: one for i, one in self._named.items() if not one.theater.is_closed}
+            served = self._named[theater_id] = self._serve(theater)
+            return served
+
+    def _serve(self, theater: Theater) -> Served:
+        engine = AsyncEngine(self._hub.call, theater.look, self._api.max_waiting)
+        theater.serve(engine)
+        return Served(theater, engine)

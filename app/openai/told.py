@@ -1,0 +1,205 @@
+"""Answers and chunks in OpenAI's shapes, from what the log says of a call. Pure but for what it ticks off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from app import __version__
+from app.openai.call import Call, Choice, Part
+from engine.trace.records import Candidate, Output
+
+FINGERPRINT = f"kvtheater-{__version__}"
+DONE = b"data: [DONE]\n\n"
+TokenBytes = Callable[[int], bytes]
+
+
+def event(value: Any) -> bytes:
+    """A server-sent event."""
+    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+
+
+def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
+    """The whole answer of a call that is done."""
+    choices = [
+        _whole(call, part, choice, place, token_bytes)
+        for part in call.parts
+        for place, choice in enumerate(part.told_choices, part.first_index)
+    ]
+    return {**_head(call, is_chunk=False), "choices": choices, "usage": usage(call)}
+
+
+def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
+    """What has come since the last time, one event for each choice that has something to tell."""
+    found: list[bytes] = []
+    changed, call.changed = call.changed, {}
+    for choice, part in changed.items():
+        told = _delta(call, part, choice, token_bytes)
+        if told is not None:
+            chunk = {**_head(call, is_chunk=True), "choices": [told]}
+            if call.asked.include_usage:
+                chunk["usage"] = None
+            found.append(event(chunk))
+    return found
+
+
+def last_chunks(call: Call) -> list[bytes]:
+    """What ends a stream that went well."""
+    if not call.asked.include_usage:
+        return [DONE]
+    return [event({**_head(call, is_chunk=True), "choices": [], "usage": usage(call)}), DONE]
+
+
+def usage(call: Call) -> dict[str, Any]:
+    """`cached_tokens`: of the prompts, those whose keys and values came from the prefix cache."""
+    prompt, output = call.num_prompt_tokens, call.num_output_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": output,
+        "total_tokens": prompt + output,
+        "prompt_tokens_details": {"cached_tokens": call.num_cached_tokens},
+    }
+
+
+def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
+    kind = "text_completion"
+    if call.asked.kind == "chat":
+        kind = "chat.completion.chunk" if is_chunk else "chat.completion"
+    return {
+        "id": call.id,
+        "object": kind,
+        "created": call.created,
+        "model": call.model,
+        "system_fingerprint": FINGERPRINT,
+    }
+
+
+def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
+    text = "".join(output.text for output in choice.outputs)
+    said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
+    if call.asked.kind == "chat":
+        said["message"] = {"role": "assistant", "content": text, "refusal": None}
+        said["logprobs"] = _chat_logprobs(call, choice.outputs)
+    else:
+        echoed = _echo(call, part, token_bytes)
+        outputs = [] if call.asked.only_echo else choice.outputs
+        said["text"] = echoed + ("" if call.asked.only_echo else text)
+        said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt=call.asked.echo)
+        if call.asked.only_echo:
+            said["finish_reason"] = "length"
+    if call.asked.prompt_logprobs is not None:
+        said["prompt_logprobs"] = _prompt_logprobs(call, part, token_bytes)
+    return said
+
+
+def _delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
+    """None: what came does not make a character yet, and there is nothing else to say."""
+    text = "".join(output.text for output in choice.outputs)
+    is_first, ended = not choice.is_begun, choice.finish_reason
+    echoed = _echo(call, part, token_bytes) if is_first and call.asked.kind == "completion" else ""
+    if choice.is_told or not (text or ended or echoed):
+        return None
+    outputs, choice.outputs = choice.outputs, []
+    choice.is_begun = True
+    choice.is_told = ended is not None
+    said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
+    if call.asked.kind == "chat":
+        said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
+        said["logprobs"] = _chat_logprobs(call, outputs)
+        return said
+    if call.asked.only_echo:
+        text, outputs = "", []
+        said["finish_reason"] = ended and "length"
+    said["text"] = echoed + text
+    with_prompt = is_first and call.asked.echo
+    said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt, choice)
+    return said
+
+
+def _echo(call: Call, part: Part, token_bytes: TokenBytes) -> str:
+    if not call.asked.echo:
+        return ""
+    if part.prompt.text is not None:
+        return part.prompt.text
+    return b"".join(map(token_bytes, part.prompt.token_ids)).decode("utf-8", "replace")
+
+
+def label(token: bytes) -> str:
+    """A token as text; of a piece of a character its bytes, as OpenAI's completions had them: `bytes:\\xe6\\x98`."""
+    try:
+        return token.decode("utf-8")
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token)
+
+
+def _chat_logprobs(call: Call, outputs: list[Output]) -> dict[str, Any] | None:
+    count = call.asked.logprobs
+    if count is None:
+        return None
+    content = [
+        {**_told(o.token_bytes, o.logprob), "top_logprobs": [_told(c.token_bytes, c.logprob) for c in o.top[:count]]}
+        for o in outputs
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _told(token: bytes, logprob: float) -> dict[str, Any]:
+    return {"token": label(token), "logprob": logprob, "bytes": list(token)}
+
+
+def _completion_logprobs(
+    call: Call,
+    part: Part,
+    outputs: list[Output],
+    token_bytes: TokenBytes,
+    with_prompt: bool,
+    choice: Choice | None = None,
+) -> dict[str, Any] | None:
+    """Four lists side by side, one entry a token; of an echoed prompt's first token there is no probability."""
+    count = call.asked.logprobs
+    if count is None:
+        return None
+    rows: list[tuple[bytes, float | None, list[Candidate] | None]] = []
+    if with_prompt:
+        scored = {one.position: one for one in part.prompt_logprobs}
+        for position, token_id in enumerate(part.prompt.token_ids):
+            one = scored.get(position)
+            figures = (None, None) if one is None else (one.logprob, one.top[:count])
+            rows.append((token_bytes(token_id), *figures))
+    rows += [(output.token_bytes, output.logprob, output.top[:count]) for output in outputs]
+    at = choice.num_characters if choice else 0
+    told: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for token, logprob, top in rows:
+        text = label(token)
+        told["tokens"].append(text)
+        told["token_logprobs"].append(logprob)
+        best = None if top is None else {label(c.token_bytes): c.logprob for c in top}
+        told["top_logprobs"].append(best if best is None or logprob is None else {text: logprob} | best)
+        told["text_offset"].append(at)
+        at += len(token.decode("utf-8", "ignore"))
+    if choice:
+        choice.num_characters = at
+    return told
+
+
+def _prompt_logprobs(call: Call, part: Part, token_bytes: TokenBytes) -> list[dict[str, Any] | None]:
+    """As vLLM has it: of each prompt token a map from token id to its figures; of the first there is none."""
+    count = call.asked.prompt_logprobs or 0
+    found: list[dict[str, Any] | None] = [None]
+    for one in sorted(part.prompt_logprobs, key=lambda scored: scored.position):
+        places = {candidate.token_id: place for place, candidate in enumerate(one.top, 1)}
+        own = Candidate(one.token_id, token_bytes(one.token_id), one.logprob)
+        told = [own, *(c for c in one.top[:count] if c.token_id != one.token_id)]
+        found.append(
+            {
+                str(c.token_id): {
+                    "logprob": c.logprob,
+                    "rank": places.get(c.token_id),  # null: less probable than those that were recorded
+                    "decoded_token": label(c.token_bytes),
+                }
+                for c in told
+            }
+        )
+    return found

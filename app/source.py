@@ -1,0 +1,33 @@
+"""What sends requests to a theater besides its page: `app.openai.engine.AsyncEngine`."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.answers import ApiStatus
+from app.engine_face import EngineLike
+from app.errors import AppError
+from engine.trace.records import StepRecord
+
+
+class Source(Protocol):
+    """Every method but `num_active` and `status` is called on the engine thread, between two steps."""
+
+    @property
+    def num_active(self) -> int:
+        """Requests that are not over: while there are any, the run cannot begin anew."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `tend` would do anything."""
+
+    def status(self) -> ApiStatus: ...
+
+    def tend(self, engine: EngineLike, may_enter: bool) -> None:
+        """Submit what is due, abort what nobody waits for. `may_enter`: False while nothing may be submitted."""
+
+    def took(self, record: StepRecord) -> None:
+        """A record was appended to the log."""
+
+    def failed(self, refusal: AppError) -> None:
+        """The run cannot go on: whoever waits is told."""

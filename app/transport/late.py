@@ -1,0 +1,52 @@
+"""Answers that come later, and bit by bit: a greenlet waits for them, and no thread does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gevent
+from gevent.socket import wait_read
+
+from app.transport.connection import CONNECTION
+
+
+class LateAnswer:
+    """What an endpoint may give as the body of its response, `direct_passthrough` set. All of it is for the hub thread.
+
+    The response's own status and headers are not sent: `head` says them when they are known.
+    """
+
+    def head(self) -> tuple[str, list[tuple[str, str]]]:
+        """Status line and headers, as soon as there are some."""
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def gone(self) -> None:
+        """The client has left: nobody reads what comes."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """The answer is over, or nobody wants the rest."""
+
+
+def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
+    """A greenlet that calls `gone` when the client of a request leaves; to be killed when its answer is over.
+
+    It ends by itself when the client sends more: a request in advance, which waits for its turn.
+    """
+    connection = environ.get(CONNECTION)
+    return None if connection is None else gevent.spawn(_watch, connection.socket, gone)
+
+
+def _watch(sock: Any, gone: Callable[[], None]) -> None:
+    try:
+        wait_read(sock.fileno())
+        left = not sock.recv(1, socket.MSG_PEEK)
+    except OSError:
+        left = True
+    if left:
+        gone()

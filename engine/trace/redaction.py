@@ -1,0 +1,80 @@
+"""Records without what was said: counts, blocks and times stay; texts, token ids and what they could be found from go.
+
+A block's hash is made of its token ids, so who has a guess could try it: each stands for another value here, equal
+where the hashes are equal, under a secret that nobody keeps.
+"""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from engine.trace.events import Adjust, Cache, Choose, Evict, Finish, Op, Sample, Setting, Submit
+from engine.trace.records import BatchEntry, Output, StepRecord
+
+HIDDEN = 0  # stands for every token id
+LENGTHS = ("max_tokens", "min_tokens", "n", "best_of", "beam_width", "use_beam_search", "ignore_eos", "temperature")
+
+
+class Redaction:
+    """Makes the records of one log private. The same record gives the same one, within one log."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(32)
+
+    def __call__(self, record: StepRecord) -> StepRecord:
+        """The record as it may be kept. Its capture goes altogether: keys and values say what the tokens were."""
+        return replace(
+            record,
+            batch=[_entry(entry) for entry in record.batch],
+            ops=[self._op(op) for op in record.ops],
+            outputs=[_output(output) for output in record.outputs],
+            prompt_logprobs=[],
+            has_capture=False,
+        )
+
+    def _op(self, op: Op) -> Op:
+        if isinstance(op, Submit):
+            return replace(
+                op,
+                prompt_token_ids=[HIDDEN] * len(op.prompt_token_ids),
+                prompt_token_bytes=[b""] * len(op.prompt_token_ids),
+                cache_salt=None if op.cache_salt is None else self._hidden(op.cache_salt.encode()).hex(),
+                sampling=_sampling(op.sampling),
+            )
+        if isinstance(op, Cache):
+            return replace(
+                op,
+                block_hash=self._hidden(op.block_hash),
+                parent_hash=None if op.parent_hash is None else self._hidden(op.parent_hash),
+                token_ids=[HIDDEN] * len(op.token_ids),
+            )
+        if isinstance(op, Evict):
+            return replace(op, block_hash=self._hidden(op.block_hash))
+        if isinstance(op, Sample):
+            return replace(op, token_id=HIDDEN, sampled_token_id=None)
+        if isinstance(op, Choose):
+            return replace(op, token_id=HIDDEN, token_bytes=b"")
+        if isinstance(op, Finish):
+            return replace(op, detail="") if op.reason == "stop" else op  # it may be a stop string
+        if isinstance(op, Adjust):
+            return replace(op, sampling=_sampling(op.sampling))
+        return op
+
+    def _hidden(self, value: bytes) -> bytes:
+        return blake2b(value, key=self._secret, digest_size=min(max(len(value), 16), 32)).digest()
+
+
+def _entry(entry: BatchEntry) -> BatchEntry:
+    return replace(entry, token_ids=[HIDDEN] * len(entry.token_ids))
+
+
+def _output(output: Output) -> Output:
+    return replace(output, token_id=HIDDEN, token_bytes=b"", text="", logprob=0.0, top=[])
+
+
+def _sampling(fields: dict[str, Setting]) -> dict[str, Setting]:
+    """How long and how many, not which words end it or are wanted."""
+    return {name: value for name, value in fields.items() if name in LENGTHS}
